@@ -1,14 +1,11 @@
 """Calls into the code of others: they overlap, they have time limits, and what hangs is named.
 
-Owns a pool of daemon threads, the threads in which objects live that bear one only (`Pinned`), and
-the watch over code that never gives the interpreter back. Python cannot end a thread: a call that
-is late is given up and keeps its thread. Nothing is retried or classified here. A call has the
+Python cannot end a thread: a call that is late is given up and keeps its thread. A call has the
 caller's context variables, but not its thread-local state (torch's grad mode).
 """
 
 from __future__ import annotations
 
-import atexit
 import contextvars
 import faulthandler
 import functools
@@ -235,7 +232,6 @@ class CallQueue:
                 return
             call.outcome, worker.late = Raised(late), late
             self._num_workers -= call.home is None
-        _lost.append(worker)
         self._open.pop(call, None)
         self._employ()
 
@@ -304,7 +300,6 @@ class Worker(threading.Thread):
 
 
 _idle: deque[Worker] = deque()
-_lost: list[Worker] = []
 
 
 def _take() -> Worker:
@@ -330,16 +325,9 @@ def _waiting() -> Iterator[None]:
         worker.began_at = time.monotonic() - used_s
 
 
-@atexit.register
-def _count_lost() -> None:
-    if num_lost := sum(map(Worker.is_alive, _lost)):
-        print(f"threads lost to calls that never returned: {num_lost}", file=sys.stderr)
-
-
 class Pinned(Generic[T]):
     """An object that is made, called and closed in a thread of its own; `make` makes it at first.
 
-    What an environment keeps may belong to its thread (a connection of sqlite3, an event loop).
     `owner` is who is named when a call does not return.
     """
 
@@ -367,9 +355,8 @@ _watch = {"stuck_s": 0.0}
 def watch(stuck_s: float = STUCK_S) -> None:
     """From now on, end the process if no thread gets the interpreter for so many seconds.
 
-    A regular expression that backtracks for years lets nobody else run, Ctrl-C included. Then
-    `faulthandler` writes file and line of every thread to stderr, and the process ends at once. Off
-    under pytest, which uses it too, and in notebooks.
+    `faulthandler` then writes file and line of every thread to stderr. Off under pytest, which uses
+    it too, and in notebooks.
     """
     if "pytest" in sys.modules or "ipykernel" in sys.modules:
         return

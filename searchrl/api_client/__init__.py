@@ -1,10 +1,7 @@
 """Asking servers over HTTP, and calls with a time limit: the names that packages may import.
 
-A model behind an OpenAI-compatible address is a `Client` (its settings:
-`EndpointConfig`), any other server that takes JSON a `Server`. Both send through the
-official `openai` client, which is loaded with the first of them; what was answered is kept in a
-`JsonCache`. `call_together` makes several calls at once, each with its time limit; one that failed
-is `Raised`.
+A model behind an OpenAI-compatible address is a `Client`, any other server that takes JSON a
+`Server`; what was answered is kept in a `JsonCache`. `call_together` makes several calls at once.
 """
 
 from searchrl.api_client.cache import JsonCache

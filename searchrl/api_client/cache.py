@@ -1,7 +1,6 @@
-"""The disk cache of answers: what was asked once is never sent again.
+"""The disk cache of answers, one SQLite file of JSON values: what was asked once is not sent again.
 
-Owns one SQLite file of JSON values. No key of an account is in it, and nothing that is read from it
-is run (other disk caches unpickle what they find). Safe to use from several threads and processes.
+No key of an account is in it, and nothing that is read from it is run.
 """
 
 from __future__ import annotations

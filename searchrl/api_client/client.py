@@ -1,8 +1,7 @@
 """One client for models behind OpenAI-compatible addresses: cache, threads, budget.
 
-Owns the order of things: a request is looked up in the cache, then sent by `server`, and kept. A
-call is counted when it is sent, tokens when the reply says them: calls never exceed their limit,
-tokens and cost by no more than the calls that were under way. It knows no tags, tasks or rewards.
+A call is counted when it is sent, tokens when the reply says them: calls never exceed their limit,
+tokens and cost by no more than the calls that were under way.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any
 
 from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.exchange import (
@@ -56,7 +54,6 @@ class Client:
         self.concurrency = settings.concurrency
         self._model, self._settings, self._section = model, settings, section
         left_out = f"a key that it does not take is left out with --set {section}.extra.KEY=null"
-        lost = "look at the address and at the name of the model"
         self._server = Server(
             self.url,
             section,
@@ -64,7 +61,7 @@ class Client:
             timeout_s=settings.timeout_s,
             max_retries=settings.max_retries,
             concurrency=settings.concurrency,
-            advice=((400, left_out), (422, left_out), (404, lost)),
+            advice=((400, left_out), (422, left_out), (404, "look at address and model name")),
             max_bytes=2**20,  # ten times the longest that a model writes
         )
         self._cache: JsonCache | None = None
@@ -79,10 +76,10 @@ class Client:
 
     def estimate(self, calls: int, prompt_tokens: int, completion_tokens: int) -> Traffic:
         """What so many calls and tokens would cost."""
-        prices = (self._settings.prompt_price, self._settings.completion_price)
+        asked, told = self._settings.prompt_price, self._settings.completion_price
         cost = None
-        if prices[0] is not None and prices[1] is not None:
-            cost = (prompt_tokens * prices[0] + completion_tokens * prices[1]) / 1_000_000
+        if asked is not None and told is not None:
+            cost = (prompt_tokens * asked + completion_tokens * told) / 1_000_000
         return Traffic(
             calls, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, cost=cost
         )
@@ -106,7 +103,8 @@ class Client:
             BudgetSpent: if nothing may be sent any more.
             EndpointFailure: if there is no reply; it says why, and what to do.
         """
-        body, key = self._body_and_key(request)
+        body = make_body(self._model, self._settings.api, request, self._settings.extra)
+        key = JsonCache.key(self.url, body, request.draw)
         if self._cache is not None and (kept := self._cache.get(key)) is not None:
             with suppress(EndpointFailure):  # it is damaged: then it is asked for again
                 reply = read_reply(self._settings.api, kept)
@@ -135,8 +133,9 @@ class Client:
     def forget(self, request: Request) -> None:
         """Keep no reply to a request: the caller could not use it, and another one may come."""
         if self._cache is not None:
+            body = make_body(self._model, self._settings.api, request, self._settings.extra)
             with suppress(EndpointFailure):  # it is only asked for in vain once more
-                self._cache.put(self._body_and_key(request)[1], None)
+                self._cache.put(JsonCache.key(self.url, body, request.draw), None)
 
     def told(self, stops: tuple[str, ...]) -> tuple[str, ...]:
         """Which of some stop strings the server is told (`extra: {stop: null}`: none)."""
@@ -147,10 +146,6 @@ class Client:
         self._is_closed = True
         for _ in self._threads:
             self._jobs.put(None)
-
-    def _body_and_key(self, request: Request) -> tuple[dict[str, Any], str]:
-        body = make_body(self._model, self._settings.api, request, self._settings.extra)
-        return body, JsonCache.key(self.url, body, request.draw)
 
     def _take_call(self, is_retry: bool) -> None:
         """Count a call that is about to be sent, or refuse it."""
@@ -163,19 +158,13 @@ class Client:
                 ("max_tokens", spent.tokens, limits.max_tokens),
                 ("max_cost", spent.cost, limits.max_cost),
             ):
-                if limit is None or used is None:
-                    continue
-                if used >= limit:
-                    raise BudgetSpent(
-                        f"the budget of the {section} is used up: {name} = {limit:g}, {used:g} "
-                        f"spent; raise it with --set {section}.{name}=…"
-                    )
-                if spent.uncounted and name != "max_calls":
-                    raise BudgetSpent(
-                        f"the {section} does not say how many tokens it used, so {name} = "
-                        f"{limit:g} cannot be kept; bound the calls instead: "
-                        f"--set {section}.max_calls=…"
-                    )
+                told = ""
+                if limit is not None and used is not None and used >= limit:
+                    told = f"is used up: {used:g} spent; raise it with --set {section}.{name}=…"
+                elif limit is not None and spent.uncounted and name != "max_calls":
+                    told = f"is lost, no tokens are counted; use --set {section}.max_calls=…"
+                if told:
+                    raise BudgetSpent(f"the budget of the {section}, {name} = {limit:g}, {told}")
             self.traffic = replace(spent, calls=spent.calls + 1, retries=spent.retries + is_retry)
 
     def _count(self, **more: int) -> None:

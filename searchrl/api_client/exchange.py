@@ -1,9 +1,4 @@
-"""The OpenAI interface: what is asked of a model, what comes back, and both as JSON.
-
-Owns the two forms, chat and completions, and the check of everything a server sends. Whatever is
-not as the interface says becomes an `EndpointFailure` that quotes it. Sends nothing. Source: the
-OpenAI API reference.
-"""
+"""The OpenAI interface, chat and completions: what is asked, what comes back, and both as JSON."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Posting JSON to one server, again where that may help: what all our HTTP clients share.
-
-Owns what an address and a key may be, how failures are told (the key is in none, nor in an
-answer), and a server that refuses everything and is not asked again. The official `openai` client
-repeats, waits as the server asks, and keeps connections; its wire is `transport`.
-"""
+"""Posting JSON to one server, again where that may help; the key is in no message and no answer."""
 
 from __future__ import annotations
 

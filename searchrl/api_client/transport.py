@@ -1,8 +1,7 @@
 """The wire under the `openai` client: what goes out, how much comes back, and until when.
 
-Owns the headers (none of the machine's, none of the environment's), the limit of size, one deadline
-over all tries of a request, and that redirects are not followed: they would carry the key
-elsewhere. Tries, `Retry-After` and connections are the library's. Imported with the first server.
+It sends no header of the machine or the environment and follows no redirect, which would carry the
+key elsewhere. Tries, `Retry-After` and connections are the library's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Data files of other people, as questions and passages; for environments and packages.
-
-What it exports is public. `rows` reads files of rows, `arrow` those that need pyarrow or
-`datasets`; `questions` and `passages` say what a row means, `gold` which passages are gold, and
-`dataset` puts a whole data set together.
-"""
+"""Data files of other people, as questions and passages; for environments and packages."""
 
 import lazy_loader
 

@@ -1,8 +1,4 @@
-"""A whole data set from its files: questions of each split, passages, gold passages, and notes.
-
-Owns how questions and corpus come together: which corpus is meant, which question is in which
-split, and that unchanged files are read once.
-"""
+"""A whole data set from its files: questions of each split, passages, gold passages, and notes."""
 
 from __future__ import annotations
 
@@ -136,7 +132,15 @@ def read_questions(
     places: dict[str, str] = {}
     files = [(path, file) for path in paths for file in find_question_files(path, problems)]
     stems = Counter(file.path.name.split(".")[0] for _, file in files)
-    judged = {path: _read_folder(path, problems) for path in paths if os.path.isdir(path)}
+    # The split and the relevant passages of each judged query of a BEIR folder.
+    judged = {
+        folder: {
+            query: (split, [passage for passage, score in passages.items() if score > 0])
+            for split, file in find_judgements(folder).items()
+            for query, passages in read_judgements(file, problems).items()
+        }
+        for folder in filter(os.path.isdir, paths)
+    }
     for path, file in files:
         name = file.path.name.split(".")[0]
         if stems[name] > 1:
@@ -144,8 +148,7 @@ def read_questions(
         rows = (row for row in file.rows(problems) if keep(row, file.split))
         known = judged.get(path)
         if known:
-            rows = (_as_question(row, known) for row in rows)
-            rows = (row for row in rows if row.value["supporting_ids"])
+            rows = _judged_rows(rows, known)
         parse = partial(parse_question, path=file.path, name=name, split=file.split)
         expected = f"question; expected rows {QUESTION_SHAPES}"
         made = parse_rows(file.path, problems, parse, expected, places=places, rows=rows)
@@ -154,19 +157,13 @@ def read_questions(
         yield from made
 
 
-def _read_folder(path: Path, problems: Problems) -> dict[str, tuple[str, list[str]]]:
-    """The split and the relevant passages of each judged query of a BEIR folder; {} of others."""
-    return {
-        query: (split, [passage for passage, score in passages.items() if score > 0])
-        for split, file in find_judgements(path).items()
-        for query, passages in read_judgements(file, problems).items()
-    }
-
-
-def _as_question(row: Row, judged: Mapping[str, tuple[str, list[str]]]) -> Row:
-    _, gold = judged.get(str(row.value.get("_id", row.value.get("id"))), ("", []))
-    named = {"question": row.value.get("text"), "supporting_ids": gold}
-    return Row(row.number, {**row.value, **named})
+def _judged_rows(rows: Iterator[Row], judged: Mapping[str, tuple[str, list[str]]]) -> Iterator[Row]:
+    """The queries that are judged, as questions whose gold passages are the relevant ones."""
+    for row in rows:
+        _, gold = judged.get(str(row.value.get("_id", row.value.get("id"))), ("", []))
+        if gold:
+            named = {"question": row.value.get("text"), "supporting_ids": gold}
+            yield Row(row.number, {**row.value, **named})
 
 
 def load_corpus(path: Path, problems: Problems) -> tuple[Passage, ...]:
@@ -177,8 +174,7 @@ def load_corpus(path: Path, problems: Problems) -> tuple[Passage, ...]:
 def _divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[Question, ...]]:
     """The questions of each split: as their data set says, else by a hash of their ids.
 
-    A data set that has no test questions of its own (those of many are secret) lends those of its
-    validation split. One that puts all questions into a single split is divided by the hash.
+    One without test questions (those of many are secret) lends those of its validation split.
     """
     said = {question.split for question in questions} - {""}
     if len(said) < 2:
@@ -217,5 +213,4 @@ def _fingerprint(paths: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
     """Path, time and size of every file, and of every file in a folder but the hidden ones."""
     every = [p.rglob("[!.]*") if os.path.isdir(p) else [p] for p in paths]
     files = sorted(file for found in every for file in found if os.path.isfile(file))
-    stats = [(str(file.resolve()), file.stat()) for file in files]
-    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+    return tuple((str(f.resolve()), f.stat().st_mtime_ns, f.stat().st_size) for f in files)

@@ -1,7 +1,7 @@
 """What a question says of its evidence: the paragraphs it comes with, and which of them are gold.
 
-One function for each layout, that of HotpotQA and 2WikiMultihopQA and that of MuSiQue: as their
-authors publish them and as `datasets` and FlashRAG store them. `gold` finds the passages.
+The layouts are those of HotpotQA and 2WikiMultihopQA and of MuSiQue: as their authors publish them
+and as `datasets` and FlashRAG store them.
 """
 
 from __future__ import annotations

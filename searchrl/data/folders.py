@@ -1,8 +1,7 @@
 """What lies in a folder of data: files of questions, of the corpus, judgements.
 
-Owns the layouts: BEIR (`queries.jsonl`, `corpus.jsonl`, `qrels/SPLIT.tsv`), `questions.jsonl`
-beside `corpus.jsonl`, and the splits that `datasets` has. Says where rows are, and reads none but
-judgements.
+The layouts are BEIR (`queries.jsonl`, `corpus.jsonl`, `qrels/SPLIT.tsv`), `questions.jsonl` beside
+`corpus.jsonl`, and the splits that `datasets` has.
 """
 
 from __future__ import annotations
@@ -105,6 +104,5 @@ def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]
 
 def _files_called(folder: Path, name: str) -> list[Path]:
     """Files of rows in a folder by their name without endings, plain ones before packed ones."""
-    packed = ("", ".gz", ".bz2", ".xz")
-    ends = [f"{end}{pack}" for pack in packed for end in ROW_SUFFIXES]
+    ends = [f"{end}{pack}" for pack in ("", ".gz") for end in ROW_SUFFIXES]
     return [file for end in ends for file in sorted(folder.glob(f"{name}{end}"))]

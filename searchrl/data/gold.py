@@ -1,8 +1,7 @@
 """Which passages of a corpus are gold: those that questions name by their titles.
 
-Owns the way from a gold paragraph to the id of a passage, and the sentences about what was not
-found. A title that no passage has counts as a gold passage that nothing can show; where a title is
-that of several passages and no text decides, the gold passages of the question are unknown.
+A title that no passage has counts as a gold passage that nothing can show; where a title is that of
+several passages and no text decides, the gold passages of the question are unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Corpus rows: every layout of a passage we read, and every reason we refuse one.
-
-Owns what the keys of a row mean, and the corpus of one path: rows, or texts.
-"""
+"""Corpus rows: every layout of a passage we read, and every reason we refuse one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Question rows: every shape we read, and every reason we refuse one.
-
-Owns what the keys of a row mean, but for the evidence. Knows no environment and no corpus.
-"""
+"""Question rows: every shape we read, and every reason we refuse one."""
 
 from __future__ import annotations
 
@@ -51,19 +48,9 @@ class Question:
 
     def as_task(self, env: str, split: str, index: int, **meta: Any) -> Task:
         """The question as task `index` of a split of `env`."""
-        return Task(
-            id=self.id,
-            split=split,
-            index=index,
-            question=self.question,
-            answers=self.answers,
-            kind=self.kind,
-            gold_ids=self.gold_ids,
-            env=env,
-            meta=meta,
-            slices=self.slices,
-            difficulty=self.difficulty,
-        )
+        names = ("id", "question", "answers", "kind", "gold_ids", "slices", "difficulty")
+        own = {name: getattr(self, name) for name in names}
+        return Task(split=split, index=index, env=env, meta=meta, **own)
 
 
 def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question:

@@ -1,7 +1,7 @@
 """A folder of text and Markdown files as a corpus of passages.
 
-Owns how prose becomes passages: one for each section of a Markdown file, one for a whole text
-file; longer ones than `MAX_PASSAGE_CHARS` are cut at paragraph ends.
+There is one for each section of a Markdown file, one for a whole text file; longer ones than
+`MAX_PASSAGE_CHARS` are cut at paragraph ends.
 """
 
 from __future__ import annotations

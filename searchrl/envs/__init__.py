@@ -1,8 +1,4 @@
-"""Gymnasium text environments: the base `TextEnv` and what it is made of, `corpus`, adapters.
-
-`TextAdapter` plays any Gymnasium environment whose observations are texts. `Shown`, `names_in` and
-`UNKNOWN` are for scripted experts. `regulations` is an environment of its own.
-"""
+"""Gymnasium text environments: the base `TextEnv` and what it is made of, `corpus`, adapters."""
 
 import lazy_loader
 

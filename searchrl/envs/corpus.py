@@ -1,9 +1,4 @@
-"""The environments `corpus` and `multihop`: your own questions over your own texts.
-
-Owns their settings and demos. The episode is that of `envs.text.TextEnv`; file formats and splits
-are in the room `data`, the scripted policies in `scripts`. `multihop` is `corpus` with room for
-more searches, another demo, and policies that read.
-"""
+"""The environments `corpus` and `multihop`: your own questions over your own texts."""
 
 from __future__ import annotations
 

@@ -1,14 +1,8 @@
-"""Foreign environments: any Gymnasium environment of text or discrete spaces, as one of text.
-
-Owns `TextAdapter` (prompt, legal actions, notices about other actions, tasks that are seeds), the
-factory of the scheme `gym:`, and the scripted policy that acts at random. How spaces become words
-is in `describe`. Plugins register adapters for other environments under their own scheme
-(docs/foreign-envs.md).
-"""
+"""Foreign environments: any Gymnasium environment of text or discrete spaces, as one of text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from string import Formatter
 from typing import Any, Literal
@@ -16,15 +10,13 @@ from typing import Any, Literal
 import gymnasium
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
-from searchrl.core.drawing import Drawing, Text
-from searchrl.core.episode import ACT, INVALID, Action, Episode, Task
+from searchrl.core.episode import ACT, INVALID, Action, Task
 from searchrl.envs.describe import (
     Actions,
     Game,
-    has_measures,
+    has_numbers,
     is_text,
     load_games,
-    parts_of,
     tell_ansi,
     tell_numbers,
     unsupported,
@@ -34,9 +26,6 @@ from searchrl.errors import ConfigError
 
 MAX_TURNS = 100
 """Turns of an episode if the environment sets no limit."""
-
-MAX_DRAWN = 400
-"""Characters of an observation in a drawing."""
 
 PROMPT = "{goal}\nActions: {actions}.\n\n{observation}"
 
@@ -190,17 +179,6 @@ class TextAdapter(TurnEnv):
         told |= {"task": task, "action": parsed}
         return shown, reward, bool(terminated), truncated, told
 
-    def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
-        """The game move by move, where observations are renderings, such as a map."""
-        if self._observed_by != "ansi":
-            return []
-        parts = [f"the beginning\n{episode.task.question[:MAX_DRAWN]}"]
-        for number, turn in enumerate(episode.turns, 1):
-            move = turn.action.payload if turn.action.kind == ACT else turn.action.reason
-            came = turn.observation.strip()[:MAX_DRAWN]
-            parts.append(f"turn {number}: {move}, reward {turn.reward:g}\n{came}".rstrip())
-        return [Text("the game, move by move", "\n\n".join(parts))]
-
     def sample_action(self, rng: Random) -> str:
         """A legal action in words, drawn from `rng`."""
         return self._actions.sample(rng, self._mask)
@@ -270,8 +248,7 @@ class GymAdapter(TextAdapter):
         name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
         retriever: not used.
         make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
-        action_names, max_turns, prompt, observation, num_tasks, invalid_reward, render_mode: see
-            `TextAdapter`.
+        action_names and all others: see `TextAdapter`.
 
     Raises:
         ConfigError: Gymnasium cannot make it, or a space cannot be described.
@@ -335,6 +312,6 @@ def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env
         return "text"
     if wanted in ("auto", "ansi") and inner.render_mode == "ansi":
         return "ansi"
-    if parts_of(space) is None and not has_measures(space):
+    if not has_numbers(space):
         raise unsupported(env, "observations", space)
     return "number"

@@ -1,8 +1,6 @@
 """Environments and Gymnasium ids: `my_env` is `searchrl/MyEnv-v0`, a class `MD` of a file `MD-v0`.
 
-A registration holds names and plugin sources only, so it survives a spawned worker. A plugin file
-without hooks may hold classes of `gymnasium.Env`, which the adapter behind `gym:` plays. Knows no
-environment: `searchrl.plugins.make` builds one when Gymnasium asks for it.
+A registration holds names and plugin sources only, so it survives a spawned worker.
 """
 
 from __future__ import annotations

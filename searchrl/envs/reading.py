@@ -1,8 +1,7 @@
 """How a policy that only matches words reads: an answer out of the passages that it was shown.
 
-Owns the kinds of question it knows (yes or no, one of two, a date, a number, a name) and how each
-is answered. It understands nothing, and that is its use: what it reaches, a model that reads has to
-beat. What stands in no shown passage is never answered.
+It understands nothing, and that is its use: what it reaches, a model that reads has to beat. What
+stands in no shown passage is never answered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a search turn found: its record, and the check of what a retriever returned.
-
-Owns `Found`, the rule that merges the results of several queries, and the sentence about results
-that are no lists of passages. Knows no environment.
-"""
+"""What a search turn found: its record, and the check of what a retriever returned."""
 
 from __future__ import annotations
 

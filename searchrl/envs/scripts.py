@@ -1,8 +1,6 @@
 """The scripted policies of `corpus` and `multihop`: what is reached with so many searches.
 
-Owns which queries they send, and one rule: a policy that knows the gold answer may state it only
-if it was shown. `no_search`, `one_search` and `two_search` use the question and what they were
-shown, as a model does; `oracle_hop` asks for the titles of the gold passages.
+A policy that knows the gold answer may state it only if it was shown.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Numbered tasks in splits: the check of what `reset(options={"split": …, "index": …})` was given.
-
-Owns the names of the two splits that training uses, how many training tasks are held out if there
-is no validation split, the two checks that every environment makes, and the text of their errors.
-Knows no environment.
-"""
+"""Numbered tasks in splits: their names, and the check of what `reset(options=…)` was given."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """The Gymnasium base of all search environments: a space of text and a task-by-task episode.
 
-Owns the episode mechanics: numbered tasks, reset and step on raw model turns, retrieval with
-every result checked, the observation budget, rewards of 0 or 1 and the transcript shown by
-`render`. It speaks strings only and knows neither tokens nor tags: the protocol parses and
-wraps. It does not know what the tasks are; `regulations` and `corpus` derive from it.
+It speaks strings only and knows neither tokens nor tags: the protocol parses and wraps.
 """
 
 from __future__ import annotations
@@ -42,26 +39,18 @@ def same_answer(prediction: str, gold: str) -> bool:
     return left == right if left or right else prediction.strip() == gold.strip()
 
 
-_EXAMPLES = (
-    (Action(SEARCH, ("library opening hours",)), "I should look this up."),
-    (Action(SEARCH, ("chess club", "lost property")), "Two things."),
-    (Action(TOOL, ToolCall("lookup", {"word": "hours"})), "A tool knows this."),
-    (Action(ACT, "left"), "I go left."),
-    (Action(ACT, "1"), "The first one."),
-    (Action(ANSWER, "16:45"), "Doc 1 says: Elm Hall schließt um 16:45. Yes."),
-)
-
-
 def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
     """Turns as a model might write them under `protocol`, whatever its actions, and broken ones."""
     turns = []
-    for action, thought in _EXAMPLES:
+    for action in (
+        Action(SEARCH, ("chess club", "lost property")),
+        Action(TOOL, ToolCall("lookup", {"word": "hours"})),
+        Action(ACT, "left"),
+        Action(ANSWER, "16:45"),
+    ):
         with suppress(ValueError):  # it writes no such action
-            turns.append(protocol.render_turn(action, thought))
-    for kind in (SEARCH, ACT, TOOL, ANSWER):
-        with suppress(ValueError):
-            turns.append(protocol.opening(kind) + "never closed")
-            break
+            turns.append(protocol.render_turn(action, "Elm Hall schließt um 16:45."))
+            turns.append(protocol.opening(action.kind) + "never closed")
     return (*turns, "Plain text without any tag.", "")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
-from gymnasium.vector.utils import create_empty_array
 
 from searchrl.contracts import TagProtocol, TokenBudget
 from searchrl.core.episode import Task
@@ -16,13 +15,15 @@ from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError
 
 
-class TextSpace(gymnasium.Space[str]):
+class TextSpace(gymnasium.spaces.Text):
     """All Unicode strings of at most `max_length` characters.
 
     Gymnasium's own `Text` draws random letters, which are never a turn of a protocol. Here
-    `sample()` draws one of the example texts `turns`. Equality compares `max_length` only.
+    `sample()` draws one of the example texts `turns`, which are no part of the space.
     `AsyncVectorEnv` takes it with `shared_memory=False`.
     """
+
+    is_np_flattenable = False
 
     def __init__(
         self,
@@ -31,14 +32,8 @@ class TextSpace(gymnasium.Space[str]):
         turns: Sequence[str] = ("",),
         seed: int | np.random.Generator | None = None,
     ) -> None:
-        super().__init__(shape=None, dtype=None, seed=seed)
-        self.max_length = max_length
+        super().__init__(max_length, min_length=0, seed=seed)
         self.turns = tuple(turns)
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        """Text has no fixed-size array form."""
-        return False
 
     def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
         """Draw one example text; `mask` and `probability` have no meaning here."""
@@ -47,23 +42,6 @@ class TextSpace(gymnasium.Space[str]):
     def contains(self, x: Any) -> bool:
         """Whether `x` is a string that is short enough."""
         return isinstance(x, str) and len(x) <= self.max_length
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TextSpace) and other.max_length == self.max_length
-
-    def __hash__(self) -> int:
-        return hash(("TextSpace", self.max_length))
-
-    def __repr__(self) -> str:
-        return f"TextSpace(max_length={self.max_length})"
-
-
-@create_empty_array.register(TextSpace)
-def _empty_texts(
-    space: TextSpace, n: int = 1, fn: Callable[..., Any] = np.zeros
-) -> tuple[str, ...]:
-    """An empty batch that the batched space contains, as Gymnasium's fallback is not."""
-    return ("",) * n
 
 
 class TurnEnv(gymnasium.Env[str, str]):

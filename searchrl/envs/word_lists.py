@@ -1,8 +1,4 @@
-"""Word lists: JSON files of the package, read when first needed as typed values.
-
-Owns where they are. What the lists mean is in the callers: `describe` and, in `regulations`,
-`names` and `wordings`.
-"""
+"""Word lists: JSON files of the package, read when first needed as typed values."""
 
 from __future__ import annotations
 

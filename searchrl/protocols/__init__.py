@@ -1,10 +1,7 @@
 """Tag protocols: one object per protocol owns its prompt text, stop strings, parser and verdict.
 
-The default is `ThinkSearchAnswer`; `ToolCallProtocol` is the format of function calls that models
-know; `ThinkAct` is for environments with actions. Plugins add others through `register_protocols`,
-most of them as an `InlineProtocol`. Protocols work on strings only and read model-written turns
-only. They are called by environments (parse, render), by the rollout driver (instruction, stops,
-opening) and by rewards through `Episode.format_score`.
+The default is `ThinkSearchAnswer`. Plugins add others through `register_protocols`, most of them as
+an `InlineProtocol`. They work on strings only and read turns that a model wrote.
 """
 
 import lazy_loader

@@ -1,9 +1,6 @@
 """The tag protocol for acting: an optional thought, then an act; the environment replies.
 
-Owns the names of its tags, the instruction, the format verdict and how turns are written; what it
-shares with the search protocols (reading a turn, observations) is in `inline`. There is no answer
-in it: the environment decides when an episode is over. Called by environments with actions, the
-rollout driver and scripts.
+There is no answer in it: the environment decides when an episode is over.
 """
 
 from __future__ import annotations

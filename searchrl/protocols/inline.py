@@ -1,9 +1,7 @@
 """An inline dialogue of tags: the common part of all built-in tag protocols.
 
-Owns the reading of a turn (one request or one answer, or why there is neither), the final answer,
-the format verdict, the wrapping of observations and the neutralising of foreign text. A subclass
-says what a request's text means, how turns are written and what the instruction is. A plugin's
-protocol need not derive from it (`contracts.TagProtocol`).
+A subclass says what a request's text means, how turns are written and what the instruction is. A
+plugin's protocol need not derive from it (`contracts.TagProtocol`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Tags: which names are usable, how a turn splits into blocks, which order of blocks is valid.
-
-Owns the check of configured names, the pattern of tags in foreign text, how a turn's text is split
-(`TagGrammar.split`, for any tag names) and which order of blocks over a dialogue is valid
-(`is_valid_order`). It reads the model's turns only: the environment's part is the step from one
-turn to the next. Knows no rewards, no passages and no prompt text. Called by the protocols.
-"""
+"""Tags: which names are usable, how a turn splits into blocks, which order of blocks is valid."""
 
 from __future__ import annotations
 

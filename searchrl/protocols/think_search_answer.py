@@ -1,10 +1,4 @@
-"""The default tag protocol: think, then search or answer, in an inline dialogue.
-
-Owns the names of its tags, the instruction that explains them, the text of a search and how turns
-are written. What it shares with other protocols (reading a turn, the verdict, observations) is in
-`inline`. Knows no tokens (see `engine.model.rendering`) and no reward. Called by environments, the
-rollout driver and experts.
-"""
+"""The default tag protocol: think, then search or answer, in an inline dialogue."""
 
 from __future__ import annotations
 

@@ -1,21 +1,14 @@
 """Tool calls in the format that models were trained on: `<tool_call>{json}</tool_call>`.
 
-Owns the list of the tools in the instruction, the reading of a call and how turns are written. What
-it shares with other protocols (reading a turn, the verdict, observations) is in `inline`. Qwen3,
-Qwen2.5 and Hermes models know this format from their chat templates. A call of the tool `search` is
-a search, so that every search environment works with it. What other tools do is decided by the
-environment.
-
-A final answer is written in `<answer>`, which is not part of the models' format: there a message
-without a call is the answer. We need more: an answer must differ from a turn that was cut off, must
-end at a stop string, and must be the only one of the episode. So rewards mean the same under every
-protocol.
+Qwen3, Qwen2.5 and Hermes models know it from their chat templates. A final answer is written in
+`<answer>`, which is not part of it: there a message without a call is the answer. Ours must differ
+from a turn that was cut off, end at a stop string, and be the only one of the episode.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, NotRequired
 
@@ -122,10 +115,9 @@ class ToolCallProtocol(InlineProtocol):
         if action.kind == ANSWER:
             return f"{think}\n\n<answer> {self.neutralise(str(action.payload))} </answer>"
         if action.kind == SEARCH:
-            queries = action.queries
-            # `queries` only for several: most calls have one query.
-            own = {"query": queries[0]} if len(queries) == 1 else {"queries": list(queries)}
-            call = ToolCall(SEARCH, own)
+            several: dict[str, Any] = {"queries": list(action.queries)}
+            one = len(action.queries) == 1
+            call = ToolCall(SEARCH, {"query": action.queries[0]} if one else several)
         elif action.kind == TOOL and isinstance(action.payload, ToolCall):
             call = action.payload
         else:
@@ -175,13 +167,9 @@ def load_search_tool() -> dict[str, Any]:
 
 
 def _read_search(arguments: Mapping[str, Any]) -> Action:
-    given = list(arguments.values())
-    queries = None
-    if list(arguments) == ["query"]:
-        queries = given
-    elif list(arguments) == ["queries"] and isinstance(given[0], list):
-        queries = given[0]
-    if queries is None or not all(isinstance(query, str) for query in queries):
+    queries = arguments.get("queries", [arguments.get("query")])
+    is_list = isinstance(queries, list) and all(isinstance(query, str) for query in queries)
+    if len(arguments) != 1 or not is_list:
         return invalid('The tool search takes {"query": "..."} or {"queries": ["...", ...]}.')
     said = tuple(query.strip() for query in queries if query.strip())
     return Action(SEARCH, said) if said else invalid("The search has no words to search for.")
@@ -190,31 +178,22 @@ def _read_search(arguments: Mapping[str, Any]) -> Action:
 def _load_json(text: str) -> Any:
     """Parse strict JSON, without values that later readers cannot take; ValueError says why not."""
     value = json.loads(text)
-    _ensure_shallow(value)
+    if _depth(value) > MAX_DEPTH:
+        raise RecursionError
     # Infinite numbers, and halves of surrogate pairs, which JSON can escape; no file can hold them.
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     return value
 
 
-def _ensure_shallow(value: Any) -> None:
-    """Raise RecursionError for more than `MAX_DEPTH` levels, long before Python itself does."""
-    level: Iterable[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        below: list[Any] = []
-        for one in level:
-            below += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
-        if not below:
-            return
-        level = below
-    raise RecursionError
+def _depth(value: Any) -> int:
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
 
 
 def _describe(value: object) -> str:
     """A JSON value as it was written, cut to what fits into a sentence."""
-    return _short(json.dumps(value, ensure_ascii=False))
-
-
-def _short(text: str) -> str:
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
@@ -236,4 +215,4 @@ def _ensure_tools(tools: object) -> tuple[dict[str, Any], ...]:
     names = [tool["name"] for tool in made]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"protocol.tools: two of them have the name {twice[0]!r}")
-    return tuple(dict(tool) for tool in made)
+    return tuple(map(dict, made))

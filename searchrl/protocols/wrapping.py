@@ -1,8 +1,7 @@
 """Observations inside their tags: what the environment says, wrapped for the model within a budget.
 
-Owns how passages become lines, and the rule of truncation: the content is cut first and then
-wrapped, so that the closing tag is always there. Knows no protocol: the caller gives the text
-before and after, and neutralises foreign text itself. Called by the tag protocols.
+The content is cut first and then wrapped, so that the closing tag is always there. The caller
+neutralises foreign text.
 """
 
 from __future__ import annotations

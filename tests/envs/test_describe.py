@@ -8,11 +8,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Text, Tuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.envs.describe import Actions, is_text, load_games, parts_of, tell_ansi, tell_numbers
+from searchrl.envs.describe import Actions, load_games, tell_ansi, tell_numbers
 from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError
 
@@ -65,35 +65,12 @@ class TestActions:
     def test_names_must_fit_the_space(self, names: list[str]):
         with pytest.raises(ConfigError, match="env lake: action_names must be different names"):
             Actions(Discrete(2), names, "lake")
-        with pytest.raises(ConfigError, match="of a Discrete space"):
-            Actions(MultiDiscrete([2, 2]), names, "lake")
-
-    @pytest.mark.parametrize(
-        ("space", "text", "value"),
-        [
-            (MultiDiscrete([2, 5]), "1, 4", [1, 4]),
-            (MultiDiscrete([2, 5]), "(0 3)", [0, 3]),
-            (MultiDiscrete([2, 5]), "1", None),
-            (MultiDiscrete([2, 5]), "1, 5", None),
-            (MultiDiscrete([2, 5]), "1, x", None),
-            (MultiBinary(3), "1,0,1", [1, 0, 1]),
-            (Tuple((Discrete(3), Discrete(2, start=4))), "2, 5", (2, 5)),
-        ],
-    )
-    def test_several_numbers(self, space: Any, text: str, value: Any):
-        found = Actions(space, None, "e").parse(text)
-        assert found is None if value is None else list(found) == list(value)
-        assert found is None or space.contains(found)
 
     @pytest.mark.parametrize(
         "space",
         [
             Discrete(3),
             Discrete(3, start=-1),
-            MultiDiscrete([2, 5]),
-            MultiDiscrete([2, 3], start=[7, 8]),
-            MultiBinary(4),
-            Tuple((Discrete(3), Discrete(2))),
             Text(8),
             TextSpace(8, turns=("hello",)),
         ],
@@ -111,19 +88,16 @@ class TestActions:
 
     @given(st.text())
     def test_reading_is_total(self, text: str):
-        for space in (Discrete(4), MultiDiscrete([2, 5]), Text(5)):
+        for space in (Discrete(4), Text(5)):
             found = Actions(space, None, "e").parse(text)
             assert found is None or space.contains(found)
 
-    @pytest.mark.parametrize(
-        "space", [Box(0, 1, (2,)), Tuple((Discrete(2), Box(0, 1))), MultiDiscrete([[2, 2]])]
-    )
+    @pytest.mark.parametrize("space", [Box(0, 1, (2,)), MultiDiscrete([2, 2])])
     def test_other_spaces_are_refused_with_those_that_are_not(self, space: Any):
         with pytest.raises(
             ConfigError, match=r"env e: its actions are .*cannot be described in words"
         ):
             Actions(space, None, "e")
-        assert parts_of(space) is None and not is_text(space)
 
 
 class TestObservations:
@@ -152,8 +126,8 @@ def test_known_games_have_as_many_names_as_actions(name: str):
     assert ids, f"Gymnasium has no {name}"
     env = gymnasium.make(sorted(ids)[-1])
     assert env.action_space == Discrete(len(load_games()[name].actions))
-    observed = parts_of(env.observation_space)
-    assert observed is not None and len(load_games()[name].parts) in (0, len(observed))
+    observed = tell_numbers(env.observation_space, env.observation_space.sample()).split(", ")
+    assert len(load_games()[name].parts) in (0, len(observed))
 
 
 @pytest.mark.parametrize(

@@ -312,17 +312,10 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
-    [
-        pytest.param(FORK, "", marks=needs_fork),
-        (HANG, "threads lost to calls that never returned: 1"),
-    ],
-    ids=["fork", "exit"],
+    "script", [pytest.param(FORK, marks=needs_fork), HANG], ids=["fork", "exit"]
 )
-def test_threads_hold_up_no_forked_child_and_no_exit_where_they_are_counted(
-    script: str, says: str
-) -> None:
+def test_threads_hold_up_no_forked_child_and_no_exit(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], timeout=60, capture_output=True, text=True, check=True
     )
-    assert done.stderr.startswith(says) and bool(done.stderr) == bool(says)
+    assert not done.stderr

@@ -1,4 +1,7 @@
-"""What needs pyarrow or `datasets`, of the extra `data`: Parquet, `save_to_disk`, the Hub."""
+"""What needs pyarrow or `datasets`: Parquet, Arrow, folders of `save_to_disk`, and the Hub.
+
+Both are in the extra `data` and imported when such a file is read.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,20 @@ _BATCH = 1024
 _HUB_ID = re.compile(r"[\w.-]+/[\w-]+(?:\.\d[\w.-]*)?(?::[\w.-]+)?")
 
 
-def read_parquet(path: Path) -> Iterator[Any]:
-    """The rows of a Parquet file; `BadRow` if it is damaged."""
-    pyarrow, parquet = _import("pyarrow", path), _import("pyarrow.parquet", path)
+def read_columns(path: Path) -> Iterator[Any]:
+    """The rows of a Parquet file or an Arrow stream; `BadRow` if it is damaged."""
+    pyarrow = _import("pyarrow", path)
+    is_parquet = path.suffix.lower() == ".parquet"
     try:
-        for batch in parquet.ParquetFile(path).iter_batches(_BATCH):
-            yield from batch.to_pylist()
+        if is_parquet:
+            batches = _import("pyarrow.parquet", path).ParquetFile(path).iter_batches(_BATCH)
+        else:
+            batches = _import("pyarrow.ipc", path).open_stream(pyarrow.memory_map(str(path)))
+        for batch in batches:
+            for start in range(0, batch.num_rows, _BATCH):
+                yield from batch.slice(start, _BATCH).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
-        raise BadRow(f"unreadable Parquet: {error}") from error
+        raise BadRow(f"unreadable {'Parquet' if is_parquet else 'Arrow'}: {error}") from error
 
 
 def _split_hub_id(path: Path) -> tuple[str, str | None] | None:

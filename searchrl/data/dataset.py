@@ -145,7 +145,7 @@ def read_questions(
         name = file.path.name.split(".")[0]
         if stems[name] > 1:
             name = f"{file.path.resolve().parent.name}/{name}"
-        rows = (row for row in file.rows(problems) if keep(row, file.split))
+        rows: Iterator[Row] = (row for row in file.rows(problems) if keep(row, file.split))
         known = judged.get(path)
         if known:
             rows = _judged_rows(rows, known)

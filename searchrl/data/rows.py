@@ -1,29 +1,48 @@
-"""Rows from files (JSON, JSONL, tables, packed ones), piece by piece: one reader for all data."""
+"""Rows from files: the one reader behind questions, corpora, handbooks and demonstrations.
+
+Owns packed files, JSON, JSONL and tables. Nothing is read into memory as a whole. What a row means
+is decided by the callers.
+"""
 
 from __future__ import annotations
 
 import ast
+import bz2
 import codecs
 import csv
 import gzip
 import io
 import json
+import lzma
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
-from searchrl.data.arrow import is_loadable, load_splits, read_parquet, to_rows
+from searchrl.data.arrow import is_loadable, load_splits, read_columns, to_rows
 from searchrl.data.problems import BadRow, Problems, Row
 from searchrl.errors import show_value, suggest_path
 
-ROW_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-FILE_KINDS = ".jsonl, .json, .csv or .tsv (each also as .gz), or .parquet"
+ROW_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow")
+FILE_KINDS = ".jsonl, .json, .csv or .tsv (each also as .gz, .bz2 or .xz), .parquet or .arrow"
 
-_FAULTS = (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, BadRow)
+_PACKED: dict[bytes, Callable[[Path], Any]] = {
+    rb"\x1f\x8b": gzip.open,
+    rb"BZh[1-9]1AY&": bz2.open,
+    rb"\xfd7zXZ": lzma.open,
+}
+"""How packed files begin, whatever they are called."""
+_FOREIGN = {
+    rb"\(\xb5/\xfd": "is packed with Zstandard; unpack it first: unzstd {name}",
+    rb"PK\x03\x04": "is an Excel sheet or a zip archive; save the sheet as CSV, or unpack it",
+    rb"PAR1\x15": "is Parquet; name it {name}.parquet",
+    rb"\xff\xfe|\xfe\xff|\0\0\xfe\xff": "is UTF-16 or UTF-32 text; save it as UTF-8",
+}
+"""How files begin that are not read, and what to do with them; texts may begin with `PAR1`, too."""
+_FAULTS = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError, csv.Error, BadRow)
 
 _PROSE = frozenset({"id", "_id", "title", "text", "contents", "question"})
 """Columns whose cells are always text, even if one looks like a list."""
@@ -108,8 +127,8 @@ def _read(path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
     if is_loadable(path):
         values = (row for part in load_splits(path).values() for row in to_rows(part))
         yield from enumerate(values, 1)
-    elif ".parquet" in suffixes and os.path.isfile(path):
-        yield from enumerate(read_parquet(path), 1)
+    elif suffixes & {".parquet", ".arrow"} and os.path.isfile(path):
+        yield from enumerate(read_columns(path), 1)
     else:
         with _open(path) as stream:
             head = stream.peek(1 << 16).lstrip()[:1]
@@ -128,8 +147,11 @@ def _open(path: Path) -> io.BufferedReader:
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise BadRow("is a pipe or a device, which may never end")
     with path.open("rb") as file:
-        is_packed = file.read(2) == b"\x1f\x8b"
-    stream = io.BufferedReader(cast(Any, gzip.GzipFile(path))) if is_packed else path.open("rb")
+        head = file.read(8)
+    unpack = next((way for mark, way in _PACKED.items() if re.match(mark, head)), None)
+    if told := next((words for mark, words in _FOREIGN.items() if re.match(mark, head)), ""):
+        raise BadRow(told.format(name=path.name))
+    stream = io.BufferedReader(unpack(path)) if unpack else path.open("rb")
     if stream.peek(3).startswith(codecs.BOM_UTF8):
         stream.read(3)
     return stream
@@ -145,7 +167,7 @@ def _explain(error: Exception, path: Path, number: int, expected: str) -> str:
     if isinstance(error, IsADirectoryError):
         return f"is a folder; expected {expected}"
     if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 text{rest}; save it as UTF-8, or unpack it: only gzip is read packed"
+        return f"not UTF-8 text{rest}; save the file as UTF-8"
     if isinstance(error, csv.Error):
         return f'not a table ({error}){rest}; a cell with quotes is written "so ""quoted"" here"'
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
@@ -163,6 +185,9 @@ def _read_lines(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
         except UnicodeDecodeError as error:
             problems.add(path, line, f"not UTF-8 text (byte {error.start + 1} of the line)")
         except BadRow as error:
+            if line == 1 and raw[:1] not in b"{[" and re.search(rb"[,\t]", raw):
+                told = "looks like a table; name it FILE.csv, or FILE.tsv, and it is read as one"
+                raise BadRow(told) from None
             problems.add(path, line, str(error))
 
 
@@ -185,15 +210,19 @@ def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:
     try:
         yield from enumerate(found, 1)
     except (ijson.JSONError, ValueError, OverflowError) as error:
-        told = str(error).partition("\n")[0]
-        raise BadRow(f"not JSON, or cut short, or with NaN in place of null ({told})") from error
+        told = str(error)
+        if "premature EOF" in told:
+            raise BadRow("the file is cut short; fetch it again: the text ends") from error
+        if re.search(r"\bNaN\b|-Infinity|\bInfinity\b", told):
+            raise BadRow("holds NaN or Infinity, which JSON lacks; write null") from error
+        raise BadRow(f"not JSON ({told.partition(chr(10))[0]})") from error
 
 
 def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
     """The rows of a CSV or TSV; an empty cell is a value that is missing.
 
-    The first line names the columns, in any case. A cell that is JSON, or a list as Python writes
-    it, is that value.
+    The first line names the columns, in any case; the question files of DPR have none. A cell that
+    is JSON, or a list as Python writes it, is that value.
     """
     csv.field_size_limit(1 << 27)  # the limit of `csv` is 131,072 characters
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
@@ -203,6 +232,9 @@ def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
     reader = csv.reader(chain([first], text), delimiter=mark, strict=True)
     cells = [cell.strip() for cell in next(reader, [])]
     names = [cell.lower() for cell in cells]
+    if len(cells) == 2 and isinstance(answers := _read_cell("answers", cells[1]), list):
+        names = ["question", "answers"]
+        yield 1, {"question": cells[0], "answers": answers}
     named = [name for name in names if name]
     if len(set(named)) < max(1, len(named)):
         raise BadRow(f"must name each column once on its first line, got {show_value(cells)}")
@@ -221,6 +253,8 @@ def _read_cell(name: str, cell: str) -> Any:
     if name in _PROSE or stripped[:1] not in ("[", "{"):
         return cell if stripped else None
     for read in (json.loads, ast.literal_eval):
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        try:
             return read(stripped)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
     return cell

@@ -226,9 +226,13 @@ def test_flashrag_and_dpr_corpora(tmp_path: Path) -> None:
     flashrag = put(tmp_path / "wiki.jsonl", [{"id": "0", "contents": "Skarn\nAn island."}])
     dpr = tmp_path / "psgs_w100.tsv"
     dpr.write_text('id\ttext\ttitle\n0\t"An ""old"" island."\tSkarn\n1\tA ferry.\tPetrel\n')
-    questions = put(tmp_path / "q.jsonl", [{"question": "what?", "answer": "x"}])
+    questions = tmp_path / "nq-test.qa.csv"
+    questions.write_text("what is skarn, now\t['An island', \"the 'isle'\"]\nwho\t['x']\n")
     assert load(questions, flashrag).passages == (Passage("0", "An island.", "Skarn"),)
-    assert load(questions, dpr).passages[0] == Passage("0", 'An "old" island.', "Skarn")
+    data = load(questions, dpr)
+    assert data.passages[0] == Passage("0", 'An "old" island.', "Skarn")
+    assert data.questions["train"][0].question == "what is skarn, now"
+    assert data.questions["train"][0].answers == ("An island", "the 'isle'")
 
 
 def make_beir(folder: Path) -> Path:

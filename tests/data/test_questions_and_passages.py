@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import sys
 import tempfile
 from pathlib import Path
@@ -109,11 +111,11 @@ def test_one_object_over_many_lines_is_one_row(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("[", "cut short"),
-        ('[{"id": "a"}, {"id"', "after row 1; the rest was not read"),
+        ('[{"id": "a"}, {"id"', "the text ends after row 1; the rest was not read"),
         ("[1 2]", "not JSON"),
         ("[] []", "not JSON"),
         ("[,]", "not JSON"),
-        ('[{"id": NaN}]', "place of null"),
+        ('[{"id": NaN}]', "write null"),
     ],
 )
 def test_a_list_that_is_no_json_gets_one_sentence(tmp_path: Path, text: str, reason: str) -> None:
@@ -154,6 +156,13 @@ def test_blank_passages_are_left_out_and_said(tmp_path: Path) -> None:
     table.write_text("id,title,text,url\na,,x,u\nb,,,u\n")
     assert [passage.id for passage in iter_corpus(table, problems)] == ["a"]
     assert "1 passage" in problems.notes[-1] and not problems.found
+
+
+@pytest.mark.parametrize("text", ["PAR1 binds thrombin.", "BZhilu is a village."])
+def test_a_text_may_begin_as_a_packed_file_does(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.txt").write_text(text)
+    (passage,) = iter_corpus(tmp_path / "c.txt", Problems())
+    assert passage.text == text
 
 
 def test_gold_ids_kind_and_place_are_kept(tmp_path: Path) -> None:
@@ -197,6 +206,8 @@ def test_json_jsonl_packed_and_byte_order_mark_read_the_same(tmp_path: Path) -> 
     plain = jsonl.read_bytes()
     variants = {
         "q.jsonl.gz": gzip.compress(plain),
+        "q.jsonl.bz2": bz2.compress(plain),
+        "q.jsonl.xz": lzma.compress(plain),
         "misnamed.jsonl": gzip.compress(plain),
         "bom.jsonl": b"\xef\xbb\xbf" + plain,
         "windows.jsonl": plain.replace(b"\n", b"\r\n"),
@@ -299,6 +310,7 @@ PACKED = gzip.compress(PLAIN, mtime=0)
         # A damaged file is reported, and never read halfway.
         ("truncated.jsonl.gz", PACKED[:-12], 0, "is a damaged archive"),
         ("corrupt.jsonl.gz", PACKED[:14] + b"\xff" * 3 + PACKED[17:], 0, "is a damaged archive"),
+        ("truncated.jsonl.xz", lzma.compress(PLAIN)[:-20], 0, "is a damaged archive"),
         ("latin.jsonl", PLAIN + b'{"id": "b\xe9"}\n', 4, "not UTF-8 text (byte 10 of the line)"),
         ("latin.json", b'[\n{"id": "b\xe9"}]', 0, "not JSON"),
         ("blank.jsonl", b"\n", 0, "holds no {}; expected rows"),
@@ -352,6 +364,21 @@ def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
     assert (read.id, read.question, read.answers) == ("train_0", "q?", ("x",))
     path.write_bytes(b"PAR1 broken")
     assert "unreadable Parquet" in reasons(path)[0][1]
+
+
+def test_an_arrow_file_that_was_cut_is_said(tmp_path: Path) -> None:
+    """The rows before the cut alone would be a smaller corpus that nobody asked for."""
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pylist([{"id": str(i), "text": f"text {i}"} for i in range(9)])
+    path = tmp_path / "corpus.arrow"
+    with pyarrow.ipc.new_stream(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+    assert len(corpus_of(path)) == 9
+    data = path.read_bytes()
+    for size in (len(data) // 2, len(data) - 40, 10):
+        path.write_bytes(data[:size])
+        reason = reasons(path, corpus=True)[0][1]
+        assert reason.startswith("unreadable Arrow: "), size
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=4), st.data())

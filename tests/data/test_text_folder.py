@@ -74,8 +74,9 @@ def test_unreadable_text_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "good.txt").write_text("fine")
     problems = Problems()
     assert len(read_text_folder(tmp_path, problems)) == 1
-    (found,) = problems.found
-    assert str(found).startswith(f"{tmp_path / 'bad.txt'}:3: not UTF-8 text; save it as UTF-8")
+    assert [str(p) for p in problems.found] == [
+        f"{tmp_path / 'bad.txt'}:3: not UTF-8 text; save the file as UTF-8"
+    ]
 
 
 def test_folder_without_text_is_a_problem(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Answer scoring: how a final answer is compared with the gold answers of a task.
 
-Owns the two normalisation dialects and the four comparisons `em`, `cover_em`, `f1` and `fuzzy`.
+Owns the normalisation (dialect N1) and the four comparisons `em`, `cover_em`, `f1` and `fuzzy`.
 Every comparison takes the best of several golds and scores None (no final answer) as 0. Finding
 the final answer is the protocol's work. Standard library only.
 """
@@ -13,10 +13,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
-
-Normalize = Callable[[str], str]
-"""A normalisation dialect: `normalize_n1` or `normalize_n2`."""
 
 NEAR_F1 = 0.6
 """`fuzzy`: token F1 from which an answer counts as near."""
@@ -24,7 +20,6 @@ NEAR_RATIO = 0.85
 """`fuzzy`: character similarity (`difflib` ratio) from which an answer counts as near."""
 
 _PUNCTUATION_OUT = str.maketrans("", "", string.punctuation)
-_PUNCTUATION_TO_SPACE = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 # Such as `<|im_end|>`: a model may leave them in its answer.
 _CONTROL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]+\|>|</?s>")
@@ -41,25 +36,12 @@ _NEGATIONS = frozenset(
 )
 
 
-def normalize_n1(text: str) -> str:
-    """Dialect N1, the default: ASCII punctuation is deleted (`U.S.A.` -> `usa`).
+def normalize(text: str) -> str:
+    """Lower-case, delete ASCII punctuation, drop a / an / the, collapse white space (N1).
 
-    Lower-case, delete ASCII punctuation, drop the whole words a / an / the, collapse white space:
-    the normalisation of SQuAD and of the Search-R1 family.
+    The normalisation of SQuAD and of the Search-R1 family: `U.S.A.` -> `usa`.
     """
-    return _drop_articles(text.lower().translate(_PUNCTUATION_OUT))
-
-
-def normalize_n2(text: str) -> str:
-    """Dialect N2: ASCII punctuation becomes a space (`U.S.A.` -> `u s`, the `a` is an article).
-
-    Otherwise as N1. The dialect of R1-Searcher. Do not compare figures of the two dialects.
-    """
-    return _drop_articles(text.lower().translate(_PUNCTUATION_TO_SPACE))
-
-
-def _drop_articles(text: str) -> str:
-    return " ".join(_ARTICLES.sub(" ", text).split())
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION_OUT)).split())
 
 
 def tokenize(normalized: str) -> list[str]:
@@ -67,34 +49,27 @@ def tokenize(normalized: str) -> list[str]:
     return _TOKEN.findall(normalized)
 
 
-class Compare(Protocol):
-    """A comparison of an answer with accepted ones: the best of several counts."""
-
-    def __call__(
-        self, prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
-    ) -> float:
-        """From 0 to 1; 0 without an answer."""
+Compare = Callable[[str | None, Sequence[str]], float]
+"""How an answer compares with accepted ones, from 0 to 1: the best counts; 0 without an answer."""
 
 
-def _best_of(compare: Callable[[str, str, Normalize], float]) -> Compare:
+def _best_of(compare: Callable[[str, str], float]) -> Compare:
     """The comparison with several accepted answers, from that with one."""
 
     @functools.wraps(compare)
-    def best(
-        prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
-    ) -> float:
+    def best(prediction: str | None, golds: Sequence[str]) -> float:
         if prediction is None:
             return 0.0
         # A string is a sequence of characters, and each character would count as a gold answer.
         accepted = (golds,) if isinstance(golds, str) else golds
         answer = _CONTROL_TOKEN.sub("", prediction)
-        return max((compare(answer, gold, normalize) for gold in accepted), default=0.0)
+        return max((compare(answer, gold) for gold in accepted), default=0.0)
 
     return best
 
 
 @_best_of
-def em(answer: str, gold: str, normalize: Normalize) -> float:
+def em(answer: str, gold: str) -> float:
     """Exact match: 1 if the answer equals any gold after normalisation, else 0.
 
     A gold that normalises to nothing ("The The") is compared as the stripped, lower-cased string.
@@ -106,7 +81,7 @@ def em(answer: str, gold: str, normalize: Normalize) -> float:
 
 
 @_best_of
-def cover_em(answer: str, gold: str, normalize: Normalize) -> float:
+def cover_em(answer: str, gold: str) -> float:
     """Cover match: 1 if the tokens of any gold stand next to each other in the answer, else 0.
 
     More lenient than `em` and never comparable with it. Whole tokens only: "us" is not in
@@ -119,7 +94,7 @@ def cover_em(answer: str, gold: str, normalize: Normalize) -> float:
 
 
 @_best_of
-def f1(answer: str, gold: str, normalize: Normalize) -> float:
+def f1(answer: str, gold: str) -> float:
     """Token-multiset F1 with the best gold, 0 to 1.
 
     0 where one side is yes / no / noanswer and the other is anything else. A gold that
@@ -127,7 +102,7 @@ def f1(answer: str, gold: str, normalize: Normalize) -> float:
     """
     left, right = normalize(answer), normalize(gold)
     if not left or not right or (left != right and {left, right} & _VERDICTS):
-        return em(answer, [gold], normalize)
+        return em(answer, [gold])
     left_tokens, right_tokens = tokenize(left), tokenize(right)
     overlap = (Counter(left_tokens) & Counter(right_tokens)).total()
     # 2PR/(P+R) with P = overlap/|left| and R = overlap/|right|, without its divisions by zero.
@@ -135,29 +110,23 @@ def f1(answer: str, gold: str, normalize: Normalize) -> float:
 
 
 @_best_of
-def fuzzy(answer: str, gold: str, normalize: Normalize) -> float:
+def fuzzy(answer: str, gold: str) -> float:
     """1 exact (`em`), 0.5 near, 0 otherwise.
 
     Near: token F1 >= `NEAR_F1` or character ratio >= `NEAR_RATIO`, *and* both sides hold the same
     numbers and the same negations ("13 school days" is not near "14 school days").
     """
-    if em(answer, [gold], normalize):
+    if em(answer, [gold]):
         return 1.0
     left, right = normalize(answer), normalize(gold)
     if not left or not right or _decisive(left) != _decisive(right):
         return 0.0
-    if f1(answer, [gold], normalize) >= NEAR_F1:
+    if f1(answer, [gold]) >= NEAR_F1:
         return 0.5
     matcher = difflib.SequenceMatcher(None, right, left, autojunk=False)
     # The cheap bound first: it avoids the quadratic comparison with a very long answer.
     is_near = matcher.real_quick_ratio() >= NEAR_RATIO and matcher.ratio() >= NEAR_RATIO
     return 0.5 if is_near else 0.0
-
-
-def shared_words(answer: str, gold: str, normalize: Normalize = normalize_n1) -> tuple[str, ...]:
-    """The tokens that `f1` counts as found in both, in the order of the answer."""
-    left = tokenize(normalize(_CONTROL_TOKEN.sub("", answer)))
-    return tuple((Counter(left) & Counter(tokenize(normalize(gold)))).elements())
 
 
 def _decisive(normalized: str) -> Counter[str]:

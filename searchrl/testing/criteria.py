@@ -115,8 +115,6 @@ class Report:
     file: str
     line: int
     results: tuple[Result, ...]
-    warnings: tuple[str, ...] = ()
-    """What is no fault of the plugin alone, such as a name that is taken."""
 
     @property
     def is_good(self) -> bool:

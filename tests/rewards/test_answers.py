@@ -10,22 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.rewards.answers import cover_em, em, f1, fuzzy, normalize_n1, normalize_n2, tokenize
+from searchrl.rewards.answers import cover_em, em, f1, fuzzy, normalize, tokenize
 
 GOLDEN = {
-    # input: (N1, N2)
-    "U.S.A.": ("usa", "u s"),
-    "1,000": ("1000", "1 000"),
-    "rock-n-roll": ("rocknroll", "rock n roll"),
-    "3.5%": ("35", "3 5"),
-    "don't": ("dont", "don t"),
-    "C++": ("c", "c"),
-    "snake_case": ("snakecase", "snake case"),
-    "theatre the": ("theatre", "theatre"),
-    "the": ("", ""),
-    "New\u00a0York": ("new york", "new york"),
-    "  An  Apple\tand a\nPear ": ("apple and pear", "apple and pear"),
-    "": ("", ""),
+    "U.S.A.": "usa",
+    "1,000": "1000",
+    "rock-n-roll": "rocknroll",
+    "3.5%": "35",
+    "don't": "dont",
+    "C++": "c",
+    "snake_case": "snakecase",
+    "theatre the": "theatre",
+    "the": "",
+    "New\u00a0York": "new york",
+    "  An  Apple\tand a\nPear ": "apple and pear",
+    "": "",
 }
 
 WORDS = st.lists(
@@ -39,21 +38,13 @@ TEXTS = st.one_of(st.text(max_size=30), WORDS)
 
 @pytest.mark.parametrize("text", GOLDEN)
 def test_normalisation_golden_table(text: str) -> None:
-    assert (normalize_n1(text), normalize_n2(text)) == GOLDEN[text]
-
-
-def test_two_dialects_are_not_mixed_up() -> None:
-    """N1 joins U.S.A. into one word, N2 splits it: one prediction, two verdicts."""
-    assert em("USA", ["U.S.A."]) == 1.0 and em("USA", ["U.S.A."], normalize_n2) == 0.0
-    assert em("rock n roll", ["rock-n-roll"]) == 0.0
-    assert em("rock n roll", ["rock-n-roll"], normalize_n2) == 1.0
+    assert normalize(text) == GOLDEN[text]
 
 
 @given(TEXTS)
 def test_normalising_twice_changes_nothing(text: str) -> None:
-    for normalize in (normalize_n1, normalize_n2):
-        once = normalize(text)
-        assert normalize(once) == once
+    once = normalize(text)
+    assert normalize(once) == once
 
 
 @pytest.mark.parametrize(
@@ -129,7 +120,7 @@ def test_scores_are_ordered_bounded_and_total(prediction: str, golds: list[str])
     exact, cover, overlap, near = (score(prediction, golds) for score in (em, cover_em, f1, fuzzy))
     assert exact in (0.0, 1.0) and cover in (0.0, 1.0) and near in (0.0, 0.5, 1.0)
     assert 0.0 <= exact <= overlap <= 1.0 and exact <= near
-    if exact and all(normalize_n1(gold) for gold in golds):
+    if exact and all(normalize(gold) for gold in golds):
         assert cover == 1.0
 
 
@@ -148,7 +139,7 @@ def test_real_gold_answers_score_as_themselves_and_none_vanishes(shared_data: Pa
     with gzip.open(shared_data / "multihop" / pool / "questions.jsonl.gz", "rt") as lines:
         tasks = [json.loads(line)["golden_answers"] for line in lines]
     golds = [gold for answers in tasks for gold in answers]
-    assert len(golds) >= 100 and all(normalize_n1(gold) for gold in golds)
+    assert len(golds) >= 100 and all(normalize(gold) for gold in golds)
     for gold in golds:
         assert em(gold, [gold]) == f1(gold, [gold]) == fuzzy(gold, [gold]) == 1.0
         assert cover_em(f"I think it is {gold}!", [gold]) == 1.0

@@ -1,4 +1,4 @@
-"""Criteria of environments, E1 to E21: what is asked, what a step does, how episodes end.
+"""Criteria of environments, E1 to E19: what is asked, what a step does, how episodes end.
 
 `playing` says how environments are made and played.
 """
@@ -17,7 +17,7 @@ from gymnasium.utils.env_checker import check_env
 
 from searchrl.contracts import TokenBudget
 from searchrl.contracts.problems import find_task_problem
-from searchrl.core.episode import ANSWER, TOOL, Action, Task, ToolCall
+from searchrl.core.episode import ANSWER, TOOL, Action, ToolCall
 from searchrl.engine.rollout.boundary import step_env
 from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
@@ -338,30 +338,3 @@ def _say_calls(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ToolCa
         ):
             yield f"a call of '{name}' with {what}", ToolCall(name, arguments)
     yield "a call of a tool that does not exist", ToolCall("no_such_tool", {"word": "x"})
-
-
-@criterion("E21")
-def _keeps_gold_back(subject: Subject) -> Iterator[Problem]:
-    env = env_play.make_env(subject)
-    shown: list[tuple[str, tuple[str, ...]]] = []
-    for options in env_play.find_probes(env):
-        prompt, info = env_play.reset(env, options)
-        task = info.get("task")
-        if isinstance(task, Task) and task.answers:
-            shown.append((str(prompt), task.answers))
-    if len({answers for _, answers in shown}) < 3:
-        raise NotApplicable("fewer than three tasks with gold answers of their own")
-    # Beside the same text everywhere it can be copied; among others to choose from it cannot.
-    if set.intersection(*(_find_contexts(*one) for one in shown)):
-        prompt, (gold, *_) = shown[0]
-        what = f"the gold answer stands in every prompt: {gold!r} in {shorten(prompt, 200)}"
-        yield Problem(what, env_play.find_own(env, "make_prompt", "make_task", "reset"))
-
-
-def _find_contexts(prompt: str, golds: Sequence[str]) -> set[tuple[str, str]]:
-    """What stands right before and after gold answers in a prompt."""
-    found: set[tuple[str, str]] = set()
-    for gold in golds:
-        if here := re.search(rf"(?s)(.{{0,8}})(?<!\w){re.escape(gold)}(?!\w)(.{{0,8}})", prompt):
-            found |= {("before", here[1]), ("after", here[2])}
-    return found

@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 import textwrap
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -18,18 +17,13 @@ from searchrl.cli.commands.eval import eval
 from searchrl.cli.commands.training import sft, train
 from searchrl.cli.lines import say, style
 from searchrl.cli.options import Option
-from searchrl.config import load_preset, preset_names
-from searchrl.config.keys import UNSET, ConfigKey, config_keys, config_schema, find_keys, write
-
-Presets = Mapping[str, Mapping[str, Any]]
+from searchrl.config.keys import ConfigKey, config_keys, find_keys
 
 
 @click.command()
 @click.argument("key", required=False)
-@click.option("--preset", metavar="NAME", help="Show the values of this preset where it has one.")
-@click.option("--schema", is_flag=True, help="Print the JSON schema of configuration files.")
 @click.option("--json", "is_json", is_flag=True, help="Print the keys as a JSON list.")
-def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> None:
+def config(key: str | None, is_json: bool) -> None:
     """Explain the configuration: every key's type, default and reason.
 
     KEY is a key or a section; without it, the whole tree is printed.
@@ -37,26 +31,18 @@ def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> 
     \b
     Examples:
       searchrl config optim.lr
-      searchrl config rollout --preset tiny
-      searchrl config --schema > searchrl.schema.json
+      searchrl config rollout
     """
-    if schema:
-        say(json.dumps(config_schema(), indent=2, ensure_ascii=False))
-        return
-    names = preset_names() if preset is None else [preset]
-    presets = {name: load_preset(name) for name in names}
     keys = config_keys() if key is None else find_keys(key)
     if is_json:
-        say(json.dumps([_to_dict(k, presets) for k in keys], indent=2, ensure_ascii=False))
+        say(json.dumps([_to_dict(k) for k in keys], indent=2, ensure_ascii=False))
         return
     for one in keys:
-        _show(one, presets, is_short=len(keys) > 1, has_preset=preset is not None)
+        _show(one)
 
 
-def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
-    """What is known about a key, as JSON-able values; `presets` are those that set it."""
-    found = {name: key.find_in(layer) for name, layer in presets.items()}
-    values = {name: value for name, value in found.items() if value is not UNSET}
+def _to_dict(key: ConfigKey) -> dict[str, Any]:
+    """What is known about a key, as JSON-able values."""
     options = [one for command in (train, sft, eval) for one in command.params]
     flags = [
         "/".join((*one.opts, *one.secondary_opts))
@@ -70,31 +56,20 @@ def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
         "default": key.default.strip("`"),
         "why": _plain_text(key.why),
         "flags": list(dict.fromkeys(flags)),
-        "presets": {} if key.type == "section" else values,
     }
 
 
-def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool) -> None:
-    known = _to_dict(key, presets)
+def _show(key: ConfigKey) -> None:
+    known = _to_dict(key)
     if key.type == "section":
         say(style(key.key, bold=True), f": {known['why']}")
         return
-    values, default, flags = known["presets"], known["default"], known["flags"]
+    default = known["default"]
     shown = f" = {default}" if default not in ("below", "required") else f" ({default})"
-    if has_preset and values:
-        (value,) = values.values()
-        shown = f" = {write(value)} (default {default})"
-    facts = style(", ".join([known["type"], *flags]), dim=True)
+    facts = style(", ".join([known["type"], *known["flags"]]), dim=True)
     say(style(key.key, fg="cyan"), f"{shown}  ", facts)
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     say(textwrap.indent(textwrap.fill(known["why"], width - 4), "    "))
-    if is_short:
-        return
-    if not has_preset:
-        for name, value in values.items():
-            say(f"  preset {name}: {write(value)}")
-    if flags:
-        say(f"  flag: {' '.join(flags)}")
 
 
 def _plain_text(markdown: str) -> str:

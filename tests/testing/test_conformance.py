@@ -15,9 +15,8 @@ from fixtures.unsound import SOUND, fault_lines, write_unsound
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.testing import Status, assert_conforms, check_plugin
-from searchrl.testing.conformance import check_entry, criteria_of, find_entries, find_failures
+from searchrl.testing.conformance import check_entry, find_entries, find_failures
 from searchrl.testing.criteria import Criterion, Problem, Report
-from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import run_criteria
 
 ENV = str(SOUND / "env.py")
@@ -224,32 +223,6 @@ def test_a_judge_of_a_domain_of_its_own_brings_its_own_cases(
 ) -> None:
     report = check_only(write, FORMULAS.replace("EXAMPLES", examples))
     assert [result.number for result in report.failed] == failed, report.failed
-
-
-def test_answers_that_are_nearly_right_and_choices_in_the_prompt_are_no_fault(write: Write) -> None:
-    """An honest environment: "Yorkshire" also answers "York", and each prompt offers two places."""
-    path = write(
-        "from searchrl.core.episode import Task\n"
-        "from searchrl.envs.text import TextEnv\n"
-        "class Choosing(TextEnv):\n"
-        "    name = 'choosing'\n"
-        "    def __init__(self, **named):\n"
-        "        super().__init__(matches=lambda said, gold: gold in said, **named)\n"
-        "    def num_tasks(self, split):\n"
-        "        return 3\n"
-        "    def make_task(self, split, index):\n"
-        "        pairs = [('Yorkshire', 'Rome'), ('York', 'Bath'), ('Lima', 'Quito')]\n"
-        "        gold, other = (f'{split}-{name}' for name in pairs[index])\n"
-        "        asked = f'{gold} or {other}' if index % 2 else f'{other} or {gold}'\n"
-        "        question = f'Which is it, {asked}?'\n"
-        "        return Task(f'{split}-{index}', split, index, question, answers=(gold,))\n"
-        "@hookimpl\ndef register_envs(register):\n    register('choosing', Choosing)\n"
-    )
-    registry = load_plugins([path], entry_points=False)
-    subject = Subject.of(registry, registry.get("env", "choosing"))
-    (pays,) = [one for one in criteria_of("env") if one.number == "E17"]
-    (result,) = run_criteria([pays], subject, file=path, line=1)
-    assert (result.findings, result.note) == ((), "")
 
 
 def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) -> None:

@@ -13,17 +13,13 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from searchrl import ConfigError, Registry
+from searchrl import ConfigError
 from searchrl.core.encoding import encode_text
 
 MAX_NAME_LENGTH = 60
-
-TIDY_NAME_LENGTH = 22
-"""Up to this length every line of the templates fits; a longer name works all the same."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([_-][A-Za-z0-9]+)*")
 _TEMPLATES = Path(__file__).parent / "assets" / "scaffold"
@@ -33,7 +29,8 @@ _TEMPLATES = Path(__file__).parent / "assets" / "scaffold"
 class Kind:
     """A template: what it is about, the `commands` that use the result, and what it registers.
 
-    `hook` is the kind that it registers, where its own name is another one.
+    `hook` is the kind that it registers, where its own name is another one. A command is a verb and
+    its flags; `_ENDS` are the other flags with which it is quick.
     """
 
     summary: str
@@ -41,62 +38,49 @@ class Kind:
     hook: str = ""
 
 
-def _kind(summary: str, *flags: str, hook: str = "") -> Kind:
-    """A kind whose commands are those in which the flags make sense: `play`, `eval`, `train`."""
-    ends = {"play": "", "eval": " --policy scripted", "train": " --model tiny --max-steps 3"}
-    commands = []
-    for line in flags:
-        program, own = line.split(" ", 1)
-        commands.append(f"searchrl {program} {{plugin}}{own}{ends[program]}")
-    return Kind(summary, tuple(commands), hook)
-
+_ENDS = {"play": "", "eval": " --policy scripted", "train": " --model tiny --max-steps 3"}
 
 KINDS: Mapping[str, Kind] = {
-    "env": _kind(
+    "env": Kind(
         "an environment, the capitals of invented countries",
-        "play --env {name}",
-        "eval --env {name}",
-        'train --env {name} --reward "0.2*format+em"',
+        ("play --env {name}", "eval --env {name}", 'train --env {name} --reward "0.2*format+em"'),
     ),
-    "tool_env": _kind(
+    "tool_env": Kind(
         "an environment with a tool, the stock of an invented shop",
-        "play --env {name}",
-        "eval --env {name}",
-        "train --env {name}",
+        ("play --env {name}", "eval --env {name}", "train --env {name}"),
         hook="env",
     ),
-    "reward": _kind(
+    "reward": Kind(
         "a reward, was the answer read or only guessed",
-        "eval --reward em+{name}",
-        "train --reward format+em+0.1*{name}",
+        ("eval --reward em+{name}", "train --reward format+em+0.1*{name}"),
     ),
-    "group_reward": _kind(
+    "group_reward": Kind(
         "a reward of a group, do its rollouts look for different things",
-        "eval --reward em+{name}",
-        "train --reward format+em+0.1*{name}",
+        ("eval --reward em+{name}", "train --reward format+em+0.1*{name}"),
         hook="reward",
     ),
-    "judge": _kind(
+    "judge": Kind(
         "a judge of answers, numbers that are nearly right are partly right",
-        "eval --reward judge --set judge={name}",
-        "train --reward format+judge --set judge={name}",
+        (
+            "eval --reward judge --set judge={name}",
+            "train --reward format+judge --set judge={name}",
+        ),
     ),
-    "protocol": _kind(
+    "protocol": Kind(
         "a tag protocol, every action is a call in JSON",
-        "play --protocol {name}",
-        "eval --protocol {name}",
+        ("play --protocol {name}", "eval --protocol {name}"),
     ),
-    "retriever": _kind(
+    "retriever": Kind(
         "a retriever, it compares pieces of words and so forgives typos",
-        "play --retriever {name}",
-        "eval --retriever {name}",
+        ("play --retriever {name}", "eval --retriever {name}"),
     ),
-    "tracker": _kind(
-        "a tracker, every metric is a row of a CSV file", "train --set log.trackers=[{name}]"
+    "tracker": Kind(
+        "a tracker, every metric is a row of a CSV file", ("train --set log.trackers=[{name}]",)
     ),
-    "alarm": _kind("an alarm, episodes take more and more turns", "train --alarm {name}"),
-    "algorithm": _kind(
-        "an algorithm, GRPO in which no lucky rollout counts too much", "train --algorithm {name}"
+    "alarm": Kind("an alarm, episodes take more and more turns", ("train --alarm {name}",)),
+    "algorithm": Kind(
+        "an algorithm, GRPO in which no lucky rollout counts too much",
+        ("train --algorithm {name}",),
     ),
 }
 """What can be written."""
@@ -140,9 +124,14 @@ def make_scaffold(kind: str, name: str, *, is_package: bool = False) -> Scaffold
     cannot be registered or imported.
     """
     ensure_name(hook_of(kind), name)
-    module = module_name(name)
+    module = name.replace("-", "_")
     if not is_package:
         file = f"{module}.py"
+        if module in sys.stdlib_module_names:
+            raise ConfigError(
+                f"{file} would be imported in place of the module '{module}'; choose another name, "
+                "or add --package"
+            )
         commands = (f"searchrl check {file}", *_uses(kind, name, f"--plugin {file} "))
         facts = {"commands": commands[:3], "source": "__file__", "is_single": True}
         text = _render("single.py", kind, name, facts)
@@ -173,7 +162,8 @@ def hook_of(kind: str) -> str:
 
 
 def _uses(kind: str, name: str, plugin: str) -> tuple[str, ...]:
-    return tuple(text.format(plugin=plugin, name=name) for text in KINDS[kind].commands)
+    words = (text.format(name=name).split(" ", 1) for text in KINDS[kind].commands)
+    return tuple(f"searchrl {verb} {plugin}{flags}{_ENDS[verb]}" for verb, flags in words)
 
 
 def _render(layout: str, kind: str, name: str, facts: Mapping[str, Any]) -> str:
@@ -188,7 +178,7 @@ def _render(layout: str, kind: str, name: str, facts: Mapping[str, Any]) -> str:
     )
     is_python = layout.endswith(".py")
     template = environment.get_template(f"{kind}.py.jinja" if is_python else f"{layout}.jinja")
-    module = module_name(name)
+    module = name.replace("-", "_")
     stem = "".join(part[0].upper() + part[1:] for part in module.split("_"))
     kind_class = "".join(part.capitalize() for part in kind.split("_"))
     stem = stem.removesuffix(kind_class)
@@ -211,8 +201,6 @@ def write_scaffold(scaffold: Scaffold, folder: Path, *, is_forced: bool = False)
     written then), if a module of its name could no longer be imported beside it, or if the folder
     cannot be written.
     """
-    for path in scaffold.files:
-        ensure_hides_nothing(path, folder)
     there = [str(path) for path in scaffold.files if (folder / path).exists()]
     if there and not is_forced:
         raise ConfigError(
@@ -227,14 +215,9 @@ def write_scaffold(scaffold: Scaffold, folder: Path, *, is_forced: bool = False)
         raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-def module_name(name: str) -> str:
-    """The Python identifier of a plugin's name: `-` becomes `_`."""
-    return name.replace("-", "_")
-
-
 def ensure_name(kind: str, name: str) -> None:
     """Raise `ConfigError` unless `name` can be registered as a `kind` and imported."""
-    module = module_name(name)
+    module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
         raise ConfigError(
             f"{name!r} is no name for a plugin: expected a letter, then letters and digits, with "
@@ -247,32 +230,3 @@ def ensure_name(kind: str, name: str) -> None:
         )
     if keyword.iskeyword(module):
         raise ConfigError(f"'{name}' is a word of Python's own; choose another name")
-
-
-def ensure_free(kind: str, name: str, registry: Registry) -> None:
-    """Raise `ConfigError` if another plugin of `registry` offers `name` as a `kind` already.
-
-    The package `searchrl-NAME` is not another one: it may be written anew.
-    """
-    for entry in registry.entries():
-        is_same = (entry.kind, entry.name) == (kind, name)
-        if is_same and entry.owner.distribution != f"searchrl-{name}":
-            raise ConfigError(
-                f"there is a {entry.kind} '{name}' already, of {entry.owner.name}; two plugins "
-                "that offer one name are refused, so choose another"
-            )
-
-
-def ensure_hides_nothing(path: Path, folder: Path) -> None:
-    """Refuse a file that would be imported instead of a module of the same name."""
-    if path.parent != Path("."):
-        return
-    module, here = path.stem, folder.resolve()
-    places = [place for place in sys.path if place and Path(place).resolve() != here]
-    found = PathFinder.find_spec(module, places)
-    # Without a loader it is a folder without code.
-    if module in sys.stdlib_module_names or (found is not None and found.loader is not None):
-        raise ConfigError(
-            f"{path} would be imported in place of the module '{module}' by every Python that is "
-            "started beside it; choose another name, or add --package"
-        )

@@ -1,8 +1,8 @@
-"""Every key of the configuration in words: its type, default, reason and values in presets.
+"""Every key of the configuration in words: its type, default and reason.
 
 Owns the description of the tree that `searchrl config` prints and that docs/configuration.md must
-repeat, and the JSON schema for editors. The reasons are the docstrings below the fields in
-`sections.py` and `tree.py`, written as Markdown. It reads no files.
+repeat. The reasons are the docstrings below the fields in `sections.py` and `tree.py`, written as
+Markdown. It reads no files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -20,14 +20,11 @@ from pydantic.fields import FieldInfo
 
 from searchrl.config.sections import Named, Section
 from searchrl.config.sft import SftStage
-from searchrl.config.tree import NAMED_SECTIONS, TASK_KEYS, RunConfig
+from searchrl.config.tree import TASK_KEYS, RunConfig
 from searchrl.errors import UnknownNameError, suggest
 
 _WORDS = {int: "integer", float: "number", str: "text", bool: "true or false", Named: "name"}
 _SIGNS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
-_ALARMS = "alarms.watch"
-UNSET = object()
-"""What `ConfigKey.find_in` returns for a key that a layer does not mention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,6 @@ class ConfigKey:
         own = self.key.removeprefix("tasks[].")
         return own if own in TASK_KEYS else self.key.replace("[]", ".0")
 
-    def find_in(self, layer: Mapping[str, Any]) -> Any:
-        """The key's value in a preset, or `UNSET`; for keys of list entries, a list of values."""
-        own = [self.path] if self.path in TASK_KEYS else self.key.replace("[]", ".[]").split(".")
-        return _find(layer, own)
-
 
 def config_keys() -> list[ConfigKey]:
     """All keys, in the order of the classes."""
@@ -74,19 +66,10 @@ def find_keys(name: str) -> list[ConfigKey]:
         found = [key for key in keys if key.section == "run"]
     if found:
         return found
-    of_plugins = [k.key for k in keys if k.type == "name"] + [_ALARMS]
-    if any(wanted.startswith(f"{_plain(key)}.") for key in of_plugins):
-        raise UnknownNameError(
-            f"'{name}' is a setting of a plugin: `searchrl plugins` lists the plugins, and "
-            "docs/builtins.md has the settings of the built-in ones"
-        )
-    leaves = [_plain(k.key) for k in keys if k.key.rpartition(".")[2] == wanted]
-    if leaves:
-        raise UnknownNameError(
-            f"unknown config key '{name}'. Did you mean {' or '.join(map(repr, leaves))}?"
-        )
-    known = sorted({_plain(key.key) for key in keys})
-    raise UnknownNameError(f"unknown config key '{name}'.{suggest(wanted, known)}")
+    known = [_plain(key.key) for key in keys]
+    leaves = [key for key in known if key.endswith(f".{wanted}")]
+    hint = f" Did you mean {' or '.join(map(repr, leaves))}?" if leaves else suggest(wanted, known)
+    raise UnknownNameError(f"unknown config key '{name}'.{hint}")
 
 
 def write(value: Any) -> str:
@@ -97,23 +80,6 @@ def write(value: Any) -> str:
         mantissa, _, exponent = f"{value:e}".partition("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def config_schema() -> dict[str, Any]:
-    """The JSON schema of a configuration file, short forms included."""
-    schema = RunConfig.model_json_schema()
-    definitions = schema["$defs"]
-    for key in TASK_KEYS:
-        task = definitions["TaskConfig"]["properties"][key]
-        schema["properties"][key] = {k: v for k, v in task.items() if k != "default"}
-    definitions["Named"] = _or_text(definitions["Named"])
-    definitions["AlarmSpec"] = _or_text(definitions["AlarmSpec"], "boolean", "null")
-    for part, key in (
-        *((schema, name) for name in (*NAMED_SECTIONS, "plugins")),
-        (definitions["LogConfig"], "trackers"),
-    ):
-        part["properties"][key] = _or_text(part["properties"][key])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 # --- the tree ------------------------------------------------------------------------------
@@ -186,33 +152,12 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if isinstance(value, dict) and any(isinstance(item, BaseModel) for item in value.values()):
-        return "below"
-    is_list = isinstance(value, list) and value and isinstance(value[0], Section)
-    return "below" if isinstance(value, Section) or is_list else f"`{write(value)}`"
+    inner = [*value.values()] if isinstance(value, dict) else value
+    first = inner[0] if isinstance(inner, list) and inner else inner
+    is_below = isinstance(first, BaseModel) and not isinstance(value, Named)
+    return "below" if is_below else f"`{write(value)}`"
 
 
 def _plain(key: str) -> str:
     """A key without the marks and numbers of list entries."""
     return re.sub(r"\[\]|\.\d+(?=\.|$)", "", key)
-
-
-def _find(value: Any, parts: Sequence[str]) -> Any:
-    if not parts:
-        return value
-    if parts[0] == "[]" and isinstance(value, list):
-        found = [_find(item, parts[1:]) for item in value]
-        return found if UNSET not in found else UNSET
-    if isinstance(value, Mapping) and parts[0] in value:
-        return _find(value[parts[0]], parts[1:])
-    return UNSET
-
-
-# --- the schema ----------------------------------------------------------------------------
-
-
-def _or_text(schema: Mapping[str, Any], *others: str) -> dict[str, Any]:
-    """A part of the schema that also accepts a text, or values of other types."""
-    words = {k: schema[k] for k in ("description", "default", "title") if k in schema}
-    rest = {k: v for k, v in schema.items() if k not in words}
-    return {**words, "anyOf": [{"type": ["string", *others]}, rest]}

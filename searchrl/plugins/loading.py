@@ -252,10 +252,8 @@ def _read_api(plugin: object) -> int | None:
     declared = plugin.PLUGIN_API
     if type(declared) is int and 1 <= declared <= PLUGIN_API:
         return declared
-    raise PluginFault(
-        f"declares PLUGIN_API = {declared!r}; searchrl {__version__} takes whole numbers from 1 to "
-        f"{PLUGIN_API}. Of a higher one, upgrade searchrl (pip install --upgrade …)"
-    )
+    known = f"searchrl {__version__} takes 1 to {PLUGIN_API}"
+    raise PluginFault(f"declares PLUGIN_API = {declared!r}; {known} (pip install --upgrade …)")
 
 
 def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:

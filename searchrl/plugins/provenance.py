@@ -122,22 +122,12 @@ def read_origin(distribution: str) -> Mapping[str, Any]:
     return dict(json.loads(text or "{}"))
 
 
-def find_url(distribution: str) -> str:
-    """Where a distribution was installed from, as pip takes it; "" if from an index, or unknown."""
-    origin = read_origin(distribution)
-    url, repository = str(origin.get("url", "")), origin.get("vcs_info")
-    return f"{repository['vcs']}+{url}@{repository['commit_id']}" if repository else url
-
-
 # --- the plugins of an earlier run ---------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PluginRecord:
-    """One plugin as a run recorded it. `names` maps kinds to what it registered.
-
-    `installed_from` is the URL of a package that did not come from an index, else empty.
-    """
+    """One plugin as a run recorded it. `names` maps kinds to what it registered."""
 
     plugin: str
     origin: str = ""
@@ -146,7 +136,6 @@ class PluginRecord:
     file: str = ""
     source: str = ""
     sha256: str = ""
-    installed_from: str = ""
     names: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
 
     def __str__(self) -> str:
@@ -165,9 +154,8 @@ class PluginRecord:
     def way_back(self) -> str:
         """What to do to have this plugin as it was."""
         if self.distribution:
-            wanted = self.installed_from or f"{self.distribution}=={self.version}"
-            return f"`pip install '{wanted}'`"
-        return f"restore {self.file}" + (f" (sha256 {self.sha256})" if self.sha256 else "")
+            return f"`pip install '{self.distribution}=={self.version}'`"
+        return f"restore {self.file} (sha256 {self.sha256})"
 
     def find_change(self, owners: Iterable[Owner]) -> str:
         """A sentence if this plugin is other code now than when the run began, else "".
@@ -230,32 +218,17 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # --- commits -------------------------------------------------------------------------------
 
 
-def find_commit(folder: Path, distribution: str = "") -> str | None:
-    """The commit of a folder; None if unknown.
-
-    With `distribution`, the folder is that of an installed package: the repository it was
-    installed from counts, and one that it merely lies in (a virtual environment) does not.
-    """
-    if distribution:
-        _, at, commit = find_url(distribution).rpartition("@")
-        if at and commit.isalnum():
-            return commit
-        if _ask_git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
+def find_commit(folder: Path, tracked: str = ".") -> str | None:
+    """The commit of a folder; None if unknown, or if git does not know the file `tracked` in it."""
+    # Never the program that a repository names to watch its files.
+    git = ["git", "-c", "core.fsmonitor=false", "-C", str(folder)]
+    said = []
+    for words in (["ls-files", "--error-unmatch", tracked], ["rev-parse", "HEAD"]):
+        try:
+            answer = subprocess.run(
+                [*git, *words], capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
             return None
-    return _ask_git(folder, "rev-parse", "HEAD") or None
-
-
-def _ask_git(folder: Path, *words: str) -> str | None:
-    """What git says, or None if it says nothing good."""
-    try:
-        answer = subprocess.run(
-            # Never the program that a repository names to watch its files.
-            ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],
-            capture_output=True,
-            text=True,
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
+        said.append(answer.stdout.strip())
+    return said[-1]

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, Factory
-from searchrl.plugins.provenance import Origin, Owner, PluginRecord, find_url, hash_owner
+from searchrl.plugins.provenance import Origin, Owner, PluginRecord, hash_owner
 from searchrl.plugins.signatures import (
     check_settings,
     find_signature_problem,
@@ -316,7 +316,6 @@ class Registry:
                 "file": owner.file,
                 "source": owner.source,
                 "api": owner.api,
-                "installed_from": find_url(owner.distribution),
                 "sha256": hash_owner(owner),
                 "names": {
                     kind: [entry.name for entry in entries]

@@ -16,12 +16,8 @@ from operator import attrgetter
 from types import MappingProxyType, SimpleNamespace
 
 from searchrl.contracts.scoring import Reward
-from searchrl.core.drawing import Drawing, Table
 from searchrl.core.episode import Episode, Score, Task, Unscored
 from searchrl.rewards import answers
-
-_MAX_CELL, _MAX_ROWS = 200, 12
-"""Characters of a cell and rows of a table that a component draws."""
 
 SIGNAL = "signal:"
 """With it begins a metric that is a signal of the environment, and no component by name."""
@@ -76,24 +72,6 @@ def _against_golds(compare: answers.Compare) -> _Score:
     return score
 
 
-class _F1(FunctionReward):
-    """The F1 of the words of an answer, which draws what it counted where the answer is near."""
-
-    __slots__ = ()
-
-    def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
-        """The words that a partly right answer shares with each accepted one."""
-        answer = episode.final_answer
-        scored = [(gold, answers.f1(answer, [gold])) for gold in episode.task.answers]
-        if answer is None or not 0 < max((score for _, score in scored), default=0.0) < 1:
-            return []
-        rows = [
-            (gold[:_MAX_CELL], " ".join(answers.shared_words(answer, gold))[:_MAX_CELL], score)
-            for gold, score in sorted(scored, key=lambda pair: -pair[1])[:_MAX_ROWS]
-        ]
-        return [Table("words of the answer", ("accepted answer", "shared words", "F1"), rows)]
-
-
 def _shown(episode: Episode) -> float | Unscored:
     """The share of the gold passages that were shown; it says nothing where none are known."""
     gold = set(episode.task.gold_ids)
@@ -131,7 +109,7 @@ BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
             FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0)),
             FunctionReward("em", _against_golds(answers.em), (0.0, 1.0)),
             FunctionReward("cover_em", _against_golds(answers.cover_em), (0.0, 1.0)),
-            _F1("f1", _against_golds(answers.f1), (0.0, 1.0), is_range=True),
+            FunctionReward("f1", _against_golds(answers.f1), (0.0, 1.0), is_range=True),
             FunctionReward("fuzzy", _against_golds(answers.fuzzy), (0.0, 0.5, 1.0)),
             FunctionReward("searches", lambda e: float(e.num_searches), (0.0, math.inf), True),
             FunctionReward("searched", lambda e: float(e.num_searches > 0), (0.0, 1.0)),

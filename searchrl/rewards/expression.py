@@ -39,14 +39,6 @@ _SHAPE = (
 )
 
 
-_OTHER_WORDS = {
-    **dict.fromkeys(("exact_match", "exact", "accuracy", "acc", "correct", "correctness"), "em"),
-    **dict.fromkeys(("cover_exact_match", "contains", "substring"), "cover_em"),
-    **dict.fromkeys(("retrieved", "recall"), "support_recall"),
-}
-"""What other tools call our components."""
-
-
 class UnknownComponentError(ExpressionError, UnknownNameError):
     """An expression names a reward component that is not registered: `component`."""
 
@@ -167,9 +159,8 @@ def _unknown(text: str, at: int, known: Sequence[str]) -> ExpressionError:
     assert match is not None
     name = match.group()
     hint = suggest(name[:_MAX_NAME], known)
-    for meant in (_OTHER_WORDS.get(name.casefold()), name.partition(":")[2]):
-        if meant in known:
-            hint = f" Did you mean '{meant}'?"
+    if (meant := name.partition(":")[2]) in known:
+        hint = f" Did you mean '{meant}'?"
     kind = functools.partial(UnknownComponentError, component=name)
     return _fault(text, at, f"unknown reward component '{_cut(name)}'.{hint}", kind)
 

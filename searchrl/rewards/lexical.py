@@ -44,6 +44,6 @@ class LexicalJudge:
 def _stands_in(reference: str, answer: str) -> bool:
     """Whether an accepted answer stands in an answer that is not much longer."""
     words, wanted = (
-        len(answers.tokenize(answers.normalize_n1(text))) for text in (answer, reference)
+        len(answers.tokenize(answers.normalize_n1(one))) for one in (answer, reference)
     )
     return words <= wanted + MAX_MORE_WORDS and answers.cover_em(answer, [reference]) == 1

@@ -332,24 +332,20 @@ def _finite(raw: object, verb: str) -> float:
 
 def _declared_range(component: Reward | GroupReward, owner: str) -> tuple[float, float]:
     """The least and the greatest declared value; `PluginError` says what is missing."""
-    if not callable(component):
+    values, is_range = getattr(component, "values", ()), getattr(component, "is_range", None)
+    try:
+        low, high = min(values) + 0.0, max(values) + 0.0
+        is_good = callable(component) and isinstance(is_range, bool)
+        is_good &= all(v == v for v in values) and (not is_range or (*values,) == (low, high))
+    except (TypeError, ValueError):
+        is_good = False
+    if not is_good:
         raise PluginError(
-            f"{owner} is a {type(component).__name__}, which cannot be called; give its class "
-            "__call__(self, episode), or __call__(self, episodes) if it scores a group"
+            f"{owner} declares values = {values!r} and is_range = {is_range!r}; expected a class "
+            "with __call__(self, episode), or __call__(self, episodes) of a group, and with values:"
+            " the numbers it may return and is_range False, or their (low, high) and True"
         )
-    values = getattr(component, "values", None)
-    is_range = getattr(component, "is_range", None)
-    if (
-        not isinstance(values, tuple | list)
-        or not all(isinstance(v, numbers.Real) and not math.isnan(v) for v in values)
-        or not isinstance(is_range, bool)
-        or (len(values) != 2 or values[0] > values[1] if is_range else not values)
-    ):
-        raise PluginError(
-            f"{owner} declares values = {values!r} and is_range = {is_range!r}; expected the "
-            "numbers it may return as a tuple and False, or their (low, high) and True"
-        )
-    return float(min(values)), float(max(values))
+    return low, high
 
 
 def _is_declared(value: float, component: Reward | GroupReward) -> bool:

@@ -194,7 +194,7 @@ class RunWriter:
             "platform": platform.platform(),
             "versions": versions,
             "commit": {
-                "searchrl": find_commit(Path(__file__).parent, "searchrl"),
+                "searchrl": find_commit(Path(__file__).parent, "__init__.py"),
                 "folder": find_commit(Path.cwd()),
             },
             "plugins": list(plugins),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
@@ -17,20 +17,12 @@ from searchrl.hookspecs import HOOKS
 from searchrl.plugins import load_plugins
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.registry import Entry, PluginFailure, Registry
-from searchrl.rewards.expression import RewardSchedule
 from searchrl.testing.criteria import Criterion, Finding, Report, Result, criteria_in
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import find_place, run_criteria
 
-_MODULES = {
-    "env": ("envs", "drawings"),
-    "protocol": ("protocols", "drawings"),
-    "reward": ("rewards", "drawings"),
-}
-"""Kind -> the modules of `testing.kinds` with its criteria, where they are not one `<kind>s`."""
-
-CHECKED = tuple(kind for kind in HOOKS if kind != "command")
-"""The kinds that have criteria: a command may do anything."""
+CHECKED = tuple(kind for kind in HOOKS if kind not in ("command", "generator"))
+"""The kinds that have criteria: a command may do anything, a generator needs a model."""
 
 Settings = Mapping[str, Any]
 """The settings of a factory, by name."""
@@ -38,9 +30,7 @@ Settings = Mapping[str, Any]
 
 def criteria_of(kind: str) -> tuple[Criterion, ...]:
     """The criteria of a plugin kind, in order."""
-    names = _MODULES.get(kind, (f"{kind}s",))
-    modules = [importlib.import_module(f"searchrl.testing.kinds.{name}") for name in names]
-    return tuple(one for module in modules for one in criteria_in(vars(module)))
+    return criteria_in(vars(importlib.import_module(f"searchrl.testing.kinds.{kind}s")))
 
 
 def check_entry(registry: Registry, entry: Entry, settings: Settings | None = None) -> Report:
@@ -65,19 +55,7 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
         results = (loaded, *(Result.of(other, note=note) for other in wanted[1:]))
     else:
         results = run_criteria(wanted, subject, file=file, line=line)
-    warnings = tuple(_find_warnings(registry, entry))
-    return Report(entry.kind, entry.title, str(entry.owner), file, line, results, warnings)
-
-
-def _find_warnings(registry: Registry, entry: Entry) -> Iterator[str]:
-    """What a user of the plugin will run into though all criteria hold."""
-    about = f"{entry.kind} '{entry.name}' "
-    yield from (conflict for conflict in registry.conflicts if conflict.startswith(about))
-    if reward := entry.options.get("reward"):
-        try:
-            RewardSchedule.parse(reward, registry.spellings("reward"))
-        except ConfigError as error:
-            yield f"its default reward cannot be used: {error}"
+    return Report(entry.kind, entry.title, str(entry.owner), file, line, results)
 
 
 def is_file(what: str) -> bool:

@@ -49,8 +49,7 @@ class Criterion:
     """One thing that every plugin of a kind must do. `number` never changes meaning (`E3`).
 
     If one of the criteria that it `needs` does not hold, its own outcome would mean nothing, and it
-    is not applicable. `methods` are those of the plugin that it looks at: an error of theirs is
-    reported here and nowhere else. `if_raised` is how to fix what raises, where `fix` does not say.
+    is not applicable. `if_raised` is how to fix what raises, where `fix` does not say.
     """
 
     number: str
@@ -59,7 +58,6 @@ class Criterion:
     check: Check
     fix: str = ""
     needs: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
     if_raised: str = ""
 
 
@@ -115,8 +113,6 @@ class Report:
     file: str
     line: int
     results: tuple[Result, ...]
-    warnings: tuple[str, ...] = ()
-    """What is no fault of the plugin alone, such as a name that is taken."""
 
     @property
     def is_good(self) -> bool:
@@ -132,7 +128,7 @@ class Report:
 def criterion(number: str) -> Callable[[Check], Criterion]:
     """Make a criterion of a generator function that yields a `Problem` per fault."""
     row: dict[str, Any] = dict(_read_table()[number])
-    row |= {key: tuple(row.get(key, "").split()) for key in ("needs", "methods")}
+    row["needs"] = tuple(row.get("needs", "").split())
     return lambda check: Criterion(number, check=check, **row)
 
 

@@ -38,8 +38,6 @@ class _Outcome:
     is_hanging: bool = False
     is_ended: bool = False
     """Whether an error ended the criterion, which did not look for it."""
-    raised_in: tuple[str, ...] | None = None
-    """The functions of the plugin, deepest first, in which the one error of all findings arose."""
 
     @property
     def places(self) -> set[tuple[str, int]]:
@@ -81,28 +79,16 @@ def run_criteria(
 
 
 def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequence[_Outcome]) -> str:
-    """The other criterion that reports the error one ran into; "" if it does so itself.
+    """The other criterion that reports the error that ended one; "" if there is none.
 
-    That of the method that raised it, or else one that looks for it, or else the first.
+    One that looks for it, or else the first.
     """
-    one = outcomes[number]
-    if one.raised_in is None:
+    if not outcomes[number].is_ended:
         return ""
-    owned = {method for criterion in criteria for method in criterion.methods}
-    method = next((name for name in one.raised_in if name in owned), "")
-    if method in criteria[number].methods:
-        return ""
-    is_ours = one.is_ended and not one.raised_in  # what was made lacks a method, say
-    same = [
-        n
-        for n, other in enumerate(outcomes)
-        if n != number and (one.places <= other.places or (is_ours and other.places))
-    ]
-    owners = [n for n in same if method in criteria[n].methods]
-    if not owners and one.is_ended:
-        looking = [n for n in same if not outcomes[n].is_ended]
-        owners = looking or [n for n in same if n < number]
-    return criteria[owners[0]].number if owners else ""
+    places = outcomes[number].places
+    same = [n for n, other in enumerate(outcomes) if n != number and places <= other.places]
+    looking = [n for n in same if not outcomes[n].is_ended]
+    return next((criteria[n].number for n in looking or same if n in looking or n < number), "")
 
 
 def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:
@@ -133,12 +119,7 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
     findings = dict.fromkeys(
         Finding(p.what, _remedy(one, p), *find_place(p.at, file, line)) for p in problems
     )
-    raised_in = None
-    if problems and all(isinstance(problem.at, BaseException) for problem in problems):
-        raised: Any = problems[0].at
-        frames = traceback.extract_tb(raised.__traceback__)[::-1]
-        raised_in = tuple(f.name for f in frames if _is_of_plugin(f.filename, file))
-    return _Outcome(Result.of(one, *findings), is_hanging, is_ended, raised_in)
+    return _Outcome(Result.of(one, *findings), is_hanging, is_ended)
 
 
 def _remedy(one: Criterion, problem: Problem) -> str:

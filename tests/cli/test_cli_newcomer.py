@@ -97,7 +97,7 @@ MISTAKES = {
         "eval runs/frist", "there is no run folder", "'runs/frist'", "'runs/first'"
     ),
     "a model where a run belongs": Mistake(
-        "eval tiny", "there is no run folder", "'tiny'", "searchrl eval --model tiny"
+        "eval tiny", "there is no run folder", "'tiny'", "runs are made by"
     ),
     "key without its section": Mistake(
         f"{SCRIPTED} --set lr=1e-4", "unknown key", "'lr'", "'optim.lr'"

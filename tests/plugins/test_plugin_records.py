@@ -186,15 +186,6 @@ def test_release_that_lost_the_name_and_one_that_is_broken(tmp_path: Path, site:
     assert LOST in text
 
 
-def test_package_that_was_not_from_an_index_is_named_by_its_url(tmp_path: Path, site: Path) -> None:
-    info = site / "searchrl_rivers-0.1.0.dist-info"
-    url = {"url": "https://example.org/r.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}
-    (info / "direct_url.json").write_text(json.dumps(url))
-    run = make_run(tmp_path, "--env", "rivers")
-    remove(site)
-    assert "pip install 'git+https://example.org/r.git@ab12'" in call("eval", run).stderr
-
-
 def test_how_it_was_installed_is_no_change_of_code(tmp_path: Path, site: Path) -> None:
     run = make_run(tmp_path, "--env", "rivers")
     record = site / "searchrl_rivers-0.1.0.dist-info" / "RECORD"

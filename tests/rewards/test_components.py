@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from searchrl.contracts.playing import Drawer
-from searchrl.core.drawing import Table
 from searchrl.core.episode import (
     ANSWER,
     INVALID,
@@ -111,19 +109,3 @@ def test_evidence_says_nothing_without_gold_passages(name: str) -> None:
 
 def test_env_is_the_sum_the_environment_reported() -> None:
     assert score("env", Episode(TASK, env_return=-2.5)) == -2.5
-
-
-def test_f1_draws_the_words_of_an_answer_that_is_partly_right() -> None:
-    task = Task("t", "test", 0, "Who?", answers=("Maria Sibylla Merian", "the painter Merian"))
-    f1 = BUILTIN_REWARDS["f1"]()
-    assert isinstance(f1, Drawer)
-    for answer, rows in (
-        ("Merian", [("the painter Merian", "merian", 2 / 3),
-                    ("Maria Sibylla Merian", "merian", 0.5)]),
-        ("Maria Sibylla Merian", None), ("Carl Linnaeus", None), (None, None),
-    ):  # fmt: skip
-        drawings = f1.draw_episode(Episode(task, final_answer=answer))
-        expected = [] if rows is None else [Table(
-            "words of the answer", ("accepted answer", "shared words", "F1"), rows
-        )]  # fmt: skip
-        assert drawings == expected

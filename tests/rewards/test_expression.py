@@ -96,8 +96,6 @@ def test_caret_stands_under_the_place_after_wide_characters_and_line_breaks() ->
         ("em+suport_recall", "suport_recall", "Did you mean 'support_recall'"),
         ("em-my-plugn:judge", "my-plugn:judge", "Did you mean 'my-plugin:judge'"),
         ("other:em", "other:em", "Did you mean 'em'"),
-        ("exact_match", "exact_match", "Did you mean 'em'"),
-        ("0.5*Accuracy", "Accuracy", "Did you mean 'em'"),
         ("zzzzz", "zzzzz", "Known: all_gold, cover_em, em"),
     ],
 )

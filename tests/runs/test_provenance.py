@@ -36,14 +36,14 @@ def repository(tmp_path: Path) -> Path:
 
 def test_commit_is_that_of_the_folder(repository: Path) -> None:
     commit = git(repository, "rev-parse", "HEAD")
-    assert find_commit(repository) == find_commit(repository, "no-such-package") == commit
+    assert find_commit(repository) == find_commit(repository, "__init__.py") == commit
 
 
 def test_package_that_merely_lies_in_a_repository_has_no_commit(repository: Path) -> None:
     inside = repository / "venv" / "package"
     inside.mkdir(parents=True)
     (inside / "__init__.py").write_text("")
-    assert find_commit(inside, "no-such-package") is None
+    assert find_commit(inside, "__init__.py") is None
 
 
 def test_without_git_there_is_no_commit(

@@ -15,9 +15,8 @@ from fixtures.unsound import SOUND, fault_lines, write_unsound
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.testing import Status, assert_conforms, check_plugin
-from searchrl.testing.conformance import check_entry, criteria_of, find_entries, find_failures
+from searchrl.testing.conformance import check_entry, find_entries, find_failures
 from searchrl.testing.criteria import Criterion, Problem, Report
-from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import run_criteria
 
 ENV = str(SOUND / "env.py")
@@ -106,25 +105,6 @@ def test_settings_reach_the_factory_and_wrong_ones_are_the_callers_mistake() -> 
     assert {result.number for result in report.failed} == {"T1"}
 
 
-GENERATOR = (
-    "class Generator:\n"
-    "    def __init__(self, policy, sampling, *, num_slots, max_length): ...\n"
-    "    def open(self, prompt_ids, n, rng_keys, experts=None): ...\n"
-    "    def submit(self, handle, append_ids, stops, max_tokens): ...\n"
-    "    def poll(self): ...\n"
-    "    def close(self, handle): ...\n"
-    "    def sync(self, policy): ...\n"
-    "@hookimpl\ndef register_generators(register):\n    register('mine', Generator)\n"
-)
-
-
-def test_fault_of_a_generator_is_found(write: Write) -> None:
-    assert check_only(write, GENERATOR).is_good
-    report = check_only(write, GENERATOR.replace("    def poll(self): ...\n", ""))
-    (finding,) = report.failed[0].findings
-    assert finding.line == 2 and "no method poll()" in finding.what
-
-
 def test_the_place_of_an_exception_may_be_any_file_of_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,11 +138,11 @@ RAISES = 'raise RuntimeError("broken")  # fault'
         ("protocol", "parse", "P2"),
         ("protocol", "format_score", "P3"),
         ("protocol", "render_turn", "P6"),
-        ("protocol", "neutralise", "P8"),
+        ("protocol", "neutralise", "P6"),
         ("reward", "__call__", "W2"),
         ("judge", "judge", "V2"),
         ("retriever", "search", "R1"),
-        ("tracker", "log", "T2"),
+        ("tracker", "log", "T1"),
         ("alarm", "check", "L2"),
         ("algorithm", "advantages", "A2"),
         ("algorithm", "loss", "A7"),
@@ -243,32 +223,6 @@ def test_a_judge_of_a_domain_of_its_own_brings_its_own_cases(
 ) -> None:
     report = check_only(write, FORMULAS.replace("EXAMPLES", examples))
     assert [result.number for result in report.failed] == failed, report.failed
-
-
-def test_answers_that_are_nearly_right_and_choices_in_the_prompt_are_no_fault(write: Write) -> None:
-    """An honest environment: "Yorkshire" also answers "York", and each prompt offers two places."""
-    path = write(
-        "from searchrl.core.episode import Task\n"
-        "from searchrl.envs.text import TextEnv\n"
-        "class Choosing(TextEnv):\n"
-        "    name = 'choosing'\n"
-        "    def __init__(self, **named):\n"
-        "        super().__init__(matches=lambda said, gold: gold in said, **named)\n"
-        "    def num_tasks(self, split):\n"
-        "        return 3\n"
-        "    def make_task(self, split, index):\n"
-        "        pairs = [('Yorkshire', 'Rome'), ('York', 'Bath'), ('Lima', 'Quito')]\n"
-        "        gold, other = (f'{split}-{name}' for name in pairs[index])\n"
-        "        asked = f'{gold} or {other}' if index % 2 else f'{other} or {gold}'\n"
-        "        question = f'Which is it, {asked}?'\n"
-        "        return Task(f'{split}-{index}', split, index, question, answers=(gold,))\n"
-        "@hookimpl\ndef register_envs(register):\n    register('choosing', Choosing)\n"
-    )
-    registry = load_plugins([path], entry_points=False)
-    subject = Subject.of(registry, registry.get("env", "choosing"))
-    both = [one for one in criteria_of("env") if one.number in ("E17", "E21")]
-    results = run_criteria(both, subject, file=path, line=1)
-    assert [(one.findings, one.note) for one in results] == [((), ""), ((), "")]
 
 
 def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) -> None:

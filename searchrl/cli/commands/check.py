@@ -115,8 +115,6 @@ def _show_report(console: Console, report: Report) -> None:
                     show_finding(console, _INDENT, "fix", finding.fix)
                 if result.findings:
                     show_finding(console, _INDENT, "why", result.why)
-    for warning in report.warnings:
-        show_finding(console, _INDENT, "warns", warning, "yellow")
     console.print()
 
 

@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 import textwrap
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -18,17 +17,13 @@ from searchrl.cli.commands.eval import eval
 from searchrl.cli.commands.training import sft, train
 from searchrl.cli.lines import say, style
 from searchrl.cli.options import Option
-from searchrl.config import load_preset, preset_names
-from searchrl.config.keys import UNSET, ConfigKey, config_keys, config_schema, find_keys, write
-
-Presets = Mapping[str, Mapping[str, Any]]
+from searchrl.config.keys import ConfigKey, config_keys, find_keys
 
 
 @click.command()
 @click.argument("key", required=False)
-@click.option("--schema", is_flag=True, help="Print the JSON schema of configuration files.")
 @click.option("--json", "is_json", is_flag=True, help="Print the keys as a JSON list.")
-def config(key: str | None, schema: bool, is_json: bool) -> None:
+def config(key: str | None, is_json: bool) -> None:
     """Explain the configuration: every key's type, default and reason.
 
     KEY is a key or a section; without it, the whole tree is printed.
@@ -36,24 +31,18 @@ def config(key: str | None, schema: bool, is_json: bool) -> None:
     \b
     Examples:
       searchrl config optim.lr
-      searchrl config --schema > searchrl.schema.json
+      searchrl config rollout
     """
-    if schema:
-        say(json.dumps(config_schema(), indent=2, ensure_ascii=False))
-        return
-    presets = {name: load_preset(name) for name in preset_names()}
     keys = config_keys() if key is None else find_keys(key)
     if is_json:
-        say(json.dumps([_to_dict(k, presets) for k in keys], indent=2, ensure_ascii=False))
+        say(json.dumps([_to_dict(k) for k in keys], indent=2, ensure_ascii=False))
         return
     for one in keys:
-        _show(one, presets, is_short=len(keys) > 1)
+        _show(one)
 
 
-def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
-    """What is known about a key, as JSON-able values; `presets` are those that set it."""
-    found = {name: key.find_in(layer) for name, layer in presets.items()}
-    values = {name: value for name, value in found.items() if value is not UNSET}
+def _to_dict(key: ConfigKey) -> dict[str, Any]:
+    """What is known about a key, as JSON-able values."""
     options = [one for command in (train, sft, eval) for one in command.params]
     flags = [
         "/".join((*one.opts, *one.secondary_opts))
@@ -67,12 +56,11 @@ def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
         "default": key.default.strip("`"),
         "why": _plain_text(key.why),
         "flags": list(dict.fromkeys(flags)),
-        "presets": {} if key.type == "section" else values,
     }
 
 
-def _show(key: ConfigKey, presets: Presets, *, is_short: bool) -> None:
-    known = _to_dict(key, presets)
+def _show(key: ConfigKey) -> None:
+    known = _to_dict(key)
     if key.type == "section":
         say(style(key.key, bold=True), f": {known['why']}")
         return
@@ -82,8 +70,6 @@ def _show(key: ConfigKey, presets: Presets, *, is_short: bool) -> None:
     say(style(key.key, fg="cyan"), f"{shown}  ", facts)
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     say(textwrap.indent(textwrap.fill(known["why"], width - 4), "    "))
-    for name, value in () if is_short else known["presets"].items():
-        say(f"  preset {name}: {write(value)}")
 
 
 def _plain_text(markdown: str) -> str:

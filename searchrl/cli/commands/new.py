@@ -13,7 +13,7 @@ import click
 from searchrl.cli import options
 from searchrl.cli.lines import print_json, say, style
 from searchrl.cli.options import Command, option
-from searchrl.scaffold import KINDS, ensure_free, hook_of, make_scaffold, write_scaffold
+from searchrl.scaffold import KINDS, make_scaffold, write_scaffold
 
 
 @click.command(cls=Command)
@@ -33,10 +33,7 @@ def new(kind: str, name: str, **values: Any) -> None:
       searchrl new reward was_read
       searchrl new retriever fuzzy-words --package
     """
-    from searchrl.plugins import load_plugins
-
     scaffold = make_scaffold(kind, name, is_package=values["package"])
-    ensure_free(hook_of(kind), name, load_plugins())
     write_scaffold(scaffold, Path.cwd(), is_forced=values["force"])
     if values["json"]:
         print_json(scaffold.to_dict())

@@ -1,4 +1,4 @@
-"""Criteria of environments, E1 to E21: what is asked, what a step does, how episodes end.
+"""Criteria of environments, E1 to E19: what is asked, what a step does, how episodes end.
 
 `playing` says how environments are made and played.
 """
@@ -20,7 +20,6 @@ from searchrl.contracts.problems import find_task_problem
 from searchrl.core.episode import ANSWER, TOOL, Action, Task, ToolCall
 from searchrl.engine.rollout.boundary import step_env
 from searchrl.plugins.registry import describe_error
-from searchrl.rewards.answers import em
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds import playing as env_play
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
@@ -62,9 +61,10 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
         error = catch(check_env, env, None, True)
     if any("The reward is" in str(warning.message) for warning in caught):
         return  # no finite number, so none that could be compared: E12 says so
+    if error is not None and find_place(error, subject.entry.owner.file, 0)[1]:
+        raise error  # of the plugin's own code
     if error is not None:
-        is_located = find_place(error, subject.entry.owner.file, 0)[1]
-        at = error if is_located else env_play.find_own(env, "__init__")
+        at = env_play.find_own(env, "__init__")
         yield Problem(f"{checker} raised {describe_error(error)}", at)
     for warning in caught:
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ")
@@ -265,14 +265,13 @@ def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
 def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
     env, grammar = env_play.make_env(subject), subject.grammar
     probes = env_play.find_probes(env)
-    tasks = [env_play.task_of(env, options) for options in probes]
-    golds = [*dict.fromkeys(g for task in tasks if task for g in task.answers)]
     has_expert = "expert" in subject.entry.script_names  # others may be bad on purpose
     at = env_play.find_own(env, "step", "make_task", "reset")
     failures: list[Problem] = []
     num_played = 0
-    for options, task in zip(probes, tasks, strict=True):
-        accepted = task.answers if task else ()
+    for options in probes:
+        task = env_play.reset(env, options)[1].get("task")
+        accepted = task.answers if isinstance(task, Task) else ()
         ways = [grammar.render(Action(ANSWER, gold), "I know.") for gold in accepted]
         dialogues: list[tuple[str, ...]] = [(turn,) for turn in ways if turn is not None]
         for script in subject.entry.script_names:
@@ -282,10 +281,7 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
                 yield Problem(what, raised)
                 return
             dialogues = [turns] if script == "expert" else dialogues
-        # What is right elsewhere looks like an answer; it may be nearly right here, so several.
-        others = [gold for gold in golds if em(gold, accepted) < 1] or [env_play.WRONG_ANSWER]
-        guesses = [others[place] for place in env_play.spread(len(others), 3)]
-        low, guess = min((_earn_wrongly(subject, env, options, one), one) for one in guesses)
+        low = _earn_wrongly(subject, env, options)
         for turns in dialogues:
             num_played += 1
             best = env_play.play(env, (options, turns))
@@ -293,8 +289,7 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
             if not best.steps or not best.steps[-1].is_last:
                 failures.append(Problem(f"{options}: {who} does not end the episode", at))
             elif best.env_return <= low:
-                said = f" ({guess!r}, right for another task)" if guess in golds else ""
-                what = f"{options}: {who} earns {best.env_return:g}; wrong turns earn {low:g}{said}"
+                what = f"{options}: {who} earns {best.env_return:g}; wrong turns earn {low:g}"
                 failures.append(Problem(what, at))
     if not num_played:
         raise NotApplicable("no scripted policy (expert=) and no gold answer says what is right")
@@ -303,11 +298,9 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
         yield from failures
 
 
-def _earn_wrongly(
-    subject: Subject, env: env_play.Env, options: env_play.Options, guess: str
-) -> float:
+def _earn_wrongly(subject: Subject, env: env_play.Env, options: env_play.Options) -> float:
     """What a wrong answer earns, or dull turns where the protocol writes no answers."""
-    wrong = subject.grammar.render(Action(ANSWER, guess), "a guess")
+    wrong = subject.grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
     dull = ["not a turn at all"] * env_play.MAX_TURNS if wrong is None else [wrong] * 50
     return env_play.play(env, (options, dull)).env_return
 
@@ -338,30 +331,3 @@ def _say_calls(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ToolCa
         ):
             yield f"a call of '{name}' with {what}", ToolCall(name, arguments)
     yield "a call of a tool that does not exist", ToolCall("no_such_tool", {"word": "x"})
-
-
-@criterion("E21")
-def _keeps_gold_back(subject: Subject) -> Iterator[Problem]:
-    env = env_play.make_env(subject)
-    shown: list[tuple[str, tuple[str, ...]]] = []
-    for options in env_play.find_probes(env):
-        prompt, info = env_play.reset(env, options)
-        task = info.get("task")
-        if isinstance(task, Task) and task.answers:
-            shown.append((str(prompt), task.answers))
-    if len({answers for _, answers in shown}) < 3:
-        raise NotApplicable("fewer than three tasks with gold answers of their own")
-    # Beside the same text everywhere it can be copied; among others to choose from it cannot.
-    if set.intersection(*(_find_contexts(*one) for one in shown)):
-        prompt, (gold, *_) = shown[0]
-        what = f"the gold answer stands in every prompt: {gold!r} in {shorten(prompt, 200)}"
-        yield Problem(what, env_play.find_own(env, "make_prompt", "make_task", "reset"))
-
-
-def _find_contexts(prompt: str, golds: Sequence[str]) -> set[tuple[str, str]]:
-    """What stands right before and after gold answers in a prompt."""
-    found: set[tuple[str, str]] = set()
-    for gold in golds:
-        if here := re.search(rf"(?s)(.{{0,8}})(?<!\w){re.escape(gold)}(?!\w)(.{{0,8}})", prompt):
-            found |= {("before", here[1]), ("after", here[2])}
-    return found

@@ -82,12 +82,6 @@ def reset(env: Env, options: Mapping[str, Any], seed: int = 0) -> tuple[Any, Any
     return prompt, info
 
 
-def task_of(env: Env, options: Mapping[str, Any]) -> Task | None:
-    """The record of a task, if the environment gives one."""
-    task = reset(env, options)[1].get("task")
-    return task if isinstance(task, Task) else None
-
-
 def play(env: Env, episode: Episode) -> Played:
     """Play turns until they or the episode are at their end."""
     options, turns = episode

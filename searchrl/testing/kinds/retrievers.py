@@ -41,31 +41,6 @@ def _gives_lists(subject: Subject) -> Iterator[Problem]:
             return
 
 
-class _Unreadable(str):
-    """A query that fails when it is looked at, as one that is asked of a server that is down."""
-
-    def __getattribute__(self, name: str) -> Any:
-        raise ConnectionError("this query cannot be read")
-
-    __str__ = __iter__ = __len__ = __format__ = __getattribute__  # type: ignore[assignment]
-
-
-@criterion("R10")
-def _fails_aloud(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
-    query = next((query for query in QUERIES if retriever.search([query], 3)[0]), None)
-    if query is None:
-        raise NotApplicable("it finds nothing for any query of the check")
-    try:
-        result: Any = retriever.search([_Unreadable(query)], 3)
-    except (Exception, SystemExit):
-        return
-    if not result or not result[0]:
-        what = f"a query that cannot be read (it raises ConnectionError) gives {result!r}"
-        at = subject.returned_at(lambda: retriever.search([_Unreadable(query)], 3))
-        yield Problem(f"{what}, as if nothing had been found", at)
-
-
 def _make(subject: Subject) -> Retriever:
     made: Retriever = subject.make(list(PASSAGES))
     return made

@@ -8,25 +8,23 @@ nothing: the criterion of that method reports it, and the others look at what is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 
 from searchrl.contracts import TagProtocol
-from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
+from searchrl.core.episode import ACT, ANSWER, INVALID, SEARCH, TOOL, Action, Passage, ToolCall
 
 MARK = "Zanzibar"
 """A word that no protocol writes by itself."""
 
 _TAG = re.compile(r"</?[A-Za-z][\w\-]*>|\[/?[A-Za-z][\w\-]*\]|<\|/?[A-Za-z][\w\-]*\|>")
 
-_BODIES = (
-    MARK,
-    f'{{"name": "search", "arguments": {{"query": "{MARK}"}}}}',
-    f'{{"name": "search", "arguments": {{"queries": ["{MARK}"]}}}}',
-    f'{{"name": "lookup", "arguments": {{"word": "{MARK}"}}}}',
-    f'{{"query": "{MARK}"}}',
+_ACTIONS = (
+    Action(SEARCH, (MARK,)),
+    Action(ANSWER, MARK),
+    Action(ACT, MARK),
+    Action(TOOL, ToolCall("lookup", {"word": MARK})),
 )
-"""What may stand inside a tag: a word, a call of a tool."""
+"""What a protocol may be able to write."""
 
 
 def tags_in(text: str) -> tuple[str, ...]:
@@ -39,8 +37,6 @@ class Grammar:
 
     def __init__(self, protocol: TagProtocol) -> None:
         self.protocol = protocol
-        self.parse_raised = False
-        """Whether `parse` raised on a text that was tried."""
 
     def render(self, action: Action, thought: str = "a thought") -> str | None:
         """The turn that says `action`, or None if the protocol writes no such action."""
@@ -54,19 +50,12 @@ class Grammar:
         try:
             return self.protocol.parse(text)
         except (Exception, SystemExit):
-            self.parse_raised = True
             return Action(INVALID, None, "parse() raised")
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:
-        """One action of every kind that it is found to write: searches, answers, what it reads."""
-        found: dict[str, Action] = {}
-        read = (self.parse(turn) for turn in self._guess_turns())
-        for action in (Action(SEARCH, (MARK,)), Action(ANSWER, MARK), *read):
-            is_new = action.kind != INVALID and action.kind not in found
-            if is_new and self.render(action, "") is not None:
-                found[action.kind] = action
-        return tuple(found.values())
+        """One action of every kind that it writes."""
+        return tuple(action for action in _ACTIONS if self.render(action, "") is not None)
 
     @cached_property
     def turns(self) -> tuple[str, ...]:
@@ -75,11 +64,12 @@ class Grammar:
 
     @cached_property
     def legal_turns(self) -> tuple[str, ...]:
-        """Turns that parse to an action and end with a stop string, written or guessed."""
-        guessed = [t for t in self._guess_turns() if self.parse(t).kind != INVALID]
-        stops = tuple(self.protocol.stops)
-        written = [turn for turn in self.turns if turn.endswith(stops)]
-        return tuple(dict.fromkeys([*written, *filter(self.ends_at_stop, guessed)]))
+        """Its turns that parse to an action and end with a stop string."""
+        return tuple(
+            turn
+            for turn in self.turns
+            if self.parse(turn).kind != INVALID and self.ends_at_stop(turn)
+        )
 
     def ends_at_stop(self, turn: str) -> bool:
         """Whether a turn ends with the first stop string in it."""
@@ -116,13 +106,3 @@ class Grammar:
             return self.protocol.render_observation([Passage("p", MARK)])
         except (Exception, SystemExit):
             return ""
-
-    def _guess_turns(self) -> Iterator[str]:
-        """Texts that might be turns: every closing tag among the stops, its opening tag before."""
-        names = dict.fromkeys(re.findall(r"<([A-Za-z]\w*)>", self.protocol.instruction))
-        thoughts = ("", *(f"<{tag}>a thought</{tag}>\n" for tag in [*names][:3]))
-        for stop in self.protocol.stops:
-            openers = [tag.replace("/", "", 1) for tag in tags_in(stop) if "/" in tag] or [""]
-            for thought in thoughts:
-                for body in _BODIES:
-                    yield f"{thought}{openers[0]}{body}{stop}"

@@ -81,7 +81,7 @@ def test_a_section_is_all_its_keys() -> None:
         ("optim.lrr", "unknown config key 'optim.lrr'. Did you mean 'optim.lr'"),
         ("lr", "unknown config key 'lr'. Did you mean 'optim.lr' or 'sft.stages.lr'?"),
         ("env.difficulty", "'env.difficulty' is a setting of a plugin"),
-        ("engine.generator.fused", "is a setting of a plugin"),
+        ("engine.generator.extend_tokens", "is a setting of a plugin"),
     ],
 )
 def test_unknown_key_gets_near_matches(name: str, text: str) -> None:

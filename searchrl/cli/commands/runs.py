@@ -18,7 +18,6 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from searchrl.report.rewards import Again
     from searchrl.runs.listing import Pruned, RunRow
 
 
@@ -138,22 +137,16 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
 @option("--compare RUN", "A second run, compared on the tasks that both played.")
 @option("--text", "Print it here and write nothing: for ssh.", is_flag=True)
 @option("--rollout NAME", "With --text: one rollout, token by token.")
-@option(
-    "--reward EXPR",
-    "Another reward to show beside the recorded one; may be repeated.",
-    multiple=True,
-)
-@options.LOADED
+@options.JSON
 def inspect(run: str, **values: Any) -> None:
     """Write a page that shows a run: figures, alarms, rollouts, every token.
 
     RUN is a run folder. The page is a folder of plain files; open its index.html from disk, or put
-    it on any web server. Nothing that the run names is run, but for a --reward.
+    it on any web server. Nothing that the run names is run.
 
     \b
     Examples:
       searchrl inspect runs/mine
-      searchrl inspect runs/mine --reward 0.2*format+f1
       searchrl inspect runs/mine --out report --compare runs/other
       searchrl inspect runs/mine --text
       searchrl inspect runs/mine --text --rollout after.40/eval/0/0/0
@@ -161,7 +154,7 @@ def inspect(run: str, **values: Any) -> None:
     from searchrl.run_folder import Run
 
     found = Run.find(run) or Run.open(run)
-    writes = ("out", "compare", "json", "reward")
+    writes = ("out", "compare", "json")
     if wrong := [flag for flag in (writes if values["text"] else ("rollout",)) if values[flag]]:
         way = "without --text, which writes nothing" if values["text"] else "with --text"
         raise ConfigError(f"--{wrong[0]} goes {way}")
@@ -174,14 +167,7 @@ def inspect(run: str, **values: Any) -> None:
     from searchrl.report.folder import write_report
 
     runs = [found] if values["compare"] is None else [found, Run.open(values["compare"])]
-    again: list[list[Again]] = []
-    if values["reward"]:
-        from searchrl.cli.loading import load_run
-        from searchrl.report.rewards import score_run
-
-        rewards = list(dict.fromkeys(values["reward"]))
-        again = [score_run(one, *load_run(one), rewards) for one in runs]
-    report = write_report(runs, Path(values["out"] or found.path / "report"), again)
+    report = write_report(runs, Path(values["out"] or found.path / "report"))
     if values["json"]:
         facts = {"num_rollouts": report.num_rollouts, "num_bytes": report.num_bytes}
         print_json({"page": str(report.page), **facts})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @option("--prune", "Remove checkpoints, but for the newest and the best.", is_flag=True)
-@option("--keep N", "With --prune: how many of the newest stay.", type=click.IntRange(min=0))
+@option("--keep N", "With --prune: how many of the newest stay.", type=click.IntRange(min=1))
 @option("--dry-run", "With --prune: only say what would go.", is_flag=True)
 @option("--verify", "Read every file and compare it with its checksum.", is_flag=True)
 @options.DETAILS

@@ -16,11 +16,10 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
-    from searchrl.runs.rescoring import Comparison, Disagreement
 
 _REASONS = 3
 _CHARACTERS = 200
@@ -79,51 +78,50 @@ def score(run: str, **values: Any) -> None:
     compared = compare_phases(first, second, values["show"])
     names = (values["reward"], second_name)
     if values["json"]:
-        phases_as_json = {phase: one.to_dict() for phase, one in compared.items()}
         head = {"run": str(opened.path), "first": names[0], "second": names[1]}
-        print_json({**head, "phases": phases_as_json})
+        print_json({**head, "phases": compared})
         return
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
     shown = {phase: _cells(one) for phase, one in compared.items()}
     table = {key: [cells[key] for cells in shown.values()] for key in next(iter(shown.values()))}
     console.print(make_table("phase", shown, table))
-    for disagreement in (found for one in compared.values() for found in one.disagreements):
+    for disagreement in (found for one in compared.values() for found in one["disagreements"]):
         _show_disagreement(console, names, disagreement)
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}
     for reason in sorted(reasons)[:_REASONS]:
         console.print(f"unscored: {reason}", style="yellow")
 
 
-def _cells(one: Comparison) -> dict[str, str]:
+def _cells(one: Mapping[str, Any]) -> dict[str, str]:
     """What is shown of a phase."""
 
     def number(value: float | None) -> str:
         return "—" if value is None else f"{value:.3f}"
 
-    unscored = f" ({' / '.join(map(str, one.unscored))} unscored)" if any(one.unscored) else ""
+    unscored = (
+        f" ({' / '.join(map(str, one['unscored']))} unscored)" if any(one["unscored"]) else ""
+    )
     return {
-        "rollouts": f"{one.n}{unscored}",
-        "first": number(one.first and one.first["value"]),
-        "second": number(one.second and one.second["value"]),
-        "tau": number(one.tau),
-        "rho": number(one.rho),
-        "in groups": f"{number(one.group_tau)} ({one.num_groups})" if one.num_groups else "—",
-        "best": str(one.num_flipped),
+        "rollouts": f"{one['n']}{unscored}",
+        "first": number(one["first"] and one["first"]["value"]),
+        "second": number(one["second"] and one["second"]["value"]),
+        "tau": number(one["kendall_tau"]),
+        "rho": number(one["spearman_rho"]),
+        "in groups": f"{number(one['group_tau'])} ({one['groups']})" if one["groups"] else "—",
     }
 
 
-def _show_disagreement(console: Console, names: Sequence[str], found: Disagreement) -> None:
-    episode = found.first.episode
-    console.print(f"\n{found.first.name}", style="bold")
+def _show_disagreement(console: Console, names: Sequence[str], found: Mapping[str, Any]) -> None:
+    console.print(f"\n{found['rollout']}", style="bold")
     for name, value in (
-        ("question", episode.task.question),
-        ("answer", "no answer" if episode.final_answer is None else episode.final_answer),
-        ("expected", " | ".join(episode.task.answers)),
+        ("question", found["question"]),
+        ("answer", "no answer" if found["answer"] is None else found["answer"]),
+        ("expected", " | ".join(found["expected"])),
     ):
         plain = " ".join(value.split())
         short = plain if len(plain) <= _CHARACTERS else f"{plain[:_CHARACTERS]} …"
         console.print(f"  {name:<10}{short}")
-    for name, one, rank in zip(names, (found.first, found.second), found.ranks, strict=True):
-        scores = "  ".join(f"{key} {value:g}" for key, value in one.scores.items())
-        console.print(f"  {name} = {one.reward:g}, above {100 * rank:.0f} %   {scores}")
+    for name, one in zip(names, (found["first"], found["second"]), strict=True):
+        scores = "  ".join(f"{key} {value:g}" for key, value in one["scores"].items())
+        console.print(f"  {name} = {one['reward']:g}, above {100 * one['rank']:.0f} %   {scores}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +125,3 @@ class TestWhatCannotBe:
         text = str(caught.value)
         assert "model.quantize: nf4 needs bitsandbytes" in text
         assert "pip install -U bitsandbytes" in text and "--set model.quantize=none" in text
-
-    def test_on_a_device_that_it_does_not_know(self, micro_model: Path, monkeypatch: MonkeyPatch):
-        def broken(*args: Any, **kwargs: Any) -> Callable[..., Any]:
-            raise RuntimeError("Attempted to use bitsandbytes native library\nbut it's missing")
-
-        monkeypatch.setattr("bitsandbytes.functional.quantize_4bit", broken)
-        with pytest.raises(PolicyError, match="cannot do model.quantize: nf4 on cpu .Attempted"):
-            micro_policy(micro_model, adapter="lora", quantize="nf4")

@@ -26,7 +26,6 @@ from searchrl import __version__
 from searchrl.errors import RunFolderError
 from searchrl.report.index import Index, describe_tokens
 from searchrl.report.overview import describe_run
-from searchrl.report.rewards import Again, describe_again, find_unscored
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run, guarding
 from searchrl.run_folder.place import filling
@@ -53,15 +52,12 @@ class Report(NamedTuple):
     """What the page cannot show of this run, and why."""
 
 
-def write_report(
-    runs: Sequence[Run], folder: Path, again: Sequence[Sequence[Again]] = ()
-) -> Report:
+def write_report(runs: Sequence[Run], folder: Path) -> Report:
     """Write the report of a run into a folder, replacing an older report.
 
     Args:
         runs: the run; a second one is compared with it on the tasks that both played.
         folder: new, empty, or an older report.
-        again: the rollouts of each run under other rewards; the same rewards for every run.
 
     Raises:
         RunFolderError: if the folder holds something else, or it cannot be written.
@@ -73,18 +69,16 @@ def write_report(
                 f"'{folder}' is not empty and holds no report; name another with --out"
             )
     texts = [open_texts(run) for run in runs]
-    index = Index([one.reward for one in again[0]] if again else [])
+    index = Index()
     with filling(folder) as beside:
         for part in ("data", "page"):
             (beside / part).mkdir()
         replace_file(beside / _MARK, json.dumps({"searchrl": __version__}).encode())
-        rollouts = (
-            (n, i, row) for n, run in enumerate(runs) for i, row in enumerate(run.rollouts())
-        )
+        rollouts = ((number, row) for number, run in enumerate(runs) for row in run.rollouts())
         for number in itertools.count(1):
             shown: list[dict[str, Any]] = []
-            for run, place, row in itertools.islice(rollouts, ROLLOUTS_PER_FILE):
-                index.add(row, run, [one.scored[place] for one in (again[run] if again else ())])
+            for run, row in itertools.islice(rollouts, ROLLOUTS_PER_FILE):
+                index.add(row, run)
                 shown.append(describe_tokens(row, texts[run]))
             if not shown:
                 break
@@ -92,13 +86,11 @@ def write_report(
         _write_data(beside, "words", [one.table for one in texts])
         _write_data(beside, "index", {**index.to_dict(), "per_file": ROLLOUTS_PER_FILE})
         described = [describe_run(run) for run in runs]
-        compared = [[describe_again(one) for one in of_run] for of_run in again]
-        _write_data(beside, "run", {"runs": described, "again": compared})
+        _write_data(beside, "run", {"runs": described})
         _write_page(beside, runs[0])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     notes = [fault for one in described for fault in one["faults"]]
     notes += _notes(runs, texts, index)
-    notes += [note for of_run in again for one in of_run for note in find_unscored(one)]
     return Report(folder / "index.html", len(index), size, tuple(notes))
 
 

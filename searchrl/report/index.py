@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from searchrl.report.patterns import count_gold, count_searches, find_pattern
 from searchrl.report.tokens import TokenTexts
 
-if TYPE_CHECKING:
-    from searchrl.runs.rescoring import Scored
-
 
 class Index:
-    """The small columns of all rollouts of a report, in the order of their numbers.
+    """The small columns of all rollouts of a report, in the order of their numbers."""
 
-    `rewards` are other rewards under which each of them was scored again.
-    """
-
-    def __init__(self, rewards: Sequence[str] = ()) -> None:
+    def __init__(self) -> None:
         names = ("tasks", "groups", "phases", "stops", "patterns", "failures", "origins")
         self._names: dict[str, dict[Hashable, int]] = {name: {} for name in names}
         """Numbers for values that many rollouts share."""
@@ -35,13 +29,12 @@ class Index:
         self._columns: dict[str, list[Any]] = {name: [] for name in columns}
         self._scores: dict[str, list[float | None]] = {}
         self._pulls: dict[str, float] = {}
-        self._again: list[tuple[str, list[float | None]]] = [(name, []) for name in rewards]
 
     def __len__(self) -> int:
         return len(self._columns["id"])
 
-    def add(self, row: Mapping[str, Any], run: int, again: Sequence[Scored] = ()) -> None:
-        """Take in one rollout of the run of this number, and what other rewards say of it."""
+    def add(self, row: Mapping[str, Any], run: int) -> None:
+        """Take in one rollout of the run of this number."""
         number, task = len(self), row["task"]
 
         def name(kind: str, value: Hashable) -> int:
@@ -78,12 +71,7 @@ class Index:
         }
         for column, value in values.items():
             self._columns[column].append(value)
-        for (_, rewards), one in zip(self._again, again, strict=True):
-            rewards.append(short(one.reward))
-        scores = dict(row["scores"])  # first, and as they were recorded
-        for one in again:
-            scores |= {key: score for key, score in one.scores.items() if key not in scores}
-        for component, score in scores.items():
+        for component, score in row["scores"].items():
             self._scores.setdefault(component, [None] * number).append(short(score))
         for of_component in self._scores.values():
             of_component.extend([None] * (number + 1 - len(of_component)))
@@ -94,7 +82,6 @@ class Index:
             "size": len(self),
             "columns": self._columns,
             "scores": self._scores,
-            "again": [{"name": name, "reward": rewards} for name, rewards in self._again],
             "pulls": {place: short(total) for place, total in self._pulls.items()},
             **{kind: list(known) for kind, known in self._names.items()},
         }

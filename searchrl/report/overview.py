@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from searchrl.config.curriculum import describe_stages
-from searchrl.report.rewards import describe_weights, list_rewarded
+from searchrl.config.sections import AUTO, TaskConfig
+from searchrl.errors import SearchRLError
+from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import Run, find_damage
 from searchrl.run_folder.reader import find_missing_rollouts, read_or_empty
 
@@ -66,3 +68,31 @@ def _curves(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[list[float |
             point = [row["step"], metric["value"], metric.get("low"), metric.get("high")]
             curves.setdefault(name, {}).setdefault(row["phase"], []).append(point)
     return curves
+
+
+def describe_weights(run: Run) -> dict[str, Any] | None:
+    """The reward of the last steps of a run's first task, as the page weighs with it.
+
+    None if the folder does not tell it.
+    """
+    schedule = _read_schedule(run.config.tasks[0])
+    if schedule is None:
+        return None
+    expression = schedule.expressions[-1]
+    weights = {name: weight for weight, name in expression.terms}
+    return {"text": str(expression), "weights": weights, "constant": expression.constant}
+
+
+def list_rewarded(run: Run) -> list[str]:
+    """The components of any reward that the folder tells."""
+    schedules = filter(None, map(_read_schedule, run.config.tasks))
+    return list(dict.fromkeys(name for schedule in schedules for name in schedule.names))
+
+
+def _read_schedule(task: TaskConfig) -> RewardSchedule | None:
+    if task.reward == AUTO:  # left to the environment, whose plugin is not asked
+        return None
+    try:
+        return RewardSchedule.parse(task.reward)
+    except SearchRLError:
+        return None

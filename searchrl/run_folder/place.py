@@ -14,7 +14,7 @@ from searchrl.config import RunConfig
 from searchrl.core.encoding import encode_text
 from searchrl.errors import RunFolderError
 
-LOCKS = (".lock", ".lock.json")
+LOCK = ".lock"
 """What a process leaves in a folder that it only holds; see `lock`."""
 
 
@@ -42,7 +42,7 @@ def choose_folder(config: RunConfig) -> Path:
 def ensure_free(path: Path) -> None:
     """Raise `RunFolderError` if something is in the folder already."""
     with guarding(path):
-        is_taken = path.exists() and any(one.name not in LOCKS for one in path.iterdir())
+        is_taken = path.exists() and any(one.name != LOCK for one in path.iterdir())
     if is_taken:
         way_on = "it is not empty, and holds nothing to resume; choose another with --run-dir"
         if _can_resume(path):

@@ -47,19 +47,9 @@ from searchrl.trackers.rows import encode_row, replace_file
 
 _README = """# A SearchRL run
 
-| file | what |
-|---|---|
-| `config.yaml` | the resolved configuration; `--config config.yaml` repeats the run |
-| `provenance.json` | versions, commit, machine, duration, and each plugin with its hash |
-| `metrics.jsonl` | one line per training step or evaluation; a metric is value, low, high, n |
-| `alarms.jsonl` | what alarms said, if one sounded: since which step, why, what to try |
-| `summary.json` | the evaluations before and after, and where everything is |
-| `rollouts/` | every trajectory, evaluations too, as JSONL (gzip): ids, authors, scores, text |
-| `checkpoints/` | what `--resume` needs; `policy/` in each is a Hugging Face folder |
-| `checksums.json` | in `policy/` and in each checkpoint: size and SHA-256 of every file |
-| `policy/` | the trained model or adapter in Hugging Face layout |
-| `failures/` | tracebacks of episodes that failed, if any did |
-| `.lock` | held by the process that works here; `.lock.json` says which |
+`searchrl inspect` shows it. `config.yaml` is its resolved configuration, `--config config.yaml`
+repeats it; `policy/` is what was trained, as a Hugging Face folder. The page "Data formats" of
+SearchRL's documentation says what the other files are.
 """
 
 _PACKAGES = ("searchrl", "torch", "transformers", "peft", "gymnasium", "rank-bm25", "numpy")

@@ -247,9 +247,8 @@ class Pruned:
 def prune_checkpoints(run: Run, keep: int, *, is_dry: bool = False) -> Pruned:
     """Remove checkpoints of a run: all but the newest `keep` and the best.
 
-    A run that is under way is left alone. With `keep` 0 none stays, not even the best: that is
-    refused where the checkpoints are all there is. Damaged ones are neither counted nor removed:
-    every file of those that stay is read before another goes. What a kill left is removed.
+    A run that is under way is left alone. Damaged ones are neither counted nor removed: every file
+    of those that stay is read before another goes. What a kill left is removed.
 
     Raises:
         RunFolderError: if they cannot be removed.
@@ -258,20 +257,15 @@ def prune_checkpoints(run: Run, keep: int, *, is_dry: bool = False) -> Pruned:
         return Pruned(run.path, reason=f"'{odd[0]}' in it is {odd[1]}, which is not followed")
     if describe_run(run).state is State.RUNNING:
         return Pruned(run.path, reason="it is running")
-    if keep == 0:
-        try:
-            verify_policy(run.path / POLICY)
-        except DamagedError:
-            return Pruned(run.path, reason="it has no policy/: its checkpoints are all there is")
     found = list_checkpoints(run.path)
     newest: list[Path] = []
     for folder in reversed(found):
         if len(newest) < keep and not checkpoint_fault(folder, deep=True):
             newest.append(folder)
-    if len(newest) < min(keep, 1):
+    if found and not newest:
         return Pruned(run.path, reason="none of its checkpoints is whole")
     # The newest one knows the best.
-    known = read_state(found[-1]).get("best") if keep and found else None
+    known = read_state(found[-1]).get("best") if found else None
     best = known.get("step") if isinstance(known, dict) else None
     gone = [folder for folder in found if folder not in newest and step_of(folder) != best]
     freed = sum(map(_size, gone))

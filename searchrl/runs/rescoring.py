@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from searchrl.config import RunConfig
 from searchrl.config.sections import TaskConfig
-from searchrl.contracts import Metric
 from searchrl.core.episode import Episode
 from searchrl.engine.rollout.worlds import make_protocol, make_scorer
 from searchrl.errors import ConfigError, RunFolderError
@@ -42,67 +41,6 @@ class Scored:
     reward: float | None
     scores: Mapping[str, float]
     unscored: str | None
-
-
-class Disagreement(NamedTuple):
-    """An episode that two rewards rank differently: its rank in each, from 0 (worst) to 1."""
-
-    first: Scored
-    second: Scored
-    ranks: tuple[float, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        episode = self.first.episode
-        first, second = (
-            {"reward": one.reward, "rank": rank, "scores": dict(one.scores)}
-            for one, rank in zip(self[:2], self.ranks, strict=True)
-        )
-        return {
-            "rollout": self.first.name,
-            "question": episode.task.question,
-            "answer": episode.final_answer,
-            "expected": list(episode.task.answers),
-            "first": first,
-            "second": second,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two rewards on the same episodes.
-
-    `first` and `second` are their means over the `n` episodes that both score. `tau` and `rho` are
-    over all of these; `group_tau` is the mean tau of the groups in which both differ, of which
-    there are `num_groups`. `num_flipped` counts the groups whose best episodes have none in common.
-    What is constant has no correlation: None.
-    """
-
-    n: int
-    first: Metric | None
-    second: Metric | None
-    tau: float | None
-    rho: float | None
-    group_tau: float | None
-    num_groups: int
-    num_flipped: int
-    unscored: tuple[int, int]
-    disagreements: tuple[Disagreement, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, for `score --json` and for pages."""
-        return {
-            "n": self.n,
-            "unscored": list(self.unscored),
-            "first": self.first,
-            "second": self.second,
-            "kendall_tau": self.tau,
-            "spearman_rho": self.rho,
-            "group_tau": self.group_tau,
-            "groups": self.num_groups,
-            "best_differs": self.num_flipped,
-            "disagreements": [one.to_dict() for one in self.disagreements],
-        }
 
 
 def read_recorded(
@@ -162,15 +100,21 @@ def score_again(
 
 def compare_phases(
     first: Sequence[Scored], second: Sequence[Scored], num_shown: int = 3
-) -> dict[str, Comparison]:
-    """Compare two rewards of the same episodes, in the same order: for each phase of these."""
+) -> dict[str, dict[str, Any]]:
+    """Compare two rewards of the same episodes, in the same order: for each phase of these.
+
+    `first` and `second` are their means over the `n` episodes that both score. `kendall_tau` and
+    `spearman_rho` are over all of these; `group_tau` is the mean tau of the `groups` in which both
+    differ. What is constant has no correlation: None. `disagreements` are the episodes whose ranks,
+    from 0 (worst) to 1, are farthest apart.
+    """
     both: dict[str, list[tuple[Scored, Scored]]] = {}
     for pair in zip(first, second, strict=True):
         both.setdefault(pair[0].phase, []).append(pair)
     return {phase: _compare(pairs, num_shown) for phase, pairs in both.items()}
 
 
-def _compare(both: Sequence[tuple[Scored, Scored]], num_shown: int) -> Comparison:
+def _compare(both: Sequence[tuple[Scored, Scored]], num_shown: int) -> dict[str, Any]:
     pairs = [(a, b) for a, b in both if a.reward is not None and b.reward is not None]
     # `or 0.0` is for the type checker: none of these is None.
     one_side, other_side = ([pair[side].reward or 0.0 for pair in pairs] for side in (0, 1))
@@ -180,42 +124,44 @@ def _compare(both: Sequence[tuple[Scored, Scored]], num_shown: int) -> Compariso
         groups.setdefault(name, []).append((rewards[0], rewards[1]))
     taus = [kendall(*zip(*members, strict=True)) for members in groups.values()]
     defined = [tau for tau in taus if tau is not None]
-    bests = [tuple(map(max, zip(*members, strict=True))) for members in groups.values()]
-    return Comparison(
-        n=len(pairs),
-        first=mean(one_side, _ANY, names) if pairs else None,
-        second=mean(other_side, _ANY, names) if pairs else None,
-        tau=kendall(one_side, other_side) if pairs else None,
-        rho=spearman(one_side, other_side) if pairs else None,
-        group_tau=math.fsum(defined) / len(defined) if defined else None,
-        num_groups=len(defined),
-        # No best episode by one reward is a best one by the other.
-        num_flipped=sum(b not in group for b, group in zip(bests, groups.values(), strict=True)),
-        unscored=(
-            sum(one.reward is None for one, _ in both),
-            sum(one.reward is None for _, one in both),
-        ),
-        disagreements=tuple(_disagreements(pairs, one_side, other_side)[:num_shown]),
-    )
+    return {
+        "n": len(pairs),
+        "unscored": [sum(pair[side].reward is None for pair in both) for side in (0, 1)],
+        "first": mean(one_side, _ANY, names) if pairs else None,
+        "second": mean(other_side, _ANY, names) if pairs else None,
+        "kendall_tau": kendall(one_side, other_side) if pairs else None,
+        "spearman_rho": spearman(one_side, other_side) if pairs else None,
+        "group_tau": math.fsum(defined) / len(defined) if defined else None,
+        "groups": len(defined),
+        "disagreements": _disagreements(pairs, one_side, other_side)[:num_shown],
+    }
 
 
 def _disagreements(
     pairs: Sequence[tuple[Scored, Scored]], *sides: Sequence[float]
-) -> list[Disagreement]:
-    """The pairs whose ranks are farthest apart, at most one per task."""
+) -> list[dict[str, Any]]:
+    """The episodes whose ranks are farthest apart, at most one per task."""
     from scipy.stats import rankdata
 
     # From 0 to 1: the share of the others that are below, ties half.
     ranks = [((rankdata(side) - 1) / max(1, len(side) - 1)).tolist() for side in sides]
     found = [
-        Disagreement(one, other, (left, right))
+        (-abs(left - right), one.name, left, right, one, other)
         for (one, other), left, right in zip(pairs, *ranks, strict=True)
         if left != right
     ]
-    found.sort(key=lambda one: (-abs(one.ranks[0] - one.ranks[1]), one.first.name))
-    chosen: dict[str, Disagreement] = {}
-    for one in found:
-        chosen.setdefault(one.first.episode.task.id, one)
+    chosen: dict[str, dict[str, Any]] = {}
+    for _, name, left, right, one, other in sorted(found, key=lambda it: it[:2]):
+        task = one.episode.task
+        told = {
+            "rollout": name,
+            "question": task.question,
+            "answer": one.episode.final_answer,
+            "expected": list(task.answers),
+            "first": {"reward": one.reward, "rank": left, "scores": dict(one.scores)},
+            "second": {"reward": other.reward, "rank": right, "scores": dict(other.scores)},
+        }
+        chosen.setdefault(task.id, told)
     return list(chosen.values())
 
 

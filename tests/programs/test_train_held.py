@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-import platform
 import pty
 import select
 import shutil
@@ -37,7 +35,7 @@ class TestOneProcess:
             pass
         text = str(caught.value)
         assert "\n" not in text and str(tmp_path) in text
-        assert f"in use by process {os.getpid()} on host '{platform.node()}' since 20" in text
+        assert "in use by another process" in text
         with holding(tmp_path.parent):
             pass  # another folder is no matter
 
@@ -55,7 +53,7 @@ class TestOneProcess:
 
         observer = Rival()
         run = train(settings(micro_model, tmp_path / "run", max_steps=3), observer=observer)
-        assert "is in use by process" in observer.refused[0] and observer.refused[1]
+        assert "is in use by another process" in observer.refused[0] and observer.refused[1]
         assert [(row["step"], row["phase"]) for row in run.metrics] == [
             (0, "before"), (1, "train"), (2, "train"), (3, "train"), (3, "during"), (3, "after"),
         ]  # fmt: skip
@@ -64,7 +62,7 @@ class TestOneProcess:
         shutil.copytree(whole_run.path, tmp_path / "run")
         with holding(tmp_path / "run"):
             pruned = prune_checkpoints(Run.open(tmp_path / "run"), 1)
-        assert pruned.removed == () and "is in use by process" in pruned.reason
+        assert pruned.removed == () and "is in use by another process" in pruned.reason
 
     def test_lock_of_a_killed_process_does_not_block(self, tmp_path: Path):
         code = (
@@ -73,11 +71,8 @@ class TestOneProcess:
         )
         killed = subprocess.run([sys.executable, "-c", code, str(tmp_path)])
         assert killed.returncode == -signal.SIGKILL
-        left = json.loads((tmp_path / ".lock.json").read_text())
-        assert left["pid"] != os.getpid()
         with holding(tmp_path):
-            assert json.loads((tmp_path / ".lock.json").read_text())["pid"] == os.getpid()
-        assert not (tmp_path / ".lock.json").exists()
+            pass
 
     def test_folder_that_stays_empty_is_removed(self, tmp_path: Path):
         with holding(tmp_path / "new" / "run"):
@@ -102,13 +97,6 @@ class TestOneProcess:
         monkeypatch.setattr(Path, "write_bytes", refuse)
         pruned = prune_checkpoints(run, 1)
         assert pruned.removed and not pruned.reason
-
-    @pytest.mark.parametrize("text", ["[" * 10**5, "[]", "{}", ""])
-    def test_holder_that_nothing_names(self, tmp_path: Path, text: str):
-        with holding(tmp_path):
-            (tmp_path / ".lock.json").write_text(text)
-            with pytest.raises(RunInUseError, match="in use by another process"), holding(tmp_path):
-                pass
 
 
 class Signalled(Crash):

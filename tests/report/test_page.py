@@ -15,9 +15,7 @@ import pytest
 from browser import Browser
 from stored_run import HOSTILE, write_run
 
-from searchrl.plugins import load_plugins
 from searchrl.report.folder import write_report
-from searchrl.report.rewards import score_run
 from searchrl.run_folder import Run
 
 pytestmark = [
@@ -25,7 +23,6 @@ pytestmark = [
     pytest.mark.skipif(browser.find() is None, reason="no Chromium with chromedriver"),
 ]
 
-OTHER = "em-0.5*searches"
 RIGHT = "#/rollout/train.1/step0/p0/0"
 VIEWS = (
     "#/",
@@ -42,8 +39,7 @@ VIEWS = (
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     run = Run.open(write_run(folder / "run"))
-    again = score_run(run, run.config, load_plugins(entry_points=False), [OTHER])
-    return write_report([run], folder / "report", [again]).page
+    return write_report([run], folder / "report").page
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +88,6 @@ QUESTIONS: dict[str, tuple[list[Click], str, list[str]]] = {
     ),
     "How unsure was the model of each token?": (
         [("a", "How unsure was the model"), ("a.rollout", "Who")], "aside", ["entropy\n0.900 nats"],
-    ),
-    "What would another reward have said?": (
-        [("nav a", "Rewards"), ("tbody th a", "Who looks")],
-        "main", [f"reward if {OTHER}\n0, +0.167 to the mean of its group"],
     ),
     "What did the model read?": (
         [*NEGATIVE, ("summary", "What it read")], ".retrieval", ["Doc 1: art-1 says so."],
@@ -184,20 +176,6 @@ def test_the_list_is_filtered_sorted_and_grouped(opened: Browser):
     assert "1 of 8 rollouts" in opened.text("#list")
     opened.go("#/rollouts?score=em&value=1")
     assert "3 of 8 rollouts" in opened.text("#list")
-
-
-def test_another_reward_stands_beside_the_recorded_one(opened: Browser):
-    opened.go(RIGHT)
-    assert f"reward if {OTHER}\n0, +0.167 to the mean of its group" in opened.text()
-    opened.go(RIGHT.replace("rollout", "group"))
-    assert f"If {OTHER}: reward −0.500, −0.333 to the mean of its group" in opened.text()
-    assert f"If {OTHER}: reward none: it could not be scored" in opened.text()
-    opened.go("#/rewards")
-    train = "train\t3 (1 not scored)\t1.33\t−0.167\t0.500\t0.500\t0.500 in 1\t0"
-    assert train in opened.text(), opened.text()
-    opened.click("tbody th a", "Who looks")
-    opened.settle()
-    assert "Answer" not in opened.text("h1") and "I do not know" in opened.text()
 
 
 def test_a_reader_sets_the_weights(opened: Browser):

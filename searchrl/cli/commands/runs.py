@@ -18,14 +18,13 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from searchrl.report.rewards import Again
     from searchrl.runs.listing import Pruned, RunRow
 
 
 @click.command(cls=Command)
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @option("--prune", "Remove checkpoints, but for the newest and the best.", is_flag=True)
-@option("--keep N", "With --prune: how many of the newest stay.", type=click.IntRange(min=0))
+@option("--keep N", "With --prune: how many of the newest stay.", type=click.IntRange(min=1))
 @option("--dry-run", "With --prune: only say what would go.", is_flag=True)
 @option("--verify", "Read every file and compare it with its checksum.", is_flag=True)
 @options.JSON
@@ -130,22 +129,16 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
 @click.argument("run", metavar="RUN")
 @option("--out DIR", "Where the report goes; by default RUN/report.")
 @option("--compare RUN", "A second run, compared on the tasks that both played.")
-@option(
-    "--reward EXPR",
-    "Another reward to show beside the recorded one; may be repeated.",
-    multiple=True,
-)
-@options.LOADED
+@options.JSON
 def inspect(run: str, **values: Any) -> None:
     """Write a page that shows a run: figures, alarms, rollouts, every token.
 
     RUN is a run folder. The page is a folder of plain files; open its index.html from disk, or put
-    it on any web server. Nothing that the run names is run, but for a --reward.
+    it on any web server. Nothing that the run names is run.
 
     \b
     Examples:
       searchrl inspect runs/mine
-      searchrl inspect runs/mine --reward 0.2*format+f1
       searchrl inspect runs/mine --out report --compare runs/other
     """
     from searchrl.engine.memory.plan import format_bytes
@@ -154,14 +147,7 @@ def inspect(run: str, **values: Any) -> None:
 
     found = Run.find(run) or Run.open(run)
     runs = [found] if values["compare"] is None else [found, Run.open(values["compare"])]
-    again: list[list[Again]] = []
-    if values["reward"]:
-        from searchrl.cli.loading import load_run
-        from searchrl.report.rewards import score_run
-
-        rewards = list(dict.fromkeys(values["reward"]))
-        again = [score_run(one, *load_run(one), rewards) for one in runs]
-    report = write_report(runs, Path(values["out"] or found.path / "report"), again)
+    report = write_report(runs, Path(values["out"] or found.path / "report"))
     if values["json"]:
         facts = {"num_rollouts": report.num_rollouts, "num_bytes": report.num_bytes}
         print_json({"page": str(report.page), **facts})

@@ -16,7 +16,8 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from searchrl.runs.rescoring import Comparison
+    from collections.abc import Mapping
+
 
 _REASONS = 3
 
@@ -67,9 +68,8 @@ def score(run: str, **values: Any) -> None:
     compared = compare_phases(first, second)
     names = (values["reward"], second_name)
     if values["json"]:
-        phases_as_json = {phase: one.to_dict() for phase, one in compared.items()}
         head = {"run": str(opened.path), "first": names[0], "second": names[1]}
-        print_json({**head, "phases": phases_as_json})
+        print_json({**head, "phases": compared})
         return
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
@@ -81,19 +81,20 @@ def score(run: str, **values: Any) -> None:
         console.print(f"unscored: {reason}", style="yellow")
 
 
-def _cells(one: Comparison) -> dict[str, str]:
+def _cells(one: Mapping[str, Any]) -> dict[str, str]:
     """What is shown of a phase."""
 
     def number(value: float | None) -> str:
         return "—" if value is None else f"{value:.3f}"
 
-    unscored = f" ({' / '.join(map(str, one.unscored))} unscored)" if any(one.unscored) else ""
+    unscored = (
+        f" ({' / '.join(map(str, one['unscored']))} unscored)" if any(one["unscored"]) else ""
+    )
     return {
-        "rollouts": f"{one.n}{unscored}",
-        "first": number(one.first and one.first["value"]),
-        "second": number(one.second and one.second["value"]),
-        "tau": number(one.tau),
-        "rho": number(one.rho),
-        "in groups": f"{number(one.group_tau)} ({one.num_groups})" if one.num_groups else "—",
-        "best": str(one.num_flipped),
+        "rollouts": f"{one['n']}{unscored}",
+        "first": number(one["first"] and one["first"]["value"]),
+        "second": number(one["second"] and one["second"]["value"]),
+        "tau": number(one["kendall_tau"]),
+        "rho": number(one["spearman_rho"]),
+        "in groups": f"{number(one['group_tau'])} ({one['groups']})" if one["groups"] else "—",
     }

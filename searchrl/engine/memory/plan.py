@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from searchrl.config import RunConfig
 from searchrl.errors import ConfigError
 
 _WARN_SHARE = 0.85
@@ -36,34 +35,16 @@ class Part(NamedTuple):
     why: str
 
 
-class Settings(NamedTuple):
-    """What a run may change about its memory."""
-
-    num_slots: int
-    micro_batch_tokens: int
-    is_checkpointing: bool
-    quantize: str
-
-    @classmethod
-    def of(cls, config: RunConfig) -> Settings:
-        """Those of a config; evaluations have slots of their own, one engine at a time."""
-        return cls(
-            max(config.rollout.batch_size, config.eval.batch_size),
-            config.optim.micro_batch_tokens,
-            config.model.gradient_checkpointing,
-            config.model.quantize,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """The parts of a run. `available` None: the device does not say."""
 
     parts: tuple[Part, ...]
-    settings: Settings
     available: int | None
-    remedy: str = ""
-    """Settings that would fit; empty if it does."""
+    num_slots: int
+    micro_batch_tokens: int
+    is_checkpointing: bool
+    quantize: str
 
     @property
     def phases(self) -> dict[str, int]:
@@ -81,6 +62,18 @@ class MemoryPlan:
     def fits(self) -> bool:
         """Whether the prediction is within what is available."""
         return self.available is None or self.total <= self.available
+
+    @property
+    def remedy(self) -> str:
+        """What takes less, that which costs a run least first; empty if it fits."""
+        if self.fits:
+            return ""
+        told = "Lower rollout.batch_size, eval.batch_size or optim.micro_batch_tokens"
+        if not self.is_checkpointing:
+            told += ", set model.gradient_checkpointing=true"
+        if self.quantize == "none" and any(part.name == "adapters" for part in self.parts):
+            told += ", set model.quantize=nf4"
+        return f"{told}, or choose a smaller model with --model"
 
     def _of(self, phase: str) -> int:
         return sum(part.num_bytes for part in self.parts if part.phase == phase)
@@ -104,14 +97,13 @@ class MemoryPlan:
         )
 
     def __str__(self) -> str:
-        chosen = self.settings
         room = "" if self.available is None else f" of {format_bytes(self.available)}"
         # Short enough for one line; each part stands in `parts`.
-        more = ", checkpointing" if chosen.is_checkpointing else ""
-        more += "" if chosen.quantize == "none" else f", {chosen.quantize}"
+        more = ", checkpointing" if self.is_checkpointing else ""
+        more += "" if self.quantize == "none" else f", {self.quantize}"
         return (
-            f"{format_bytes(self.total)}{room}, {chosen.num_slots} slots, "
-            f"micro-batches of {chosen.micro_batch_tokens:,} tokens{more}"
+            f"{format_bytes(self.total)}{room}, {self.num_slots} slots, "
+            f"micro-batches of {self.micro_batch_tokens:,} tokens{more}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,7 +115,10 @@ class MemoryPlan:
             "available": self.available,
             "fits": self.fits,
             "remedy": self.remedy or None,
-            **self.settings._asdict(),
+            "num_slots": self.num_slots,
+            "micro_batch_tokens": self.micro_batch_tokens,
+            "is_checkpointing": self.is_checkpointing,
+            "quantize": self.quantize,
         }
 
 

@@ -258,7 +258,7 @@ def load_policy(
         raise PolicyError(NO_FOUR_BIT_TRAINING)
     settings: dict[str, Any] = {}
     if config.quantize == "nf4":
-        settings = {"quantization_config": nf4_settings(dtype, device), "device_map": {"": device}}
+        settings = {"quantization_config": nf4_settings(dtype), "device_map": {"": device}}
     # transformers draws progress bars of its own on stderr, which would break ours.
     hf_logging.disable_progress_bar()
     try:

@@ -10,13 +10,12 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
 from searchrl.config.sections import OptimConfig
 from searchrl.config.sft import SftStage
-from searchrl.engine.model.quantization import load_bitsandbytes, trying
+from searchrl.engine.model.quantization import load_bitsandbytes
 
 OptimizerName = Literal["adamw", "adamw8bit"]
 
@@ -36,25 +35,15 @@ def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float)
     Optimizers, arXiv 2110.02861).
 
     Raises:
-        PolicyError: if the eight-bit one is not to be had here; says what to install or set.
+        PolicyError: if the eight-bit one needs a package that is missing.
     """
     if name == "adamw":
         return AdamW(parameters, lr=lr, betas=_BETAS, weight_decay=0.0)
-    wanted = ("optim.optimizer: adamw8bit", "optim.optimizer=adamw")
-    bitsandbytes = load_bitsandbytes(*wanted)
-
-    def make(leaves: Sequence[Tensor]) -> Optimizer:
-        optimizer: Optimizer = bitsandbytes.optim.AdamW8bit(
-            leaves, lr=lr, betas=_BETAS, weight_decay=0.0, min_8bit_size=MIN_8BIT_SIZE
-        )
-        return optimizer
-
-    for device in {parameter.device for parameter in parameters}:
-        with trying(*wanted, device):
-            probe = nn.Parameter(torch.zeros(MIN_8BIT_SIZE, device=device))
-            probe.grad = torch.ones_like(probe)
-            make([probe]).step()
-    return make(parameters)
+    bitsandbytes = load_bitsandbytes("optim.optimizer: adamw8bit", "optim.optimizer=adamw")
+    optimizer: Optimizer = bitsandbytes.optim.AdamW8bit(
+        parameters, lr=lr, betas=_BETAS, weight_decay=0.0, min_8bit_size=MIN_8BIT_SIZE
+    )
+    return optimizer
 
 
 def learning_rate(

@@ -1,7 +1,7 @@
 """Four-bit weights: one frozen NF4 base under the adapter, for sampler and trainer alike (QLoRA).
 
 Owns what bitsandbytes is asked for and what it must not do: every pass has to compute the same
-numbers. `loading` asks for the settings, `fused` and `footprint` look at the layers.
+numbers. `loading` asks for the settings, `footprint` looks at the layers.
 Source: Dettmers et al., QLoRA, arXiv 2305.14314 (NF4, double quantisation).
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,8 +21,6 @@ NF4_BLOCK = 64
 
 NF4_SCALE_BLOCK = 256
 """Scales that share one scale of scales (fp32): the double quantisation."""
-
-_HINT = "pip install -U bitsandbytes; or train the weights as they are: --set {setting}"
 
 
 def first_line(error: Exception) -> str:
@@ -52,42 +48,18 @@ def load_bitsandbytes(wanted: str, setting: str) -> Any:
     except (ImportError, OSError, RuntimeError) as error:
         raise PolicyError(
             f"{wanted} needs bitsandbytes, which cannot be loaded here ({error}): "
-            f"{_HINT.format(setting=setting)}"
+            f"pip install -U bitsandbytes; or train the weights as they are: --set {setting}"
         ) from error
     return bitsandbytes
 
 
-@contextmanager
-def trying(wanted: str, setting: str, device: torch.device) -> Iterator[None]:
-    """Try on a device what bitsandbytes does for `wanted`; `setting` is the way without it.
+def nf4_settings(dtype: torch.dtype) -> Any:
+    """What transformers has to know to load a model in NF4.
 
     Raises:
-        PolicyError: if it cannot do that there.
+        PolicyError: if bitsandbytes is missing.
     """
-    try:
-        yield
-    except (RuntimeError, NotImplementedError, AttributeError, AssertionError, OSError) as error:
-        raise PolicyError(
-            f"bitsandbytes cannot do {wanted} on {device.type} ({first_line(error)}): "
-            f"{_HINT.format(setting=setting)}"
-        ) from error
-
-
-def nf4_settings(dtype: torch.dtype, device: torch.device) -> Any:
-    """What transformers has to know to load a model in NF4; tried on one small matrix first.
-
-    Raises:
-        PolicyError: if bitsandbytes is missing or cannot do it on this device.
-    """
-    wanted = ("model.quantize: nf4", "model.quantize=none")
-    bitsandbytes = load_bitsandbytes(*wanted)
-    with trying(*wanted, device):
-        layer = bitsandbytes.nn.Linear4bit(
-            NF4_BLOCK, 8, bias=False, compute_dtype=dtype, quant_type="nf4"
-        ).to(device)
-        even_out(layer)
-        x_BD = torch.ones(2, NF4_BLOCK, dtype=dtype, device=device, requires_grad=True)
-        layer(x_BD).sum().backward()
+    load_bitsandbytes("model.quantize: nf4", "model.quantize=none")
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(

@@ -99,10 +99,5 @@ const SEARCHRL = (() => {
     return `${number(many)} ${noun}${many === 1 ? "" : "s"}`;
   }
 
-  // A reward under other weights, and what it is worth in its group.
-  function beside({ reward, over }) {
-    return reward === null ? "none: it could not be scored" : `${number(reward)}, ${signed(over)} to the mean of its group`;
-  }
-
-  return { give, load, given, el, svg, number, signed, percent, count, beside, views };
+  return { give, load, given, el, svg, number, signed, percent, count, views };
 })();

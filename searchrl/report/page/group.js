@@ -33,7 +33,6 @@ SEARCHRL.views.group = (() => {
       bar,
       el("p", {}, `${row.run ? "other run, " : ""}${lists.when(row)}. ${row.pattern}`),
       el("p", {}, Object.entries(row.scores).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${number(value)}`).join(" · ")),
-      row.again.map((one) => el("p", {}, `If ${one.name}: reward ${SEARCHRL.beside(one)}`)),
       el("p", {}, "Answer: ", el("b", {}, rollout.final_answer === null ? "none" : rollout.final_answer)),
       el("ol", { class: "turns" }, rollout.turns.map((turn) => el("li", {},
         el("p", { class: "what" }, turn.action, turn.reason ? `: ${turn.reason}` : ""),

@@ -57,7 +57,6 @@ SEARCHRL.lists = (() => {
       pull: c.pull[i],
       share: share(i),
       scores,
-      again: index.again.map((one) => ({ name: one.name, reward: one.reward[i], over: overGroup(one.reward, i) })),
     };
   }
 

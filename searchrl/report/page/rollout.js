@@ -45,7 +45,6 @@ SEARCHRL.views.rollout = (() => {
   function facts(row, rollout, scores) {
     return el("dl", {},
         scores.map(([name, value]) => [el("dt", {}, name), el("dd", {}, number(value))]),
-        row.again.map((one) => [el("dt", {}, `reward if ${one.name}`), el("dd", {}, SEARCHRL.beside(one))]),
         Object.entries(rollout.signals).map(([name, value]) => [el("dt", {}, `signal ${name}`), el("dd", {}, number(value))]),
         el("dt", {}, "its answer"), el("dd", {}, rollout.final_answer === null ? "none" : rollout.final_answer),
         el("dt", {}, "accepted answers"), el("dd", {}, rollout.answers.slice(0, 12).join(" | ") || "not known"),

@@ -43,7 +43,6 @@ SEARCHRL.views.rollouts = (() => {
       ["reward", "reward", (i) => c.reward[i]],
       ...Object.keys(lists.index.scores).map((name) => [`score:${name}`, name, (i) => lists.index.scores[name][i]]),
       ["advantage", "advantage", (i) => c.advantage[i]],
-      ...lists.index.again.map((one) => [`again:${one.name}`, `reward if ${one.name}`, (i) => one.reward[i]]),
       ["share", "share of the loss", (i) => percent(lists.share(i)), (i) => lists.share(i)],
       ...("support_recall" in lists.index.scores ? [] : [["gold", "gold shown", (i) => c.gold[i]]]),
       ...written,

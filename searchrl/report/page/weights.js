@@ -1,5 +1,5 @@
 // The recorded components under other weights: the weighted sum, and what it is worth in a group.
-// Nothing is scored here. A component that was not recorded needs `searchrl inspect --reward`.
+// Nothing is scored here. A component that was not recorded needs `searchrl score`.
 "use strict";
 
 SEARCHRL.weights = (() => {

@@ -11,7 +11,6 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from searchrl.engine.model.optimizers import MIN_8BIT_SIZE, OptimizerName, make_optimizer
-from searchrl.errors import PolicyError
 
 
 def parameters() -> list[nn.Parameter]:
@@ -58,15 +57,3 @@ def test_eight_bits_of_state_where_that_saves_memory_and_no_weight_decay():
         assert tuple(optimizer_.param_groups[0]["betas"]) == (0.9, 0.999)
     for ours, theirs in zip(leaves, twins, strict=True):
         assert torch.allclose(ours, theirs, atol=2e-3)
-
-
-def test_a_device_that_cannot_do_it_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch):
-    def broken(*args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError("no such kernel")
-
-    monkeypatch.setattr("bitsandbytes.functional.optimizer_update_8bit_blockwise", broken)
-    with pytest.raises(PolicyError) as caught:
-        make_optimizer("adamw8bit", parameters(), 1e-2)
-    text = str(caught.value)
-    assert "cannot do optim.optimizer: adamw8bit on cpu (no such kernel)" in text
-    assert "--set optim.optimizer=adamw" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import num_weights
-from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import ConfigError, PolicyError
@@ -90,15 +88,8 @@ def test_layers_that_would_repack_themselves_are_told_not_to(
     assert states and not any(getattr(s, "packing_format_for_cpu", False) for s in states)
 
 
-def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
-    fault = find_fusing_fault(four_bit)
-    assert fault is not None and "its layers are Linear4bit, not plain matrices" in fault
-    with pytest.raises(TypeError, match="Linear4bit"):
-        FusedDecoder(four_bit)
+def test_slot_engine_runs_it(four_bit: Policy):
     generator = SlotGenerator(four_bit, Sampling(1.0), num_slots=3, max_length=64)
-    assert generator._is_fused is False
-    with pytest.raises(PolicyError, match="fused decoding cannot stand in .*Linear4bit"):
-        SlotGenerator(four_bit, Sampling(1.0), num_slots=3, max_length=64, fused=True)
     prompt = list(range(1, 12))
     for turn in run(generator, [prompt] * 3, [1, 2, 3]):
         ids_BT = torch.tensor([[*prompt, *turn.ids]])
@@ -134,11 +125,3 @@ class TestWhatCannotBe:
         text = str(caught.value)
         assert "model.quantize: nf4 needs bitsandbytes" in text
         assert "pip install -U bitsandbytes" in text and "--set model.quantize=none" in text
-
-    def test_on_a_device_that_it_does_not_know(self, micro_model: Path, monkeypatch: MonkeyPatch):
-        def broken(*args: Any, **kwargs: Any) -> Callable[..., Any]:
-            raise RuntimeError("Attempted to use bitsandbytes native library\nbut it's missing")
-
-        monkeypatch.setattr("bitsandbytes.functional.quantize_4bit", broken)
-        with pytest.raises(PolicyError, match="cannot do model.quantize: nf4 on cpu .Attempted"):
-            micro_policy(micro_model, adapter="lora", quantize="nf4")

@@ -66,10 +66,7 @@ class Plan:
     def of(cls, config: RunConfig, elsewhere: torch.device | None = None) -> Plan:
         """The plan of a config as it is: only its weights and device are looked for.
 
-        `elsewhere` is a device of another machine, for a plan that is not run here.
-
-        Raises:
-            PolicyError: for a missing device or folder.
+        `elsewhere` is a device of another machine. PolicyError for a missing device or folder.
         """
         device = resolve_device(config.device) if elsewhere is None else elsewhere
         model = resolve_model(config.model.name, device, config.init_from)
@@ -81,10 +78,6 @@ class Plan:
         `tiny` is the policy that the environment of the first task brings for its protocol, and
         SearchRL's own where it brings none. Where `init_from` has the weights, nothing is chosen.
         A plan that is settled stays as it is.
-
-        Raises:
-            UnknownNameError: for an environment that nobody registers.
-            PluginError: if what it brings is not there, or no small model of ours.
         """
         config = name_defaults(self.config, registry)
         task = config.tasks[0]
@@ -122,11 +115,7 @@ class Plan:
             raise PolicyError(absence)
 
     def load_policy(self, *, trainable: bool) -> Policy:
-        """Load the language model.
-
-        Raises:
-            PolicyError: if the weights cannot be had; says what to do.
-        """
+        """Load the language model; PolicyError if the weights cannot be had."""
         set_threads(self.config)
         # Everything random in sampling has its own keys; this seeds a new adapter's weights.
         torch.manual_seed(self.config.seed)
@@ -208,14 +197,8 @@ def prepare(
 ) -> tuple[Plan, Registry]:
     """The settled plan (`Plan.settled`) and the plugins of a program that trains.
 
-    Args:
-        program: `train`, `sft`, `bench` or `doctor`.
-        config: a plan, a config or settings; not read where a run is resumed.
-        on_note: told what was decided, which plugins are not loaded or have changed, and what of
-            a run folder is damaged.
-        resume: a run to continue.
-        registry: by default the installed plugins and those of the plan.
-        trust: allow what a run folder names, this once; or what may be used of it.
+    `config` is not read where a run is resumed. `registry` is by default that of the installed
+    plugins and those of the plan, `trust` allows what a run folder names.
 
     Raises:
         ConfigError, PolicyError: see `plan_run`; also if there is no model to train.

@@ -39,15 +39,8 @@ class Demonstration(NamedTuple):
 class Demonstrator:
     """Demonstrations of a step: a pure function of (seed, step).
 
-    Args:
-        config: seed and limits are read.
-        worlds: whose scripted policies play.
-        policy: whose tokenizer encodes.
-        traces: what is imitated instead of scripted policies, if not None.
-
-    Raises:
-        ConfigError: if a world has none of the scripted policies that a stage names.
-        DataError: for traces that do not fit.
+    Scripted policies of the worlds play them, or `traces` are imitated, if not None; DataError for
+    those that do not fit.
     """
 
     def __init__(
@@ -63,11 +56,7 @@ class Demonstrator:
         self.driver = make_scripted_driver(config, policy.renderer)
 
     def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:
-        """Those of a step (from 0).
-
-        Raises:
-            ConfigError: if an episode failed.
-        """
+        """Those of a step (from 0); ConfigError if an episode failed."""
         rng = random.Random(mix_key(self.config.seed, _DEMO, step))
         if self.traces is not None:
             return [rng.choice(self.traces) for _ in range(stage.batch_size)]
@@ -154,11 +143,7 @@ def _whole_turns(trajectory: Trajectory) -> Trajectory:
 def _encode(
     traces: Sequence[Trace], config: RunConfig, world: TaskWorld, policy: Policy
 ) -> list[Demonstration]:
-    """All traces as demonstrations.
-
-    Raises:
-        DataError: listing the traces whose first turn does not fit: they would teach nothing.
-    """
+    """All traces as demonstrations; DataError if the first turn of some does not fit."""
     encoded, empty = [], []
     for trace in traces:
         trajectory = trace_trajectory(trace, policy.renderer, world.protocol, config)

@@ -48,10 +48,7 @@ class Observer(Protocol):
 
     def alarm(self, row: Mapping[str, Any]) -> None:
         """An alarm that begins to sound: a row of alarms.jsonl."""
-        self.note(
-            f"alarm {row['alarm']} ({row['severity']}, since step {row['since']}): {row['what']}. "
-            f"Why it matters: {row['why']}. Try first: {row['tries'][0]}. Then: {row['tries'][1]}"
-        )
+        self.note(f"alarm {row['alarm']} since step {row['since']}: {row['what']}, {row['why']}")
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Progress of a phase (`evaluate before`, `sample`, `update`, …)."""

@@ -38,12 +38,8 @@ def read_turn(
 ) -> str | None:
     """Read one turn: a shortcut, or raw lines up to a stop string or an empty line.
 
-    Args:
-        protocol: writes the turn of a shortcut.
-        read_line: gives the next line.
-        complain: told of a shortcut that the protocol cannot write.
-
-    Returns None at the end of input and for the line `quit`.
+    Returns None at the end of input and for the line `quit`. `complain` is told of a shortcut that
+    the protocol cannot write.
     """
     lines: list[str] = []
     while (line := read_line()) is not None:
@@ -127,12 +123,7 @@ def play_episode(
 ) -> Rollout | None:
     """Play one task of `config.eval.split`; returns None if the person left before its end.
 
-    Args:
-        world: where the task comes from.
-        config: limits, split and seed.
-        index: number of the task, from `choose_task`.
-        show: receives the prompt and every observation.
-        read: returns the next turn, None at the end of input.
+    `show` receives the prompt and every observation; `read` returns the next turn, None at the end.
     """
     split = config.eval.split
     request = RolloutRequest(

@@ -85,17 +85,8 @@ def keeping_finished(
 ) -> Iterator[None]:
     """Write a checkpoint of the last finished step when the block ends early, and say how to go on.
 
-    Args:
-        program: what continues the run.
-        run_dir: its folder.
-        save: writes the checkpoint and returns its step. It must not call the observer: the
-            observer may be what failed.
-        last_words: shows the user a line, the last one.
-
-    Raises:
-        KeyboardInterrupt: for `Interrupted`, which loops raise when they were asked to stop.
-        AlarmStop, BudgetSpent: which say how to go on, and were shown.
-        Exception: whatever ended the block, with how to go on as a note.
+    `save` writes it and returns its step; it must not call the observer, which may be what failed.
+    `Interrupted`, which loops raise when they were asked to stop, becomes a `KeyboardInterrupt`.
     """
     way_on = f"continue with: searchrl {program} --resume {shlex.quote(str(run_dir))}"
     try:

@@ -199,9 +199,9 @@ class _Training(TrainingRun):
         """What makes the run hopeless or its figures worthless."""
         return training_warnings(self.session.plan, self.worlds)
 
-    def notes(self) -> list[str]:
+    def notes(self) -> Iterator[str]:
         """What judges will cost."""
-        return [*foresee_training(self.config, self.worlds, self.progress.step)]
+        return foresee_training(self.config, self.worlds, self.progress.step)
 
     def open(
         self, folder: Path | None, resume: Path | None, steps: int, *, allow_change: bool

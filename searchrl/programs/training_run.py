@@ -82,24 +82,17 @@ class TrainingRun:
         """What makes the run hopeless or its figures worthless."""
         raise NotImplementedError
 
-    def notes(self) -> list[str]:
+    def notes(self) -> Iterable[str]:
         """What the user should know before the first step of a new run or a resumed one."""
-        return []
+        return ()
 
     def open(
         self, folder: Path | None, resume: Path | None, steps: int, *, allow_change: bool
     ) -> None:
         """Make the run folder, or go back to the newest whole checkpoint of an old one.
 
-        Args:
-            folder: of a new run; None in all processes but the first.
-            resume: the old run.
-            steps: of the whole run.
-            allow_change: resume though something has changed.
-
-        Raises:
-            ChangedError: if something has changed since the run began, without `allow_change`.
-            DamagedError: if no checkpoint is whole.
+        `folder` is that of a new run, None in all processes but the first. ChangedError if
+        something has changed since the run began, DamagedError if no checkpoint is whole.
         """
         if resume is None:
             self._begin(folder, steps)
@@ -114,7 +107,7 @@ class TrainingRun:
         )
 
     def _begin(self, folder: Path | None, steps: int) -> None:
-        notes, observer = self.notes(), self.observer  # a judge without a key is refused
+        notes, observer = [*self.notes()], self.observer  # a judge without a key is refused
         # The first process makes the folder; the others only have to know where it is.
         own = None if folder is None else RunWriter.create(self.config, folder)
         path = self.workers.gather(folder)[0]
@@ -223,10 +216,8 @@ class TrainingRun:
     def save(self) -> int:
         """Write the checkpoint of the last finished step, in one process; returns its number.
 
-        Raises:
-            RuntimeError: if a step was broken off half-way, so that its weights are of no step at
-                all, or is not recorded. Saved without its record, it would be counted and never be
-                done again: its metrics and trajectories would be lost for good.
+        RuntimeError if a step was broken off half-way, so that its weights are of no step at all,
+        or is not recorded: it would be counted and never be done again.
         """
         if isinstance(self.learner, Learner) and self.learner.is_halfway:
             raise RuntimeError("the update that was broken off had changed weights already")

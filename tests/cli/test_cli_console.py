@@ -25,8 +25,6 @@ from searchrl.cli.screen.figures import (
     sparkline,
 )
 from searchrl.cli.screen.transcript import colour_turn, render_rollout
-from searchrl.config import build_config
-from searchrl.engine.memory.plan import MemoryPlan, Part
 from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.programs.evaluate import evaluate
@@ -238,16 +236,3 @@ def test_only_a_right_answer_is_green(episodes: dict[str, tuple[Rollout, ...]]) 
     console = terminal()
     console.print(colour_turn("<answer>who knows</answer>"))
     assert "\x1b[1mwho knows" in text(console)
-
-
-def test_the_memory_table_is_one_line_unless_asked() -> None:
-    part = Part("weights", 2**30, "always", "as loaded")
-    plan = MemoryPlan((part,), 2**33, 4, 2048, False, "none")
-    for details in (False, True):
-        console = make_console(io.StringIO())
-        observer = ConsoleObserver(console, details=details)
-        observer.plan(build_config({}), {"memory": plan})
-        assert ("as loaded" in text(console)) == details and "1.0 GB of 8.0 GB" in text(console)
-    for settings, width in (((128, 16384, False, "none"), 80), ((128, 16384, True, "nf4"), 100)):
-        largest = MemoryPlan((part,), 2**37, *settings)
-        assert len(f"memory     {largest}") <= width

@@ -163,7 +163,6 @@ def test_a_metric_of_the_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
         ((), "nothing to score with"),
         (("--reward", "em+"), "reward expression, column 4"),
         (("--reward", "emm"), "Did you mean"),
-        (("--reward", "retrieved"), "'support_recall'"),
         (("--reward", "em", "--phase", "after"), "its phases: eval"),
         (("--reward", "em", "--step", "7"), "no such rollouts"),
     ],

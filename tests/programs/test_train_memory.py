@@ -62,16 +62,6 @@ def test_dry_run_without_the_models_config_says_that_it_does_not_know():
     assert isinstance(memory, str) and memory.startswith("not predicted")
 
 
-def test_plain_output_shows_the_parts(micro_flags: list[str], tmp_path: Path):
-    result = CliRunner().invoke(
-        main, ["train", *micro_flags, "--details", "--run-dir", str(tmp_path / "run")]
-    )
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
-    assert any(line.startswith("memory     ") and "slots" in line for line in lines)
-    assert any("KV slots" in line and "dialogues of" in line for line in lines)
-
-
 def test_dry_run_of_sft_has_no_plan_of_train(micro_flags: list[str]):
     result = CliRunner().invoke(main, ["sft", *micro_flags[:4], "--dry-run", "--json"])
     assert result.exit_code == 0, result.output

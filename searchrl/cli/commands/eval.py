@@ -6,6 +6,7 @@ Only a model of our own needs torch. The evaluation itself is `searchrl.evaluate
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from searchrl.cli import options
 from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, Layers, option, read_layers
 from searchrl.config.endpoint import endpoint_address
+from searchrl.errors import RunFolderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from searchrl.engine.metrics.evaluation import EvalResult
     from searchrl.plugins import Registry
     from searchrl.runs.contender import Contender
-
-_CHOSEN = "p is for the figure you chose beforehand; by chance, one of twenty is below 0.05"
 
 
 @click.command("eval", cls=Command)
@@ -121,7 +121,11 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     from searchrl.run_folder import Run
     from searchrl.runs.contender import Contender
 
-    found = None if run is None else Run.find(run) or Run.open(run)
+    try:
+        found = None if run is None else Run.find(run) or Run.open(run)
+    except RunFolderError as error:
+        way = f"a model is named by a flag: searchrl eval --model {shlex.quote(run or '')}"
+        raise RunFolderError(f"{error} RUN is a run folder; {way}") from None
     return Contender(*resolve(*layers, run=found, weights=run))
 
 
@@ -222,4 +226,3 @@ def _show(
     }
     console.print("", f"{names[0]} minus {names[1]}, task by task", sep="\n")
     console.print(make_table("metric", ["difference [95 %]", "p", "test", "tasks"], rows))
-    console.print(_CHOSEN, style="dim")

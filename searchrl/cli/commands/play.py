@@ -79,25 +79,25 @@ def play(**values: Any) -> None:
         ),
     )
     world.close()
-    episode = None if rollout is None else rollout.episode
-    scored = None if rollout is None else rollout.scored
-    if is_json:
-        task = episode.task if episode else None
-        print_json(
-            {
-                "task": task and task.id,
-                "question": task and task.question,
-                "expected": task and list(task.answers),
-                "final_answer": episode and episode.final_answer,
-                "stop_reason": episode and str(episode.stop_reason),
-                "reward": scored and scored.reward,
-                "scores": dict(scored.scores) if scored else {},
-                "unscored": scored.unscored if scored else "the episode was left before its end",
-            }
-        )
-    if episode is None or rollout is None:
+    if rollout is None:
+        if is_json:
+            print_json({"scores": {}, "unscored": "the episode was left before its end"})
         console.print("The episode is not finished, so there are no scores.")
         sys.exit(FailureLimitError.exit_code if is_json else 0)
+    episode, scored = rollout.episode, rollout.scored
+    if is_json:
+        print_json(
+            {
+                "task": episode.task.id,
+                "question": episode.task.question,
+                "expected": list(episode.task.answers),
+                "final_answer": episode.final_answer,
+                "stop_reason": str(episode.stop_reason),
+                "reward": scored.reward,
+                "scores": dict(scored.scores),
+                "unscored": scored.unscored,
+            }
+        )
     if episode.turns and episode.turns[-1].action.reason:
         console.print(episode.turns[-1].action.reason, style="yellow")
     console.print(f"The episode is over ({episode.stop_reason}).")

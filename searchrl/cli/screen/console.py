@@ -32,7 +32,7 @@ from searchrl.cli.screen.figures import (
 from searchrl.cli.screen.transcript import render_rollout
 from searchrl.cli.terminal import make_console as make_console
 from searchrl.config import RunConfig
-from searchrl.engine.memory.plan import MemoryPlan, format_bytes
+from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.worlds import SEARCH_METRICS
 from searchrl.errors import DamagedError
@@ -52,9 +52,7 @@ _TABLE_REST = 74
 class ConsoleObserver:
     """Shows a run. Use as a context manager: at its end the terminal is in order again.
 
-    Args:
-        console: where to.
-        details: show every figure, and the parts of the memory plan.
+    `details` shows every figure.
     """
 
     def __init__(self, console: Console, *, details: bool = False) -> None:
@@ -99,15 +97,8 @@ class ConsoleObserver:
         tasks = (f"{t.env.name} (reward {RewardSchedule.parse(t.reward)})" for t in config.tasks)
         for name, value in {"tasks": ", ".join(tasks), **facts}.items():
             self._say(name, str(value))
-            if isinstance(value, MemoryPlan):
-                if value.advice:
-                    self.warn(value.advice)
-                if self.details:
-                    rows = {
-                        p.name: (format_bytes(p.num_bytes), p.phase, p.why) for p in value.parts
-                    }
-                    heads = ("size", "when", "why")
-                    self.console.print(make_table("part", heads, rows, can_wrap=True))
+            if isinstance(value, MemoryPlan) and value.advice:
+                self.warn(value.advice)
 
     def note(self, text: str) -> None:
         """Print one line."""

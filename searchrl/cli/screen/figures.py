@@ -59,14 +59,9 @@ def make_table(
     name: Callable[[str], str] | None = None,
     can_wrap: bool = False,
 ) -> Table:
-    """A table of figures, as every command prints it.
+    """A table of figures, as every command prints it: the cells by key, below `head` and `columns`.
 
-    Args:
-        head: what stands above the keys.
-        columns: what stands above the cells.
-        rows: the cells by key.
-        name: what is shown of a key; by default its `label`.
-        can_wrap: break cells where the terminal is narrow.
+    `name` is what is shown of a key, by default its `label`; with `can_wrap`, cells may break.
     """
     names = Column(head, overflow="fold", min_width=min(24, max(map(len, rows), default=0)))
     cells = [Column(name, no_wrap=not can_wrap) for name in columns]

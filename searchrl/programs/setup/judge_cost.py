@@ -6,7 +6,7 @@ is not mentioned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from searchrl.config import RunConfig
@@ -29,7 +29,7 @@ def foresee_training(
     steps = config.max_steps - done
     # Of its stages, however long each lasts.
     weights = [fmean(value for _, value in stages_of(world.config.weight)) for world in worlds]
-    counts = {}
+    counts = []
     for world, weight in zip(worlds, weights, strict=True):
         num_groups = round(steps * rollout.prompts_per_step * weight / sum(weights))
         held_out = count_episodes([world], settings, settings.split, settings.num_tasks)
@@ -37,7 +37,7 @@ def foresee_training(
         if settings.every and world.can_validate:
             during = count_episodes([world], settings, VALIDATION, settings.num_tasks_during)
             num_evaluated += during * (steps // settings.every + 1)
-        counts[id(world)] = num_groups, num_evaluated
+        counts.append((num_groups, num_evaluated))
     yield from _foresee(worlds, counts, rollout.group_size)
 
 
@@ -48,34 +48,32 @@ def foresee_evaluation(
     settings = config.eval
     if not has_forced:
         settings = settings.model_copy(update={"forced": False})
-    counts = {
-        id(world): (0, played * settings.num_samples)
-        for world in worlds
-        if (played := count_episodes([world], settings, settings.split, settings.num_tasks))
-    }
+    played = [count_episodes([w], settings, settings.split, settings.num_tasks) for w in worlds]
+    counts = [(0, count * settings.num_samples) for count in played]
     yield from _foresee(worlds, counts, 1)
 
 
 def describe_spent(worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """One sentence for each judge that costs something: what it was asked and what that cost."""
-    found = {
-        id(judge): f"judge '{name}': {judge.traffic.describe()}" for name, judge, _ in _paid(worlds)
-    }
+    found = {}
+    for world in worlds:
+        if world.judged and isinstance(judge := world.judged.judge, PaidJudge):
+            found[id(judge)] = f"judge '{world.judged.name}': {judge.traffic.describe()}"
     yield from found.values()
 
 
 def _foresee(
-    worlds: Sequence[TaskWorld], counts: Mapping[int, tuple[int, int]], group_size: int
+    worlds: Sequence[TaskWorld], counts: Sequence[tuple[int, int]], group_size: int
 ) -> Iterator[str]:
     """`counts` are the groups that are trained on and the episodes that are evaluated."""
     asked: dict[int, tuple[str, list[Traffic]]] = {}
-    for name, judge, world in _paid(worlds):
-        assert world.judged is not None
-        num_groups, num_evaluated = counts.get(id(world), (0, 0))
+    for world, (num_groups, num_evaluated) in zip(worlds, counts, strict=True):
+        if world.judged is None or not isinstance(judge := world.judged.judge, PaidJudge):
+            continue
         one_by_one = judge.estimate(num_groups * group_size + num_evaluated, 1)
         ranked = judge.estimate(num_groups, group_size)
         alone = judge.estimate(num_evaluated, 1)  # a group of one episode
-        parts = asked.setdefault(id(judge), (name, []))[1]
+        parts = asked.setdefault(id(judge), (world.judged.name, []))[1]
         parts += [one_by_one] * len(world.judged.singles)
         parts += [ranked, alone] * len(world.judged.groups)
     for name, parts in asked.values():
@@ -87,9 +85,3 @@ def _foresee(
             cost=sum(costs) if costs else None,
         )
         yield f"judge '{name}' will be asked: {whole.describe_estimate()}"
-
-
-def _paid(worlds: Sequence[TaskWorld]) -> Iterator[tuple[str, PaidJudge, TaskWorld]]:
-    for world in worlds:
-        if world.judged is not None and isinstance(world.judged.judge, PaidJudge):
-            yield world.judged.name, world.judged.judge, world

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from searchrl.alarms.watch import find_alarms
-from searchrl.config import RunConfig, build_config, load_preset, merge
+from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.config.endpoint import MODEL
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
 from searchrl.config.sections import SCRATCH
@@ -66,10 +66,7 @@ class Plan:
     def of(cls, config: RunConfig, elsewhere: torch.device | None = None) -> Plan:
         """The plan of a config as it is: only its weights and device are looked for.
 
-        `elsewhere` is a device of another machine, for a plan that is not run here.
-
-        Raises:
-            PolicyError: for a missing device or folder.
+        `elsewhere` is a device of another machine. PolicyError for a missing device or folder.
         """
         device = resolve_device(config.device) if elsewhere is None else elsewhere
         model = resolve_model(config.model.name, device, config.init_from)
@@ -81,10 +78,6 @@ class Plan:
         `tiny` is the policy that the environment of the first task brings for its protocol, and
         SearchRL's own where it brings none. Where `init_from` has the weights, nothing is chosen.
         A plan that is settled stays as it is.
-
-        Raises:
-            UnknownNameError: for an environment that nobody registers.
-            PluginError: if what it brings is not there, or no small model of ours.
         """
         config = name_defaults(self.config, registry)
         task = config.tasks[0]
@@ -122,11 +115,7 @@ class Plan:
             raise PolicyError(absence)
 
     def load_policy(self, *, trainable: bool) -> Policy:
-        """Load the language model.
-
-        Raises:
-            PolicyError: if the weights cannot be had; says what to do.
-        """
+        """Load the language model; PolicyError if the weights cannot be had."""
         set_threads(self.config)
         # Everything random in sampling has its own keys; this seeds a new adapter's weights.
         torch.manual_seed(self.config.seed)
@@ -141,60 +130,43 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
     Raises:
         ConfigError, PolicyError: for wrong keys, unknown presets, missing devices or folders.
     """
-    asked, named, taken_over = _Asked.of(*layers), Permission.of(*layers).named, ""
+    asked, named, taken_over = _find_deciding(*layers), Permission.of(*layers).named, ""
     if source := find_source(asked.init_from):
         settings = settings_of_source(source, layers)
         plugins = join_plugins(source, asked.plugins)
         taken_over = describe_taken(source, settings, plugins)
         layers = (settings, *layers, {"plugins": plugins})
-        asked = _Asked.of(*layers)
+        asked = _find_deciding(*layers)
     if asked.preset:
-        asked = _Asked.of(load_preset(asked.preset), *layers)  # it may name the model
+        asked = _find_deciding(load_preset(asked.preset), *layers)  # it may name the model
     device = resolve_device(asked.device) if elsewhere is None else elsewhere
-    model = resolve_model(asked.model, device, asked.init_from)
+    model = resolve_model(asked.model.name, device, asked.init_from)
     of_policy = TINY_PRESET if model.is_tiny else LARGE_PRESET
     preset = asked.preset or of_policy
     # That of a package is not about a policy, so it does not replace the policy's.
     presets = [of_policy, preset] if is_packaged(preset) else [preset]
     decided: dict[str, Any] = {"preset": preset}
-    if asked.model == "auto" and asked.init_from is None:
+    if asked.model.name == "auto" and asked.init_from is None:
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     config = build_config(*map(load_preset, presets), *layers, decided)
     return Plan(config, model, device, taken_over, named)
 
 
-class _Asked(NamedTuple):
-    """The keys that decide what lies below all others; everything is validated once, with it."""
-
-    model: str
-    preset: str | None
-    init_from: str | None
-    device: str
-    plugins: list[str]
-
-    @classmethod
-    def of(cls, *layers: Mapping[str, Any]) -> _Asked:
-        """Read the keys in layers; what is no value of such a key is refused with all else."""
-        whole: dict[str, Any] = {}
-        for layer in layers:
-            name = layer.get("model")
-            whole = merge(
-                whole, {**layer, "model": {"name": name}} if isinstance(name, str) else layer
-            )
-        model = whole.get("model", {})
-        asked = cls(
-            model.get("name", "auto") if isinstance(model, Mapping) else None,  # type: ignore[arg-type]
-            whole.get("preset"),
-            whole.get("init_from"),
-            whole.get("device", "auto"),
-            whole.get("plugins", []),
-        )
-        is_text = [isinstance(one, str) for one in (asked.model, asked.device)]
-        is_text += [one is None or bool(one and isinstance(one, str)) for one in asked[1:3]]
-        if not all(is_text) or not isinstance(asked.plugins, list):
-            build_config(*layers)
-        return asked
+def _find_deciding(*layers: Mapping[str, Any]) -> RunConfig:
+    """A config of the keys alone that decide what lies below all others."""
+    deciding = []
+    for layer in layers:
+        keys = {"preset", "init_from", "device", "plugins"} & layer.keys()
+        model = layer.get("model")
+        name = model.get("name") if isinstance(model, Mapping) else model
+        named = {} if name is None else {"model": {"name": name}}
+        deciding.append({key: layer[key] for key in keys} | named)
+    try:
+        return build_config(*deciding)
+    except ConfigError:
+        build_config(*layers)  # which names all that is wrong
+        raise
 
 
 def prepare(
@@ -208,14 +180,8 @@ def prepare(
 ) -> tuple[Plan, Registry]:
     """The settled plan (`Plan.settled`) and the plugins of a program that trains.
 
-    Args:
-        program: `train`, `sft`, `bench` or `doctor`.
-        config: a plan, a config or settings; not read where a run is resumed.
-        on_note: told what was decided, which plugins are not loaded or have changed, and what of
-            a run folder is damaged.
-        resume: a run to continue.
-        registry: by default the installed plugins and those of the plan.
-        trust: allow what a run folder names, this once; or what may be used of it.
+    `config` is not read where a run is resumed. `registry` is by default that of the installed
+    plugins and those of the plan, `trust` allows what a run folder names.
 
     Raises:
         ConfigError, PolicyError: see `plan_run`; also if there is no model to train.

@@ -37,18 +37,7 @@ from searchrl.programs.setup.warnings import ensure_can_learn, ensure_whole_dist
 
 
 class Session:
-    """The objects of one training run.
-
-    Args:
-        plan: the run.
-        registry: loaded plugins.
-        workers: the processes that share the work.
-        on_note: told what the user should know.
-        on_phase: told how far the indexes are, as `Observer.phase`.
-
-    Raises:
-        SearchRLError: for anything wrong with names, data, weights or memory.
-    """
+    """The objects of one training run; `on_phase` is told how far the indexes are."""
 
     def __init__(
         self,
@@ -108,8 +97,7 @@ class Session:
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
         """The checks of `searchrl doctor`, on what is played now; nothing is different afterwards.
 
-        Every process of several looks at its own objects. `sampling` is what is judged in place of
-        the configuration's own.
+        `sampling` is what is judged in place of the configuration's own.
         """
         subject = Subject(
             self.learner,
@@ -149,9 +137,6 @@ class Session:
             world.close()
 
     def _free_cache(self) -> None:
-        """Between phases only: sampling and updating want memory in different shapes.
-
-        Inside a micro-batch loop this would cost more than it frees.
-        """
+        """Between phases only: sampling and updating want memory in different shapes."""
         if self.policy.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -11,7 +11,6 @@ import warnings
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from queue import SimpleQueue
 
 from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.exchange import (
@@ -70,8 +69,7 @@ class Client:
             self._cache = JsonCache(path, section=section)
         self.traffic = self.estimate(0, 0, 0)
         self._is_closed = False
-        self._jobs: SimpleQueue[tuple[Future[Reply], Request] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._lock = threading.Lock()
 
     def estimate(self, calls: int, prompt_tokens: int, completion_tokens: int) -> Traffic:
@@ -87,14 +85,19 @@ class Client:
     def start(self, request: Request) -> Future[Reply]:
         """Ask in the background, at most `concurrency` requests at a time."""
         asked: Future[Reply] = Future()
-        self._jobs.put((asked, request))
-        with self._lock:
-            if len(self._threads) < self.concurrency:
-                # Daemons: one that waits for a server does not keep the program from ending.
-                thread = threading.Thread(target=self._work, name="endpoint", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+        # A daemon: one that waits for a server does not keep the program from ending.
+        threading.Thread(target=self._answer, args=(asked, request), daemon=True).start()
         return asked
+
+    def _answer(self, asked: Future[Reply], request: Request) -> None:
+        with self._slots:
+            if self._is_closed:
+                asked.cancel()
+            if asked.set_running_or_notify_cancel():
+                try:
+                    asked.set_result(self.complete(request))
+                except BaseException as error:  # passed on to who asked
+                    asked.set_exception(error)
 
     def complete(self, request: Request) -> Reply:
         """Ask, and wait for the reply.
@@ -144,8 +147,6 @@ class Client:
     def close(self) -> None:
         """End: nothing more is sent. What is under way is still kept if the program goes on."""
         self._is_closed = True
-        for _ in self._threads:
-            self._jobs.put(None)
 
     def _take_call(self, is_retry: bool) -> None:
         """Count a call that is about to be sent, or refuse it."""
@@ -173,16 +174,3 @@ class Client:
             spent = replace(self.traffic, **sums)
             cost = self.estimate(0, spent.prompt_tokens, spent.completion_tokens).cost
             self.traffic = replace(spent, cost=cost)
-
-    def _work(self) -> None:
-        """What a thread does: one job after the other, until there is None."""
-        while (job := self._jobs.get()) is not None:
-            asked, request = job
-            if self._is_closed:
-                asked.cancel()
-            if not asked.set_running_or_notify_cancel():
-                continue
-            try:
-                asked.set_result(self.complete(request))
-            except BaseException as error:  # passed on to who asked
-                asked.set_exception(error)

@@ -138,7 +138,7 @@ class Server:
     def _refusal(self, answer: httpx2.Response, num_tries: int) -> Refused:
         """What a status other than 200 means."""
         status, said = answer.status_code, self._quote(answer.text)
-        text = f"{self.url} answered {status}" + (f": {said}" if said else "") + _times(num_tries)
+        text = f"{self.url} answered {status}{': ' * bool(said)}{said}{_times(num_tries)}"
         if 300 <= status < 400:
             text += "; it sends us elsewhere, and no key is carried there: name the new address"
         elif advice := self._advice.get(status):

@@ -59,47 +59,29 @@ def find_gold(
     for passage in passages if titles else ():
         if (title := fold(passage.title)) in by_title:
             by_title[title].append(passage)
-    is_other = bool(titles) and not any(by_title.values())
-    found, unclear, absent = [], [], []
+    is_other = not any(by_title.values())
+    found = []
     for question in questions:
         gold = () if question.gold_ids or is_other else _gold_of(question)
         ids = [_identify(paragraph, by_title[fold(paragraph.title)]) for paragraph in gold]
-        known = tuple(dict.fromkeys(i for i in ids if i is not None))
-        if None in ids:
-            unclear.append(question)
-            known = ()
-        elif any(i.startswith(ABSENT) for i in known):
-            absent.append(question)
+        known = () if None in ids else tuple(dict.fromkeys(filter(None, ids)))
         found.append(replace(question, gold_ids=question.gold_ids or known, evidence=()))
-    notes = []
-    if is_other:
-        notes.append(
-            f"the corpus has none of the {len(by_title):,} titles that the questions name as gold "
-            f"(such as {titles[0]!r}), so their gold passages are unknown"
-        )
-    if unclear:
-        notes.append(
-            f"the gold passages of {_count(unclear)} are unknown: several passages have the title"
-        )
-    if absent:
-        notes.append(f"the corpus lacks gold passages of {_count(absent)}; they count as not shown")
-    return found, notes
+    absent = [one for one in found if any(i.startswith(ABSENT) for i in one.gold_ids)]
+    if not absent:
+        return found, []
+    return found, [f"the corpus lacks gold passages of {_count(absent)}; they count as not shown"]
 
 
 def tell_unknown(questions: Sequence[Question], where: str) -> list[str]:
-    """A sentence about questions that name no gold passage; none if all do."""
+    """A sentence about questions without known gold passages; none if all have some."""
     without = [question for question in questions if not question.gold_ids]
     if not without:
         return []
-    if len(without) == len(questions):
-        return [
-            f"support_recall and all_gold are absent: no question of {where} has known gold "
-            "passages (from supporting_ids, supporting_facts, paragraphs with is_supporting, or "
-            "qrels)"
-        ]
+    known = len(questions) - len(without)
+    over = f"over {known:,} of {len(questions):,} questions" if known else "absent"
     return [
-        f"support_recall and all_gold are over {len(questions) - len(without):,} of "
-        f"{len(questions):,} questions: no gold passages are known of {_count(without)}"
+        f"support_recall and all_gold are {over}: gold passages are unknown of {_count(without)} "
+        f"in {where}: none are named, or not by a title that one passage of the corpus has"
     ]
 
 

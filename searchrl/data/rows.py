@@ -172,7 +172,7 @@ def _explain(error: Exception, path: Path, number: int, expected: str) -> str:
         return f'not a table ({error}){rest}; a cell with quotes is written "so ""quoted"" here"'
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return f"cannot be read: {error.strerror or error}{rest}"
-    return f"is a damaged archive ({error}){rest}; unpack it to see, or fetch it again"
+    return f"is a damaged archive ({error}){rest}; fetch it again"
 
 
 def _read_lines(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:

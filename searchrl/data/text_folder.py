@@ -80,8 +80,7 @@ def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
 def split_markdown(text: str) -> Iterator[Section]:
     """Yield the sections of a Markdown text (`#` headings, not those inside code fences).
 
-    A heading without text is left out if deeper headings follow it; if not, the heading itself
-    becomes the text.
+    A heading without text is its own text, unless deeper headings follow it: then it is left out.
     """
     path: list[tuple[int, str]] = []
     found: list[tuple[int, tuple[str, ...], list[str]]] = [(0, (), [])]
@@ -119,15 +118,13 @@ def split_prose(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[str]:
         return [text] if text else []
     parts: list[str] = []
     for paragraph in _PARAGRAPH_END.split(text):
-        if len(paragraph) <= max_chars:
-            parts.append(paragraph)
-        else:
-            pieces = [
-                sentence[start : start + max_chars]
-                for sentence in _SENTENCE_END.split(paragraph)
-                for start in range(0, len(sentence), max_chars)
-            ]
-            parts.extend(_pack(pieces, " ", max_chars))
+        pieces = [
+            sentence[start : start + max_chars]
+            for sentence in _SENTENCE_END.split(paragraph)
+            for start in range(0, len(sentence), max_chars)
+        ]
+        is_short = len(paragraph) <= max_chars
+        parts += [paragraph] if is_short else _pack(pieces, " ", max_chars)
     return _pack(parts, "\n\n", max_chars)
 
 

@@ -35,10 +35,8 @@ def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
         return name  # the package's own, such as one that is not in words
     # Replaced without a warning: it is the same env, perhaps with other plugin sources.
     registry.pop(name, None)
-    kwargs: dict[str, Any] = {"env": env}
-    if plugins:
-        kwargs["plugins"] = tuple(plugins)
-    register(name, entry_point=_MAKE_ENV, kwargs=kwargs)
+    own = {"plugins": tuple(plugins)} if plugins else {}
+    register(name, entry_point=_MAKE_ENV, kwargs={"env": env, **own})
     return name
 
 

@@ -235,13 +235,8 @@ class TextEnv(TurnEnv):
         truncated = self._end_turn(action, observation, terminated)
         if self._is_over:
             self._searched = None
-        info: dict[str, Any] = {
-            "task": task,
-            "action": parsed,
-            "passages": self.last_passages,
-            "ranks": ranks,
-            "signals": {},
-        }
+        info: dict[str, Any] = {"task": task, "action": parsed, "ranks": ranks, "signals": {}}
+        info["passages"] = self.last_passages
         if gold := set(task.gold_ids):
             info["signals"] = {"gold_shown": 1.0 - len(self._gold_left) / len(gold)}
         return observation, reward, terminated, truncated, info

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 
 from searchrl.contracts import TokenBudget
@@ -28,9 +27,6 @@ from searchrl.protocols.wrapping import Line, Wrapping, passage_lines
 INSTRUCTIONS = Path(__file__).resolve().parents[1] / "assets" / "instructions"
 """The default instruction of each built-in protocol, as NAME.txt. That of `tool-call` is copied
 from the models' own templates in its middle, with one call instead of several."""
-
-_MAX_BYTES = 1_000_000
-"""Of an instruction's file: a prompt has no room for more."""
 
 FIRST_THOUGHT = "I should look this up."
 """The thought with which a forced search begins; demonstrations begin with it too."""
@@ -208,25 +204,6 @@ def invalid(reason: str) -> Action:
     return Action(INVALID, None, reason)
 
 
-@cache
-def _default_instruction(protocol: str) -> str:
-    return (INSTRUCTIONS / f"{protocol}.txt").read_text(encoding="utf-8").strip()
-
-
-def read_plain(path: Path) -> str:
-    """The text of a small UTF-8 file, without white space around it.
-
-    Raises OSError and UnicodeDecodeError, also for devices and pipes, which are not opened.
-    """
-    if path.exists() and not path.is_file():
-        raise OSError("it is no plain file")
-    with path.open("rb") as file:
-        data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise OSError(f"it is larger than {_MAX_BYTES:,} bytes")
-    return data.decode("utf-8-sig").strip()
-
-
 def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str:
     """The text of the setting `instruction`: itself, or after an `@` the UTF-8 file it names.
 
@@ -234,13 +211,15 @@ def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str
     Raises `ConfigError` if the file cannot be read.
     """
     if instruction is None:
-        default = _default_instruction(protocol)
+        default = (INSTRUCTIONS / f"{protocol}.txt").read_text(encoding="utf-8").strip()
         return default.format(**tags) if tags else default
     if not instruction.startswith("@"):
         return instruction
     path = Path(instruction[1:])
     try:
-        return read_plain(path)
+        if path.exists() and not path.is_file():
+            raise OSError("it is no plain file")
+        return path.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         fault = getattr(error, "strerror", None) or error
         raise ConfigError(

@@ -14,7 +14,6 @@ import pytest
 from command_line import call
 from fixtures.hostile_runs import ATTACKS, make_hostile, make_outside
 
-from searchrl.engine.model import templates
 from searchrl.plugins import load_plugins
 
 pytestmark = [pytest.mark.usefixtures("threads_restored"), pytest.mark.timeout(600)]
@@ -103,7 +102,6 @@ def picture(folder: Path) -> dict[str, str]:
 def test_hostile_run(
     attack: str, micro_run: Path, own_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(templates, "MAX_CPU_S", 1)
     outside = own_folder / "outside"
     make_outside(outside)
     monkeypatch.setattr(sys, "path", [*sys.path, str(outside / "modules")])

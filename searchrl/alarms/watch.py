@@ -113,12 +113,8 @@ class Watch:
     def replay(self, rows: Iterable[Mapping[str, Any]], asked: int, anew: int = -1) -> None:
         """Take in the rows of metrics.jsonl of a run that goes on; what sounds is not said.
 
-        The alarms are asked again about the last `QUIET` steps: that tells which of them sound.
-
-        Args:
-            rows: the run's, oldest first.
-            asked: the last step after which the alarms were asked.
-            anew: the step after which the watch began anew; what came before is left out.
+        The alarms are asked again about the last `QUIET` steps up to `asked`: that tells which of
+        them sound. What came before `anew`, where the watch began anew, is left out.
         """
         by_step = itertools.groupby(rows, lambda row: int(row["step"]))
         for step, of_step in by_step:

@@ -185,10 +185,7 @@ def run_settings(run: Run, weights: str | Path | None = None) -> dict[str, Any]:
     """The settings to use the policy of a run again: those of the run, its weights, no folder.
 
     `weights` is a checkpoint of the run; by default its newest policy. Whom to ask over HTTP is not
-    among them: a run may be a stranger's.
-
-    Raises:
-        ConfigError: if its policy was an endpoint.
+    among them: a run may be a stranger's. ConfigError if its policy was an endpoint.
     """
     settings = run.config.to_dict()
     policy = run.config.policy

@@ -31,22 +31,11 @@ def measure(
     on_step: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Take `num_steps` training steps after one that is not timed.
+    """Take `num_steps` training steps after one that is not timed; `on_step` is told how many.
 
-    Args:
-        plan: of a training run.
-        registry: loaded plugins.
-        num_steps: at least 1.
-        on_step: told how many steps of how many are done.
-        on_note: told why `auto` had to take the plain generator, and of failed episodes.
-
-    Returns:
-        Figures by name, medians over the steps; tokens are those the model wrote. What was not
-        measured has no key: training where every group was dead, slots of a plain generator.
-
-    Raises:
-        SearchRLError: for anything wrong with names, data or weights.
-        FailureLimitError: if more than `rollout.max_failure_frac` of a step's episodes failed.
+    Returns figures by name, medians over the steps; tokens are those the model wrote. What was not
+    measured has no key: training where every group was dead, slots of a plain generator.
+    FailureLimitError if more than `rollout.max_failure_frac` of a step's episodes failed.
     """
     session = Session(plan, registry, ALONE, on_note)
     try:

@@ -17,11 +17,7 @@ from searchrl.programs.setup.session import Session
 
 
 def examine_plan(plan: Plan, registry: Registry) -> Report:
-    """Make the objects of a training run, check them and give everything back.
-
-    Raises:
-        SearchRLError: for anything wrong with names, data, weights or memory.
-    """
+    """Make the objects of a training run, check them and give everything back."""
     # A cut distribution, which no run would begin with, is one of the findings here.
     sampling = plan.config.sampling
     allowed = {"sampling": sampling.model_copy(update={"allow_truncated": True})}
@@ -34,11 +30,7 @@ def examine_plan(plan: Plan, registry: Registry) -> Report:
 
 
 def ensure_sound(session: Session, observer: Observer) -> None:
-    """Run the quick checks of a session and say how long they took.
-
-    Raises:
-        CheckError: for the first that failed, with the tokens around the place.
-    """
+    """Run the quick checks of a session and say how long they took; CheckError if one failed."""
     report = session.examine(is_thorough=False)
     report.ensure_good()
     for one in report.of(State.WARNED):

@@ -97,11 +97,7 @@ class Person:
 
 
 def choose_task(world: TaskWorld, split: str, index: int | None, seed: int | None) -> int:
-    """The number of the task to play: `index`, or drawn from the seed; without either, any.
-
-    Raises:
-        ConfigError: if the split has no task of that number.
-    """
+    """The number of the task to play: `index`, or drawn from the seed; without either, any."""
     count = world.num_tasks(split)
     if index is None:
         return random.Random(seed).randrange(count)

@@ -54,26 +54,8 @@ def sft(
 ) -> Run:
     """Train on demonstrations and return the run folder.
 
-    Args:
-        config: a resolved `RunConfig` or `Plan`, or settings; `model.name: scratch` makes a new
-            small model.
-        resume: an sft run to continue from its newest checkpoint; a finished one is returned as it
-            is, and `observer` is told.
-        observer: told of everything that happens.
-        registry: loaded plugins; by default the installed ones and `config.plugins`.
-        trust: allow the code that a run folder names (`resume`, `init_from`), this once; or what
-            may be used of it.
-        allow_change: with `resume`, go on though data, an environment or a plugin has changed.
-
-    Raises:
-        SearchRLError: for anything a user can fix.
-        ChangedError: if something has changed since the run began and that is not allowed.
-        RunInUseError: if another process works on the run folder.
-        KeyboardInterrupt: after Ctrl-C, with a checkpoint written; after SIGTERM and SIGHUP it is
-            a `Stopped`.
-
-    Whatever is raised once the run has begun, a checkpoint of the last finished step is written
-    first and the observer is told how to go on.
+    Arguments, errors and what happens to a run that ends early are those of `train`. `config` may
+    name the model `scratch`, which makes a new small one.
     """
     ensure_one_process("sft")
     observer = observer or SilentObserver()

@@ -42,13 +42,10 @@ _CAUGHT = tuple(
 def catching_signals() -> Iterator[StopFlag]:
     """Yield a flag that Ctrl-C, SIGTERM and SIGHUP set. Outside the main thread it is never set.
 
-    A second Ctrl-C raises at once. SIGTERM may come twice, once from torchrun or a batch system
-    and once from its job step, and means the same each time: SIGKILL follows if it takes too long.
-    A signal that is ignored, as `nohup` has it, stays ignored.
-
-    Raises:
-        Stopped: in place of the `KeyboardInterrupt` that leaves the block after SIGTERM or SIGHUP,
-            and of the error of a terminal that SIGHUP has closed.
+    A second Ctrl-C raises at once. SIGTERM may come twice, from torchrun or a batch system and from
+    its job step. A signal that is ignored, as `nohup` has it, stays ignored. `Stopped` is raised in
+    place of the `KeyboardInterrupt` that leaves the block after SIGTERM or SIGHUP, and of the error
+    of a terminal that SIGHUP has closed.
     """
     stop = StopFlag()
     if threading.current_thread() is not threading.main_thread():

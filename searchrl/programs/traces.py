@@ -34,11 +34,7 @@ class Trace:
 
 
 def load_traces(path: str | Path) -> list[Trace]:
-    """Read a file of traces: JSONL, JSON or Parquet, as for questions.
-
-    Raises:
-        DataError: naming the first unusable rows, or a missing or empty file.
-    """
+    """Read a file of traces: JSONL, JSON or Parquet, as for questions; DataError names bad rows."""
     file, problems = Path(path), Problems()
     parse = partial(_parse, file_name=file.name)
     expected = f"trace; expected rows {TRACE_SHAPES}"

@@ -1,6 +1,6 @@
 """`searchrl ask`: a trained agent answers; what it searched and read is shown.
 
-Owns where questions come from (the argument, lines of standard input, a prompt) and how answers
+Owns where questions come from (the argument, lines of standard input) and how answers
 look. Loading and asking are `searchrl.programs.agent`.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json, say
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, read_layers
 
 
@@ -61,15 +61,8 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
 
 
 def _questions(question: str | None) -> Iterator[str]:
-    """The question, or one per line of standard input; a terminal is prompted."""
+    """The question, or one per line of standard input."""
     if question is not None:
         yield question
         return
-    while True:
-        if sys.stdin.isatty():
-            say("question> ", nl=False, err=True)
-        line = sys.stdin.readline()
-        if not line:
-            return
-        if line.strip():
-            yield line.strip()
+    yield from filter(None, map(str.strip, sys.stdin))

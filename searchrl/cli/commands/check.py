@@ -123,6 +123,4 @@ def _show_failure(console: Console, failure: PluginFailure) -> None:
     where = f"{failure.file}:{failure.line}" if failure.line else failure.file
     show_finding(console, _INDENT, "what", f"it {failure.message}", "red")
     show_finding(console, _INDENT, "where", where)
-    show_finding(console, _INDENT, "why", "a plugin registers everything or nothing")
-    show_finding(console, _INDENT, "fix", "change the line as it says; nothing else is at fault")
     console.print()

@@ -22,8 +22,7 @@ def foresee_training(
 ) -> Iterator[str]:
     """One sentence for each judge of a training run that costs something; `done` steps are over.
 
-    Raises:
-        ConfigError: if a judge could not be asked at all.
+    ConfigError if a judge could not be asked at all.
     """
     settings, rollout = config.eval, config.rollout
     steps = config.max_steps - done

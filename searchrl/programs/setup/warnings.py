@@ -28,12 +28,7 @@ _PROBED = 32
 
 
 def ensure_can_learn(config: RunConfig, algorithm: Algorithm, worlds: Sequence[TaskWorld]) -> None:
-    """Refuse a run in which every gradient would be 0, or the reward never has a value.
-
-    Raises:
-        ConfigError: groups of one rollout that are compared within themselves, or a reward
-            component that says nothing about any task.
-    """
+    """Refuse a run in which every gradient would be 0, or the reward never has a value."""
     if config.rollout.group_size == 1 and not _learns_alone(algorithm):
         raise ConfigError(
             f"rollout.group_size = 1: algorithm '{config.algorithm.name}' compares the rollouts of "
@@ -117,11 +112,7 @@ def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
 
 
 def ensure_whole_distribution(config: RunConfig) -> None:
-    """Refuse to train on samples of a cut distribution unless that is asked for.
-
-    Raises:
-        ConfigError: naming what cuts it, and what to do.
-    """
+    """Refuse to train on samples of a cut distribution unless that is asked for."""
     sampling = config.sampling
     if not sampling.is_truncated or sampling.allow_truncated:
         return

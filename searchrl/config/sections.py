@@ -23,10 +23,6 @@ from pydantic import (
 from searchrl.config.curriculum import checked_stages
 from searchrl.contracts.settings import Weights
 
-LARGEST = 2**32
-"""Largest whole number of any setting. More steps, tokens or tasks than this nobody has, and what
-counts them (tensors, files, clocks) fails far from the setting that was wrong."""
-
 
 def _no_bool(value: Any) -> Any:
     """`lr: true` is a slip, and Python would take it for 1."""
@@ -72,13 +68,6 @@ class Section(BaseModel):
     def _is_no_bool(cls, value: Any, info: ValidationInfo) -> Any:
         annotation = str(cls.model_fields[info.field_name or ""].annotation)
         return _no_bool(value) if _NUMBER.search(annotation) else value
-
-    @field_validator("*", mode="after")
-    @classmethod
-    def _is_of_a_size(cls, value: Any) -> Any:
-        if isinstance(value, int) and abs(value) > LARGEST:
-            raise ValueError(f"no setting is so large; expected at most {LARGEST:,}")
-        return value
 
 
 class Named(BaseModel):

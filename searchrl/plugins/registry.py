@@ -33,15 +33,6 @@ NOT_FOUND = (
 )
 """How to get a name that nobody registers."""
 
-DEFAULT_PROTOCOL = "think-search-answer"
-"""The tag protocol of environments that are registered without one of their own."""
-
-DEFAULT_REWARD = "format+em"
-"""The reward of environments that are registered without one of their own."""
-
-DEFAULT_RETRIEVER = "bm25"
-"""The retriever of environments that are registered without one of their own."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -81,17 +72,17 @@ class Entry:
     @property
     def protocol(self) -> str:
         """The protocol of an environment if the configuration names none."""
-        return self.options.get("protocol") or DEFAULT_PROTOCOL
+        return self.options.get("protocol") or "think-search-answer"
 
     @property
     def reward(self) -> str:
         """The reward expression of an environment if the configuration has none."""
-        return self.options.get("reward") or DEFAULT_REWARD
+        return self.options.get("reward") or "format+em"
 
     @property
     def retriever(self) -> str:
         """The retriever of an environment if the configuration names none."""
-        return self.options.get("retriever") or DEFAULT_RETRIEVER
+        return self.options.get("retriever") or "bm25"
 
     @property
     def is_concurrent(self) -> bool:
@@ -114,15 +105,10 @@ class Entry:
         expert = ("expert",) if self.options.get("expert") is not None else ()
         return (*expert, *self.options.get("scripts", {}))
 
-    @property
-    def policies(self) -> Mapping[str, str]:
-        """The embedded policies that an environment brings: protocol -> `package:folder`."""
-        policies: Mapping[str, str] = self.options.get("policies", {})
-        return policies
-
     def policy_for(self, protocol: str) -> str | None:
-        """The embedded policy of an environment for a protocol, which may be `plugin:name`."""
-        return self.policies.get(protocol.rpartition(":")[2])
+        """`package:folder` of an environment's embedded policy for a protocol, or `plugin:name`."""
+        policy: str | None = self.options.get("policies", {}).get(protocol.rpartition(":")[2])
+        return policy
 
     def load(self) -> Callable[..., Any]:
         """Return the factory, importing it if it was registered as a lazy string.

@@ -21,7 +21,7 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, TokenBatch, make_step, reorder
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.trials import Trial, Way, judged, unchanged
 
 REDUCTIONS = ("token-mean", "sequence-mean", "constant")
 """The reductions an algorithm may name: `core.loss.Reduction`, known without torch."""
@@ -114,7 +114,6 @@ def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
 
 @criterion("A5")
 def _is_repeatable(subject: Subject) -> Iterator[Problem]:
-    yield from unmutated(ADVANTAGES)(subject)
     yield from unchanged(ADVANTAGES, Way.ANEW)(subject)
 
 

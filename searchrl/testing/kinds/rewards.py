@@ -22,7 +22,7 @@ from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, crit
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.trials import Trial, Way, judged, unchanged
 
 _TOLERANCE = 1e-9
 
@@ -106,7 +106,6 @@ SCORED = Trial(_find_cases, _score)
 _never_raises = criterion("W2")(judged(SCORED, raises=True)(lambda case, score: ""))
 _is_repeatable = criterion("W5")(unchanged(SCORED, Way.AGAIN, Way.LATER, Way.ANEW))
 _is_pure = criterion("W6")(unchanged(SCORED, Way.ELSEWHEN))
-_does_not_mutate = criterion("W7")(unmutated(SCORED))
 _bears_threads = criterion("W11")(unchanged(SCORED, Way.TOGETHER))
 
 

@@ -1,8 +1,7 @@
 """The sections of the configuration tree: every knob, its default and why.
 
-Owns the pydantic models of the parts; `tree.py` puts them together and reads them. The text below a
-field is its reason in `searchrl config` and, word for word, in docs/configuration.md. Sections are
-frozen and refuse unknown keys. Nothing here loads a plugin, a model or a file.
+`tree.py` puts them together and reads them. The text below a field is its reason in
+`searchrl config` and, word for word, in docs/configuration.md.
 """
 
 from __future__ import annotations

@@ -50,10 +50,13 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         """Make a value; whatever PyYAML raises for one becomes a fault with its line."""
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
         except (ValueError, LookupError, TypeError, OverflowError, AttributeError) as error:
             kind = node.tag.rpartition(":")[2]
             raise _fault(node, f"{node.value!s:.60} cannot be read as '{kind}'") from error
+        if isinstance(value, str) and "\0" in value:
+            raise _fault(node, "the text holds a NUL; leave it out")
+        return value
 
     def construct_undefined(self, node: Any) -> Any:
         """A tag that is of no use here, such as `!!binary` and `!!python/object`."""

@@ -1,8 +1,7 @@
 """Names to objects: the `Registry` of everything the loaded plugins offer.
 
 Owns lookup by name (plain, `plugin:name`, `scheme:rest`), did-you-mean, conflicts, lazy imports and
-the call of a factory with settings, which `signatures` checks. It loads no plugin: `loading` does,
-and makes the registry.
+the call of a factory with its settings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Answer scoring: how a final answer is compared with the gold answers of a task.
 
-Owns the normalisation (dialect N1) and the four comparisons `em`, `cover_em`, `f1` and `fuzzy`.
-Every comparison takes the best of several golds and scores None (no final answer) as 0. Finding
-the final answer is the protocol's work. Standard library only.
+Every comparison takes the best of several golds and scores None (no final answer) as 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Runs criteria over a subject, and turns what they say or raise into results with file and line.
 
-A criterion never raises: what a plugin's code raises in it, or hangs in, is a finding at the line
-in the plugin's file. Owns that every fault is reported once.
+A criterion never raises, and a fault is reported once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Trials: one subject called once per case, in several ways, and what must be the same in all.
 
-Owns the checks that are the same for every kind: a call never raises, gives the same answer
-whenever it is made and by which thread. A kind says in a `Trial`
-how it is made and called once; its criteria are made of these checks.
+A kind says in a `Trial` how it is made and called once; its criteria are made of these checks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Criteria of algorithms: A1 to A10, over made-up steps and a micro-batch of a few tokens.
 
-Owns what an algorithm must do: give advantages for every rollout of any step, and have a loss that
-moves the policy where they point, on the tokens that the model wrote. Does not judge how well it
-learns. Torch is imported by the criteria of the loss, not by this module.
+Does not judge how well an algorithm learns. Torch is imported by the criteria of the loss.
 """
 
 from __future__ import annotations

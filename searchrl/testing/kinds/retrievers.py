@@ -1,8 +1,6 @@
 """Criteria of retrievers: R1 to R11, over a small corpus in several scripts.
 
-Owns what a retriever must do: one result per query in their order, at most k passages of the
-corpus, best first, the same ones every time, and that a failure is never an empty result. Does not
-judge how well it finds.
+Does not judge how well a retriever finds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Criteria of reward components: W1 to W11, over the table of reward cases, or groups of them.
 
-Owns what a component must do beyond its types: keep to the declared values, depend on the episode
-alone, and pay neither silence, nor a retrieved text, nor repetition. A component that pays the gold
-and a wrong answer alike reads no answers, and is not asked about them. One of groups gets groups of
-one episode, of equal ones and of different ones; its score of an answer is that beside a wrong one.
+A component that pays the gold and a wrong answer alike reads no answers, and is not asked about
+them. For one of groups, the score of an answer is that beside a wrong one.
 """
 
 from __future__ import annotations

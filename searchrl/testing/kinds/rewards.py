@@ -6,6 +6,7 @@ them. For one of groups, the score of an answer is that beside a wrong one.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import math
@@ -162,25 +163,16 @@ def _place(subject: Subject, name: str) -> object:
     return SCORED.find_place(subject, _alone(subject, name))
 
 
-def _results(subject: Subject) -> dict[str, object]:
-    """What the component returns for each case at which it does not raise."""
-    component, results = subject.make(), {}
-    for name in _cases():
-        try:
-            result = component(copy.deepcopy(_alone(subject, name)))
-            results[name] = result[0] if subject.entry.is_of_group else result
-        except (Exception, SystemExit):  # W2 says so
-            continue
-    return results
-
-
 def _answer_scores(subject: Subject) -> dict[str, float]:
     """The scores of the cases that have one, if the component reads answers at all."""
-    scores = {
-        name: float(raw)
-        for name, result in _results(subject).items()
-        if isinstance(raw := result.value if isinstance(result, Score) else result, numbers.Real)
-    }
+    component, scores = subject.make(), dict[str, float]()
+    for name in _cases():
+        with contextlib.suppress(Exception, SystemExit):  # W2 says so
+            result = component(copy.deepcopy(_alone(subject, name)))
+            result = result[0] if subject.entry.is_of_group else result
+            value = result.value if isinstance(result, Score) else result
+            if isinstance(value, numbers.Real):
+                scores[name] = float(value)
     if "gold" not in scores or "wrong" not in scores:
         raise NotApplicable("it could not score the gold and the wrong answer of the cases")
     if abs(scores["gold"] - scores["wrong"]) <= _TOLERANCE:

@@ -1,9 +1,7 @@
 """What `searchrl new` writes: plugins that work, are tested and are short enough to learn from.
 
-Owns what each example is about, which names are possible, which files there are and which commands
-come next, and that nothing is written over what is there. The texts are the templates in
-`assets/scaffold/`: the template of a kind fills the blocks of a layout, which is a single file or a
-package's module and tests. They use the hooks and contracts that any plugin uses and nothing else.
+The texts are the templates in `assets/scaffold/`: the template of a kind fills the blocks of a
+layout, which is a single file or a package's module and tests.
 """
 
 from __future__ import annotations

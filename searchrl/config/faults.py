@@ -16,8 +16,6 @@ from searchrl.errors import show_value, suggest
 
 _MAX_LINES = 20
 """Faults that are listed; the others are counted."""
-_MAX_SHOWN = 60
-"""Characters of a key that are shown."""
 _ABSENT = object()
 
 
@@ -92,7 +90,7 @@ def _explain_one(
 ) -> str:
     is_short = location[:2] == ("tasks", "0") and location[2:3] and location[2] in known
     short = location[2:] if is_short else location
-    key = ".".join(part if len(part) <= _MAX_SHOWN else part[:_MAX_SHOWN] + "…" for part in short)
+    key = ".".join(part[:60] for part in short)
     kinds = {item["type"] for item in items}
     holders = (short[:-1], location[:-1]) if "missing" in kinds else (short, location)
     start = f"  {_find_place(holders, layers)}"
@@ -133,4 +131,4 @@ def _near(location: tuple[str, ...], known: Sequence[str]) -> str:
         return f" Did you mean {' or '.join(map(repr, homes))}?"
     start = "".join(f"{part}." for part in above)
     siblings = [key.removeprefix(start) for key in known if key.startswith(start)]
-    return suggest(name[:_MAX_SHOWN], [one for one in siblings if "." not in one])
+    return suggest(name[:60], [one for one in siblings if "." not in one])

@@ -1,8 +1,7 @@
 """Every key of the configuration in words: its type, default and reason.
 
-Owns the description of the tree that `searchrl config` prints and that docs/configuration.md must
-repeat. The reasons are the docstrings below the fields in `sections.py` and `tree.py`, written as
-Markdown. It reads no files.
+`searchrl config` prints it and docs/configuration.md repeats it. The reasons are the docstrings
+below the fields in `sections.py` and `tree.py`, written as Markdown.
 """
 
 from __future__ import annotations

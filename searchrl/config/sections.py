@@ -1,8 +1,7 @@
 """The sections of the configuration tree: every knob, its default and why.
 
-Owns the pydantic models of the parts; `tree.py` puts them together and reads them. The text below a
-field is its reason in `searchrl config` and, word for word, in docs/configuration.md. Sections are
-frozen and refuse unknown keys. Nothing here loads a plugin, a model or a file.
+`tree.py` puts them together and reads them. The text below a field is its reason in
+`searchrl config` and, word for word, in docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -22,10 +21,6 @@ from pydantic import (
 
 from searchrl.config.curriculum import checked_stages
 from searchrl.contracts.settings import Weights
-
-LARGEST = 2**32
-"""Largest whole number of any setting. More steps, tokens or tasks than this nobody has, and what
-counts them (tensors, files, clocks) fails far from the setting that was wrong."""
 
 
 def _no_bool(value: Any) -> Any:
@@ -72,13 +67,6 @@ class Section(BaseModel):
     def _is_no_bool(cls, value: Any, info: ValidationInfo) -> Any:
         annotation = str(cls.model_fields[info.field_name or ""].annotation)
         return _no_bool(value) if _NUMBER.search(annotation) else value
-
-    @field_validator("*", mode="after")
-    @classmethod
-    def _is_of_a_size(cls, value: Any) -> Any:
-        if isinstance(value, int) and abs(value) > LARGEST:
-            raise ValueError(f"no setting is so large; expected at most {LARGEST:,}")
-        return value
 
 
 class Named(BaseModel):

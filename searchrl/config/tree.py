@@ -1,10 +1,7 @@
 """The one configuration tree: how it is built, read, merged and fingerprinted.
 
-Owns `RunConfig`, the merging of YAML and `--set a.b=c`, presets and the fingerprint; `sections.py`
-has the settings. Unknown keys are refused with a suggestion. It loads no plugin and no model: the
-plugin registry turns names into objects. Callers: the CLI, the programs, the Python API.
-
 Merge order, later wins: field defaults, preset of the resolved model, YAML file, flags and --set.
+It loads no plugin and no model: the plugin registry turns names into objects.
 """
 
 from __future__ import annotations

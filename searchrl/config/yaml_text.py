@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -12,11 +11,6 @@ MAX_CHARS = 1_000_000
 """Longest text that is read. A configuration of a thousand tasks is shorter."""
 MAX_DEPTH = 40
 """Deepest nesting. Settings are a few levels deep; what walks through them is recursive."""
-MAX_VALUES = 100_000
-"""Most values, counted as often as aliases repeat them: a few lines can mean billions."""
-
-_NO_TEXT = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
-"""NUL and halves of pairs, but not those by which Python writes bytes of file names."""
 
 
 class Parsed(NamedTuple):
@@ -28,6 +22,20 @@ class Parsed(NamedTuple):
 
 class _Loader(yaml.SafeLoader):
     """Plain YAML without dates: no setting is a date, and a folder may have a date as its name."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse aliases, by which a few lines can mean billions of values, and deep nesting."""
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            raise _fault(event, "aliases (*name) are not read; write the value out")
+        if self.depth >= MAX_DEPTH:
+            raise _fault(event, f"nested more than {MAX_DEPTH} levels deep")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Refuse a key that is there twice: YAML would silently drop the first of two sections."""
@@ -46,8 +54,8 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, LookupError, TypeError, OverflowError, AttributeError) as error:
             kind = node.tag.rpartition(":")[2]
             raise _fault(node, f"{node.value!s:.60} cannot be read as '{kind}'") from error
-        if isinstance(value, str) and _NO_TEXT.search(value):
-            raise _fault(node, "the text holds a NUL or half of a surrogate pair; leave it out")
+        if isinstance(value, str) and "\0" in value:
+            raise _fault(node, "the text holds a NUL; leave it out")
         return value
 
     def construct_undefined(self, node: Any) -> Any:
@@ -77,7 +85,6 @@ def read_yaml(text: str) -> Parsed:
         node = loader.get_single_node()
         if node is None:
             return Parsed(None, {})
-        _measure(node, 0, {})
         return Parsed(loader.construct_document(node), dict(_lines(node, ())))
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
@@ -87,21 +94,6 @@ def read_yaml(text: str) -> Parsed:
         line = text.count("\n", 0, error.position) + 1
         shown = f"U+{int(error.character):04X}"
         raise ValueError(f"line {line}: the character {shown} may not stand in YAML") from error
-    except RecursionError as error:
-        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from error
-
-
-def _measure(node: yaml.Node, depth: int, sizes: dict[int, int]) -> int:
-    """The number of values in a node, aliases (maybe loops) written out; refuses too many."""
-    if depth > MAX_DEPTH:
-        raise _fault(node, f"nested more than {MAX_DEPTH} levels deep")
-    if id(node) not in sizes:
-        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
-        children = [child for item in inner for child in (item if type(item) is tuple else (item,))]
-        sizes[id(node)] = 1 + sum(_measure(child, depth + 1, sizes) for child in children)
-        if sizes[id(node)] > MAX_VALUES:
-            raise _fault(node, f"its aliases (*name) repeat more than {MAX_VALUES:,} values")
-    return sizes[id(node)]
 
 
 def _lines(node: yaml.Node, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -118,5 +110,5 @@ def _lines(node: yaml.Node, above: tuple[str, ...]) -> Iterator[tuple[tuple[str,
             yield from _lines(value, (*above, name))
 
 
-def _fault(node: yaml.Node, text: str) -> yaml.MarkedYAMLError:
+def _fault(node: Any, text: str) -> yaml.MarkedYAMLError:
     return yaml.constructor.ConstructorError(None, None, text, node.start_mark)

@@ -1,8 +1,7 @@
-"""The plugin system: how names become objects. Re-exports what programs and tests use.
+"""The plugin system: how names become objects.
 
 `loading` finds plugins and calls their hooks, `registration` checks what they register,
-`registry` holds it; `provenance` says whose it is, `builtins` is our own plugin, `make` builds an
-environment from names.
+`registry` holds it; `make` builds an environment from names.
 """
 
 from searchrl.plugins.loading import load_plugins

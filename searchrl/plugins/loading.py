@@ -1,9 +1,7 @@
 """Loads plugins: discovery, isolation and the check of what they register.
 
-Every plugin is loaded alone, in its own plugin manager. It registers everything or nothing; if it
-fails, the failure is recorded and the other plugins still load. The built-ins are loaded in the
-same way. This module makes no objects and imports no torch: the `Registry` that it returns turns
-names into objects. Nothing in the working directory is imported unless it is named.
+Every plugin, the built-ins included, is loaded alone and registers everything or nothing; what
+fails is recorded. Nothing in the working directory is imported unless it is named.
 """
 
 from __future__ import annotations

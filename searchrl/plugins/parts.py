@@ -1,8 +1,7 @@
 """Parts that are made of other parts: with retrievers in their settings, or with a judge.
 
 Owns what `vector: dense` or `news: {name: bm25, k1: 1.2}` means among the settings of a retriever
-or an environment, and which component gets a judge. `signatures` says what a factory takes, the
-registry knows the names.
+or an environment, and which component gets a judge.
 """
 
 from __future__ import annotations

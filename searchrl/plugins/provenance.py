@@ -1,8 +1,6 @@
 """Whose code it is: the owner of a plugin, its version and hash, and what an earlier run recorded.
 
-Owns how a hash is computed: the bytes of a single file, or every source file of a package. Owns the
-messages about a plugin that is missing or changed since a run began, and the commit of a folder. It
-loads no plugin. A run folder stores what `Registry.provenance` says.
+A hash is that of the bytes of a single file, or of every source file of a package.
 """
 
 from __future__ import annotations

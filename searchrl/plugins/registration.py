@@ -1,8 +1,6 @@
 """The `register` callback that hooks receive: it checks and collects, and changes nothing else.
 
-Owns what a legal registration is (names, factories, signatures, options) and the fault that says
-which line was wrong. `loading` calls the hooks; only if the whole plugin loads do the collected
-entries become part of a registry. A file of Gymnasium classes registers without any hook.
+Owns what a legal registration is, and the fault that says which line was wrong.
 """
 
 from __future__ import annotations

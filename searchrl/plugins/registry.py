@@ -1,8 +1,7 @@
 """Names to objects: the `Registry` of everything the loaded plugins offer.
 
 Owns lookup by name (plain, `plugin:name`, `scheme:rest`), did-you-mean, conflicts, lazy imports and
-the call of a factory with settings, which `signatures` checks. It loads no plugin: `loading` does,
-and makes the registry.
+the call of a factory with its settings.
 """
 
 from __future__ import annotations
@@ -32,15 +31,6 @@ NOT_FOUND = (
     "(pip install), and what a file offers with --plugin FILE."
 )
 """How to get a name that nobody registers."""
-
-DEFAULT_PROTOCOL = "think-search-answer"
-"""The tag protocol of environments that are registered without one of their own."""
-
-DEFAULT_REWARD = "format+em"
-"""The reward of environments that are registered without one of their own."""
-
-DEFAULT_RETRIEVER = "bm25"
-"""The retriever of environments that are registered without one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +71,17 @@ class Entry:
     @property
     def protocol(self) -> str:
         """The protocol of an environment if the configuration names none."""
-        return self.options.get("protocol") or DEFAULT_PROTOCOL
+        return self.options.get("protocol") or "think-search-answer"
 
     @property
     def reward(self) -> str:
         """The reward expression of an environment if the configuration has none."""
-        return self.options.get("reward") or DEFAULT_REWARD
+        return self.options.get("reward") or "format+em"
 
     @property
     def retriever(self) -> str:
         """The retriever of an environment if the configuration names none."""
-        return self.options.get("retriever") or DEFAULT_RETRIEVER
+        return self.options.get("retriever") or "bm25"
 
     @property
     def is_concurrent(self) -> bool:
@@ -114,15 +104,10 @@ class Entry:
         expert = ("expert",) if self.options.get("expert") is not None else ()
         return (*expert, *self.options.get("scripts", {}))
 
-    @property
-    def policies(self) -> Mapping[str, str]:
-        """The embedded policies that an environment brings: protocol -> `package:folder`."""
-        policies: Mapping[str, str] = self.options.get("policies", {})
-        return policies
-
     def policy_for(self, protocol: str) -> str | None:
-        """The embedded policy of an environment for a protocol, which may be `plugin:name`."""
-        return self.policies.get(protocol.rpartition(":")[2])
+        """`package:folder` of an environment's embedded policy for a protocol, or `plugin:name`."""
+        policy: str | None = self.options.get("policies", {}).get(protocol.rpartition(":")[2])
+        return policy
 
     def load(self) -> Callable[..., Any]:
         """Return the factory, importing it if it was registered as a lazy string.

@@ -1,8 +1,7 @@
 """What a factory's signature says: whether SearchRL can call it, and which settings it takes.
 
-Owns the check of settings by name and by annotation, the same for built-in and other plugins, and
-the list of what SearchRL itself passes to each kind. A setting without an annotation, or with one
-that cannot be resolved, is passed on unchanged. So is an object that no config file could hold.
+A setting without an annotation, or with one that cannot be resolved, is passed on unchanged. So is
+an object that no config file could hold.
 """
 
 from __future__ import annotations

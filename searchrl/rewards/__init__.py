@@ -1,8 +1,7 @@
 """Rewards: components, answer scoring, the expression language and the scorer.
 
-`answers` compares answers, `components` holds the built-in components, `judged` asks judges,
-`expression` reads `0.2*format+em`, `scorer` runs and combines them. Nothing here knows tokens,
-groups or models.
+`expression` reads `0.2*format+em`, `scorer` runs and combines the components. Nothing here knows
+tokens, groups or models.
 """
 
 import lazy_loader

@@ -1,7 +1,6 @@
 """The built-in reward components: answers, format, searches, and which evidence was shown.
 
-Owns what each one reads from a finished `Episode` and the values it may return. Components are
-pure and know nothing of weights, steps or each other: the expression combines them, the scorer
+Components are pure functions of a finished `Episode`: the expression combines them, the scorer
 runs them. The built-in plugin registers each factory by its name (`make.em`).
 """
 

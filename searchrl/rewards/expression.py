@@ -29,10 +29,6 @@ _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _IDENTIFIER = r"[^\W\d]\w*"
 _QUALIFIED = rf"\w[\w.-]*:{_IDENTIFIER}"
 _SIGNS = {"+": 1.0, "-": -1.0}
-_WINDOW = 100
-"""Characters of an expression that an error shows."""
-_MAX_NAME = 60
-"""Characters of a name or a number that an error shows."""
 _SHAPE = (
     "An expression is a sum of weight*name terms without parentheses, such as "
     '"0.2*format+em-0.01*searches".'
@@ -107,7 +103,7 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
         if kind == "number":
             number = float(piece)
             if not math.isfinite(number):
-                raise _fault(text, at, f"{_cut(piece)} is not a finite number")
+                raise _fault(text, at, f"{piece:.60} is not a finite number")
             kind, piece, at = next(pieces)
             if piece == "*":
                 kind, piece, at = next(pieces)
@@ -158,11 +154,11 @@ def _unknown(text: str, at: int, known: Sequence[str]) -> ExpressionError:
     match = re.compile(f"{_QUALIFIED}|{_IDENTIFIER}").match(text, at)
     assert match is not None
     name = match.group()
-    hint = suggest(name[:_MAX_NAME], known)
+    hint = suggest(name[:60], known)
     if (meant := name.partition(":")[2]) in known:
         hint = f" Did you mean '{meant}'?"
     kind = functools.partial(UnknownComponentError, component=name)
-    return _fault(text, at, f"unknown reward component '{_cut(name)}'.{hint}", kind)
+    return _fault(text, at, f"unknown reward component '{name:.60}'.{hint}", kind)
 
 
 def _fault(
@@ -170,22 +166,13 @@ def _fault(
 ) -> ExpressionError:
     """The error at a place; `{}` in a message is what stands there."""
     found = repr(text[at]) if at < len(text) else "the end"
-    # A long expression is shown around the place, so that the caret stays below it.
-    begin = max(0, at - _WINDOW // 2)
-    end = begin + _WINDOW
-    before, after = "…" * (begin > 0), "…" * (end < len(text))
-    shown = "".join(c if c.isprintable() else " " for c in text[begin:end])
+    shown = "".join(c if c.isprintable() else " " for c in text)
     # Chinese characters take two columns in a terminal.
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in shown[: at - begin])
-    indent = " " * (len(before) + at - begin + wide)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text[:at])
     return kind(
         f"reward expression, column {at + 1}: {message.replace('{}', found)}\n"
-        f"  {before}{shown}{after}\n  {indent}^\n{_SHAPE}"
+        f"  {shown}\n  {' ' * (at + wide)}^\n{_SHAPE}"
     )
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,6 @@
 """The component `judge`, and how components ask a judge about an episode.
 
-Owns what of an episode a judge is shown (the question, the final answer and the accepted answers)
-and the check of what it says. Which judge it is, the configuration says. An episode without a final
-answer scores 0, and nobody is asked.
+An episode without a final answer scores 0, and nobody is asked.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Scoring an episode: runs the components, checks what they return, combines them.
 
-Owns the classification of scoring failures: if a component raises, hangs or returns a value that
-it did not declare, the rollout is unscored with an attributed `Failure`, never 0. With
-`score_together`, all episodes for which a component waits do so at the same time, and a component
-of groups sees all episodes of a group. Knows no tokens.
+If a component raises, hangs or returns a value that it did not declare, the rollout is unscored
+with an attributed `Failure`, never 0. A component of groups sees all episodes of a group.
 """
 
 from __future__ import annotations

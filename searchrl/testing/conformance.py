@@ -1,8 +1,6 @@
 """The conformance checker: what a name means, and how it is held to the criteria of its kind.
 
-Owns the way from what somebody types (a name, a file) to entries of a registry, from an entry to
-its `Report`, and the assertions of authors' tests. The criteria of a kind are imported when they
-are needed, so that checking a reward imports no environment. Needs no pytest.
+The criteria of a kind are imported when they are needed. Needs no pytest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Numbered criteria: what a plugin must do, and what is said when it does not.
 
-Owns the vocabulary of `searchrl check` and of authors' tests: a `Criterion` is a generator function
-over a `Subject` that yields a `Problem` per fault; its texts are in `assets/criteria.toml`. The
-criteria are in `testing.kinds`, in the modules of their kind; `testing.running` runs them.
+A `Criterion` is a generator function over a `Subject` that yields a `Problem` per fault; its texts
+are in `assets/criteria.toml`. The criteria are in `testing.kinds`; `testing.running` runs them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Runs criteria over a subject, and turns what they say or raise into results with file and line.
 
-A criterion never raises: what a plugin's code raises in it, or hangs in, is a finding at the line
-in the plugin's file. Owns that every fault is reported once.
+A criterion never raises, and a fault is reported once.
 """
 
 from __future__ import annotations
@@ -87,8 +86,8 @@ def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequenc
         return ""
     places = outcomes[number].places
     same = [n for n, other in enumerate(outcomes) if n != number and places <= other.places]
-    looking = [n for n in same if not outcomes[n].is_ended]
-    return next((criteria[n].number for n in looking or same if n in looking or n < number), "")
+    looking = [n for n in same if not outcomes[n].is_ended] or [n for n in same if n < number]
+    return criteria[looking[0]].number if looking else ""
 
 
 def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:

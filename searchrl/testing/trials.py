@@ -1,8 +1,6 @@
 """Trials: one subject called once per case, in several ways, and what must be the same in all.
 
-Owns the checks that are the same for every kind: a call never raises, gives the same answer
-whenever it is made and by which thread, and leaves its input as it was. A kind says in a `Trial`
-how it is made and called once; its criteria are made of these checks.
+A kind says in a `Trial` how it is made and called once; its criteria are made of these checks.
 """
 
 from __future__ import annotations
@@ -117,24 +115,6 @@ def unchanged(trial: Trial, *ways: Way) -> Check:
                 fix = "write no file: compute the answer from the case alone"
                 at = trial.find_place(subject, next(iter(cases.values())))
                 yield Problem(f"it writes {', '.join(files)} in the current folder", at, fix)
-
-    return check
-
-
-def unmutated(trial: Trial) -> Check:
-    """The check that a call leaves its case as it was."""
-
-    def check(subject: Subject) -> Iterator[Problem]:
-        made = trial.make(subject)
-        for name, case in trial.cases(subject).items():
-            given = copy.deepcopy(case)
-            try:
-                trial.ask(made, given)
-            except (Exception, SystemExit):  # another criterion's
-                continue
-            if given != case:
-                what = f"{name}{_difference(case, given)[0]} is another one afterwards"
-                yield Problem(what, trial.find_place(subject, case))
 
     return check
 

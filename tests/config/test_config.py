@@ -139,8 +139,21 @@ def test_a_section_that_is_there_twice_is_refused_with_its_line(tmp_path: Path) 
     path.write_text("rollout: {group_size: 4}\nseed: 1\nrollout: {env_timeout_s: 5}\n")
     with pytest.raises(ConfigError, match="line 3, column 1: the key 'rollout' is there twice"):
         load_yaml(path)
-    path.write_text("a: &A {x: 1}\nb: {<<: *A, x: 2}\nc: {x: 3}\n")
-    assert load_yaml(path) == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 3}}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("a: &A {x: 1}\nb: *A\n", "line 2, column 4: aliases .* write the value out"),
+        ("[" * 50 + "]" * 50, "nested more than 40 levels deep"),
+    ],
+)
+def test_what_could_mean_billions_of_values_is_refused(
+    text: str, fault: str, tmp_path: Path
+) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=fault):
+        load_yaml(tmp_path / "run.yaml")
 
 
 @pytest.mark.parametrize("wrong", ["optim.lr", "=3", "a..b=1", "", ".a=1"])

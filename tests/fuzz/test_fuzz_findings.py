@@ -62,8 +62,7 @@ def test_a_fault_on_the_command_line_does_not_blame_the_file(own_folder: Path) -
         ("seed: !!int x", "line 1, column 7: x cannot be read as 'int'"),
         ("a: \x00", "line 1: the character U+0000 may not stand in YAML"),
         ('run_dir: "a\\0b"', "holds a NUL"),
-        ('run_dir: "a\\ud800b"', "half of a surrogate pair"),
-        ("a: &a [*a]", "nested more than 40 levels deep"),
+        ("a: &a [*a]", "aliases (*name) are not read"),
         ("a: " + "[" * 60 + "]" * 60, "nested more than 40 levels deep"),
         ("[" * 100_000, "nested more than 40 levels deep"),
         ("x" * 1_000_001, "more than 1,000,000 characters"),
@@ -126,9 +125,6 @@ def test_the_file_of_a_layer_is_kept_apart_from_its_keys(tmp_path: Path) -> None
         ("rollout.env_timeout_s", 1e12),
         ("algorithm.beta", float("inf")),
         ("algorithm.clip_high", float("nan")),
-        ("max_steps", 10**30),
-        ("max_steps", "9" * 400),
-        ("model.max_context", 2**63),
         ("tasks.0.weight", float("inf")),
         ("optim.warmup_steps", -1),
     ],
@@ -206,14 +202,6 @@ def test_the_home_of_an_unknown_user_is_no_traceback(own_folder: Path, words: li
 
 
 # --- expressions ---------------------------------------------------------------------------------
-
-
-def test_a_long_expression_is_shown_around_the_fault_with_the_caret_below_it() -> None:
-    text = complaint("play", "--reward=" + "em+" * 4000 + "*em" + "+em" * 4000)
-    lines = text.splitlines()
-    (caret,) = (n for n, line in enumerate(lines) if line.strip() == "^")
-    assert "column 12001" in lines[0] and len(lines[caret - 1]) < 120
-    assert lines[caret - 1][lines[caret].index("^")] == "*"
 
 
 def test_a_name_of_thousands_of_letters_is_cut() -> None:

@@ -37,12 +37,6 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
     (tmp_path / "circle.yaml").write_text("a: &a [*a]\n")
     with pytest.raises(ConfigError, match="not valid YAML"):
         load_yaml(tmp_path / "circle.yaml")
-    (tmp_path / "good.yaml").write_text("a: &a {b: 1}\nc: *a\nd: {<<: *a, e: 2}\n")
-    assert load_yaml(tmp_path / "good.yaml") == {
-        "a": {"b": 1},
-        "c": {"b": 1},
-        "d": {"b": 1, "e": 2},
-    }
 
 
 def test_tags_that_make_objects_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from searchrl.cli import options
 from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option
 from searchrl.cli.terminal import make_console, show_finding
-from searchrl.config import merge, parse_set
+from searchrl.config import parse_sets
 from searchrl.errors import ConfigError
 from searchrl.plugins import PluginFailure, load_plugins
 from searchrl.plugins.loading import absolute_source
@@ -59,7 +58,7 @@ def check(what: str, **values: Any) -> None:
     registry = load_plugins([absolute_source(source) for source in sources])
     entries = find_entries(registry, what, values["kind"] or "")
     failures = find_failures(registry, what)
-    settings: dict[str, Any] = reduce(merge, map(parse_set, values["set"]), {})
+    settings = parse_sets(values["set"])
     if settings and len(entries) != 1:
         names = ", ".join(f"{entry.kind}:{entry.name}" for entry in entries)
         raise ConfigError(f"--set is for one name, and {what} stands for several: {names}")

@@ -15,7 +15,7 @@ from searchrl.core.history import History
 from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.histories import healthy_history, sample_histories
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.trials import Trial, Way, judged, unchanged
 
 _HEALTHY = 60
 """Steps of the run that learns."""
@@ -37,7 +37,6 @@ def _says_it_in_words(history: History, answer: object) -> str:
 
 _never_raises = criterion("L2")(judged(ASKED, raises=True)(lambda history, answer: ""))
 _is_pure = criterion("L4")(unchanged(ASKED, Way.AGAIN, Way.LATER, Way.ANEW, Way.ELSEWHEN))
-_does_not_mutate = criterion("L6")(unmutated(ASKED))
 
 
 @criterion("L7")

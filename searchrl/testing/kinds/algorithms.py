@@ -1,8 +1,6 @@
 """Criteria of algorithms: A1 to A10, over made-up steps and a micro-batch of a few tokens.
 
-Owns what an algorithm must do: give advantages for every rollout of any step, and have a loss that
-moves the policy where they point, on the tokens that the model wrote. Does not judge how well it
-learns. Torch is imported by the criteria of the loss, not by this module.
+Does not judge how well an algorithm learns. Torch is imported by the criteria of the loss.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, TokenBatch, make_step, reorder
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.trials import Trial, Way, judged, unchanged
 
 REDUCTIONS = ("token-mean", "sequence-mean", "constant")
 """The reductions an algorithm may name: `core.loss.Reduction`, known without torch."""
@@ -114,7 +112,6 @@ def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
 
 @criterion("A5")
 def _is_repeatable(subject: Subject) -> Iterator[Problem]:
-    yield from unmutated(ADVANTAGES)(subject)
     yield from unchanged(ADVANTAGES, Way.ANEW)(subject)
 
 

@@ -1,4 +1,4 @@
-"""Criteria of environments, E1 to E19: what is asked, what a step does, how episodes end.
+"""Criteria of environments, E1 to E17: what is asked, what a step does, how episodes end.
 
 `playing` says how environments are made and played.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +17,7 @@ from gymnasium.utils.env_checker import check_env
 
 from searchrl.contracts import TokenBudget
 from searchrl.contracts.problems import find_task_problem
-from searchrl.core.episode import ANSWER, TOOL, Action, Task, ToolCall
+from searchrl.core.episode import ANSWER, Action, Task
 from searchrl.engine.rollout.boundary import step_env
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
@@ -303,31 +303,3 @@ def _earn_wrongly(subject: Subject, env: env_play.Env, options: env_play.Options
     wrong = subject.grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
     dull = ["not a turn at all"] * env_play.MAX_TURNS if wrong is None else [wrong] * 50
     return env_play.play(env, (options, dull)).env_return
-
-
-@criterion("E19")
-def _takes_any_call(subject: Subject) -> Iterator[Problem]:
-    if not subject.entry.tools:
-        raise NotApplicable("it registers no tools (tools=)")
-    env, protocol = env_play.make_env(subject), subject.grammar.protocol
-    options, *_ = env_play.find_probes(env)
-    for what, call in _say_calls(subject.entry.tools):
-        if (turn := subject.grammar.render(Action(TOOL, call), "I call it.")) is None:
-            raise NotApplicable(f"protocol '{protocol.name}' writes no calls of tools")
-        if error := catch(env_play.step_unchecked, env, (options, [turn])):
-            yield Problem(f"{what}: step() raised {describe_error(error)}", error)
-
-
-def _say_calls(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ToolCall]]:
-    """Calls that a model may make of tools, each under the words that name it."""
-    for tool in tools:
-        name, sound = str(tool.get("name")), env_play.sample_arguments(tool)
-        swapped = {key: 7 if isinstance(one, str) else "seven" for key, one in sound.items()}
-        for what, arguments in (
-            ("no arguments", {}),
-            ("arguments of other types", swapped),
-            ("arguments that are null", dict.fromkeys(sound)),
-            ("an argument too many", {**sound, "surely_not": 1}),
-        ):
-            yield f"a call of '{name}' with {what}", ToolCall(name, arguments)
-    yield "a call of a tool that does not exist", ToolCall("no_such_tool", {"word": "x"})

@@ -54,10 +54,10 @@ def _cases(subject: Subject) -> dict[str, JudgeCase]:
 def _all_cases(subject: Subject) -> dict[str, JudgeCase]:
     """With hard texts, unless every call costs something."""
     cases = _cases(subject)
-    right = cases["a right answer"]
-    texts = () if isinstance(subject.make(), PaidJudge) else HARD_TEXTS
-    hard = {f"the answer {t[:40]!r} ({len(t)} characters)": replace(right, answer=t) for t in texts}
-    return cases | hard
+    for text in () if isinstance(subject.make(), PaidJudge) else HARD_TEXTS:
+        name = f"the answer {text[:40]!r} ({len(text)} characters)"
+        cases[name] = replace(cases["a right answer"], answer=text)
+    return cases
 
 
 ASKED = Trial(_cases, lambda judge, case: judge.judge(case), _make)

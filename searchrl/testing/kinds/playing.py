@@ -1,8 +1,7 @@
 """How environments are made, begun and played when they are checked.
 
-Owns which tasks are looked at and which turns are played, so that every criterion looks at the same
-ones, and the trials: what is asked, and how an episode goes. What an environment raises goes
-through. Judges nothing itself.
+Every criterion looks at the same tasks and plays the same turns. What an environment raises goes
+through.
 """
 
 from __future__ import annotations
@@ -159,10 +158,14 @@ def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str,
         own,
     ]
     if subject.entry.tools:
-        called = (
-            ToolCall(str(tool.get("name")), sample_arguments(tool)) for tool in subject.entry.tools
-        )
-        dialogues.append([*(say(Action(TOOL, call)) for call in called), answer])
+        calls = [ToolCall("no_such_tool", {"word": MARK})]
+        for tool in subject.entry.tools:
+            sound = sample_arguments(tool)
+            swapped = {key: 7 if isinstance(one, str) else "seven" for key, one in sound.items()}
+            more = {**sound, "surely_not": 1}
+            every: tuple[dict[str, Any], ...] = (sound, {}, swapped, dict.fromkeys(sound), more)
+            calls += [ToolCall(str(tool.get("name")), given) for given in every]
+        dialogues += [[say(Action(TOOL, call)), answer] for call in calls]
     if subject.entry.script_names:
         dialogues.append(replay(subject, env, options, subject.entry.script_names[0])[0])
     kept = [tuple(turn for turn in dialogue if turn is not None) for dialogue in dialogues]

@@ -1,8 +1,6 @@
-"""Criteria of tag protocols: P1 to P12.
+"""Criteria of tag protocols: of the turns that a model writes, P1 to P7, and of what it reads.
 
-Owns what concerns the turns that a model writes (P1 to P7), and the text that it reads and did not
-write: passages, notices, the instruction (P8 to P12). What can be learned of a protocol from
-outside is `kit.tags.Grammar`.
+What can be learned of a protocol from outside is `kit.tags.Grammar`.
 """
 
 from __future__ import annotations

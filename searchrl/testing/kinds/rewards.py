@@ -1,13 +1,12 @@
 """Criteria of reward components: W1 to W11, over the table of reward cases, or groups of them.
 
-Owns what a component must do beyond its types: keep to the declared values, depend on the episode
-alone, and pay neither silence, nor a retrieved text, nor repetition. A component that pays the gold
-and a wrong answer alike reads no answers, and is not asked about them. One of groups gets groups of
-one episode, of equal ones and of different ones; its score of an answer is that beside a wrong one.
+A component that pays the gold and a wrong answer alike reads no answers, and is not asked about
+them. For one of groups, the score of an answer is that beside a wrong one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import math
@@ -22,7 +21,7 @@ from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, crit
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.trials import Trial, Way, judged, unchanged
 
 _TOLERANCE = 1e-9
 
@@ -106,7 +105,6 @@ SCORED = Trial(_find_cases, _score)
 _never_raises = criterion("W2")(judged(SCORED, raises=True)(lambda case, score: ""))
 _is_repeatable = criterion("W5")(unchanged(SCORED, Way.AGAIN, Way.LATER, Way.ANEW))
 _is_pure = criterion("W6")(unchanged(SCORED, Way.ELSEWHEN))
-_does_not_mutate = criterion("W7")(unmutated(SCORED))
 _bears_threads = criterion("W11")(unchanged(SCORED, Way.TOGETHER))
 
 
@@ -165,25 +163,16 @@ def _place(subject: Subject, name: str) -> object:
     return SCORED.find_place(subject, _alone(subject, name))
 
 
-def _results(subject: Subject) -> dict[str, object]:
-    """What the component returns for each case at which it does not raise."""
-    component, results = subject.make(), {}
-    for name in _cases():
-        try:
-            result = component(copy.deepcopy(_alone(subject, name)))
-            results[name] = result[0] if subject.entry.is_of_group else result
-        except (Exception, SystemExit):  # W2 says so
-            continue
-    return results
-
-
 def _answer_scores(subject: Subject) -> dict[str, float]:
     """The scores of the cases that have one, if the component reads answers at all."""
-    scores = {
-        name: float(raw)
-        for name, result in _results(subject).items()
-        if isinstance(raw := result.value if isinstance(result, Score) else result, numbers.Real)
-    }
+    component, scores = subject.make(), dict[str, float]()
+    for name in _cases():
+        with contextlib.suppress(Exception, SystemExit):  # W2 says so
+            result = component(copy.deepcopy(_alone(subject, name)))
+            result = result[0] if subject.entry.is_of_group else result
+            value = result.value if isinstance(result, Score) else result
+            if isinstance(value, numbers.Real):
+                scores[name] = float(value)
     if "gold" not in scores or "wrong" not in scores:
         raise NotApplicable("it could not score the gold and the wrong answer of the cases")
     if abs(scores["gold"] - scores["wrong"]) <= _TOLERANCE:

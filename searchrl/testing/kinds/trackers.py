@@ -7,7 +7,6 @@ no network, and goes on where an earlier process ended.
 from __future__ import annotations
 
 import contextlib
-import copy
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,18 +106,6 @@ def _resumes(subject: Subject) -> Iterator[Problem]:
         for logged in sample_log(3, 5):
             second.log(*logged)
         second.close()
-
-
-@criterion("T6")
-def _does_not_mutate(subject: Subject) -> Iterator[Problem]:
-    with _begin(subject) as (tracker, _):
-        for step, metrics, phase in sample_log():
-            given = copy.deepcopy(metrics)
-            tracker.log(step, given, phase)
-            if given != metrics:
-                what = f"the metrics of log({step}, …, {phase!r}) are other ones afterwards"
-                yield Problem(what, type(tracker).log)
-        tracker.close()
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -1,9 +1,7 @@
 """Reward cases: finished episodes on which reward components go wrong.
 
-Owns how the table `assets/reward_cases.toml` becomes episodes. Each is made by really parsing turns
-with a protocol, so that actions, final answer and format verdict are what a run would have
-recorded. The criteria of rewards run over it; authors may too, with
-`@pytest.mark.parametrize("case", reward_cases(), ids=str)`.
+Each row of `assets/reward_cases.toml` is made by really parsing turns with a protocol, so that
+actions, final answer and format verdict are what a run would have recorded.
 """
 
 from __future__ import annotations

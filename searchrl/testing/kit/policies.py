@@ -1,8 +1,6 @@
 """A scripted policy for tests, and the driver that plays an environment with one.
 
-Owns `play_turns`, the loop in which everything here is played, and `play_episode`, the model-free
-twin of the rollout driver: strings only, no budgets, no reward components. Any `contracts.Expert`
-plays: those here, and an environment's own scripts.
+`play_episode` is the model-free twin of the rollout driver: strings only, no budgets, no rewards.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What can be learned of a tag protocol from outside: its tags, its wrapper, the actions it writes.
 
-Owns these questions for the criteria of protocols and environments. Asks the protocol only what its
-contract offers, so it knows no protocol by name. A method that raises counts as one that says
-nothing: the criterion of that method reports it, and the others look at what is left.
+A method that raises counts as one that says nothing: its own criterion reports it.
 """
 
 from __future__ import annotations

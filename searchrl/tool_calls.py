@@ -36,10 +36,7 @@ STUCK_S = 300.0
 
 
 class DeadlineExceeded(SearchRLError):
-    """A call did not return in time. `where` is the stack at which it was found hanging.
-
-    `owner` is who hung: whom the call was `inside` of, or else whose call it was.
-    """
+    """A call of `owner` did not return in time; `where` is the stack at which it hung."""
 
     def __init__(self, owner: str, timeout_s: float, where: str = "") -> None:
         super().__init__(f"{owner} did not return within {timeout_s:g} s")
@@ -68,10 +65,7 @@ def call_with_deadline(
     timeout_s: float | None,
     owner: str,
 ) -> T:
-    """Return `fn(*args)`, or raise `DeadlineExceeded` naming `owner` after `timeout_s` seconds.
-
-    What `fn` raises is raised here, traceback included.
-    """
+    """Return `fn(*args)`, or raise `DeadlineExceeded` of `owner` after `timeout_s` seconds."""
     (outcome,) = call_together([(functools.partial(fn, *args), owner)], timeout_s=timeout_s)
     return _unwrap(outcome)
 
@@ -97,10 +91,7 @@ def _unwrap(outcome: Returned[T] | Raised) -> T:
 
 @contextmanager
 def inside(owner: str) -> Iterator[None]:
-    """Say that what follows is code of `owner`, who is then named if the call does not return.
-
-    For a part that another one calls: a retriever that an environment searches.
-    """
+    """Say that what follows is code of `owner`, named if the call does not return."""
     if not isinstance(worker := threading.current_thread(), Worker):
         yield
         return
@@ -152,11 +143,7 @@ class Call(Generic[T]):
 
 
 class CallQueue:
-    """Calls beside the caller, which is one thread. They begin in the order of `add`.
-
-    Args:
-        timeout_s: the time limit of a call, from its own beginning; None: none.
-    """
+    """Calls beside the caller, each with `timeout_s` from its beginning; begun in order."""
 
     def __init__(self, timeout_s: float | None) -> None:
         self.timeout_s = threading.TIMEOUT_MAX if timeout_s is None else timeout_s
@@ -326,10 +313,7 @@ def _waiting() -> Iterator[None]:
 
 
 class Pinned(Generic[T]):
-    """An object that is made, called and closed in a thread of its own; `make` makes it at first.
-
-    `owner` is who is named when a call does not return.
-    """
+    """An object that is made (by `make`), called and closed in a thread of its own."""
 
     def __init__(self, make: Callable[[], T], owner: str) -> None:
         self.owner = owner

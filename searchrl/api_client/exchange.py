@@ -90,11 +90,7 @@ def make_body(model: str, api: str, request: Request, extra: Mapping[str, Any]) 
 
 
 def read_reply(api: str, answer: Any) -> Reply:
-    """The reply in a decoded JSON answer.
-
-    Raises:
-        EndpointFailure: if it is not what the interface says; whose answer it is, is left to say.
-    """
+    """The reply in a decoded JSON answer; `EndpointFailure` if it is not as the interface says."""
     choices = answer.get("choices") if isinstance(answer, Mapping) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, Mapping) and api == "chat" else choice

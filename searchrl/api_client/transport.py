@@ -58,11 +58,7 @@ class Wire(httpx2.Client):
         self._max_bytes = max_bytes
 
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request and read its answer.
-
-        Raises:
-            Ended: if it is too late, too long, or `before` refuses.
-        """
+        """Send a request; `Ended` if the answer is too late, too long, or `before` refuses."""
         asking = ASKING.get()
         left_s = asking.ends_at - time.monotonic()
         if left_s <= 0:

@@ -172,10 +172,7 @@ def load_corpus(path: Path, problems: Problems) -> tuple[Passage, ...]:
 
 
 def _divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[Question, ...]]:
-    """The questions of each split: as their data set says, else by a hash of their ids.
-
-    One without test questions (those of many are secret) lends those of its validation split.
-    """
+    """The questions of each split: as said (validation may be the test), or by a hash of ids."""
     said = {question.split for question in questions} - {""}
     if len(said) < 2:
         train, test = split_questions(questions, test_frac)

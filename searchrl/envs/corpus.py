@@ -125,11 +125,7 @@ class CorpusEnv(TextEnv):
         return super().ensure_split(split)
 
     def _ensure_passages(self) -> None:
-        """Without a corpus, the retriever must have passages of its own, the gold ones among them.
-
-        Raises:
-            ConfigError: it has none.
-        """
+        """Raise `ConfigError` unless the retriever has the gold passages itself."""
         retriever = self._indexes.get(self._data.key, self._data.passages)
         if not isinstance(retriever, StoredRetriever):
             raise ConfigError(self._missing("corpus", CORPUS_HELP, "questions"))

@@ -26,10 +26,7 @@ def gym_id(env: str) -> str:
 
 
 def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
-    """Register `env` with Gymnasium (again: replaces it) and return its id.
-
-    An id that a package registered itself stays.
-    """
+    """Register `env` with Gymnasium (again: replaces it); a package's own id stays."""
     name = gym_id(env)
     if name in registry and registry[name].entry_point != _MAKE_ENV:
         return name  # the package's own, such as one that is not in words

@@ -49,11 +49,10 @@ class Shown:
         return set(ids) <= self._passages.keys()
 
     def gold_answer(self, task: Task) -> str:
-        """A gold answer of the task if it was shown, else `UNKNOWN`.
+        """A gold answer of the task, if all its gold passages were shown, else `UNKNOWN`.
 
-        All gold passages must have been shown, and of several answers that one is taken which
-        stands in a passage; it need not stand there: a yes, or the earlier of two, follows from
-        them. Where nobody knows the gold passages, the answer must stand in a passage.
+        Of several, that one is taken which stands in a passage. Where nobody knows the gold
+        passages, the answer must stand in one.
         """
         if not task.answers or not self.has_all(task.gold_ids):
             return UNKNOWN
@@ -104,10 +103,8 @@ class ScriptedSearcher:
 
 
 def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches as a patient reader would; knows the answer, so it measures retrieval.
-
-    While gold passages are missing, the next query is made of names in the gold passages that were
-    just found, never of titles that are still to be found. It stops when a search finds nothing.
+    """Searches with names in the gold passages that were just found, never with titles that are
+    still to be found; knows the answer, so it measures retrieval.
     """
     return ScriptedSearcher(env, task, protocol, _ask_patiently, Shown.gold_answer)
 
@@ -167,9 +164,8 @@ def _ask_patiently(task: Task, shown: Shown) -> Iterator[str]:
 
 
 def next_query(question: str, passages: Sequence[Passage]) -> str:
-    """What to look for after the question itself: a thing to compare that is missing, or a bridge.
-
-    A bridge is a name that the passage nearest to the question mentions and the question does not.
+    """What to look for after the question itself: a thing to compare that is missing, or a name
+    that the nearest passage mentions and the question does not.
     """
     named = find_options(question) or tuple(names_in(question))
     missing = [name for name in named if about(name, passages) is None]

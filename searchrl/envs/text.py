@@ -165,11 +165,7 @@ class TextEnv(TurnEnv):
         return ()
 
     def build_indexes(self) -> None:
-        """Make the retrievers of `known_corpora`, which may take minutes, before any episode.
-
-        Raises:
-            RetrieverFailure: a retriever could not be made.
-        """
+        """Make the retrievers of `known_corpora`, which may take minutes, before any episode."""
         for key, passages in self.known_corpora():
             self._indexes.build(key, passages, f"env {self.name}")
 

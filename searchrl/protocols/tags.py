@@ -137,8 +137,8 @@ _LETTERS = {Part.THINK: "T", Part.REQUEST: "R", Part.ANSWER: "A"}
 def is_valid_order(turns: Iterable[Sequence[Segment]], order: re.Pattern[str]) -> bool:
     """Whether the blocks of a dialogue's turns follow `order`.
 
-    `order` matches one letter per block: T a thought, B a think block without text, R a request,
-    A an answer, and `;` the end of a turn. Anything else is `?`, also a block without text.
+    It matches one letter per block: T a thought, B a blank one, R a request, A an answer, `;` the
+    end of a turn, `?` anything else.
     """
     written = "".join("".join(map(_letter, turn)) + ";" for turn in turns)
     return order.fullmatch(written) is not None
@@ -164,10 +164,6 @@ def ensure_tag_names(names: Mapping[str, str]) -> None:
 
 
 def foreign_tags(names: Iterable[str]) -> re.Pattern[str]:
-    """A pattern of the tags of `names` and of the usual ones of other systems.
-
-    It finds them in any case and spacing. The quantifiers are possessive, so that long runs of
-    blanks take linear time.
-    """
+    """A pattern of the tags of `names` and usual ones, in any case and spacing; linear."""
     known = "|".join(sorted({*names, *INFORMATION_VARIANTS, "think", "search", "answer"}))
     return re.compile(rf"<(\s*+/?\s*+(?:{known})\s*+/?\s*+)>", re.IGNORECASE)

@@ -128,10 +128,7 @@ class ToolCallProtocol(InlineProtocol):
         return f"{think}\n\n<tool_call>\n{self._write(call)}\n</tool_call>"
 
     def opening(self, kind: str) -> str:
-        """Text that commits a turn to a `search`, a `tool` or an `answer`.
-
-        Raises ValueError for any other kind, and for one of which no tool is listed.
-        """
+        """Text that commits a turn to a `search`, `tool` or `answer`; ValueError if none."""
         names = [tool["name"] for tool in self.tools]
         if kind == ANSWER:
             return f"<think>\n{ANSWER_THOUGHT}\n</think>\n\n<answer>"

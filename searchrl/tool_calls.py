@@ -103,10 +103,7 @@ def inside(owner: str) -> Iterator[None]:
 
 
 class Turn:
-    """A lock for code that takes one call at a time; time limits stand still in the queue.
-
-    If the one that has it is given up, all who wait or come raise its `DeadlineExceeded`.
-    """
+    """A lock for code that takes one call at a time; time limits stand still in the queue."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

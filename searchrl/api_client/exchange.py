@@ -17,14 +17,10 @@ PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 class Finish(StrEnum):
     """Why a model stopped writing."""
 
-    STOP = "stop"
-    """At a stop string, or because its message was over: the interface does not tell which."""
-    END = "end"
-    """Because its message was over: the server says so."""
+    STOP = "stop"  # at a stop string, or its message was over: the interface does not tell which
+    END = "end"  # its message was over: the server says so
     LENGTH = "length"
-    """At `max_tokens`."""
     WITHHELD = "content_filter"
-    """The server refused to show what was written."""
 
 
 @dataclass(frozen=True, slots=True)

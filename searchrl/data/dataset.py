@@ -53,13 +53,7 @@ def load_dataset(
     test_questions: Paths | None = None,
     test_frac: float = 0.2,
 ) -> Dataset:
-    """Read and check all files. Without `corpus` it is what lies beside or in the questions.
-
-    Unchanged files are read once.
-
-    Raises:
-        DataError: rows that cannot be used: the first ones.
-    """
+    """Read and check all files. Without `corpus` it is what lies beside or in the questions."""
     given = (
         [paths] if isinstance(paths, str | Path) else paths or ()
         for paths in (questions, test_questions, corpus)
@@ -145,7 +139,7 @@ def read_questions(
         name = file.path.name.split(".")[0]
         if stems[name] > 1:
             name = f"{file.path.resolve().parent.name}/{name}"
-        rows = (row for row in file.rows(problems) if keep(row, file.split))
+        rows: Iterator[Row] = (row for row in file.rows(problems) if keep(row, file.split))
         known = judged.get(path)
         if known:
             rows = _judged_rows(rows, known)
@@ -188,11 +182,7 @@ def _divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[
 def split_questions(
     questions: Sequence[Question], test_frac: float
 ) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-    """Split questions into (train, test) by a hash of their ids.
-
-    Questions with the same text are in the same split. With 0 < test_frac < 1 and at least two
-    different questions, neither split is empty.
-    """
+    """Split questions into (train, test) by a hash of their ids."""
     leaders: dict[str, str] = {}
     points: dict[str, float] = {}
     for question in questions:

@@ -68,10 +68,7 @@ def parse_rows(
 
 
 def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
-    """Yield the rows of a file (`FILE_KINDS`), of a `save_to_disk` folder or of a Hub id.
-
-    What cannot be read is noted.
-    """
+    """Yield the rows of a file (`FILE_KINDS`), of a `save_to_disk` folder or of a Hub id."""
     number = 0
     try:
         for number, value in _read(path, problems):

@@ -149,12 +149,7 @@ class TextAdapter(TurnEnv):
         return self._begin(task, prompt)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play one raw model turn.
-
-        Never raises on its text; raises `ResetNeeded` outside an episode, and the exceptions of the
-        inner environment. `info` holds `task`, `action` (invalid, with a reason, where nothing was
-        done), no `passages`, and the `signals` of the inner environment's own `info`.
-        """
+        """Play one raw model turn."""
         task = self._begin_turn()
         parsed = self.protocol.parse(action)
         move = self._actions.parse(parsed.payload, self._mask) if parsed.kind == ACT else None

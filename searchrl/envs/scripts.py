@@ -49,11 +49,7 @@ class Shown:
         return set(ids) <= self._passages.keys()
 
     def gold_answer(self, task: Task) -> str:
-        """A gold answer of the task, if all its gold passages were shown, else `UNKNOWN`.
-
-        Of several, that one is taken which stands in a passage. Where nobody knows the gold
-        passages, the answer must stand in one.
-        """
+        """A gold answer of the task, if all its gold passages were shown, else `UNKNOWN`."""
         if not task.answers or not self.has_all(task.gold_ids):
             return UNKNOWN
         text = " ".join(_fold(f"{one.title} {one.text}") for one in self.passages)

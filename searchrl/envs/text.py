@@ -29,10 +29,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def same_answer(prediction: str, gold: str) -> bool:
-    """Whether two answers agree once case, ASCII punctuation and spacing are ignored.
-
-    Falls back to the raw text when nothing is left. Rewards have their own normalisation.
-    """
+    """Whether two answers agree once case, ASCII punctuation and spacing are ignored."""
     left, right = (
         " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
     )
@@ -150,11 +147,9 @@ class TextEnv(TurnEnv):
         raise NotImplementedError
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
-        """Search for the queries of `action`, and show what is found; overridden by whoever
-        searches in another way. `turn` is what the model wrote.
+        """Search for the queries of `action`, and show what is found, or raise `RetrieverFailure`.
 
-        Raises:
-            RetrieverFailure: the retriever failed.
+        Overridden by whoever searches in another way. `turn` is what the model wrote.
         """
         found, ranks = self._search(task, action.queries)
         passages = self._ordered(task, found)
@@ -179,11 +174,6 @@ class TextEnv(TurnEnv):
             kind="ask",
             env=self.name,
         )
-
-    @property
-    def task(self) -> Task | None:
-        """The task of the running episode, for subclasses; None before the first reset."""
-        return self._task
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

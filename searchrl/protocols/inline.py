@@ -80,19 +80,11 @@ class InlineProtocol:
         raise NotImplementedError
 
     def parse(self, text: str) -> Action:
-        """Read one model turn: the one action it commits to, or why there is none.
-
-        Only `format_score` looks at order and thoughts: a request without a thought is a request.
-        Total: never raises on model text.
-        """
+        """Read one model turn: the one action it commits to, or why there is none."""
         return self._read(self._grammar.split(text))
 
     def final_answer(self, turns: Sequence[str]) -> str | None:
-        """The answer, if the turns hold exactly one complete answer block and it was acted on.
-
-        A block in a turn that did not parse to an answer (for example beside a forged observation)
-        is not the final answer, but it counts as one of several.
-        """
+        """The answer, if the turns hold exactly one complete answer block and it was acted on."""
         return self._final_answer([self._grammar.split(turn) for turn in turns])
 
     def format_score(self, turns: Sequence[str]) -> float:

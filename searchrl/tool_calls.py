@@ -127,8 +127,7 @@ class Call(Generic[T]):
 
     fn: Callable[[], T]
     owner: str
-    home: Worker | None
-    """The thread that has to make it; None: any."""
+    home: Worker | None  # the thread that has to make it; None: any
     worker: Worker | None = None
     outcome: Returned[T] | Raised | None = None
 
@@ -262,12 +261,9 @@ class Worker(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="searchrl-calls", daemon=True)
         self.inbox: SimpleQueue[Callable[[Worker], object]] = SimpleQueue()
-        self.inside = ""
-        """Whose code it runs, if that is not the code of the owner of its call."""
-        self.began_at: float | None = 0.0
-        """When its call began, by the time that counts; None: it waits for others."""
-        self.late: DeadlineExceeded | None = None
-        """Why its call was given up: nothing else is made here."""
+        self.inside = ""  # whose code it runs, if that is not the code of the owner of its call
+        self.began_at: float | None = 0.0  # by the time that counts; None: it waits for others
+        self.late: DeadlineExceeded | None = None  # why its call was given up
         self.start()
 
     def run(self) -> None:

@@ -18,10 +18,9 @@ from openai import OpenAIError
 
 from searchrl.errors import EndpointFailure, SearchRLError
 
+# Headers of the library that are sent, and those of an answer that it reads.
 _OUT = ("accept-encoding", "connection", "content-length", "content-type", "host")
-"""Headers of the library that are sent."""
 _IN = ("retry-after", "retry-after-ms", "x-should-retry")
-"""Headers of an answer that the library reads."""
 
 
 class Ended(OpenAIError):

@@ -119,9 +119,8 @@ def read_questions(
 ) -> Iterator[Question]:
     """Yield the questions of all files and folders, in order; ids are unique over all of them.
 
-    Of the queries of a BEIR folder, what is judged relevant is gold, and the judgements split;
-    queries that nobody judged tell nothing and are left out. `keep` says whether a row of a split
-    is wanted.
+    Of queries of a BEIR folder, what is judged relevant is gold, and the judgements split; those
+    that nobody judged are left out. `keep` says whether a row of a split is wanted.
     """
     places: dict[str, str] = {}
     files = [(path, file) for path in paths for file in find_question_files(path, problems)]

@@ -54,11 +54,7 @@ def iter_corpus(
 
 
 def parse_passage(value: Mapping[str, Any]) -> Passage:
-    """The passage of a row of any layout; title and text may both be empty.
-
-    Raises:
-        BadRow: something is missing or of the wrong kind; says what was expected.
-    """
+    """The passage of a row of any layout, or `BadRow`; title and text may both be empty."""
     identity = read_id(value)
     if identity is None:
         raise BadRow(f"has no 'id'; expected {CORPUS_SHAPES}")

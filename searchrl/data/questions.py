@@ -27,9 +27,8 @@ _ANSWER_SPLIT = "<|answer_split|>"
 class Question:
     """A question of any row shape. `path` and `line` say where the row is.
 
-    `evidence` is what the row says of its gold passages without their ids. `split` is the one that
-    its data set puts it into; "" leaves that open. `queries` and `bridge` are for the scripted
-    policies of a handbook; a corpus has none.
+    `evidence` is what the row says of its gold passages without their ids. `split` may be "": open.
+    `queries` and `bridge` are for the scripted policies of a handbook.
     """
 
     id: str

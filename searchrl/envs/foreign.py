@@ -58,8 +58,7 @@ class TextAdapter(TurnEnv):
             would be best.
         render_mode: None or "ansi" (the transcript as text).
 
-    Raises:
-        ConfigError: a space cannot be described, or a setting does not fit the environment.
+    `ConfigError`: a space cannot be described, or a setting does not fit the environment.
     """
 
     splits: tuple[str, ...] = ("train", "test", "validation")

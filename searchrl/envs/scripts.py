@@ -64,22 +64,16 @@ def _fold(text: str) -> str:
 
 Queries = Callable[[Task, Shown], Iterator[str]]
 """Yields the next query; looks at what was shown since the one before."""
+Answers = Callable[[Shown, Task], str]
 
 
 class ScriptedSearcher:
     """Sends the queries of `ask`, then answers with `answer`; keeps the last turn for that."""
 
     def __init__(
-        self,
-        env: Any,
-        task: Task,
-        protocol: TagProtocol,
-        ask: Queries,
-        answer: Callable[[Shown, Task], str],
+        self, env: Any, task: Task, protocol: TagProtocol, ask: Queries, answer: Answers
     ) -> None:
-        self._env = env.unwrapped
-        self._task = task
-        self._protocol = protocol
+        self._env, self._task, self._protocol = env.unwrapped, task, protocol
         self._answer = answer
         self._shown = Shown()
         self._queries = ask(task, self._shown)

@@ -80,11 +80,9 @@ class TextEnv(TurnEnv):
     model (`make_prompt`) and which passages can be searched for it (`passages`), or how it is
     searched (`look_up`). A task must be a pure function of (split, index, world_seed).
 
-    Args:
-        protocol: parses turns and wraps observations.
-        retriever: called once per corpus: `factory(passages)`. Environments that are given one
-            `IndexCache` here share its indexes.
-        settings: the fields of `settings_type`: `SearchSettings`, or what a subclass adds to them.
+    `retriever` is called once per corpus: `factory(passages)`; environments that are given one
+    `IndexCache` share its indexes. `settings` are the fields of `settings_type`: `SearchSettings`,
+    or what a subclass adds to them.
     """
 
     name: ClassVar[str] = "text"
@@ -180,8 +178,7 @@ class TextEnv(TurnEnv):
     ) -> tuple[str, dict[str, Any]]:
         """Begin an episode and return (prompt, {"task": Task}).
 
-        `options` may hold `split` (the first split by default) and `index` (drawn from the
-        env's generator without one), or `question` for a task without a known answer.
+        `options` may hold `split`, `index`, or `question` for a task without a known answer.
         """
         super().reset(seed=seed)
         options = options or {}
@@ -196,11 +193,9 @@ class TextEnv(TurnEnv):
         return self._begin(task, self.make_prompt(task))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play one raw model turn.
+        """Play one raw model turn; never raises on its text, but `RetrieverFailure`.
 
-        Never raises on its text; raises `ResetNeeded` outside an episode and `RetrieverFailure`
-        when the retriever fails. `info` holds `task`, `action`, `passages`, `signals` and `ranks`:
-        those of the gold passages, if the retriever tells them.
+        `info` holds `task`, `action`, `passages`, `signals` and `ranks` of the gold passages.
         """
         task = self._begin_turn()
         parsed = self.protocol.parse(action)

@@ -30,20 +30,14 @@ class Tags(NamedTuple):
 
 
 class Part(StrEnum):
-    """What a segment of a turn is."""
+    """What a segment of a turn is: a complete block, a tag alone, or text."""
 
     THINK = "think"
-    """A complete think block."""
-    REQUEST = "request"
-    """A complete request block: a search, a tool call, an act."""
+    REQUEST = "request"  # a search, a tool call, an act
     ANSWER = "answer"
-    """A complete answer block."""
-    INFORMATION = "information"
-    """An information tag, open or close: only the environment may write it."""
-    STRAY = "stray"
-    """A protocol tag that is not part of a complete block: unclosed, unopened or nested."""
-    TEXT = "text"
-    """Anything but white space outside every block."""
+    INFORMATION = "information"  # an information tag, open or close
+    STRAY = "stray"  # a tag that is not part of a complete block: unclosed, unopened or nested
+    TEXT = "text"  # outside every block
 
 
 @dataclass(frozen=True, slots=True)

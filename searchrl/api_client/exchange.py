@@ -33,11 +33,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model.
+    """One question to a model, of at most `max_tokens` in the answer.
 
-    `max_tokens` bounds the answer. `draw` numbers the draws of one question where several are
-    wanted: it is not sent, but the cache keeps the draws apart. `schema` is the JSON schema that
-    the answer must follow, of servers that know `response_format`.
+    `draw` numbers the draws of one question: it is not sent, but the cache keeps them apart.
+    `schema` is the JSON schema of the answer, for servers that know `response_format`.
     """
 
     messages: tuple[Message, ...]

@@ -33,11 +33,9 @@ Paths = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What the files hold.
+    """What the files hold: questions of each split, passages (may be empty), those some need by id.
 
-    `questions` are those of each split, `key` names the passages, `gold` are those that some
-    question needs, by their ids, and `notes` are sentences that a user should read: what is not
-    known of the gold passages, and why. `passages` are empty if none were given.
+    `key` names the passages; `notes` are sentences that a user should read.
     """
 
     questions: dict[str, tuple[Question, ...]]

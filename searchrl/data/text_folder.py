@@ -104,8 +104,7 @@ def split_markdown(text: str) -> Iterator[Section]:
 def split_prose(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[str]:
     """Cut a text into pieces of at most `max_chars`, at paragraph ends where that is possible.
 
-    Paragraphs are put together as long as they fit. A paragraph that is too long is cut at sentence
-    ends, and a sentence that is too long is cut at the limit.
+    A paragraph that is too long is cut at sentence ends, such a sentence at the limit.
     """
     text = text.strip()
     if len(text) <= max_chars:

@@ -47,10 +47,9 @@ class ThinkAct(InlineProtocol):
         return Action(ACT, text)
 
     def format_score(self, turns: Sequence[str]) -> float:
-        """The format verdict on all turns of an episode.
+        """The format verdict: 1 if every turn is at most one thought and then one act.
 
-        1 if every turn is at most one thought and then one act; 0.5 if every turn has one act, but
-        also text or thoughts in the wrong place; 0 otherwise, and for no turns.
+        0.5 if every turn has one act, but more beside it; 0 otherwise, and for no turns.
         """
         split = [self._grammar.split(turn) for turn in turns]
         if not split or any(self._read(turn).kind == INVALID for turn in split):

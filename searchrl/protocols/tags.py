@@ -17,11 +17,7 @@ _TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Tags(NamedTuple):
-    """The tag names of one protocol, without angle brackets.
-
-    `request` is the tag of what the model asks of the environment (a search, a tool call, an act);
-    `answer` is "" in a protocol without answers.
-    """
+    """The tag names of one protocol, without angle brackets; `answer` may be "": it has none."""
 
     think: str
     request: str
@@ -85,8 +81,7 @@ class TagGrammar:
     def split(self, text: str) -> tuple[Segment, ...]:
         """Split a turn. Total and linear.
 
-        A block is an opening tag whose next protocol tag is its own closing tag. So a protocol
-        tag inside a block breaks that block, while unknown or upper-case tags are plain text.
+        A block is an opening tag whose next tag of the protocol is its own closing tag.
         """
         text = self.strip(text)
         marks = list(self._tag.finditer(text))
@@ -119,8 +114,7 @@ class TagGrammar:
 SEARCH_ORDER = re.compile(r"(BT?|T)(R;[BT])*A;+")
 """think -> (search -> information -> think)* -> answer, as `is_valid_order` reads it.
 
-After a blank think block at the start, as chat templates write it with thinking off, the model
-may still think once: the blank block is not its thought.
+A blank think block at the start, as chat templates write it with thinking off, is no thought.
 """
 ACT_ORDER = re.compile(r"B?([BT]?R;)+")
 """At most one thought, then one act, in every turn; a blank think block may begin the first."""

@@ -36,10 +36,7 @@ STUCK_S = 300.0
 
 
 class DeadlineExceeded(SearchRLError):
-    """A call did not return in time. `where` is the stack at which it was found hanging.
-
-    `owner` is who hung: whom the call was `inside` of, or else whose call it was.
-    """
+    """A call of `owner` did not return in time; `where` is the stack at which it hung."""
 
     def __init__(self, owner: str, timeout_s: float, where: str = "") -> None:
         super().__init__(f"{owner} did not return within {timeout_s:g} s")
@@ -68,10 +65,7 @@ def call_with_deadline(
     timeout_s: float | None,
     owner: str,
 ) -> T:
-    """Return `fn(*args)`, or raise `DeadlineExceeded` naming `owner` after `timeout_s` seconds.
-
-    What `fn` raises is raised here, traceback included.
-    """
+    """Return `fn(*args)`, or raise `DeadlineExceeded` of `owner` after `timeout_s` seconds."""
     (outcome,) = call_together([(functools.partial(fn, *args), owner)], timeout_s=timeout_s)
     return _unwrap(outcome)
 
@@ -97,10 +91,7 @@ def _unwrap(outcome: Returned[T] | Raised) -> T:
 
 @contextmanager
 def inside(owner: str) -> Iterator[None]:
-    """Say that what follows is code of `owner`, who is then named if the call does not return.
-
-    For a part that another one calls: a retriever that an environment searches.
-    """
+    """Say that what follows is code of `owner`, named if the call does not return."""
     if not isinstance(worker := threading.current_thread(), Worker):
         yield
         return
@@ -112,10 +103,7 @@ def inside(owner: str) -> Iterator[None]:
 
 
 class Turn:
-    """A lock for code that takes one call at a time; time limits stand still in the queue.
-
-    If the one that has it is given up, all who wait or come raise its `DeadlineExceeded`.
-    """
+    """A lock for code that takes one call at a time; time limits stand still in the queue."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,8 +127,7 @@ class Call(Generic[T]):
 
     fn: Callable[[], T]
     owner: str
-    home: Worker | None
-    """The thread that has to make it; None: any."""
+    home: Worker | None  # the thread that has to make it; None: any
     worker: Worker | None = None
     outcome: Returned[T] | Raised | None = None
 
@@ -152,11 +139,7 @@ class Call(Generic[T]):
 
 
 class CallQueue:
-    """Calls beside the caller, which is one thread. They begin in the order of `add`.
-
-    Args:
-        timeout_s: the time limit of a call, from its own beginning; None: none.
-    """
+    """Calls beside the caller, each with `timeout_s` from its beginning; begun in order."""
 
     def __init__(self, timeout_s: float | None) -> None:
         self.timeout_s = threading.TIMEOUT_MAX if timeout_s is None else timeout_s
@@ -278,12 +261,9 @@ class Worker(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="searchrl-calls", daemon=True)
         self.inbox: SimpleQueue[Callable[[Worker], object]] = SimpleQueue()
-        self.inside = ""
-        """Whose code it runs, if that is not the code of the owner of its call."""
-        self.began_at: float | None = 0.0
-        """When its call began, by the time that counts; None: it waits for others."""
-        self.late: DeadlineExceeded | None = None
-        """Why its call was given up: nothing else is made here."""
+        self.inside = ""  # whose code it runs, if that is not the code of the owner of its call
+        self.began_at: float | None = 0.0  # by the time that counts; None: it waits for others
+        self.late: DeadlineExceeded | None = None  # why its call was given up
         self.start()
 
     def run(self) -> None:
@@ -326,10 +306,7 @@ def _waiting() -> Iterator[None]:
 
 
 class Pinned(Generic[T]):
-    """An object that is made, called and closed in a thread of its own; `make` makes it at first.
-
-    `owner` is who is named when a call does not return.
-    """
+    """An object that is made (by `make`), called and closed in a thread of its own."""
 
     def __init__(self, make: Callable[[], T], owner: str) -> None:
         self.owner = owner

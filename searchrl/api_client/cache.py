@@ -15,19 +15,14 @@ from typing import Any
 
 from searchrl.errors import EndpointFailure
 
-_WAIT_S = 30.0
-"""How long one process waits for another that writes."""
+_WAIT_S = 30.0  # for another process that writes
 
 
 class JsonCache:
     """JSON values on disk.
 
-    Args:
-        path: the file; it is made if it is not there.
-        section: where its setting stands, for messages: `endpoint`, `retriever`.
-
-    Raises:
-        EndpointFailure: if the file cannot be made, or is no cache; every method says so, too.
+    `section` says where its setting stands, for messages. `EndpointFailure`: the file cannot be
+    made, or is no cache; every method says so, too.
     """
 
     def __init__(self, path: Path, *, section: str = "endpoint") -> None:

@@ -13,14 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from searchrl.api_client.cache import JsonCache
-from searchrl.api_client.exchange import (
-    MAX_STOPS,
-    PATHS,
-    Reply,
-    Request,
-    make_body,
-    read_reply,
-)
+from searchrl.api_client.exchange import MAX_STOPS, PATHS, Reply, Request, make_body, read_reply
 from searchrl.api_client.server import Server, quote, read_key
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.contracts import Traffic
@@ -36,12 +29,8 @@ class Client:
         settings: the section `endpoint` of a config, or another with its keys.
         section: where the settings stand, for messages: `endpoint`, `judge`.
 
-    Attributes:
-        traffic: what was sent and spent so far.
-
-    Raises:
-        ConfigError: for a wrong address or key.
-        EndpointFailure: if the cache cannot be used.
+    `traffic` is what was sent and spent so far. A wrong address or key is a `ConfigError`, a cache
+    that cannot be used an `EndpointFailure`.
     """
 
     def __init__(
@@ -102,9 +91,7 @@ class Client:
     def complete(self, request: Request) -> Reply:
         """Ask, and wait for the reply.
 
-        Raises:
-            BudgetSpent: if nothing may be sent any more.
-            EndpointFailure: if there is no reply; it says why, and what to do.
+        `BudgetSpent`: nothing may be sent any more. `EndpointFailure`: there is no reply, and why.
         """
         body = make_body(self._model, self._settings.api, request, self._settings.extra)
         key = JsonCache.key(self.url, body, request.draw)

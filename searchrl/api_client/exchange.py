@@ -17,14 +17,10 @@ PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 class Finish(StrEnum):
     """Why a model stopped writing."""
 
-    STOP = "stop"
-    """At a stop string, or because its message was over: the interface does not tell which."""
-    END = "end"
-    """Because its message was over: the server says so."""
+    STOP = "stop"  # at a stop string, or its message was over: the interface does not tell which
+    END = "end"  # its message was over: the server says so
     LENGTH = "length"
-    """At `max_tokens`."""
     WITHHELD = "content_filter"
-    """The server refused to show what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +33,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model.
+    """One question to a model, of at most `max_tokens` in the answer.
 
-    `max_tokens` bounds the answer. `draw` numbers the draws of one question where several are
-    wanted: it is not sent, but the cache keeps the draws apart. `schema` is the JSON schema that
-    the answer must follow, of servers that know `response_format`.
+    `draw` numbers the draws of one question: it is not sent, but the cache keeps them apart.
+    `schema` is the JSON schema of the answer, for servers that know `response_format`.
     """
 
     messages: tuple[Message, ...]
@@ -90,11 +85,7 @@ def make_body(model: str, api: str, request: Request, extra: Mapping[str, Any]) 
 
 
 def read_reply(api: str, answer: Any) -> Reply:
-    """The reply in a decoded JSON answer.
-
-    Raises:
-        EndpointFailure: if it is not what the interface says; whose answer it is, is left to say.
-    """
+    """The reply in a decoded JSON answer; `EndpointFailure` if it is not as the interface says."""
     choices = answer.get("choices") if isinstance(answer, Mapping) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, Mapping) and api == "chat" else choice

@@ -29,11 +29,7 @@ class Refused(EndpointFailure):
 
 
 def read_key(variable: str) -> str | None:
-    """The key in an environment variable, without white space around it; None if there is none.
-
-    Raises:
-        ConfigError: if no header may hold it; it is not shown.
-    """
+    """The key in an environment variable; None if there is none, `ConfigError` for an odd one."""
     key = os.environ.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
@@ -56,8 +52,7 @@ class Server:
         advice: what to do about a status, for messages.
         max_bytes: bytes of an answer, at most.
 
-    Raises:
-        ConfigError: for a wrong address.
+    A wrong address is a `ConfigError`.
     """
 
     def __init__(
@@ -97,14 +92,7 @@ class Server:
         self._refused: Refused | None = None
 
     def post(self, body: Any, before: Callable[[bool], None] = lambda is_retry: None) -> Any:
-        """Send a body, again where that may help; the decoded JSON of the answer.
-
-        `before(is_retry)` is called before each try; what it raises ends the matter.
-
-        Raises:
-            Refused: if the server finds fault with the request.
-            EndpointFailure: if there is no answer, or none that is JSON.
-        """
+        """Send a body, again where that may help; the decoded JSON of the answer."""
         from httpx2 import Response
         from openai import APIConnectionError, APIStatusError
 

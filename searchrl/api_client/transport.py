@@ -18,10 +18,9 @@ from openai import OpenAIError
 
 from searchrl.errors import EndpointFailure, SearchRLError
 
+# Headers of the library that are sent, and those of an answer that it reads.
 _OUT = ("accept-encoding", "connection", "content-length", "content-type", "host")
-"""Headers of the library that are sent."""
 _IN = ("retry-after", "retry-after-ms", "x-should-retry")
-"""Headers of an answer that the library reads."""
 
 
 class Ended(OpenAIError):
@@ -58,11 +57,7 @@ class Wire(httpx2.Client):
         self._max_bytes = max_bytes
 
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request and read its answer.
-
-        Raises:
-            Ended: if it is too late, too long, or `before` refuses.
-        """
+        """Send a request; `Ended` if the answer is too late, too long, or `before` refuses."""
         asking = ASKING.get()
         left_s = asking.ends_at - time.monotonic()
         if left_s <= 0:

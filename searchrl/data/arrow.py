@@ -37,10 +37,7 @@ def read_columns(path: Path) -> Iterator[Any]:
 
 
 def _split_hub_id(path: Path) -> tuple[str, str | None] | None:
-    """The name and the configuration of an id such as `hotpotqa/hotpot_qa:distractor`.
-
-    None for a path: one that exists, or whose folder does.
-    """
+    """Name and configuration of a Hub id (`hotpotqa/hotpot_qa:distractor`); None for a path."""
     name, _, config = str(path).partition(":")
     if not _HUB_ID.fullmatch(str(path)) or os.path.exists(path):
         return None
@@ -54,12 +51,7 @@ def is_loadable(path: Path) -> bool:
 
 
 def load_splits(path: Path) -> Mapping[str, Any]:
-    """The splits of a `save_to_disk` folder or of an id on the Hub, as `datasets` has them.
-
-    Raises:
-        BadRow: `datasets` cannot load it.
-        ConfigError: `datasets` is not installed.
-    """
+    """The splits of a `save_to_disk` folder or of a Hub id; `BadRow` if it cannot be loaded."""
     datasets = _import("datasets", path)
     hub = _split_hub_id(path)
     try:

@@ -33,11 +33,9 @@ Paths = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What the files hold.
+    """What the files hold: questions of each split, passages (may be empty), those some need by id.
 
-    `questions` are those of each split, `key` names the passages, `gold` are those that some
-    question needs, by their ids, and `notes` are sentences that a user should read: what is not
-    known of the gold passages, and why. `passages` are empty if none were given.
+    `key` names the passages; `notes` are sentences that a user should read.
     """
 
     questions: dict[str, tuple[Question, ...]]
@@ -53,13 +51,7 @@ def load_dataset(
     test_questions: Paths | None = None,
     test_frac: float = 0.2,
 ) -> Dataset:
-    """Read and check all files. Without `corpus` it is what lies beside or in the questions.
-
-    Unchanged files are read once.
-
-    Raises:
-        DataError: rows that cannot be used: the first ones.
-    """
+    """Read and check all files. Without `corpus` it is what lies beside or in the questions."""
     given = (
         [paths] if isinstance(paths, str | Path) else paths or ()
         for paths in (questions, test_questions, corpus)
@@ -125,9 +117,8 @@ def read_questions(
 ) -> Iterator[Question]:
     """Yield the questions of all files and folders, in order; ids are unique over all of them.
 
-    Of the queries of a BEIR folder, what is judged relevant is gold, and the judgements split;
-    queries that nobody judged tell nothing and are left out. `keep` says whether a row of a split
-    is wanted.
+    Of queries of a BEIR folder, what is judged relevant is gold, and the judgements split; those
+    that nobody judged are left out. `keep` says whether a row of a split is wanted.
     """
     places: dict[str, str] = {}
     files = [(path, file) for path in paths for file in find_question_files(path, problems)]
@@ -172,10 +163,7 @@ def load_corpus(path: Path, problems: Problems) -> tuple[Passage, ...]:
 
 
 def _divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[Question, ...]]:
-    """The questions of each split: as their data set says, else by a hash of their ids.
-
-    One without test questions (those of many are secret) lends those of its validation split.
-    """
+    """The questions of each split: as said (validation may be the test), or by a hash of ids."""
     said = {question.split for question in questions} - {""}
     if len(said) < 2:
         train, test = split_questions(questions, test_frac)
@@ -191,11 +179,7 @@ def _divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[
 def split_questions(
     questions: Sequence[Question], test_frac: float
 ) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-    """Split questions into (train, test) by a hash of their ids.
-
-    Questions with the same text are in the same split. With 0 < test_frac < 1 and at least two
-    different questions, neither split is empty.
-    """
+    """Split questions into (train, test) by a hash of their ids."""
     leaders: dict[str, str] = {}
     points: dict[str, float] = {}
     for question in questions:

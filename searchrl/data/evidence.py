@@ -26,11 +26,7 @@ class Paragraph(NamedTuple):
 
 
 def read_evidence(row: Mapping[str, Any]) -> tuple[Paragraph, ...]:
-    """The evidence of a row, or of its `metadata`; empty if it says nothing of it.
-
-    Raises:
-        BadRow: it says something that is none of the layouts.
-    """
+    """The evidence of a row, or of its `metadata`; `BadRow` if it has none of the layouts."""
     for holder in (row, row.get("metadata")):
         for keys, read in _LAYOUTS.items():
             if isinstance(holder, Mapping) and any(holder.get(key) is not None for key in keys):

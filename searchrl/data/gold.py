@@ -50,10 +50,7 @@ class Pool:
 def find_gold(
     questions: Sequence[Question], passages: Iterable[Passage]
 ) -> tuple[list[Question], list[str]]:
-    """The questions with the ids of their gold passages, and what there is to say about them.
-
-    Those that name ids keep them. `passages` are gone through once, and only if titles are named.
-    """
+    """The questions with the ids of their gold passages (or those they name), and what to say."""
     titles = [p.title for q in questions if not q.gold_ids for p in _gold_of(q)]
     by_title: dict[str, list[Passage]] = {fold(title): [] for title in titles}
     for passage in passages if titles else ():

@@ -28,9 +28,8 @@ def iter_corpus(
 ) -> Iterator[Passage]:
     """Yield the passages of a corpus: a file of rows, a text file, or a folder of either.
 
-    Rows are read as they are needed; those that cannot be used are noted. `places` is as for
-    `parse_rows`: without it, ids are not compared. Rows whose title and text are empty are left
-    out, and a note says so: published test collections have them (FiQA of BEIR, for one).
+    Rows are read as they are needed; those that cannot be used are noted, and those without title
+    and text left out. `places` is as for `parse_rows`: without it, ids are not compared.
     """
     file = find_corpus(path)
     if file is None and os.path.isdir(path):
@@ -51,16 +50,11 @@ def iter_corpus(
         else:
             num_blank += 1
     if num_blank:
-        count = f"{num_blank:,} passage{'s' * (num_blank > 1)}"
-        problems.notes.append(f"{count} of {file} without title and text: left out")
+        problems.notes.append(f"passages of {file} without title and text, left out: {num_blank:,}")
 
 
 def parse_passage(value: Mapping[str, Any]) -> Passage:
-    """The passage of a row of any layout; title and text may both be empty.
-
-    Raises:
-        BadRow: something is missing or of the wrong kind; says what was expected.
-    """
+    """The passage of a row of any layout, or `BadRow`; title and text may both be empty."""
     identity = read_id(value)
     if identity is None:
         raise BadRow(f"has no 'id'; expected {CORPUS_SHAPES}")

@@ -46,11 +46,7 @@ class Problems:
     notes: list[str] = field(default_factory=list)
 
     def add(self, path: Path, number: int, reason: str) -> None:
-        """Note one problem; at the fifth, nothing more is read.
-
-        Raises:
-            DataError: with all five.
-        """
+        """Note one problem; at the fifth, nothing more is read."""
         self.found.append(Problem(path, number, reason))
         if len(self.found) == _MOST:
             self.ensure_none()

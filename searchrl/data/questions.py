@@ -27,9 +27,8 @@ _ANSWER_SPLIT = "<|answer_split|>"
 class Question:
     """A question of any row shape. `path` and `line` say where the row is.
 
-    `evidence` is what the row says of its gold passages without their ids. `split` is the one that
-    its data set puts it into; "" leaves that open. `queries` and `bridge` are for the scripted
-    policies of a handbook; a corpus has none.
+    `evidence` is what the row says of its gold passages without their ids. `split` may be "": open.
+    `queries` and `bridge` are for the scripted policies of a handbook.
     """
 
     id: str
@@ -54,12 +53,9 @@ class Question:
 
 
 def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question:
-    """The question of a row of any shape. Without an id, its id is `name` and the row's number.
+    """The question of a row of any shape; `BadRow` says what is missing or of the wrong kind.
 
-    A question that names gold passages needs no answer: there is something to be found.
-
-    Raises:
-        BadRow: something is missing or of the wrong kind; says what was expected.
+    Without an id, it is `name` and the row's number. One with gold passages needs no answer.
     """
     value = row.value
     identity = read_id(value)
@@ -165,10 +161,7 @@ def _show_keys(value: Mapping[str, Any]) -> str:
 
 
 def _flatten_answers(key: str, answers: Any) -> tuple[str, ...]:
-    """Accepted: text, a number, a list of these, or `{"target": …}` around any of them.
-
-    A text may hold several answers with `<|answer_split|>` between them.
-    """
+    """The answers of a text, a number, a list of these, or `{"target": …}` around any of them."""
     if isinstance(answers, Mapping):
         if "target" not in answers:
             raise BadRow(f"'{key}' is an object without 'target': {show_value(answers)}")

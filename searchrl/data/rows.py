@@ -87,13 +87,7 @@ def parse_rows(
 
 
 def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
-    """Yield the rows of a file (`FILE_KINDS`), of a `save_to_disk` folder or of a Hub id.
-
-    What cannot be read is noted.
-
-    Raises:
-        ConfigError: pyarrow or `datasets` is needed and not installed.
-    """
+    """Yield the rows of a file (`FILE_KINDS`), of a `save_to_disk` folder or of a Hub id."""
     number = 0
     try:
         for number, value in _read(path, problems):
@@ -219,11 +213,7 @@ def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:
 
 
 def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
-    """The rows of a CSV or TSV; an empty cell is a value that is missing.
-
-    The first line names the columns, in any case; the question files of DPR have none. A cell that
-    is JSON, or a list as Python writes it, is that value.
-    """
+    """The rows of a CSV or TSV; the first line names the columns, an empty cell is missing."""
     csv.field_size_limit(1 << 27)  # the limit of `csv` is 131,072 characters
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     first = text.readline()

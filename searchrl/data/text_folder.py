@@ -53,10 +53,7 @@ def read_text_folder(folder: Path, problems: Problems) -> list[Passage]:
 
 
 def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
-    """Read one file into passages: their ids are `name`, with `#n` if there are several.
-
-    A title is the headings, joined by ` > `, or the file's name if there are none.
-    """
+    """Read one file into passages: ids are `name`, with `#n` for several."""
     text = read_text(path, problems, f"a text file ({', '.join(TEXT_SUFFIXES)})")
     if text is None:
         return []
@@ -78,10 +75,7 @@ def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
 
 
 def split_markdown(text: str) -> Iterator[Section]:
-    """Yield the sections of a Markdown text (`#` headings, not those inside code fences).
-
-    A heading without text is its own text, unless deeper headings follow it: then it is left out.
-    """
+    """Yield the sections of a Markdown text; a last heading without text is its own text."""
     path: list[tuple[int, str]] = []
     found: list[tuple[int, tuple[str, ...], list[str]]] = [(0, (), [])]
     fence = ""
@@ -110,8 +104,7 @@ def split_markdown(text: str) -> Iterator[Section]:
 def split_prose(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[str]:
     """Cut a text into pieces of at most `max_chars`, at paragraph ends where that is possible.
 
-    Paragraphs are put together as long as they fit. A paragraph that is too long is cut at sentence
-    ends, and a sentence that is too long is cut at the limit.
+    A paragraph that is too long is cut at sentence ends, such a sentence at the limit.
     """
     text = text.strip()
     if len(text) <= max_chars:

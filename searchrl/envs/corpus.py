@@ -47,13 +47,7 @@ class CorpusSettings(SearchSettings):
 class CorpusEnv(TextEnv):
     """Questions about a fixed corpus; every episode searches the same passages.
 
-    Args:
-        protocol, retriever: as for `TextEnv`.
-        settings: see `CorpusSettings`.
-
-    Raises:
-        ConfigError: a setting is missing or wrong.
-        DataError: files hold rows that cannot be used; names the first ones.
+    `settings` are those of `CorpusSettings`. `DataError` names rows that cannot be used.
 
     >>> import gymnasium
     >>> env = gymnasium.make("searchrl/Corpus-v0")
@@ -85,9 +79,10 @@ class CorpusEnv(TextEnv):
             return load_dataset(
                 given.questions, given.corpus, given.test_questions, given.test_frac
             )
-        for setting in ("corpus", "test_questions"):
-            if getattr(given, setting) is not None:
-                raise ConfigError(self._missing("questions", _QUESTIONS_HELP, setting))
+        if lone := [
+            name for name in ("corpus", "test_questions") if getattr(given, name) is not None
+        ]:
+            raise ConfigError(self._missing("questions", _QUESTIONS_HELP, lone[0]))
         demo = self.demo / "questions.jsonl", self.demo / "corpus.jsonl"
         return load_dataset(*demo, test_frac=given.test_frac)
 
@@ -125,11 +120,7 @@ class CorpusEnv(TextEnv):
         return super().ensure_split(split)
 
     def _ensure_passages(self) -> None:
-        """Without a corpus, the retriever must have passages of its own, the gold ones among them.
-
-        Raises:
-            ConfigError: it has none.
-        """
+        """Raise `ConfigError` unless the retriever has the gold passages itself."""
         retriever = self._indexes.get(self._data.key, self._data.passages)
         if not isinstance(retriever, StoredRetriever):
             raise ConfigError(self._missing("corpus", CORPUS_HELP, "questions"))

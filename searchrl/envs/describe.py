@@ -41,15 +41,10 @@ def load_games() -> dict[str, Game]:
 
 
 class Actions:
-    """The actions of an environment in words.
+    """The actions of an environment in words: those of a `Discrete` space, or any text.
 
-    Args:
-        space: text or `Discrete`.
-        names: names of the actions of a `Discrete` space in order; without them, numbers.
-        env: the environment's name in errors.
-
-    Raises:
-        ConfigError: another kind of space, or names that do not fit it.
+    `names` are in the order of the numbers; without them, actions are named by their numbers.
+    Another space, or names that do not fit it, raise `ConfigError`.
     """
 
     def __init__(self, space: Space, names: Sequence[str] | None, env: str) -> None:
@@ -116,10 +111,7 @@ def has_numbers(space: Space) -> bool:
 
 
 def tell_numbers(space: Space, value: Any, names: Sequence[str] = ()) -> str:
-    """The first 16 numbers of an observation: `5`, `your sum 14, dealer shows 10`.
-
-    The parts of a `Dict` are a line each: `gaps 0.31, 0.02`.
-    """
+    """The first 16 numbers of an observation (`your sum 14`), a line for each part of a `Dict`."""
     if isinstance(space, Dict):
         return "\n".join(f"{key} {tell_numbers(space[key], value[key])}" for key in space)
     numbers = np.asarray(value).flatten().tolist()
@@ -138,10 +130,8 @@ _COLOUR_NAMES = {"31": "red", "32": "green", "33": "yellow", "34": "blue", "35":
 
 
 def tell_ansi(text: str) -> str:
-    """A rendering for terminals as plain text; what the colours mean is kept.
-
-    Text with a coloured background (where the agent is) is put in brackets. Other colours are
-    named below: `Y is blue`. A line that only repeats the last action is left out.
+    """A rendering for terminals as plain text: a coloured background becomes brackets, other
+    colours are named below (`Y is blue`). A line that only repeats the last action is left out.
     """
     named: dict[str, None] = {}
 

@@ -58,8 +58,7 @@ class TextAdapter(TurnEnv):
             would be best.
         render_mode: None or "ansi" (the transcript as text).
 
-    Raises:
-        ConfigError: a space cannot be described, or a setting does not fit the environment.
+    `ConfigError`: a space cannot be described, or a setting does not fit the environment.
     """
 
     splits: tuple[str, ...] = ("train", "test", "validation")
@@ -120,10 +119,7 @@ class TextAdapter(TurnEnv):
         return count
 
     def seed_of(self, split: str, index: int) -> int:
-        """The inner seed of a task; no seed is in two splits.
-
-        Even ones are for training, odd ones for testing, those above both for validation.
-        """
+        """The inner seed of a task: even in training, odd in testing, above both in validation."""
         if split == "validation":
             return 2 * self._num_tasks + index
         return 2 * index + (split == "test")
@@ -131,10 +127,7 @@ class TextAdapter(TurnEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the episode of `options` (`split`, `index`) and return (prompt, {"task": Task}).
-
-        Without an index, one is drawn from this environment's own generator.
-        """
+        """Begin the episode of `options` (`split`, `index`); returns (prompt, {"task": Task})."""
         super().reset(seed=seed)
         split, index = self._choose(options or {})
         own = {"split": split, "index": index} if self._has_tasks else None
@@ -155,12 +148,7 @@ class TextAdapter(TurnEnv):
         return self._begin(task, prompt)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play one raw model turn.
-
-        Never raises on its text; raises `ResetNeeded` outside an episode, and the exceptions of the
-        inner environment. `info` holds `task`, `action` (invalid, with a reason, where nothing was
-        done), no `passages`, and the `signals` of the inner environment's own `info`.
-        """
+        """Play one raw model turn."""
         task = self._begin_turn()
         parsed = self.protocol.parse(action)
         move = self._actions.parse(parsed.payload, self._mask) if parsed.kind == ACT else None
@@ -241,17 +229,11 @@ make_random = RandomActor
 
 
 class GymAdapter(TextAdapter):
-    """The environment of `--env gym:NAME`.
+    """The environment of `--env gym:NAME`; see `TextAdapter`.
 
-    Args:
-        protocol: parses turns and wraps observations.
-        name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
-        retriever: not used.
-        make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
-        action_names and all others: see `TextAdapter`.
-
-    Raises:
-        ConfigError: Gymnasium cannot make it, or a space cannot be described.
+    `name` is a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
+    `make` holds keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`. Raises
+    `ConfigError` if Gymnasium cannot make it, or a space cannot be described.
     """
 
     def __init__(
@@ -261,13 +243,8 @@ class GymAdapter(TextAdapter):
         name: str,
         retriever: RetrieverFactory | None = None,
         make: dict[str, Any] | None = None,
-        action_names: list[str] | None = None,
-        max_turns: int | None = None,
-        prompt: str | None = None,
         observation: Observation = "auto",
-        num_tasks: int = 10_000,
-        invalid_reward: float = -1.0,
-        render_mode: str | None = None,
+        **settings: Any,
     ) -> None:
         inner = _make_inner(name, make or {})
         has_rendering = "ansi" in (inner.metadata.get("render_modes") or ())
@@ -275,18 +252,8 @@ class GymAdapter(TextAdapter):
         if has_rendering and is_wanted and "render_mode" not in (make or {}):
             inner.close()
             inner = _make_inner(name, {**(make or {}), "render_mode": "ansi"})
-        super().__init__(
-            inner,
-            protocol=protocol,
-            name=f"gym:{name}",
-            action_names=action_names,
-            max_turns=max_turns,
-            prompt=prompt,
-            observation=observation,
-            num_tasks=num_tasks,
-            invalid_reward=invalid_reward,
-            render_mode=render_mode,
-        )
+        name = f"gym:{name}"
+        super().__init__(inner, protocol=protocol, name=name, observation=observation, **settings)
 
 
 def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:

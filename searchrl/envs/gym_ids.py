@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,10 +27,7 @@ def gym_id(env: str) -> str:
 
 
 def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
-    """Register `env` with Gymnasium (again: replaces it) and return its id.
-
-    An id that a package registered itself stays.
-    """
+    """Register `env` with Gymnasium (again: replaces it); a package's own id stays."""
     name = gym_id(env)
     if name in registry and registry[name].entry_point != _MAKE_ENV:
         return name  # the package's own, such as one that is not in words
@@ -52,11 +50,7 @@ SCHEME = "gym:"
 
 
 def adopt_envs(module: ModuleType) -> tuple[str, ...]:
-    """Make ids of all environment classes of a loaded file; returns those that are the file's.
-
-    An id that the file registers with `entry_point="games:MD"` gets the class itself: the folder of
-    a plugin is not on Python's path.
-    """
+    """Make ids of all environment classes of a loaded file; returns those that are the file's."""
     stem = Path(module.__file__ or "").stem
     for spec in list(registry.values()):
         if isinstance(spec.entry_point, str):
@@ -78,12 +72,9 @@ def adopt_envs(module: ModuleType) -> tuple[str, ...]:
 
 def _is_foreign(made: type) -> bool:
     """Whether it is an environment of Gymnasium alone; one of ours is registered by a hook."""
-    parents = {parent.__module__.partition(".")[0] for parent in made.__mro__}
-    return (
-        issubclass(made, gymnasium.Env)
-        and "searchrl" not in parents
-        and "protocol" not in inspect.signature(made).parameters
-    )
+    is_ours = any(parent.__module__.partition(".")[0] == "searchrl" for parent in made.__mro__)
+    is_env = issubclass(made, gymnasium.Env) and not is_ours
+    return is_env and "protocol" not in inspect.signature(made).parameters
 
 
 def find_ids(file: str) -> dict[str, int]:
@@ -93,8 +84,7 @@ def find_ids(file: str) -> dict[str, int]:
         made: Any = spec.entry_point
         module = sys.modules.get(getattr(made, "__module__", None) or "")
         if getattr(module, "__file__", None) == file:
-            try:
+            found[name] = 0
+            with suppress(OSError, TypeError):  # made at run time
                 found[name] = inspect.getsourcelines(made)[1]
-            except (OSError, TypeError):  # made at run time
-                found[name] = 0
     return found

@@ -43,11 +43,7 @@ _SMALL = frozenset(
 
 
 def read_answer(question: str, passages: Sequence[Passage], last: Sequence[Passage] = ()) -> str:
-    """The answer that word matching finds in `passages`, else `UNKNOWN`.
-
-    `last` are those of the last search, if there was one before: they are read for what the others
-    leave open.
-    """
+    """The answer that word matching finds in `passages`, else `UNKNOWN`."""
     if not passages:
         return UNKNOWN
     if options := find_options(question):

@@ -49,12 +49,7 @@ class Shown:
         return set(ids) <= self._passages.keys()
 
     def gold_answer(self, task: Task) -> str:
-        """A gold answer of the task if it was shown, else `UNKNOWN`.
-
-        All gold passages must have been shown, and of several answers that one is taken which
-        stands in a passage; it need not stand there: a yes, or the earlier of two, follows from
-        them. Where nobody knows the gold passages, the answer must stand in a passage.
-        """
+        """A gold answer of the task, if all its gold passages were shown, else `UNKNOWN`."""
         if not task.answers or not self.has_all(task.gold_ids):
             return UNKNOWN
         text = " ".join(_fold(f"{one.title} {one.text}") for one in self.passages)
@@ -69,22 +64,16 @@ def _fold(text: str) -> str:
 
 Queries = Callable[[Task, Shown], Iterator[str]]
 """Yields the next query; looks at what was shown since the one before."""
+Answers = Callable[[Shown, Task], str]
 
 
 class ScriptedSearcher:
     """Sends the queries of `ask`, then answers with `answer`; keeps the last turn for that."""
 
     def __init__(
-        self,
-        env: Any,
-        task: Task,
-        protocol: TagProtocol,
-        ask: Queries,
-        answer: Callable[[Shown, Task], str],
+        self, env: Any, task: Task, protocol: TagProtocol, ask: Queries, answer: Answers
     ) -> None:
-        self._env = env.unwrapped
-        self._task = task
-        self._protocol = protocol
+        self._env, self._task, self._protocol = env.unwrapped, task, protocol
         self._answer = answer
         self._shown = Shown()
         self._queries = ask(task, self._shown)
@@ -104,10 +93,8 @@ class ScriptedSearcher:
 
 
 def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches as a patient reader would; knows the answer, so it measures retrieval.
-
-    While gold passages are missing, the next query is made of names in the gold passages that were
-    just found, never of titles that are still to be found. It stops when a search finds nothing.
+    """Searches with names in the gold passages that were just found, never with titles that are
+    still to be found; knows the answer, so it measures retrieval.
     """
     return ScriptedSearcher(env, task, protocol, _ask_patiently, Shown.gold_answer)
 
@@ -167,9 +154,8 @@ def _ask_patiently(task: Task, shown: Shown) -> Iterator[str]:
 
 
 def next_query(question: str, passages: Sequence[Passage]) -> str:
-    """What to look for after the question itself: a thing to compare that is missing, or a bridge.
-
-    A bridge is a name that the passage nearest to the question mentions and the question does not.
+    """What to look for after the question itself: a thing to compare that is missing, or a name
+    that the nearest passage mentions and the question does not.
     """
     named = find_options(question) or tuple(names_in(question))
     missing = [name for name in named if about(name, passages) is None]

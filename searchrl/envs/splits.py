@@ -17,10 +17,7 @@ MAX_HELD_OUT = 64
 
 
 def num_held_out(num_train: int) -> int:
-    """How many of `num_train` training tasks, the last ones, are held out for validation.
-
-    One in ten, at least 1 and at most `MAX_HELD_OUT`. A single training task is kept: 0.
-    """
+    """How many training tasks (the last) validate: one in ten, 1 to `MAX_HELD_OUT`; of one, 0."""
     return min(MAX_HELD_OUT, max(num_train // 10, 1)) if num_train > 1 else 0
 
 

@@ -29,10 +29,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def same_answer(prediction: str, gold: str) -> bool:
-    """Whether two answers agree once case, ASCII punctuation and spacing are ignored.
-
-    Falls back to the raw text when nothing is left. Rewards have their own normalisation.
-    """
+    """Whether two answers agree once case, ASCII punctuation and spacing are ignored."""
     left, right = (
         " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
     )
@@ -83,11 +80,9 @@ class TextEnv(TurnEnv):
     model (`make_prompt`) and which passages can be searched for it (`passages`), or how it is
     searched (`look_up`). A task must be a pure function of (split, index, world_seed).
 
-    Args:
-        protocol: parses turns and wraps observations.
-        retriever: called once per corpus: `factory(passages)`. Environments that are given one
-            `IndexCache` here share its indexes.
-        settings: the fields of `settings_type`: `SearchSettings`, or what a subclass adds to them.
+    `retriever` is called once per corpus: `factory(passages)`; environments that are given one
+    `IndexCache` share its indexes. `settings` are the fields of `settings_type`: `SearchSettings`,
+    or what a subclass adds to them.
     """
 
     name: ClassVar[str] = "text"
@@ -150,11 +145,9 @@ class TextEnv(TurnEnv):
         raise NotImplementedError
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
-        """Search for the queries of `action`, and show what is found; overridden by whoever
-        searches in another way. `turn` is what the model wrote.
+        """Search for the queries of `action`, and show what is found, or raise `RetrieverFailure`.
 
-        Raises:
-            RetrieverFailure: the retriever failed.
+        Overridden by whoever searches in another way. `turn` is what the model wrote.
         """
         found, ranks = self._search(task, action.queries)
         passages = self._ordered(task, found)
@@ -165,11 +158,7 @@ class TextEnv(TurnEnv):
         return ()
 
     def build_indexes(self) -> None:
-        """Make the retrievers of `known_corpora`, which may take minutes, before any episode.
-
-        Raises:
-            RetrieverFailure: a retriever could not be made.
-        """
+        """Make the retrievers of `known_corpora`, which may take minutes, before any episode."""
         for key, passages in self.known_corpora():
             self._indexes.build(key, passages, f"env {self.name}")
 
@@ -184,18 +173,12 @@ class TextEnv(TurnEnv):
             env=self.name,
         )
 
-    @property
-    def task(self) -> Task | None:
-        """The task of the running episode, for subclasses; None before the first reset."""
-        return self._task
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Begin an episode and return (prompt, {"task": Task}).
 
-        `options` may hold `split` (the first split by default) and `index` (drawn from the
-        env's generator without one), or `question` for a task without a known answer.
+        `options` may hold `split`, `index`, or `question` for a task without a known answer.
         """
         super().reset(seed=seed)
         options = options or {}
@@ -210,11 +193,9 @@ class TextEnv(TurnEnv):
         return self._begin(task, self.make_prompt(task))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play one raw model turn.
+        """Play one raw model turn; never raises on its text, but `RetrieverFailure`.
 
-        Never raises on its text; raises `ResetNeeded` outside an episode and `RetrieverFailure`
-        when the retriever fails. `info` holds `task`, `action`, `passages`, `signals` and `ranks`:
-        those of the gold passages, if the retriever tells them.
+        `info` holds `task`, `action`, `passages`, `signals` and `ranks` of the gold passages.
         """
         task = self._begin_turn()
         parsed = self.protocol.parse(action)

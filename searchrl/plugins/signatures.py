@@ -155,7 +155,8 @@ def _find_parameters(
     """
     found = dict(_parameters(factory))
     is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in found.values())
-    for init in _makers(factory) if is_open and inspect.isclass(factory) else ():
+    made = factory.func if isinstance(factory, functools.partial) else factory
+    for init in _makers(made) if is_open and inspect.isclass(made) else ():
         own = [*inspect.signature(init).parameters.values()][1:]
         found = {**{p.name: p for p in own}, **found}
         if not (is_open := any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own)):

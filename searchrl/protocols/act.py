@@ -19,9 +19,6 @@ class ThinkAct(InlineProtocol):
         think, act, observation: the tag names, distinct, lower case.
         instruction: replaces the default instruction; `@path` reads it from a UTF-8 file.
 
-    Raises:
-        ConfigError: a tag name is unusable, or the instruction's file cannot be read.
-
     >>> ThinkAct().parse("<think>The lake is to the left.</think>\\n<act>right</act>").payload
     'right'
     """
@@ -50,10 +47,9 @@ class ThinkAct(InlineProtocol):
         return Action(ACT, text)
 
     def format_score(self, turns: Sequence[str]) -> float:
-        """The format verdict on all turns of an episode.
+        """The format verdict: 1 if every turn is at most one thought and then one act.
 
-        1 if every turn is at most one thought and then one act; 0.5 if every turn has one act, but
-        also text or thoughts in the wrong place; 0 otherwise, and for no turns.
+        0.5 if every turn has one act, but more beside it; 0 otherwise, and for no turns.
         """
         split = [self._grammar.split(turn) for turn in turns]
         if not split or any(self._read(turn).kind == INVALID for turn in split):
@@ -61,10 +57,7 @@ class ThinkAct(InlineProtocol):
         return 1.0 if is_valid_order(split, ACT_ORDER) else 0.5
 
     def render_turn(self, action: Action, thought: str = "") -> str:
-        """Write the turn that parses to `action`; without a thought, there is no think block.
-
-        Protocol tags in the texts are neutralised.
-        """
+        """Write the turn that parses to `action`; without a thought, there is no think block."""
         think = f"<{self.tags.think}>{self.neutralise(thought)}</{self.tags.think}>"
         if action.kind == INVALID:
             return think

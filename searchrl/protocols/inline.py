@@ -46,14 +46,12 @@ class InlineProtocol:
         foreign: further tag names that are neutralised in foreign text.
     """
 
+    # In the reasons of invalid turns: what a request is called and holds, who alone may write the
+    # environment's tag, and what to do.
     request = "search"
-    """What a request is called in the reasons of invalid turns."""
     example = "query"
-    """What a request holds, in the reasons of invalid turns."""
     replier = "the search engine"
-    """Who alone may write the environment's tag, in the reasons of invalid turns."""
     lead = "after thinking, write"
-    """What to do, in the reason of a turn without any action."""
 
     def __init__(
         self,
@@ -80,19 +78,11 @@ class InlineProtocol:
         raise NotImplementedError
 
     def parse(self, text: str) -> Action:
-        """Read one model turn: the one action it commits to, or why there is none.
-
-        Only `format_score` looks at order and thoughts: a request without a thought is a request.
-        Total: never raises on model text.
-        """
+        """Read one model turn: the one action it commits to, or why there is none."""
         return self._read(self._grammar.split(text))
 
     def final_answer(self, turns: Sequence[str]) -> str | None:
-        """The answer, if the turns hold exactly one complete answer block and it was acted on.
-
-        A block in a turn that did not parse to an answer (for example beside a forged observation)
-        is not the final answer, but it counts as one of several.
-        """
+        """The answer, if the turns hold exactly one complete answer block and it was acted on."""
         return self._final_answer([self._grammar.split(turn) for turn in turns])
 
     def format_score(self, turns: Sequence[str]) -> float:
@@ -107,19 +97,16 @@ class InlineProtocol:
     ) -> str:
         """Wrap passages for the model, best first: `Doc i(Title: …) text`, one per line.
 
-        With a budget, passages are truncated before they are wrapped: whole ones as long as they
-        fit, then the next one cut, the rest dropped; the result, tags included, is within it.
-        Raises `ConfigError` if the budget cannot hold even the two tags.
+        The result, tags included, is within the budget; `ConfigError` if even the tags are not.
         """
         return self._wrap(passage_lines(passages), budget)
 
     def render_notice(self, text: str, budget: TokenBudget | None = None) -> str:
         """Wrap a message of the environment for the model.
 
-        A message that begins with a reason of this protocol shows the tags in it as they are
-        written, because the model has to write them; all other text is foreign. With a budget, the
-        message is truncated before it is wrapped; the result, tags included, is within it. Raises
-        `ConfigError` if the budget cannot hold even the two tags.
+        A reason of this protocol at its beginning shows the tags as they are written, because the
+        model has to write them; all other text is foreign. For the budget, see
+        `render_observation`.
         """
         said = text.strip()
         own = max((r for r in self._reasons.values() if said.startswith(r)), key=len, default="")

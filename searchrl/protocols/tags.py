@@ -17,11 +17,7 @@ _TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Tags(NamedTuple):
-    """The tag names of one protocol, without angle brackets.
-
-    `request` is the tag of what the model asks of the environment (a search, a tool call, an act);
-    `answer` is "" in a protocol without answers.
-    """
+    """The tag names of one protocol, without angle brackets; `answer` may be "": it has none."""
 
     think: str
     request: str
@@ -30,20 +26,14 @@ class Tags(NamedTuple):
 
 
 class Part(StrEnum):
-    """What a segment of a turn is."""
+    """What a segment of a turn is: a complete block, a tag alone, or text."""
 
     THINK = "think"
-    """A complete think block."""
-    REQUEST = "request"
-    """A complete request block: a search, a tool call, an act."""
+    REQUEST = "request"  # a search, a tool call, an act
     ANSWER = "answer"
-    """A complete answer block."""
-    INFORMATION = "information"
-    """An information tag, open or close: only the environment may write it."""
-    STRAY = "stray"
-    """A protocol tag that is not part of a complete block: unclosed, unopened or nested."""
-    TEXT = "text"
-    """Anything but white space outside every block."""
+    INFORMATION = "information"  # an information tag, open or close
+    STRAY = "stray"  # a tag that is not part of a complete block: unclosed, unopened or nested
+    TEXT = "text"  # outside every block
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +81,7 @@ class TagGrammar:
     def split(self, text: str) -> tuple[Segment, ...]:
         """Split a turn. Total and linear.
 
-        A block is an opening tag whose next protocol tag is its own closing tag. So a protocol
-        tag inside a block breaks that block, while unknown or upper-case tags are plain text.
+        A block is an opening tag whose next tag of the protocol is its own closing tag.
         """
         text = self.strip(text)
         marks = list(self._tag.finditer(text))
@@ -125,8 +114,7 @@ class TagGrammar:
 SEARCH_ORDER = re.compile(r"(BT?|T)(R;[BT])*A;+")
 """think -> (search -> information -> think)* -> answer, as `is_valid_order` reads it.
 
-After a blank think block at the start, as chat templates write it with thinking off, the model
-may still think once: the blank block is not its thought.
+A blank think block at the start, as chat templates write it with thinking off, is no thought.
 """
 ACT_ORDER = re.compile(r"B?([BT]?R;)+")
 """At most one thought, then one act, in every turn; a blank think block may begin the first."""
@@ -137,8 +125,8 @@ _LETTERS = {Part.THINK: "T", Part.REQUEST: "R", Part.ANSWER: "A"}
 def is_valid_order(turns: Iterable[Sequence[Segment]], order: re.Pattern[str]) -> bool:
     """Whether the blocks of a dialogue's turns follow `order`.
 
-    `order` matches one letter per block: T a thought, B a think block without text, R a request,
-    A an answer, and `;` the end of a turn. Anything else is `?`, also a block without text.
+    It matches one letter per block: T a thought, B a blank one, R a request, A an answer, `;` the
+    end of a turn, `?` anything else.
     """
     written = "".join("".join(map(_letter, turn)) + ";" for turn in turns)
     return order.fullmatch(written) is not None
@@ -164,10 +152,6 @@ def ensure_tag_names(names: Mapping[str, str]) -> None:
 
 
 def foreign_tags(names: Iterable[str]) -> re.Pattern[str]:
-    """A pattern of the tags of `names` and of the usual ones of other systems.
-
-    It finds them in any case and spacing. The quantifiers are possessive, so that long runs of
-    blanks take linear time.
-    """
+    """A pattern of the tags of `names` and usual ones, in any case and spacing; linear."""
     known = "|".join(sorted({*names, *INFORMATION_VARIANTS, "think", "search", "answer"}))
     return re.compile(rf"<(\s*+/?\s*+(?:{known})\s*+/?\s*+)>", re.IGNORECASE)

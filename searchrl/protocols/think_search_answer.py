@@ -19,9 +19,6 @@ class ThinkSearchAnswer(InlineProtocol):
         think, search, information, answer: the tag names, distinct, lower case.
         instruction: replaces the default instruction; `@path` reads it from a UTF-8 file.
 
-    Raises:
-        ConfigError: a tag name is unusable, or the instruction's file cannot be read.
-
     >>> ThinkSearchAnswer().parse("<think>easy</think>\\n<answer>Paris</answer>").payload
     'Paris'
     """
@@ -46,11 +43,7 @@ class ThinkSearchAnswer(InlineProtocol):
         return Action(SEARCH, tuple(line for line in lines if line))
 
     def render_turn(self, action: Action, thought: str = "") -> str:
-        """Write the turn that parses to `action`. Protocol tags in its texts are neutralised.
-
-        Queries and answers are put between spaces, as in Search-R1: a word copied from running text
-        then keeps its token, which is easier for small models.
-        """
+        """Write the turn that parses to `action`. Protocol tags in its texts are neutralised."""
         think = f"<{self.tags.think}>{self.neutralise(thought)}</{self.tags.think}>"
         if action.kind == SEARCH:
             queries = (" ".join(self.neutralise(query).splitlines()) for query in action.queries)

@@ -49,9 +49,6 @@ class ToolCallProtocol(InlineProtocol):
         instruction: replaces the default one; `{tools}` in it is replaced by the list of tools;
             `@path` reads it from a UTF-8 file.
 
-    Raises:
-        ConfigError: a tool cannot be listed, or the instruction's file cannot be read.
-
     >>> call = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
     >>> ToolCallProtocol().parse(call).payload
     ToolCall(name='add', arguments={'a': 1, 'b': 2})
@@ -103,12 +100,7 @@ class ToolCallProtocol(InlineProtocol):
         )
 
     def render_turn(self, action: Action, thought: str = "") -> str:
-        """Write the turn that parses to `action`, in the layout of the models' templates.
-
-        Protocol tags in a thought or an answer are neutralised; in a call they are escaped as JSON
-        allows, so that its arguments come back as they were. Raises ValueError for any other kind
-        of action, and for a call that is not JSON.
-        """
+        """Write the turn that parses to `action`, in the layout of the models' templates."""
         think = f"<think>\n{self.neutralise(thought)}\n</think>"
         if action.kind == INVALID:
             return think
@@ -128,10 +120,7 @@ class ToolCallProtocol(InlineProtocol):
         return f"{think}\n\n<tool_call>\n{self._write(call)}\n</tool_call>"
 
     def opening(self, kind: str) -> str:
-        """Text that commits a turn to a `search`, a `tool` or an `answer`.
-
-        Raises ValueError for any other kind, and for one of which no tool is listed.
-        """
+        """Text that commits a turn to a `search`, `tool` or `answer`; ValueError if none."""
         names = [tool["name"] for tool in self.tools]
         if kind == ANSWER:
             return f"<think>\n{ANSWER_THOUGHT}\n</think>\n\n<answer>"

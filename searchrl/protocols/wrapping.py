@@ -19,10 +19,7 @@ NO_PASSAGE = "No passage matches this query."
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of an observation; a cut one is shown only if some of its `text` fits.
-
-    `head` numbers and names a passage.
-    """
+    """One line of an observation; a cut one is shown only if some `text` fits behind its `head`."""
 
     head: str
     text: str
@@ -37,11 +34,7 @@ class Wrapping:
     after: str
 
     def wrap(self, lines: Sequence[Line], budget: TokenBudget | None) -> str:
-        """Wrap lines; with a budget, the result, tags included, is within it.
-
-        Whole lines as long as they fit, then the next one cut, the rest dropped. Raises
-        `ConfigError` if the budget cannot hold even the two tags.
-        """
+        """Wrap lines within a budget: whole ones that fit, the next one cut, the rest dropped."""
         whole = self._around("\n".join(line.head + line.text for line in lines))
         if budget is None or budget.count(whole) <= budget.max_tokens:
             return whole

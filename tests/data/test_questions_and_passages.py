@@ -151,11 +151,11 @@ def test_blank_passages_are_left_out_and_said(tmp_path: Path) -> None:
     problems = Problems()
     assert [passage.id for passage in iter_corpus(path, problems)] == ["a"]
     (note,) = problems.notes
-    assert "2 passages" in note and str(path) in note and not problems.found
+    assert "left out: 2" in note and str(path) in note and not problems.found
     table = tmp_path / "c.csv"
     table.write_text("id,title,text,url\na,,x,u\nb,,,u\n")
     assert [passage.id for passage in iter_corpus(table, problems)] == ["a"]
-    assert "1 passage" in problems.notes[-1] and not problems.found
+    assert "left out: 1" in problems.notes[-1] and not problems.found
 
 
 @pytest.mark.parametrize("text", ["PAR1 binds thrombin.", "BZhilu is a village."])

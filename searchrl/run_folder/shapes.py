@@ -186,7 +186,6 @@ class _Provenance(Shape):
     changes: list[Any] = []
     data: dict[str, Any] = {}
     weights: dict[str, Any] = {}
-    environments: dict[str, Any] = {}
     tasks: dict[str, Any] = {}
 
 

@@ -104,15 +104,10 @@ class ConsoleObserver:
         tasks = (f"{t.env.name} (reward {RewardSchedule.parse(t.reward)})" for t in config.tasks)
         for name, value in {"tasks": ", ".join(tasks), **facts}.items():
             self._say(name, str(value))
-            if isinstance(value, MemoryPlan):
-                if value.advice:
-                    self.warn(value.advice)
-                if self.details:
-                    rows = {
-                        p.name: (format_bytes(p.num_bytes), p.phase, p.why) for p in value.parts
-                    }
-                    heads = ("size", "when", "why")
-                    self.console.print(make_table("part", heads, rows, can_wrap=True))
+            if isinstance(value, MemoryPlan) and self.details:
+                rows = {p.name: (format_bytes(p.num_bytes), p.phase, p.why) for p in value.parts}
+                heads = ("size", "when", "why")
+                self.console.print(make_table("part", heads, rows, can_wrap=True))
 
     def note(self, text: str) -> None:
         """Print one line."""

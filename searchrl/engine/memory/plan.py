@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from searchrl.errors import ConfigError
 
-_WARN_SHARE = 0.85
 _GIB = 2**30
 CUDA_CONTEXT = round(0.6 * _GIB)
 """What CUDA itself takes of a card: kernels and driver, before any tensor."""
@@ -84,17 +83,6 @@ class MemoryPlan:
         if self.available is None:
             return f"needs {self} (how much this device has is not known)"
         return f"fits: {self}" if self.fits else f"does not fit: {self}. {self.remedy}"
-
-    @property
-    def advice(self) -> str | None:
-        """What to know of a plan that fits by less than the prediction can be wrong; else None."""
-        room = self.available
-        if room is None or not _WARN_SHARE * room < self.total <= room:
-            return None
-        return (
-            "memory is tight: predictions can be wrong by a sixth. Lower rollout.batch_size or "
-            "optim.micro_batch_tokens if the run breaks off"
-        )
 
     def __str__(self) -> str:
         room = "" if self.available is None else f" of {format_bytes(self.available)}"

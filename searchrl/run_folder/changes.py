@@ -1,8 +1,7 @@
 """What a run rests on, and what of it has changed since: data files, weights, plugins.
 
-Owns the facts that `provenance.json` keeps of them (`data`, `weights`, `tasks`, beside the records
-of plugins) and their comparison when the run is resumed. Steps before and after a change
-are no longer of one run, so it has to be allowed, and is then recorded (`changes`).
+Steps before and after a change are no longer of one run, so it has to be allowed, and is then
+recorded (`changes` in `provenance.json`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The model card: what a policy is, what it was measured to do, and how to use it, from its run.
 
-Owns what the card says; its words are in `assets/model_card.md.jinja`, and `huggingface_hub` makes
-it. Every figure is the run's own; what the run does not know (a licence, say) is not in the card.
+Its words are in `assets/model_card.md.jinja`. What the run does not know (a licence) is not in it.
 """
 
 from __future__ import annotations
@@ -127,7 +126,5 @@ def _facts(source: Source) -> dict[str, str]:
         "hardware": machine.get("gpu") or machine.get("cpu") or "",
         "duration": f"{hours} h {minutes} min" if hours else f"{minutes} min",
         "versions": ", ".join(f"{n} {versions[n]}" for n in programs if versions.get(n)),
-        "commit of SearchRL": (provenance.get("commit") or {}).get("searchrl") or "",
         "plugins": ", ".join(plugins),
-        "fingerprint of the configuration": config.fingerprint,
     }

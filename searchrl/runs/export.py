@@ -1,8 +1,4 @@
-"""Export: the policy of a run as a folder that other programs load, with no trace of this machine.
-
-Owns what such a folder holds: an adapter whose base is named as others know it, or whole weights,
-merged if asked; the tokenizer; a model card.
-"""
+"""Export: the policy of a run as a folder for other programs, with no trace of this machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The runs of a folder: what each is, when it was made, how far it came, its figures, its size.
-
-Owns how a run's state is told from its files, and which of its checkpoints may go. Imports no
-torch.
-"""
+"""The runs of a folder: what each is, when it was made, how far it came, its figures, its size."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Push: an export of a run on the Hugging Face Hub, with its model card.
 
-Owns the order: look at the name and the login, export, upload. A dry run exports to a temporary
-folder and uploads nothing; it needs no network.
+A dry run exports to a temporary folder and uploads nothing; it needs no network.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The memory plan as data: the parts of a training run, their sum, and how to say it.
+"""The memory plan as data: the parts of a training run, their sum, and how to say it. No torch.
 
-Owns no prediction (`forecast` makes plans) and imports no torch: the console shows plans.
-Sampling and updating take turns: keys and values are given back before an update, activations
-before the next sampling, so the peak is what stays plus the larger of the two. Within an update
-the same is true of the head and the backward pass of the layers.
+Sampling and updating take turns, and within an update the head and the backward pass of the layers
+do. So the peak is what stays plus the larger of the two.
 """
 
 from __future__ import annotations

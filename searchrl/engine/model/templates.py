@@ -1,8 +1,7 @@
 """Chat templates: programs that come with a tokenizer, run where they can do no harm.
 
-A template is Jinja. transformers runs it in Jinja's sandbox, which keeps it from files and from
-Python, but lets it loop for years, or double a text until memory is full. So it runs in a copy of
-this process that may compute for a few seconds and take a little memory. Owns those limits.
+transformers runs them in Jinja's sandbox, which lets them loop for years, or double a text until
+memory is full. So one runs in a copy of this process with limits.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ _FOLDERS = {
     ),
     "report/page": (
         "compare.js core.js drawings.js group.js help.js index.html.jinja "
-        "lists.js main.js page.css retrieval.js rewards.js rollout.js rollouts.js run.js "
-        "theme.js tokens.js weights.js"
+        "lists.js main.js page.css retrieval.js rollout.js rollouts.js run.js "
+        "theme.js tokens.js"
     ),
     "assets/shapes": "Qwen--Qwen3-0.6B.json Qwen--Qwen3-4B.json",
     "assets/tiny": (

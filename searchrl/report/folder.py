@@ -1,15 +1,9 @@
 """Writes the report of a run as a folder of plain files: one page, its scripts and its data.
 
-    index.html                 the page; it holds nothing of the run but its name
-    page/                      scripts and styles, as they are in this package
-    data/run.js                the first page: figures, curves, config
-    data/index.js              one small row per rollout
-    data/words.js              token id -> text, of the ids that occur
-    data/rollouts_0001.js      200 rollouts with their tokens, loaded when one of them is opened
-
 A page opened from disk may not fetch files, but it may add a script: so data are scripts that call
-one function with a JSON text. Nothing in them is ever read as code or as HTML. Owns the layout of
-the folder. Caller: `searchrl inspect`.
+one function with a JSON text. Nothing in them is ever read as code or as HTML. `data/run.js` has
+the first page, `index.js` a small row per rollout, `words.js` the texts of ids, `rollouts_0001.js`
+200 rollouts with their tokens, loaded when one of them is opened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Rollouts as the page holds them: one small row each in the index, the tokens in data files.
 
-Owns both forms. The index has what a list is filtered and sorted by, as columns; a page holds all
-of it. The rest of a rollout is loaded when it is opened. Caller: `folder`.
+The index has what a list is filtered and sorted by, as columns; a page holds all of it.
 """
 
 from __future__ import annotations

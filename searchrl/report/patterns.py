@@ -1,7 +1,4 @@
-"""What became of a rollout, in a few words: its outcome pattern, and what it found.
-
-Rules on the stored row; no model is asked. Owns the words.
-"""
+"""What became of a rollout, in a few words, by rules: its outcome pattern, and what it found."""
 
 from __future__ import annotations
 

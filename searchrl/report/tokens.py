@@ -1,7 +1,6 @@
 """The text of single tokens, from the tokenizer file of a run.
 
-Owns how ids become the pieces that the page shows. A piece is for reading only: what was trained
-are the ids. Imports the `tokenizers` library and no model code. Caller: `folder`.
+A piece is for reading only: what was trained are the ids. Imports no model code.
 """
 
 from __future__ import annotations

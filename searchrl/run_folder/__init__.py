@@ -1,23 +1,20 @@
 """The run folder: what a run leaves behind, and how to read it.
 
 Owns the layout, atomic writing, checksums and the `Run` reader. Everything is plain YAML, JSON or
-JSONL (gzip), so a folder can be read without this package; its `README.md` lists the files. It
-does not know models.
+JSONL (gzip), so a folder can be read without this package. It does not know models.
 """
 
 from searchrl.run_folder.checkpoints import (
-    CheckpointChoice,
     checkpoint_fault,
     clean_partial,
     list_checkpoints,
     newest_checkpoint,
     read_state,
     rotate_checkpoints,
-    set_aside_newer,
 )
 from searchrl.run_folder.lock import holding
 from searchrl.run_folder.place import choose_folder, guarding, save_beside
-from searchrl.run_folder.policies import PolicyChoice, choose_policy, is_policy_of_run
+from searchrl.run_folder.policies import choose_policy, is_policy_of_run
 from searchrl.run_folder.reader import (
     Run,
     find_damage,
@@ -27,8 +24,6 @@ from searchrl.run_folder.reader import (
 from searchrl.run_folder.writer import RunWriter
 
 __all__ = [
-    "CheckpointChoice",
-    "PolicyChoice",
     "Run",
     "RunWriter",
     "checkpoint_fault",
@@ -46,5 +41,4 @@ __all__ = [
     "read_state",
     "rotate_checkpoints",
     "save_beside",
-    "set_aside_newer",
 ]

@@ -1,8 +1,7 @@
-"""What a run rests on, and what of it has changed since: data files, environments, plugins.
+"""What a run rests on, and what of it has changed since: data files, weights, plugins.
 
-Owns the facts that `provenance.json` keeps of them (`data`, `environments`, `tasks`, beside the
-records of plugins) and their comparison when the run is resumed. Steps before and after a change
-are no longer of one run, so it has to be allowed, and is then recorded (`changes`).
+Steps before and after a change are no longer of one run, so it has to be allowed, and is then
+recorded (`changes` in `provenance.json`).
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-from gymnasium.error import Error as GymnasiumError
-
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import ChangedError, DamagedError
 from searchrl.plugins import Registry
-from searchrl.plugins.provenance import find_distribution, read_records
+from searchrl.plugins.provenance import read_records
 from searchrl.run_folder.reader import Run
 from searchrl.run_folder.sealing import hash_file
 
@@ -37,14 +33,13 @@ NUM_PARTS, PART_BYTES = 64, 1 << 20
 _FACTS = {
     "data": "the data",
     "weights": "the embedded policy",
-    "environments": "environment",
     "tasks": "the number of tasks in split",
 }
 """What each fact is called in a sentence."""
 
 
 def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[str, Any]:
-    """What the provenance keeps of data and environments.
+    """What the provenance keeps of data and tasks.
 
     Args:
         config: every setting of a task's environment, retriever, protocol, judge and reward,
@@ -53,8 +48,7 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
 
     Returns:
         `data` (hash by absolute path), `weights` (hash by name, of a policy that a package
-        brings), `environments` (version by name, of those that `gym:` plays) and `tasks`
-        (`num_tasks`).
+        brings) and `tasks` (`num_tasks`).
     """
     parts = [p for task in config.tasks for p in (task.env, task.retriever, task.protocol)]
     settings = [part.settings for part in (*parts, *(task.judge for task in config.tasks))]
@@ -63,7 +57,6 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
     return {
         "data": {str(path): _hash(path) for path in _paths_in([*settings, config.sft.traces])},
         "weights": {} if folder is None else {name: _hash(folder)},
-        "environments": dict(_environments(config)),
         "tasks": dict(num_tasks),
     }
 
@@ -164,18 +157,3 @@ def _hash(path: Path) -> str:
     except (OSError, UnicodeEncodeError):
         return ""
     return digest.hexdigest()
-
-
-def _environments(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """Of each environment of Gymnasium's: the distribution that it is from, if it has one."""
-    for name in dict.fromkeys(task.env.name for task in config.tasks):
-        scheme, _, env_id = name.partition(":")
-        if scheme != "gym" or not env_id:
-            continue
-        try:
-            made_by = gymnasium.spec(env_id).entry_point
-            module = made_by if isinstance(made_by, str) else getattr(made_by, "__module__", "")
-            if owner := find_distribution(module.partition(":")[0]):
-                yield name, f"{owner.name} {owner.version}"
-        except (GymnasiumError, ImportError, ValueError):  # whoever makes it says so
-            continue

@@ -1,8 +1,7 @@
-"""Checkpoints on disk: which there are, which are whole, and which may go.
+"""Checkpoints on disk: which there are, which are whole, and which may go. No torch.
 
-Owns the names in `checkpoints/`, how damage in one is found, and their removal. Every file but
-`state.json` is listed in `checksums.json`; `state.json` is sealed, because it alone is replaced
-later. What weights and optimiser are is the business of `engine.learning.checkpoint`. No torch.
+Every file but `state.json` is listed in `checksums.json`; `state.json` is sealed, because it alone
+is replaced later.
 """
 
 from __future__ import annotations

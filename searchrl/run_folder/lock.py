@@ -7,7 +7,6 @@ The file is no part of the run.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from searchrl.errors import DamagedError, RunInUseError
+from searchrl.errors import RunInUseError
 from searchrl.run_folder.place import LOCK, guarding
 
 
@@ -25,7 +24,6 @@ def holding(run_dir: Path) -> Iterator[None]:
 
     Raises:
         RunInUseError: if another process holds it.
-        DamagedError: if the lock cannot be opened.
         RunFolderError: if it cannot be written.
     """
     path = run_dir / LOCK
@@ -41,12 +39,6 @@ def holding(run_dir: Path) -> Iterator[None]:
                 f"the run folder '{run_dir}' is in use by another process; wait until that ends, "
                 "or stop it"
             ) from None
-        except OSError as error:
-            if not os.path.lexists(path):
-                raise
-            way_on = "Make it readable and writable, or delete it if no process works on this run"
-            fault = f"it cannot be opened ({error.strerror or error})"
-            raise DamagedError.of(path, fault, way_on) from error
     try:
         yield
     finally:

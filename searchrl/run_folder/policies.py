@@ -1,8 +1,4 @@
-"""The weights to use when a run, a checkpoint or a policy is named: the newest whole ones.
-
-Owns which folders may hold them, their order, and what is said when damaged ones are passed over.
-What is in such a folder is the business of `engine.model.loading`. No torch.
-"""
+"""The weights to use when a run, a checkpoint or a policy is named: the newest whole ones."""
 
 from __future__ import annotations
 

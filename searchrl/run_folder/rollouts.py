@@ -1,7 +1,7 @@
 """Files of trajectories: their names and order, how they are written, and how they are read.
 
-Owns `rollouts/`. A compressed file holds a checksum of its own (gzip); beside a plain one lies
-`NAME.sha256`, as `sha256sum -c` reads it. What a row says is `engine.rollout.records`.
+A compressed file holds a checksum of its own (gzip); beside a plain one lies `NAME.sha256`, as
+`sha256sum -c` reads it.
 """
 
 from __future__ import annotations

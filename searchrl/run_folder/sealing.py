@@ -1,9 +1,7 @@
 """Checksums: how it is seen that a file is no longer what the run wrote.
 
-Owns two kinds. A sealed JSON file holds the SHA-256 of its own content under `sha256`, so it can be
-replaced at any time in one go. `checksums.json` of a folder of weights holds size and SHA-256 of
-every file in it and is sealed itself. Damage is a `DamagedError` that names the file. It knows no
-model and no run.
+A sealed JSON file holds the SHA-256 of its own content under `sha256`. `checksums.json` of a folder
+of weights holds size and SHA-256 of every file in it and is sealed itself.
 """
 
 from __future__ import annotations

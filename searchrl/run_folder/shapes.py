@@ -1,9 +1,7 @@
 """What the records of a run hold: checked when they are read.
 
-Owns the shapes of `provenance.json`, `summary.json` and of lines in the files of rows, rollouts
-among them, and the error about a record of another shape. A checksum is no signature: whoever makes
-a run folder can seal what no run ever wrote. Only what is read is described; other keys may hold
-anything. Behind the readers of this room nobody asks what a row is.
+A checksum is no signature: whoever makes a run folder can seal what no run ever wrote. Only what is
+read is described. Behind the readers of this room nobody asks what a row is.
 """
 
 from __future__ import annotations
@@ -186,7 +184,6 @@ class _Provenance(Shape):
     changes: list[Any] = []
     data: dict[str, Any] = {}
     weights: dict[str, Any] = {}
-    environments: dict[str, Any] = {}
     tasks: dict[str, Any] = {}
 
 

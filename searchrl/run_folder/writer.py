@@ -1,8 +1,7 @@
 """Writing a run folder: whole records, and going on after a kill or damage.
 
-Owns `RunWriter`. `provenance.json` is sealed, and holds size and checksum of `config.yaml` and of
-the files of rows; a kill between a row and its checksum leaves a row more, which is whole. Weights
-are written by `engine.learning.checkpoint`.
+`provenance.json` is sealed, and holds size and checksum of `config.yaml` and of the files of rows;
+a kill between a row and its checksum leaves a row more, which is whole.
 """
 
 from __future__ import annotations

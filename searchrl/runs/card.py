@@ -1,7 +1,6 @@
 """The model card: what a policy is, what it was measured to do, and how to use it, from its run.
 
-Owns what the card says; its words are in `assets/model_card.md.jinja`, and `huggingface_hub` makes
-it. Every figure is the run's own; what the run does not know (a licence, say) is not in the card.
+Its words are in `assets/model_card.md.jinja`. What the run does not know (a licence) is not in it.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-from tokenizers import Tokenizer
 
 from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.plugins import Registry
@@ -43,8 +41,8 @@ def is_hub_id(name: str) -> bool:
     return "/" in name
 
 
-def make_card(source: Source, weights: Exported, registry: Registry, prompt: str = "") -> str:
-    """The text of a model card, its header included. `prompt` is that of `find_prompt`."""
+def make_card(source: Source, weights: Exported, registry: Registry) -> str:
+    """The text of a model card, its header included."""
     config, figures = name_defaults(source.config, registry), source.figures
     task = config.tasks[0]
     protocol = registry.make_protocol(
@@ -53,26 +51,12 @@ def make_card(source: Source, weights: Exported, registry: Registry, prompt: str
     stages = [task.reward] if isinstance(task.reward, str) else list(task.reward.values())
     envs = [one.env.name for one in config.tasks]
     hub_base = weights.base if is_hub_id(weights.base or "") else None
-    measured = figures.get("after") or figures.get("during") or {}
-    results = [
-        EvalResult(
-            task_type="text-generation",
-            dataset_type=envs[0],
-            dataset_name=", ".join(envs),
-            dataset_split=config.eval.split if "after" in figures else "validation",
-            metric_type=name,
-            metric_value=round(measured[name]["value"], 4),
-        )
-        for name in _HEADLINES
-        if name in measured
-    ]
     header = ModelCardData(
         base_model=hub_base,
         library_name="peft" if weights.kind == "adapter" else "transformers",
         pipeline_tag="text-generation",
         tags=["searchrl", "reinforcement-learning", "search-agent", config.algorithm.name],
         model_name=weights.name,
-        eval_results=results or None,
     )
     longest = max(map(len, re.findall("`+", protocol.instruction)), default=0)
     names = [name for name in _HEADLINES if any(name in one for one in figures.values())]
@@ -98,25 +82,10 @@ def make_card(source: Source, weights: Exported, registry: Registry, prompt: str
         stops=list(protocol.stops),
         instruction=clean(protocol.instruction) if config.model.instructions else "",
         fence="`" * max(4, longest + 1),
-        prompt=prompt,
         reward=", then ".join(stages),
         facts=_facts(source),
     )
     return f"{str(card).strip()}\n"
-
-
-def find_prompt(source: Source) -> str:
-    """A prompt of the run as the model read it, as a Python expression; "" if none was kept.
-
-    Raises `DamagedError` for a file of rollouts that cannot be read.
-    """
-    row = next(source.run.rollouts(), None)
-    if row is None or not (source.policy / "tokenizer.json").is_file():
-        return ""
-    num_prompt = len(row["authors"]) - len(row["authors"].lstrip("P"))
-    tokenizer = Tokenizer.from_file(str(source.policy / "tokenizer.json"))
-    text = tokenizer.decode(row["ids"][:num_prompt], skip_special_tokens=False)
-    return "\n".join(f"    {line!r}" for line in text.splitlines(keepends=True))
 
 
 def _plain(value: Any) -> str:
@@ -157,7 +126,5 @@ def _facts(source: Source) -> dict[str, str]:
         "hardware": machine.get("gpu") or machine.get("cpu") or "",
         "duration": f"{hours} h {minutes} min" if hours else f"{minutes} min",
         "versions": ", ".join(f"{n} {versions[n]}" for n in programs if versions.get(n)),
-        "commit of SearchRL": (provenance.get("commit") or {}).get("searchrl") or "",
         "plugins": ", ".join(plugins),
-        "fingerprint of the configuration": config.fingerprint,
     }

@@ -1,8 +1,4 @@
-"""Two policies on the same tasks: what `searchrl eval --against` compares with.
-
-Owns how the other policy is found and what both have in common: tasks, samples, seed. The test of
-the difference is that of `statistics`.
-"""
+"""Two policies on the same tasks: what `searchrl eval --against` compares with."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Export: the policy of a run as a folder that other programs load, with no trace of this machine.
-
-Owns what such a folder holds: an adapter whose base is named as others know it, or whole weights,
-merged if asked; the tokenizer; a model card.
-"""
+"""Export: the policy of a run as a folder for other programs, with no trace of this machine."""
 
 from __future__ import annotations
 
@@ -18,12 +14,11 @@ from searchrl.core.encoding import encode_text
 from searchrl.engine.learning.checkpoint import naming_write_errors
 from searchrl.engine.model.foreign import ensure_plain_model
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_model
-from searchrl.errors import ConfigError, DamagedError
+from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.run_folder.place import filling
-from searchrl.run_folder.reader import find_missing_rollouts
 from searchrl.run_folder.sealing import CHECKSUMS
-from searchrl.runs.card import find_prompt, is_hub_id, make_card
+from searchrl.runs.card import is_hub_id, make_card
 from searchrl.runs.source import Source
 from searchrl.trust.folders import ensure_plain
 
@@ -91,7 +86,7 @@ def export_policy(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"'{folder}' is not an empty folder; name a new one to export to")
-    notes = [*source.notes, *find_missing_rollouts(source.run)]
+    notes = [*source.notes]
     model = source.config.model
     known: str | None = None
     found = resolve_model(model.name, CPU, str(source.policy))
@@ -119,11 +114,6 @@ def export_policy(
                 f"the base was a folder of this machine and is called '{known}' in the export; "
                 "name it as others know it with --base, or export whole weights with --merge"
             )
-    prompt = ""
-    try:
-        prompt = find_prompt(source)
-    except DamagedError as error:  # the weights are whole
-        notes.append(f"the card shows no prompt: {error}")
     kind: Kind = "whole" if found.adapter_path is None else "merged" if merge else "adapter"
     exported = Exported(folder, kind, known, repo, tuple(notes))
     with filling(folder) as beside, naming_write_errors("the weights"):
@@ -135,7 +125,7 @@ def export_policy(
             path = beside / "adapter_config.json"
             settings = json.loads(path.read_text("utf-8")) | {"base_model_name_or_path": known}
             path.write_bytes(encode_text(json.dumps(settings, indent=2, ensure_ascii=False)))
-        card = make_card(source, exported, registry, prompt)
+        card = make_card(source, exported, registry)
         (beside / "README.md").write_bytes(encode_text(card))
     return exported
 

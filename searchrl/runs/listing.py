@@ -1,8 +1,4 @@
-"""The runs of a folder: what each is, when it was made, how far it came, its figures, its size.
-
-Owns how a run's state is told from its files, and which of its checkpoints may go. Imports no
-torch.
-"""
+"""The runs of a folder: what each is, when it was made, how far it came, its figures, its size."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ from typing import Any
 
 from searchrl.config import RunConfig
 from searchrl.config.endpoint import MODEL
-from searchrl.envs.splits import VALIDATION
 from searchrl.errors import ConfigError, DamagedError, RunFolderError, RunInUseError
 from searchrl.rewards.expression import HEADLINES
 from searchrl.run_folder import (
@@ -60,8 +55,8 @@ class RunRow:
     """One run.
 
     `bytes` is the size on disk; `checkpoint_bytes` that of its `checkpoints`, which are counted
-    where they are whole. `figure` is the name of its main metric, with its values `before` and as
-    measured last, and the splits these are of. `damaged` says what is wrong with which file.
+    where they are whole. `figure` is the name of its main metric, with its values `before` and
+    `after`, once it has finished. `damaged` says what is wrong with which file.
     """
 
     path: Path
@@ -77,8 +72,6 @@ class RunRow:
     figure: str | None = None
     before: float | None = None
     after: float | None = None
-    before_on: str | None = None
-    after_on: str | None = None
     checkpoint_bytes: int = 0
     checkpoints: int = 0
     damaged: tuple[str, ...] = ()
@@ -160,7 +153,7 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
         duration_s=provenance.get("duration_s"),
         step=max([*map(step_of, checkpoints), *recorded], default=0),
         num_steps=num_steps,
-        **_figures(run, summary, "test" if config is None else config.eval.split),
+        **_figures(summary),
         checkpoint_bytes=_size(run.path / "checkpoints"),
         checkpoints=len(checkpoints),
         damaged=tuple(_find_all_damage(run, deep=deep)),
@@ -200,23 +193,13 @@ def _is_alive(process: Mapping[str, Any] | None) -> bool:
     return True
 
 
-def _figures(run: Run, summary: Mapping[str, Any], split: str) -> dict[str, Any]:
-    """The headline of a run: from its summary, or without one from its evaluations."""
-    after_on = split
+def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The headline of a run."""
     before, after = summary.get("before"), summary.get("after") or summary.get("eval")
-    if not summary:
-        rows, fault = run.read_metrics()
-        if fault:
-            return {}  # one of its figures may be wrong
-        by_phase = {row["phase"]: row["metrics"] for row in rows}
-        before, after = by_phase.get("before"), by_phase.get("after")
-        if after is None and "during" in by_phase:
-            after, after_on = by_phase["during"], VALIDATION
     for name in sorted(HEADLINES, key=lambda one: one != summary.get("headline")):
         first, last = ((one or {}).get(name, {}).get("value") for one in (before, after))
         if first is not None or last is not None:
-            figures = {"figure": name, "before": first, "after": last}
-            return figures | {"before_on": split, "after_on": after_on}
+            return {"figure": name, "before": first, "after": last}
     return {}
 
 

@@ -1,15 +1,13 @@
 """Push: an export of a run on the Hugging Face Hub, with its model card.
 
-Owns the order: look at the name and the login, export, upload. A dry run exports to a temporary
-folder and uploads nothing; it needs no network.
+A dry run exports to a temporary folder and uploads nothing; it needs no network.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +21,6 @@ from searchrl.runs.export import export_policy
 from searchrl.runs.source import Source
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What was uploaded, or would be. `url`: empty in a dry run."""
-
-    exported: dict[str, Any]
-    card: str
-    url: str = ""
-
-
 def push_policy(
     source: Source,
     repo: str,
@@ -41,8 +30,7 @@ def push_policy(
     base: str | None = None,
     is_private: bool = False,
     is_dry: bool = False,
-    make_api: Callable[[], HfApi] = HfApi,
-) -> Pushed:
+) -> tuple[dict[str, Any], str, str]:
     """Export the policy of a run and upload it to a repository, which is made if it is not there.
 
     Args:
@@ -53,7 +41,9 @@ def push_policy(
         base: how the Hub knows the base of the adapter.
         is_private: of a new repository.
         is_dry: upload nothing.
-        make_api: makes the client.
+
+    Returns:
+        The export as JSON, its card, and the address of the upload ("" in a dry run).
 
     Raises:
         ConfigError: for a name that is none, a missing login, or whatever the Hub refuses.
@@ -65,21 +55,21 @@ def push_policy(
     if not is_dry:
         # First: a missing login is found before gigabytes are written.
         with _saying_what_the_hub_refused(repo):
-            api = make_api()
+            api = HfApi()
             api.whoami()
     with tempfile.TemporaryDirectory(prefix="searchrl-push-") as folder:
         path = Path(folder) / "export"
         exported = export_policy(source, path, registry, merge=merge, base=base, repo=repo)
+        told = exported.to_dict() | {"path": repo}
         card = (path / "README.md").read_text("utf-8")
-        pushed = Pushed(exported.to_dict() | {"path": repo}, card)
         if api is None:
-            return pushed
+            return told, card, ""
         with _saying_what_the_hub_refused(repo):
             api.create_repo(repo, private=is_private, exist_ok=True)
             commit = api.upload_folder(
                 repo_id=repo, folder_path=path, commit_message="Upload a search agent"
             )
-    return Pushed(pushed.exported, pushed.card, str(commit.commit_url))
+    return told, card, str(commit.commit_url)
 
 
 @contextmanager

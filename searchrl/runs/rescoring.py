@@ -1,8 +1,7 @@
 """Scoring stored rollouts again: what another reward would have said of the same episodes.
 
-Owns the comparison of two rewards: their means, how alike they order episodes (over all of them and
-within the groups that an advantage is taken in), and where they disagree most. Needs no model and
-no torch, and plays nothing.
+Compares two rewards: their means, how alike they order episodes, and where they disagree most.
+Needs no model and no torch, and plays nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The source of an export: which weights of which run, and the figures that were measured of them.
 
-Owns how a name on the command line (a run, a checkpoint of one) becomes weights and figures. The
-figures of a checkpoint are never those of another step. Imports no torch.
+The figures of a checkpoint are never those of another step. Imports no torch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Episodes out of a run folder: what rewards see, rebuilt from the rows that were written.
 
-Owns how a rollout row becomes an `Episode` again. What a row does not hold (the text of passages,
-`Task.meta`) is not made up: a component that reads it fails with a sentence that says so, and its
-episode is unscored. No torch.
+What a row does not hold (the text of passages, `Task.meta`) is not made up: a component that reads
+it fails with a sentence that says so, and its episode is unscored.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What a configuration of somebody else may not decide: everything that is not known as harmless.
 
 Harmless are registered names of installed packages; numbers, true and false, values of a `Literal`,
-and defaults; and the text of our own sections, such as rewards and instructions. All other text in
-the settings of plugins, and what has a type of `contracts.settings`, needs permission. Nothing that
-is looked at is imported, but for installed plugins. Whether a path exists is not asked.
+and defaults; and the text of our own sections, such as rewards and instructions. Nothing that is
+looked at is imported, but for installed plugins. Whether a path exists is not asked.
 """
 
 from __future__ import annotations

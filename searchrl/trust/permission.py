@@ -1,8 +1,7 @@
 """Permission: what of a run folder's configuration may be used, and what this user has trusted.
 
-What the user named now may be used; so may what the user has trusted before, which one small file
-per hash says in the user's own state folder, never in a run folder. All else is refused with one
-sentence, before anything of it is imported, read or asked.
+What the user named now may be used; so may what the user has trusted before, kept in the user's own
+state folder. All else is refused before anything of it is imported, read or asked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Foreign text on its way to a terminal: what would command the terminal is shown instead.
 
-Owns the one list of characters that are not just shown. Models, corpora, configs, run folders, file
-names and errors can hold escape sequences that move the cursor, hide text, or fill the clipboard
-(OSC 52), and marks that reverse the order of reading. They are printed as Python would write them,
+Models, corpora, run folders and errors can hold escape sequences that move the cursor or fill the
+clipboard, and marks that reverse the order of reading. They are printed as Python would write them,
 `\\x1b`.
 """
 

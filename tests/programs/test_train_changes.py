@@ -94,14 +94,6 @@ class TestChanges:
         (text,) = find_changes(before, now, load_plugins())
         assert text == "the number of tasks in split 'toy/train' was 48 and is 47 now"
 
-    def test_version_of_the_package_of_a_gymnasium_env(self):
-        config = build_config({"tasks": [{"env": {"name": "gym:FrozenLake-v1"}}]})
-        before = describe_sources(config, {})
-        assert before["environments"]["gym:FrozenLake-v1"].startswith("gymnasium ")
-        was = {"environments": {"gym:FrozenLake-v1": "gymnasium 0.1"}}
-        (text,) = find_changes(was, before, load_plugins())
-        assert text.startswith("environment 'gym:FrozenLake-v1' was gymnasium 0.")
-
     @pytest.mark.thorough
     def test_changed_plugin_is_refused_unless_that_is_allowed(
         self, micro_model: Path, tmp_path: Path

@@ -81,8 +81,7 @@ class TestOneProcess:
 
     def test_folder_in_place_of_the_lock(self, tmp_path: Path):
         (tmp_path / ".lock").mkdir()
-        match = r"'.*\.lock' is damaged: it cannot be opened"
-        with pytest.raises(RunFolderError, match=match), holding(tmp_path):
+        with pytest.raises(RunFolderError, match="cannot write the run folder"), holding(tmp_path):
             pass
 
     def test_prune_makes_room_on_a_full_disk(

@@ -30,7 +30,6 @@ VIEWS = (
     RIGHT,
     RIGHT.replace("rollout", "group"),
     "#/compare",
-    "#/rewards",
     "#/help",
 )
 
@@ -176,32 +175,6 @@ def test_the_list_is_filtered_sorted_and_grouped(opened: Browser):
     assert "1 of 8 rollouts" in opened.text("#list")
     opened.go("#/rollouts?score=em&value=1")
     assert "3 of 8 rollouts" in opened.text("#list")
-
-
-def test_a_reader_sets_the_weights(opened: Browser):
-    opened.go("#/rewards")
-    assert "With the weights of the run, format+em" in opened.text("#weights")
-    assert "is the recorded reward of 7 of 7 rollouts" in opened.text("#weights")
-    assert "No rollout would stand elsewhere in its group." in opened.text("#weights")
-    slide = """
-        const [name, value] = arguments;
-        const label = [...document.querySelectorAll(".weights label")]
-            .find((one) => one.textContent === name);
-        const range = document.getElementById(label.htmlFor);
-        range.value = value;
-        range.dispatchEvent(new Event("input", { bubbles: true }));
-    """
-    opened.run(slide, "em", "-1")
-    shown = opened.text("#weights")
-    assert "format-em: mean reward 0.667 of 3 rollouts." in shown
-    assert "groups with differences to learn from\n1 of 1 (100.0 %)" in shown
-    assert "groups whose best rollouts are all others than before\n1" in shown
-    assert "rollouts that change sides in their group\n3" in shown
-    assert 'searchrl score RUN --reward "format-em"' in shown
-    opened.open(opened.page, opened.run("return location.hash"))  # a link to these weights
-    assert "format-em: mean reward 0.667" in opened.text("#weights")
-    opened.click("button", "the weights of the run")
-    assert "format+em: mean reward 1.33" in opened.text("#weights")
 
 
 def test_text_of_a_run_stays_text(opened: Browser):

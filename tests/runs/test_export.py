@@ -191,18 +191,15 @@ def test_card_holds_the_figures_and_the_facts_of_the_run(micro_run: Path, tmp_pa
     assert Run.open(micro_run).config.fingerprint in card
 
 
-def test_code_of_the_card_writes_a_turn(
+def test_code_of_the_card_loads_the_weights(
     micro_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     succeed("export", micro_run, tmp_path / "agent")
     monkeypatch.chdir(tmp_path / "agent")
-    loading, turn = re.findall(r"(?ms)^`{3,}python\n(.*?)^`{3,}$", Path("README.md").read_text())
+    (code,) = re.findall(r"(?ms)^`{3,}python\n(.*?)^`{3,}$", Path("README.md").read_text())
     names: dict[str, Any] = {}
-    exec(loading + turn.replace("max_new_tokens=256", "max_new_tokens=3"), names)
-    row = next(Run.open(micro_run).rollouts())
-    ids = names["inputs"]["input_ids"][0].tolist()
-    assert row["ids"][: len(ids)] == ids and row["authors"][len(ids)] == "M"
-    assert "</search>" in turn and names["output"].shape[1] == len(ids) + 3
+    exec(code, names)
+    assert len(names["tokenizer"]) <= names["model"].get_input_embeddings().num_embeddings
 
 
 def test_folder_that_is_not_empty_is_left_as_it_is(micro_run: Path, tmp_path: Path) -> None:
@@ -229,7 +226,6 @@ def test_weights_are_exported_though_rollouts_are_damaged(micro_run: Path, tmp_p
     for file in (run / "rollouts").iterdir():
         file.write_bytes(b"x")
     succeed("export", run, tmp_path / "out")
-    assert "generate(" not in (tmp_path / "out" / "README.md").read_text("utf-8")
 
 
 def test_folder_that_is_no_run_says_so(tmp_path: Path) -> None:

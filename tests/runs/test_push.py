@@ -40,7 +40,9 @@ class Hub:
 
 
 def push(run: Path, hub: Any, **more: Any) -> Any:
-    return push_policy(Source.open(run), "me/agent", load_plugins(), make_api=lambda: hub, **more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("searchrl.runs.push.HfApi", lambda: hub)
+        return push_policy(Source.open(run), "me/agent", load_plugins(), **more)
 
 
 def test_dry_run_shows_files_and_card_and_uploads_nothing(
@@ -61,12 +63,12 @@ def test_dry_run_shows_files_and_card_and_uploads_nothing(
 
 def test_what_is_uploaded_is_the_export(micro_run: Path) -> None:
     hub = Hub()
-    pushed = push(micro_run, hub, is_private=True)
+    exported, card, url = push(micro_run, hub, is_private=True)
     assert hub.made == [("me/agent", True)]
-    assert pushed.url == "https://hub/me/agent/commit/1"
-    assert hub.files == sorted(pushed.exported["files"])
-    assert 'AutoTokenizer.from_pretrained("me/agent")' in pushed.card
-    assert "# agent\n" in pushed.card and "folder" not in pushed.card.partition("## Use")[2]
+    assert url == "https://hub/me/agent/commit/1"
+    assert hub.files == sorted(exported["files"])
+    assert 'AutoTokenizer.from_pretrained("me/agent")' in card
+    assert "# agent\n" in card and "folder" not in card.partition("## Use")[2]
 
 
 def test_export_that_fails_leaves_no_empty_repository(

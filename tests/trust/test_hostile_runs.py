@@ -41,7 +41,7 @@ COMMANDS: dict[str, list[str]] = {
     "doctor": [f"{{run}} {SMALL}", f"--init-from {{run}} {SMALL} --json"],
     "play": ["--config {run}/config.yaml --index 0"],
     "bench": [f"--init-from {{run}} --steps 1 {SMALL}"],
-    "runs": ["{run}", "{run} --json", "{run} --prune --keep 0"],
+    "runs": ["{run}", "{run} --json", "{run} --prune --keep 1"],
     "trust": ["{run}", "{run} --json"],
     "score": ["{run} --reward em"],
     "inspect": [

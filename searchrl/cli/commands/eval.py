@@ -180,15 +180,10 @@ def _as_json(
     both: list[Contender], results: list[EvalResult], compared: Mapping[str, Paired]
 ) -> dict[str, Any]:
     """The figures by name; with `--against`, also those of the other and the differences."""
-    from searchrl.engine.metrics.breakdown import shown_metrics
-
-    tables = []
-    for result in results:
-        worlds = {id(rollout.world): rollout.world for rollout in result.rollouts}
-        tables.append(shown_metrics(result.metrics, worlds.values()))
-    if not results[1:]:
-        return dict(tables[0])
-    return tables[0] | {"against": {"policy": both[1].name, **tables[1]}, "paired": compared}
+    first, *others = (dict(result.metrics) for result in results)
+    if not others:
+        return first
+    return first | {"against": {"policy": both[1].name, **others[0]}, "paired": compared}
 
 
 def _show(

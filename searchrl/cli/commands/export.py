@@ -84,7 +84,7 @@ def push(run: str, repo: str, **values: Any) -> None:
 
     source = Source.open(run)
     _, registry = load_run(source.run)
-    pushed = push_policy(
+    exported, card, url = push_policy(
         source,
         repo,
         registry,
@@ -94,14 +94,14 @@ def push(run: str, repo: str, **values: Any) -> None:
         is_dry=values["dry_run"],
     )
     if values["json"]:
-        print_json({**pushed.exported, "card": pushed.card, "url": pushed.url or None})
+        print_json({**exported, "card": card, "url": url or None})
         return
-    _show_files(pushed.exported)
-    if pushed.url:
-        say(pushed.url)
+    _show_files(exported)
+    if url:
+        say(url)
         return
     say("\nREADME.md:\n")
-    say(pushed.card)
+    say(card)
     say("dry run: nothing was uploaded")
 
 

@@ -82,11 +82,8 @@ def _show(rows: list[RunRow], folders: list[Path]) -> None:
     def describe_figures(row: RunRow) -> str:
         if row.figure is None:
             return ""
-        both = ((row.before, row.before_on), (row.after, row.after_on))
-        told = [(format_value(row.figure, v), on) for v, on in both if v is not None]
-        if len({on for _, on in told}) == 1:  # an arrow is between figures of the same tasks
-            told = [(" → ".join(value for value, _ in told), told[0][1])]
-        return f"{label(row.figure)} " + ", ".join(f"{value} ({on})" for value, on in told)
+        told = [format_value(row.figure, v) for v in (row.before, row.after) if v is not None]
+        return f"{label(row.figure)} {' → '.join(told)}"
 
     columns = ["what", "started (UTC)", "state", "figures"]
     shown = {}

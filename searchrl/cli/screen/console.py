@@ -32,7 +32,6 @@ from searchrl.cli.screen.figures import (
 from searchrl.cli.screen.transcript import render_rollout
 from searchrl.cli.terminal import make_console as make_console
 from searchrl.config import RunConfig
-from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.worlds import SEARCH_METRICS
 from searchrl.errors import DamagedError
@@ -97,8 +96,6 @@ class ConsoleObserver:
         tasks = (f"{t.env.name} (reward {RewardSchedule.parse(t.reward)})" for t in config.tasks)
         for name, value in {"tasks": ", ".join(tasks), **facts}.items():
             self._say(name, str(value))
-            if isinstance(value, MemoryPlan) and value.advice:
-                self.warn(value.advice)
 
     def note(self, text: str) -> None:
         """Print one line."""

@@ -1,8 +1,7 @@
 """The footprint of a model: what its parts take in memory, found out without loading any.
 
-Owns the count. The model is built from its config on torch's meta device, whose tensors have
-shapes and no content; a short forward pass there tells what the backward pass keeps, for any
-architecture and adapter. `forecast` makes a plan of it.
+The model is built from its config on torch's meta device, whose tensors have shapes and no content;
+a short forward pass there tells what the backward pass keeps, for any architecture and adapter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The memory of this machine: what a device could give now, and what a run has really taken.
-
-Owns the questions to CUDA and to the system (`/proc`, control groups). It predicts nothing.
-"""
+"""The memory of this machine: what a device could give now, and what a run has really taken."""
 
 from __future__ import annotations
 
@@ -76,8 +73,5 @@ def peak_memory(device: torch.device) -> int:
     """Most bytes held so far: of the GPU's memory there, of the process elsewhere."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    most = _status_fields(Path("/proc/self/status")).get("VmHWM")
-    if most is not None:  # first choice: `ru_maxrss` begins with what the parent held
-        return most
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -1,9 +1,7 @@
-"""The memory plan as data: the parts of a training run, their sum, and how to say it.
+"""The memory plan as data: the parts of a training run, their sum, and how to say it. No torch.
 
-Owns no prediction (`forecast` makes plans) and imports no torch: the console shows plans.
-Sampling and updating take turns: keys and values are given back before an update, activations
-before the next sampling, so the peak is what stays plus the larger of the two. Within an update
-the same is true of the head and the backward pass of the layers.
+Sampling and updating take turns, and within an update the head and the backward pass of the layers
+do. So the peak is what stays plus the larger of the two.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from typing import Any, NamedTuple
 
 from searchrl.errors import ConfigError
 
-_WARN_SHARE = 0.85
 _GIB = 2**30
 CUDA_CONTEXT = round(0.6 * _GIB)
 """What CUDA itself takes of a card: kernels and driver, before any tensor."""
@@ -84,17 +81,6 @@ class MemoryPlan:
         if self.available is None:
             return f"needs {self} (how much this device has is not known)"
         return f"fits: {self}" if self.fits else f"does not fit: {self}. {self.remedy}"
-
-    @property
-    def advice(self) -> str | None:
-        """What to know of a plan that fits by less than the prediction can be wrong; else None."""
-        room = self.available
-        if room is None or not _WARN_SHARE * room < self.total <= room:
-            return None
-        return (
-            "memory is tight: predictions can be wrong by a sixth. Lower rollout.batch_size or "
-            "optim.micro_batch_tokens if the run breaks off"
-        )
 
     def __str__(self) -> str:
         room = "" if self.available is None else f" of {format_bytes(self.available)}"

@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from searchrl.config import RunConfig
-from searchrl.contracts import Metric
 from searchrl.core.episode import SEARCH
-from searchrl.engine.metrics.evaluation import summary_metrics
 from searchrl.engine.metrics.metrics import Metrics, label_tasks, summarise
 from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.world import TaskWorld
@@ -50,19 +48,6 @@ def with_components(config: RunConfig, registry: Registry) -> RunConfig:
         for task in config.tasks
     ]
     return config.model_copy(update={"tasks": tasks})
-
-
-def shown_metrics(metrics: Mapping[str, Metric], worlds: Iterable[TaskWorld]) -> dict[str, Metric]:
-    """The figures that `--json` prints: those of a summary, the breakdown, and what went wrong."""
-    wanted = summary_metrics(metrics, worlds)
-    wanted |= dict.fromkeys((*COMPONENTS, "failed", "unscored", "truncated"))
-
-    def is_shown(key: str) -> bool:
-        parts = key.split("/")
-        is_broken_down = len(parts) > 1 and (parts[-2] in GROUPED or parts[0] in GROUPED)
-        return is_broken_down or "@" in key or key in wanted
-
-    return {key: metric for key, metric in metrics.items() if is_shown(key)}
 
 
 def measure(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> Metrics:

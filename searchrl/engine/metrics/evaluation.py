@@ -1,8 +1,7 @@
 """Evaluation: the same rollouts and rewards as training, greedy, on tasks that are not trained on.
 
-Owns which tasks are played (the first N of a split: the same ones every time), the forced variant
-that separates "does not search" from "cannot answer", and which figures a summary holds. It does
-not decide when to evaluate, nor on which split.
+Owns which tasks are played (the first N of a split), the forced variant that separates "does not
+search" from "cannot answer", and which figures a summary holds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """How many episodes may fail: a few are left out and reported, too many end the program.
 
 A step in which no episode could be scored ends training as well: there is nothing to learn from.
-
-Owns `FailureLimit`. What a failure is and whose it is, `boundary` decides.
 """
 
 from __future__ import annotations
@@ -97,10 +95,7 @@ class FailureLimit:
         declined = [rollout for rollout in rollouts if rollout.scored.failure is None]
         if not declined or any(rollout.is_scored for rollout in declined):
             return
-        # A reason may name its task: those that differ in nothing else are told once.
-        reasons = Counter(
-            (r.scored.unscored or "").replace(repr(r.episode.task.id), "…") for r in rollouts
-        )
+        reasons = Counter(rollout.scored.unscored for rollout in rollouts)
         told = "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(_TOLD))
         env = rollouts[0].world.name
         raise FailureLimitError(

@@ -1,8 +1,7 @@
 """Metrics of episodes: a value, its 95 % interval and the number of observations behind it.
 
-Owns how episodes become numbers; the same functions serve training, evaluation and reports. The
-intervals are those of `statistics`. What nobody measured is absent, never 0. An unscored rollout is
-counted in `failed` / `unscored` and enters no other metric. No torch.
+The same functions serve training, evaluation and reports. What nobody measured is absent, never 0.
+An unscored rollout is counted in `failed` / `unscored` and enters no other metric. No torch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""What a user should know of the tasks that were played: figures that are absent, and why.
-
-Owns the sentences about what an environment notes of its data (unknown gold passages, say), and
-about a signal that a task asks for as a metric and that no episode has. Such a metric
-`signal:NAME` is a component like any other (`rewards.components.make_signal`); a name that is
-misspelt would only be absent. `train` and `eval` pass the sentences on.
+"""What a user should know of the tasks that were played: notes of an environment on its data, and
+a metric `signal:NAME` that no episode has.
 """
 
 from __future__ import annotations

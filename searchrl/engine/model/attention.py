@@ -1,10 +1,9 @@
 """Attention: our caches and packed rows inside stock transformers models.
 
 Owns one attention function, registered with transformers under `NAME`. While `attending(model,
-plan)` is open, every attention layer of the model asks the plan for its output instead of a
-kernel; the model's own code (and PEFT's around it) stays as it is. No mask is made for an unknown
-implementation, so a plan brings its own. Callers: `slot_generator`, `policy`. Shapes: B rows, H
-query heads, K key/value heads, T query tokens, S key tokens, D head width.
+plan)` is open, every attention layer asks the plan for its output instead of a kernel. A plan
+brings its own mask. Shapes: B rows, H query heads, K key/value heads, T query tokens, S key tokens,
+D head width.
 """
 
 from __future__ import annotations

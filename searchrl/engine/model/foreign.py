@@ -1,7 +1,6 @@
 """Models from strangers: what the settings beside weights may ask for, which is no code.
 
 transformers and peft read names of modules, kernels of the hub and expressions from these files.
-Owns what is refused before they do. Loads nothing. Caller: `loading`.
 """
 
 from __future__ import annotations

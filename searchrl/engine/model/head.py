@@ -4,11 +4,9 @@ Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 
     u = (W[target] - p W) / temperature        d logp / d hidden,  p = softmax(logits)
 
-so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
-the vocabulary is kept for the backward pass. Only for a head that is trained itself (full
-fine-tuning), p is computed again. A loss that trains the entropy needs more: then whole chunks are
-computed again in the backward pass. `policy` is the caller. Shapes: N rows, D hidden size, V
-vocabulary; `n` is N within one chunk.
+so u is computed while the row's logits exist, and nothing as wide as the vocabulary is kept. A head
+that is trained itself, and a loss that trains the entropy, compute chunks again in the backward
+pass. Shapes: N rows, D hidden size, V vocabulary; `n` is N within one chunk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Models on the Hugging Face hub: whether their weights are here or can be fetched, known at once.
 
-Owns which names are hub ids, the look into the local cache, and one short question to the hub.
-Without it, a wrong name or a machine without network is found after a minute of retries. Loads
-nothing. Called by `loading`, and by programs before they begin.
+Without one short question to the hub, a wrong name or a machine without network is found after a
+minute of retries. Loads nothing.
 """
 
 from __future__ import annotations

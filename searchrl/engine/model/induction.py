@@ -1,12 +1,10 @@
 """Initial weights that can already copy, for small models trained from nothing.
 
-Owns one induction circuit (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits";
-Olsson et al. 2022, arXiv 2209.11895): a head of the first layer that looks one token back, and a
-head of the second that finds the token after an earlier copy of the current one. A model reads a
-passage with it: it finds equal words and copies what follows them. To learn it from random weights
-takes about a thousand steps, from here about a hundred (docs/log.md). The idea is known as mimetic
-initialisation (Trockman and Kolter 2023, arXiv 2305.09828). All weights are trained afterwards.
-Shapes: H hidden, D dimensions of a head, N of them for content.
+One induction circuit (Olsson et al. 2022, arXiv 2209.11895): a head of the first layer that looks
+one token back, and a head of the second that finds the token after an earlier copy of the current
+one. To learn it from random weights takes about a thousand steps, from here about a hundred
+(docs/log.md). All weights are trained afterwards. Shapes: H hidden, D dimensions of a head, N of
+them for content.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ which rollouts of one prompt share it:
 
     [prompt, suffix_1 .. suffix_G, next prompt, ...]
 
-The positions of every suffix follow those of its prompt; a suffix attends to its prompt and to
-itself (`PackedPlan`). Nothing after the last trained token is computed. `packing` makes layouts,
-`policy` runs them. Shapes: B rows, T tokens, N trained tokens, H query heads, K key/value heads,
-D head width.
+A suffix attends to its prompt and to itself (`PackedPlan`). Nothing after the last trained token is
+computed. Shapes: B rows, T tokens, N trained tokens, H query heads, K key/value heads, D head
+width.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The policy: model, tokenizer, adapter, device and reference.
 
 Owns the one forward pass that yields log-probs of chosen tokens, what is trained, and the
-reference policy. It is loaded by `loading`; it does not sample (generators do) and does not
-optimise (the learner does). Shapes: B sequences, T tokens, N chosen tokens, D hidden size, V
-vocabulary.
+reference. It does not sample (generators do) and does not optimise (the learner does). Shapes: B
+sequences, T tokens, N chosen tokens, D hidden size, V vocabulary.
 """
 
 from __future__ import annotations

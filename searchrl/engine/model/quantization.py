@@ -1,8 +1,7 @@
 """Four-bit weights: one frozen NF4 base under the adapter, for sampler and trainer alike (QLoRA).
 
 Owns what bitsandbytes is asked for and what it must not do: every pass has to compute the same
-numbers. `loading` asks for the settings, `footprint` looks at the layers.
-Source: Dettmers et al., QLoRA, arXiv 2305.14314 (NF4, double quantisation).
+numbers. Source: Dettmers et al., QLoRA, arXiv 2305.14314 (NF4, double quantisation).
 """
 
 from __future__ import annotations

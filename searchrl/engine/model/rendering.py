@@ -1,9 +1,7 @@
 """Text to ids and back: the contract, prompt rendering and control-token safety.
 
-Owns the one rendering of a prompt through the tokenizer's chat template, the assistant prefix it
-leaves, and the rule that foreign text (users, corpora, tools) never becomes a control token. Each
-piece of text is encoded with its own trust (`Trust`). It knows no protocol: tags are text to it. No
-torch, and no transformers at run time.
+Owns the one rendering of a prompt through the tokenizer's chat template, and the rule that foreign
+text (users, corpora, tools) never becomes a control token. No torch.
 """
 
 from __future__ import annotations

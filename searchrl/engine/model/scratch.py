@@ -1,9 +1,7 @@
 """A new small Qwen3 model with a byte-level tokenizer of its own, for training from nothing.
 
-Owns the tokenizer's construction (byte-level BPE: any text encodes) and the random initial
-weights. The embedded tiny model was made with it; `searchrl sft --model scratch` does the same
-for any environment. Weights begin with an induction circuit (`induction.py`). Pure function of the
-texts, the shape and the seed.
+`searchrl sft --model scratch` makes one; the embedded tiny model is one. Weights begin with an
+induction circuit. Pure function of the texts, the shape and the seed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A draw is a function of (dialogue key, position) and of the logits, so it depends on no RNG state,
 batch or order. Log-probs are those of the *full* vocabulary at the sampling temperature, in fp32,
-exactly as the trainer takes them, even where the draw is truncated. Callers: the generators.
-Shapes: B dialogues, V vocabulary.
+exactly as the trainer takes them. Shapes: B dialogues, V vocabulary.
 """
 
 from __future__ import annotations

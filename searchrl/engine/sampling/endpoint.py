@@ -1,9 +1,8 @@
 """The endpoint generator: another model's turns, asked for over HTTP; text in, text out.
 
 Owns how a dialogue becomes messages and a reply becomes a turn, and the codec that stands in for
-the tokenizer, which nobody has here: bytes, and control ids for the heads of messages, which no
-text can become. Stop strings are sent and enforced here as well. There are no log-probs, so what it
-plays can be measured but not trained on as a sample. No torch. Caller: `drivers`.
+the tokenizer: bytes, and control ids for the heads of messages. There are no log-probs, so what it
+plays can be measured but not trained on as a sample. No torch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The generation contract: token-level, multi-turn, non-blocking.
+"""The generation contract: token-level, multi-turn, non-blocking. No torch.
 
-Owns the interface between the rollout driver and what produces tokens (the scripted policy, plain
-Hugging Face, faster engines), and the state of one dialogue in those that sample. A generator knows
-no tags, rewards or tasks: it gets ids and stop strings and gives back ids and log-probs. No torch.
+A generator knows no tags, rewards or tasks: it gets ids and stop strings and gives back ids and
+log-probs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The plain Hugging Face generator: stock model, stock cache, one padded batch at a time.
 
-Owns decoding with `DynamicCache`, sampling from per-sequence random streams and stop strings. It
-is the reference that faster generators must agree with, so it is simple rather than fast: a turn
-recomputes its sequence, and the cache lives for one turn only (it can never be stale). Log-probs
-are taken at the sampling temperature over the full vocabulary, in fp32, exactly as the trainer
-takes them. Shapes: B sequences, T tokens, V vocabulary.
+It is the reference that faster generators must agree with, so it is simple rather than fast: a turn
+recomputes its sequence, and the cache lives for one turn only. Shapes: B sequences, T tokens, V
+vocabulary.
 """
 
 from __future__ import annotations

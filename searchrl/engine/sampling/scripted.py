@@ -1,8 +1,6 @@
 """The scripted generator: replays an environment's own policy; needs no model and no torch.
 
-Owns the generator behind `--policy scripted` and behind demonstrations for `sft`, and the byte
-codec that stands in for a tokenizer where there is no model. It samples nothing, so its turns
-carry no log-probs.
+Behind `--policy scripted` and demonstrations for `sft`. Its turns carry no log-probs.
 """
 
 from __future__ import annotations

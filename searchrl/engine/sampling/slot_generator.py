@@ -1,10 +1,8 @@
 """The slot engine: many sequences in one cache, one token for all of them per tick.
 
-Owns the schedule. A group's prompt is computed once and forked. Observations are appended to what
-is cached; nothing is recomputed before the weights change. A free slot is refilled at once, and no
-sequence waits for another's turn to end. What is decoded together follows from the order of calls
-alone, never from a clock, so that a run repeats bit for bit. Caller: the rollout driver, through
-`Generator`. Shapes: B rows, T tokens, V vocabulary.
+A group's prompt is computed once and forked. Observations are appended to what is cached. A free
+slot is refilled at once. What is decoded together follows from the order of calls alone, never from
+a clock, so that a run repeats bit for bit. Shapes: B rows, T tokens, V vocabulary.
 """
 
 from __future__ import annotations

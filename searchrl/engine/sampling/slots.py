@@ -1,9 +1,8 @@
 """The slot cache: keys and values of many dialogues side by side, each growing in its own slot.
 
-Owns the memory of the fast generator and the attention over it: write, fork, exchange. A slot is a
-row of `[slot, head, position, width]` tensors, one pair per layer; nothing is paged. What stands
-beyond a slot's length is never read, so a freed slot needs no cleaning. Shapes: B rows of a forward
-pass, T new tokens, S cached positions, K key/value heads, D head width.
+A slot is a row of `[slot, head, position, width]` tensors, one pair per layer; nothing is paged.
+What stands beyond a slot's length is never read. Shapes: B rows of a forward pass, T new tokens, S
+cached positions, K key/value heads, D head width.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Stop strings: found in a text, or on the fly, token by token.
 
-A stop string may begin inside one token and end inside another, and a token may hold text beyond
-it. `StopTable` is an automaton over bytes, tabulated for all tokens of a vocabulary at once;
-feeding one is then a look-up. Owns what the bytes of a vocabulary are. Shapes: V vocabulary.
+A stop string may begin inside one token and end inside another. `StopTable` is an automaton over
+bytes, tabulated for all tokens of a vocabulary at once. Shapes: V vocabulary.
 """
 
 from __future__ import annotations

@@ -30,10 +30,9 @@ SEARCHRL.views.help = (() => {
     ["gold", "A passage that the task names as evidence. A task with two hops has two."],
     ["outcome pattern", "How often a rollout searched, whether it was shown the gold passages, and how it ended. Rules, no model."],
     ["passive", "It answered without a search."],
-    ["rank correlation", "Whether two rewards put the same rollouts first: 1 is the same order, 0 no relation, −1 the opposite."],
   ];
   const KEYS = [
-    ["1, 2, 3, 4, 5", "Run, Rollouts, Compare, Rewards, Help"],
+    ["1, 2, 3, 4", "Run, Rollouts, Compare, Help"],
     ["/", "the search field of the rollouts"],
     ["j, k", "the next and the previous rollout of the list that you came from"],
     ["g", "the group of this rollout"],

@@ -83,12 +83,6 @@ SEARCHRL.lists = (() => {
     return members.get(index.columns.group[i]);
   }
 
-  // How much more it earned than the mean of its group, in a column of rewards.
-  function overGroup(rewards, i) {
-    const others = groupOf(i).map((other) => rewards[other]).filter((value) => value !== null);
-    return rewards[i] === null ? null : rewards[i] - others.reduce((a, b) => a + b, 0) / others.length;
-  }
-
   // Trained tokens of a step, and the size of its average push.
   function stepPush(i) {
     const c = index.columns;
@@ -114,7 +108,7 @@ SEARCHRL.lists = (() => {
   const groupLink = (i) => link(i).replace("#/rollout/", "#/group/");
 
   return {
-    begin, when, key, find, row, share, groupOf, overGroup, stepPush, open, link, groupLink,
+    begin, when, key, find, row, share, groupOf, stepPush, open, link, groupLink,
     get index() { return index; },
   };
 })();

@@ -49,7 +49,7 @@
       if (event.key === "Escape") field.blur();
       return;
     }
-    const target = { 1: "#/", 2: "#/rollouts", 3: "#/compare", 4: "#/rewards", 5: "#/help", "?": "#/help" }[event.key];
+    const target = { 1: "#/", 2: "#/rollouts", 3: "#/compare", 4: "#/help", "?": "#/help" }[event.key];
     if (target) location.hash = target;
     else if (event.key === "/") focusSearch(event);
     else if ("jkg".includes(event.key)) follow(event.key);

@@ -198,17 +198,10 @@ class TestARunThatDoesNotFit:
         full = settings(small_qwen3, model={"adapter": "full"})
         assert "nf4" not in self.refusal(monkeypatch, full, 1000)
 
-    def test_close_to_the_limit_is_said_and_an_unknown_limit_is_none(
-        self, small_qwen3: Path, monkeypatch: MonkeyPatch
-    ):
-        config = settings(small_qwen3)
-        total = plan_of(config).total
-        monkeypatch.setattr(forecast, "available", lambda device: int(1.05 * total))
-        tight = plan_of(config)
-        assert tight.fits and tight.advice is not None
+    def test_an_unknown_limit_is_none(self, small_qwen3: Path, monkeypatch: MonkeyPatch):
         monkeypatch.setattr(forecast, "available", lambda device: None)
-        unknown = plan_of(config)
-        assert unknown.fits and unknown.advice is None and "available" not in str(unknown)
+        unknown = plan_of(settings(small_qwen3))
+        assert unknown.fits and "available" not in str(unknown)
 
 
 def test_checkpointing_and_four_bits_save_what_they_are_for(small_qwen3: Path):

@@ -6,6 +6,7 @@ caller's context variables, but not its thread-local state (torch's grad mode).
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import faulthandler
 import functools
@@ -215,6 +216,7 @@ class CallQueue:
                 return
             call.outcome, worker.late = Raised(late), late
             self._num_workers -= call.home is None
+        _lost.append(worker)
         self._open.pop(call, None)
         self._employ()
 
@@ -280,6 +282,15 @@ class Worker(threading.Thread):
 
 
 _idle: deque[Worker] = deque()
+
+
+_lost: list[Worker] = []
+
+
+@atexit.register
+def _count_lost() -> None:
+    if num_lost := sum(map(Worker.is_alive, _lost)):
+        print(f"threads lost to calls that never returned: {num_lost}", file=sys.stderr)
 
 
 def _take() -> Worker:

@@ -95,13 +95,6 @@ def test_plain_output_has_one_line_per_step_and_no_control_codes(
     assert str(folder / "summary.json") in out and f"searchrl ask {folder}" in out
 
 
-def test_a_step_that_taught_nothing_is_explained_once(micro_flags: list[str], tmp_path: Path):
-    """Both steps have dead groups only: "the gradient is not 0" was said of them."""
-    result = succeed("train", *micro_flags, "--max-steps", "2", "--run-dir", str(tmp_path / "run"))
-    assert result.stdout.count("this step taught nothing") == 1
-    assert "the gradient is not 0" not in result.stdout
-
-
 def test_json_prints_the_summary_alone(micro_flags: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     result = succeed("train", *micro_flags, "--run-dir", folder, "--json")

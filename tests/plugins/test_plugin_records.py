@@ -172,7 +172,7 @@ def test_resume_tells_the_observer_that_a_reward_changed(
     prepare("train", None, resume=run, on_note=notes.append)
     (note,) = notes
     assert "plugin searchrl-rivers was 0.1.0" in note and "`pip install 'searchrl-rivers" in note
-    assert "changed: plugin searchrl-rivers" in call("train", "--resume", run).stderr
+    assert "changed: plugin searchrl-rivers" in call("train", "--resume", run).output
 
 
 def test_release_that_lost_the_name_and_one_that_is_broken(tmp_path: Path, site: Path) -> None:

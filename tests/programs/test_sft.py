@@ -318,7 +318,7 @@ def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_pat
     with pytest.raises(FailureLimitError) as caught:
         sft(settings(folder, reward="em+raises", eval={"num_tasks": 2}))
     text = str(caught.value)
-    assert "the cold start stopped at the evaluation after: 2 of 2 episodes failed" in text
+    assert "the cold start stopped at the evaluation after (step 4): 2 of 2 episodes failed" in text
     assert f"searchrl sft --resume {folder}" in text
     assert "no such judge" in (folder / "failures" / "eval_after.txt").read_text()
     assert weights_of(folder / "policy") and list_checkpoints(folder)[-1].name == "step_000004"

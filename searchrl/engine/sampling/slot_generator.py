@@ -19,6 +19,7 @@ from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.attention import attending
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
+from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
 from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle, OpenSequence, Sampling
 from searchrl.engine.sampling.slots import CacheShape, SlotCache, SlotPlan
 from searchrl.engine.sampling.stops import START, STOPPED, StopTable, vocabulary_bytes
@@ -85,6 +86,8 @@ class SlotGenerator:
         num_slots: sequences held at the same time.
         max_length: most tokens of one sequence.
         extend_tokens: most tokens of one pass over prompts or observations.
+        fused: decode without the model's modules; None: where that is faster and agrees with
+            them (small models on a CPU).
 
     Raises:
         PolicyError: if the model's attention or vocabulary cannot be handled here; says why.
@@ -97,6 +100,7 @@ class SlotGenerator:
         num_slots: int = 64,
         max_length: int = 4096,
         extend_tokens: int = 8192,
+        fused: bool | None = None,
     ) -> None:
         if problem := policy.find_packing_fault():
             raise PolicyError(f"the slot engine cannot run this model: {problem}")
@@ -118,6 +122,8 @@ class SlotGenerator:
         self._prompts: list[int] = []
         """The group whose prompt each slot begins with, even after its sequence has gone."""
         self._numbers, self._groups = itertools.count(), itertools.count()
+        self._fused: FusedDecoder | None = None
+        self._is_fused = self._choose_fused(fused)
 
     def open(
         self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
@@ -173,6 +179,7 @@ class SlotGenerator:
 
     def sync(self, policy: Policy) -> int:
         """Take the policy's weights; what was cached under others is dropped."""
+        self._fused = None
         self.policy = policy
         self.version = policy.version
         self._weights = policy.weights_stamp()
@@ -187,6 +194,14 @@ class SlotGenerator:
         for token in ids:
             state = table.feed(state, token)
         return state == STOPPED
+
+    def _choose_fused(self, wanted: bool | None) -> bool:
+        if wanted is False or (wanted is None and self.policy.device.type != "cpu"):
+            return False
+        fault = find_fusing_fault(self.policy)
+        if wanted and fault:
+            raise PolicyError(f"fused decoding cannot stand in for this model: {fault}")
+        return fault is None
 
     def _admit(self) -> None:
         """Give free slots to sequences in the queue, in order, each with its group's prompt."""
@@ -272,7 +287,12 @@ class SlotGenerator:
         position_B[slots] = torch.tensor([len(d.ids) - 1 for d in ready])
         span = max(len(d.ids) for d in ready)
         device = self.policy.device
-        hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
+        if self._is_fused:
+            self._fused = self._fused or FusedDecoder(self.policy)
+            ids_B, position_B = ids_B.to(device), position_B.to(device)
+            hidden_BD = self._fused.hidden(ids_B, position_B, self._cache, span)
+        else:
+            hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
         draw = draw_tokens(
             self.policy.head(hidden_BD[torch.tensor(slots, device=device)]),
             self.sampling,

@@ -21,7 +21,7 @@ from searchrl.engine.checks.trial import Size
 from searchrl.engine.learning import packing
 from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.sampling import slot_generator
-from searchrl.engine.sampling.slot_generator import SlotGenerator
+from searchrl.engine.sampling.fused import FusedDecoder
 from searchrl.engine.sampling.stops import StopTable
 from searchrl.errors import CheckError
 from searchrl.plugins import Registry
@@ -89,13 +89,13 @@ def draw_colder(patch: Patch, session: Session) -> None:
 
 def other_forward_pass(patch: Patch, session: Session) -> None:
     """A fast path that is not quite the model."""
-    forward = SlotGenerator._forward
+    hidden = FusedDecoder.hidden
 
-    def scaled(self: SlotGenerator, *args: Any) -> Tensor:
+    def scaled(self: FusedDecoder, *args: Any) -> Tensor:
         noise = torch.randn(32, generator=torch.Generator().manual_seed(0))
-        return forward(self, *args) + 0.3 * noise
+        return hidden(self, *args) + 0.3 * noise
 
-    patch.setattr(SlotGenerator, "_forward", scaled)
+    patch.setattr(FusedDecoder, "hidden", scaled)
 
 
 def train_observations(patch: Patch, session: Session) -> None:

@@ -1,8 +1,9 @@
-"""The contract of generators, kept by the plain one and by the slot engine: against
+"""The contract of generators, kept by the plain one and by the slot engine, fused or not: against
 `model.generate`, against the trainer's forward pass, and against each other."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,12 +25,12 @@ Make = Callable[..., Generator]
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture(params=["hf", "slots"])
+@pytest.fixture(params=["hf", "slots", "slots-fused"])
 def make(request: pytest.FixtureRequest) -> Make:
     """Every generator keeps the same contract; `hf` is the reference."""
     if request.param == "hf":
         return HFGenerator
-    return SlotGenerator
+    return functools.partial(SlotGenerator, fused=request.param == "slots-fused")
 
 
 def test_greedy_is_what_model_generate_writes(make: Make, policy: Policy):

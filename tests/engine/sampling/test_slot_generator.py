@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,12 +45,13 @@ def logps(trajectory: Trajectory) -> list[float]:
     return [float(p) for p in trajectory.sampler_logps if p is not None]
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("num_slots", [3, 64])
 def test_episodes_are_those_of_the_plain_generator(
-    any_policy: Policy, short_world: Any, num_slots: int
+    any_policy: Policy, short_world: Any, num_slots: int, fused: bool
 ):
     """Fork, decode, observations appended, slots refilled: ids equal, log-probs to 1e-5."""
-    slots = SlotGenerator(any_policy, Sampling(), num_slots, 800)
+    slots = SlotGenerator(any_policy, Sampling(), num_slots, 800, fused=fused)
     ours = episodes(slots, any_policy, short_world)
     theirs = episodes(HFGenerator(any_policy, Sampling()), any_policy, short_world)
     assert [t.ids for t in ours] == [t.ids for t in theirs]
@@ -58,8 +60,9 @@ def test_episodes_are_those_of_the_plain_generator(
         assert logps(left) == pytest.approx(logps(right), abs=1e-5)
 
 
-def test_sampled_logprobs_are_the_trainers(any_policy: Policy, short_world: Any):
-    generator = SlotGenerator(any_policy, Sampling(), 4, 800)
+@pytest.mark.parametrize("fused", [False, True])
+def test_sampled_logprobs_are_the_trainers(any_policy: Policy, short_world: Any, fused: bool):
+    generator = SlotGenerator(any_policy, Sampling(), 4, 800, fused=fused)
     for trajectory in episodes(generator, any_policy, short_world):
         ids_BT = torch.tensor([list(trajectory.ids)])
         chosen_BT = torch.tensor([[author is Author.MODEL for author in trajectory.authors]])
@@ -72,9 +75,9 @@ def test_merged_adapters_sample_what_adapters_beside_the_base_do(
     micro_model: Path, short_world: Any
 ):
     policy = enlarge_lora(micro_policy(micro_model, adapter="lora"))
-    beside = episodes(SlotGenerator(policy, Sampling(), 8, 800), policy, short_world)
+    beside = episodes(SlotGenerator(policy, Sampling(), 8, 800, fused=False), policy, short_world)
     policy.model.merge_adapter()
-    merged = episodes(SlotGenerator(policy, Sampling(), 8, 800), policy, short_world)
+    merged = episodes(SlotGenerator(policy, Sampling(), 8, 800, fused=False), policy, short_world)
     assert [t.ids for t in beside] == [t.ids for t in merged]
     for left, right in zip(beside, merged, strict=True):
         assert logps(left) == pytest.approx(logps(right), abs=1e-5)
@@ -193,3 +196,14 @@ def test_model_with_sliding_windows_is_refused_with_the_reason(policy: Policy):
     policy.model.config.layer_types = ["sliding_attention"]
     with pytest.raises(PolicyError, match="sliding-window"):
         SlotGenerator(policy, Sampling())
+
+
+def test_fused_decoding_that_disagrees_is_not_used(policy: Policy, monkeypatch: pytest.MonkeyPatch):
+    from searchrl.engine.sampling import fused
+
+    monkeypatch.setattr(fused, "_rotate", lambda x, cos, sin: x)
+    with pytest.raises(PolicyError, match="hidden states differ"):
+        SlotGenerator(policy, Sampling(), fused=True)
+    plain = functools.partial(SlotGenerator, policy, Sampling())
+    (turn,) = run(plain(), [PROMPTS[0]], [3])
+    assert turn.ids == run(HFGenerator(policy, Sampling()), [PROMPTS[0]], [3])[0].ids

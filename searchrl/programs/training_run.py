@@ -234,11 +234,14 @@ class TrainingRun:
         return int(state["step"])
 
     def finish(self, **facts: Any) -> dict[str, Any]:
-        """Evaluate, write the policy and `summary.json`, which holds `facts` too; returns that."""
+        """Write the policy, evaluate, write `summary.json`, which holds `facts` too; returns that.
+
+        An evaluation that fails leaves the policy.
+        """
         config, path, step = self.config, self.writer.path, self.progress.step
-        after = self.evaluate("after", step)
         if self.workers.is_first:
             save_policy(path, self.policy)
+        after = self.evaluate("after", step)
         summary = {
             "env": [task.env.name for task in config.tasks],
             "model": self.policy.source,

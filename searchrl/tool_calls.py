@@ -103,7 +103,7 @@ def inside(owner: str) -> Iterator[None]:
         worker.inside = before
 
 
-class Turn:
+class CallLock:
     """A lock for code that takes one call at a time; time limits stand still in the queue."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 Owns `load_agent`, `Agent` and `Answer`. An agent plays one greedy episode per question through the
 rollout driver of training, with the configuration of its run. Torch is imported when an agent is
-loaded, not by this module. Callers: `searchrl ask` and the Python API.
+loaded, not by this module.
 """
 
 from __future__ import annotations

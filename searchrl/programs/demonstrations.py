@@ -2,7 +2,7 @@
 
 Owns where demonstrations come from (the env's scripted policies, or a JSONL of traces) and what
 becomes of those that a token limit cuts. Scripts pass through the same rollout driver as sampled
-episodes, so that tokens, authors and observations are exactly those of training. Caller: `sft`.
+episodes, so that tokens, authors and observations are exactly those of training.
 """
 
 from __future__ import annotations

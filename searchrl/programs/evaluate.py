@@ -1,7 +1,7 @@
 """Evaluating a policy on its own: a model, a trained run, an endpoint or a scripted policy.
 
 Owns what `policy` may be and the Python API `evaluate`. How tasks are played and measured is
-`engine/metrics/evaluation.py`. Only a model of our own needs torch. Caller: `searchrl eval`.
+`engine/metrics/evaluation.py`. Only a model of our own needs torch.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the signal handlers of long programs and their one way out: Ctrl-C, SIGTERM and SIGHUP (the
 first sets a flag that loops look at, a second Ctrl-C raises at once), an error of ours or of a
-plugin, failed episodes. It does not know what a checkpoint holds. Callers: `train` and `sft`.
+plugin, failed episodes. It does not know what a checkpoint holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report of a run: a folder of HTML that opens from disk, and the same in a terminal.
+"""The report of a run: a folder of HTML that opens from disk.
 
-Caller: `searchrl inspect`. It reads run folders and runs no code that they name. No torch.
+It reads run folders and runs no code that they name. No torch.
 """

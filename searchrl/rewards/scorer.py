@@ -29,7 +29,7 @@ from searchrl.errors import (
 )
 from searchrl.rewards.components import SIGNAL
 from searchrl.rewards.expression import HEADLINES, RewardSchedule
-from searchrl.tool_calls import DeadlineExceeded, Raised, Turn, call_together
+from searchrl.tool_calls import CallLock, DeadlineExceeded, Raised, call_together
 
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
@@ -150,7 +150,7 @@ def score_together(
         work: every episode with its scorer.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
     """
-    turns = {owner: Turn() for scorer, _ in work for owner in scorer.alone}
+    turns = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
     sheets = [_Sheet(scorer, episode) for scorer, episode in work]
     group_of = groups or range(len(work))
     for place in range(max((len(scorer.names) for scorer, _ in work), default=0)):
@@ -246,7 +246,7 @@ class _Sheet:
 
 
 def _run(
-    members: Sequence[_Sheet], place: int, turns: Mapping[str, Turn]
+    members: Sequence[_Sheet], place: int, turns: Mapping[str, CallLock]
 ) -> list[_Result | ScoringFailure]:
     """Run one component on an episode, or on the episodes of a group; what it gave to each."""
     scorer, name = members[0].scorer, members[0].scorer.names[place]

@@ -19,8 +19,7 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import Check, NotApplicable, Problem
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.surroundings import elsewhen
-from searchrl.tool_calls import Raised as NotReturned
-from searchrl.tool_calls import Returned, call_together
+from searchrl.tool_calls import Raised, Returned, call_together
 
 _TOGETHER_S = 20.0
 """Seconds that calls by several threads may take."""
@@ -53,11 +52,11 @@ class Trial:
         return subject.returned_at(lambda: self.ask(made, case))
 
     def answer(self, made: Any, case: Any) -> object:
-        """The answer to a copy of a case, or what was `Raised`."""
+        """The answer to a copy of a case, or what was `Crashed`."""
         try:
             return self.ask(made, copy.deepcopy(case))
         except (Exception, SystemExit) as error:
-            return Raised(type(error).__name__, error)
+            return Crashed(type(error).__name__, error)
 
     def answers(self, made: Any, cases: Cases) -> Answers:
         """The answer to each case, one after the other."""
@@ -65,7 +64,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class Crashed:
     """An answer that is an error. Two of one type are equal."""
 
     kind: str
@@ -134,7 +133,7 @@ def judged(trial: Trial, *, most: int = 1, raises: bool = False) -> Callable[[Ju
                 _ensure_any(answers)
             for name, case in cases.items():
                 answer = answers[name]
-                if isinstance(answer, Raised):
+                if isinstance(answer, Crashed):
                     if raises:
                         yield Problem(f"{name}: it raised {answer}", answer.error)
                 elif found < most and (what := judge(case, answer)):
@@ -151,7 +150,7 @@ def find_difference(name: str, expected: object, found: object, way: str) -> str
     if expected == found:
         return ""
     part, before, after = _difference(expected, found)
-    shown = [f"{one if isinstance(one, Raised) else repr(one)!s:.200}" for one in (after, before)]
+    shown = [f"{one if isinstance(one, Crashed) else repr(one)!s:.200}" for one in (after, before)]
     return f"{name}{part} is {shown[0]} {way}, and {shown[1]} otherwise"
 
 
@@ -169,7 +168,7 @@ def _difference(before: object, after: object) -> tuple[str, object, object]:
 
 def _ensure_any(answers: Answers) -> None:
     """Raise the error of the first case if every call raises: there is nothing to look at."""
-    errors = [answer.error for answer in answers.values() if isinstance(answer, Raised)]
+    errors = [answer.error for answer in answers.values() if isinstance(answer, Crashed)]
     if errors and len(errors) == len(answers):
         raise errors[0]
 
@@ -183,7 +182,7 @@ def _answer_together(trial: Trial, made: Any, cases: Cases) -> Answers:
         outcomes = call_together(calls, timeout_s=_TOGETHER_S)
     finally:
         sys.setswitchinterval(before)
-    if hung := next((o for o in outcomes if isinstance(o, NotReturned)), None):
+    if hung := next((o for o in outcomes if isinstance(o, Raised)), None):
         raise hung.error
     return {
         name: o.value for name, o in zip(cases, outcomes, strict=True) if isinstance(o, Returned)

@@ -19,12 +19,12 @@ import pytest
 
 from searchrl import tool_calls
 from searchrl.tool_calls import (
+    CallLock,
     CallQueue,
     DeadlineExceeded,
     Pinned,
     Raised,
     Returned,
-    Turn,
     call_together,
     call_with_deadline,
     inside,
@@ -129,7 +129,7 @@ class TestOneCall:
 
 class TestTurns:
     def test_time_in_the_queue_does_not_count(self) -> None:
-        turn, now, most = Turn(), [0], [0]
+        turn, now, most = CallLock(), [0], [0]
 
         def take() -> str:
             with turn:
@@ -143,7 +143,7 @@ class TestTurns:
         assert outcomes == [Returned("done")] * 5 and most == [1]
 
     def test_whoever_waits_is_given_up_with_the_one_before(self, release: threading.Event) -> None:
-        turn = Turn()
+        turn = CallLock()
 
         def take() -> None:
             with turn:

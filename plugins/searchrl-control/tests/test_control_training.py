@@ -16,7 +16,7 @@ import pytest
 import torch
 from searchrl_control.policies.space import masked_logps
 from searchrl_control.training.folder import build_settings
-from searchrl_control.training.loop import Played, Training
+from searchrl_control.training.loop import Collected, Training
 
 from searchrl import ConfigError, load_plugins
 
@@ -58,7 +58,7 @@ def test_what_was_drawn_is_legal_and_what_it_earned_is_that_of_its_episode(
     assert len(set(played.worth)) > 1
 
 
-def hand_made(training: Training) -> Played:
+def hand_made(training: Training) -> Collected:
     """Two episodes of one question: one choice between all actions, and three."""
     torch.manual_seed(1)
     space, is_done = training.space, torch.tensor([[True, False], [True, True]])
@@ -68,7 +68,7 @@ def hand_made(training: Training) -> Played:
     action = torch.tensor([[1, 0], [2, 5]])
     reward = torch.tensor([[0.5, 0.0], [0.25, 1.0]])
     seen = torch.randn((count, limit, space.width))
-    return Played(seen, legal, action, reward, is_done, [0.5, 1.25])
+    return Collected(seen, legal, action, reward, is_done, [0.5, 1.25])
 
 
 def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> None:

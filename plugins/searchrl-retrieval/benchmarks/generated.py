@@ -6,7 +6,7 @@ Owns the generator. A generated passage has a title of two words and a text of 1
 vocabulary of 200,000 words with the frequencies of Zipf and Mandelbrot. The words of the real
 passages come first in it, in the order of their frequency, so that a real question meets
 posting lists as long as those of a real corpus. Everything depends on the seed alone. Knows no
-retriever. Callers: the benchmarks beside it; as a script it writes a corpus file.
+retriever.
 """
 
 from __future__ import annotations

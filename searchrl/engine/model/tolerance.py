@@ -3,7 +3,7 @@
 Measured with the embedded model, the mean difference was 0.3 unit roundoffs in bfloat16, 0.2 in
 float16 and 2 in float32, the largest about 20. The limits are 10 roundoffs, and 0.001 nats for
 float32, which GPUs may multiply with the mantissa of float16. Faults (another temperature, a stale
-cache) are tenths of a nat. Callers: the batch check and the doctor.
+cache) are tenths of a nat.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Action, Passage
 from searchrl.errors import PluginError, ProtocolFailure
 from searchrl.retrieval.indexes import IndexCache
-from searchrl.tool_calls import Raised, Returned, Turn, inside
+from searchrl.tool_calls import CallLock, Raised, Returned, inside
 
 
 class GuardedProtocol:
@@ -160,7 +160,7 @@ class GuardedRetrievers:
 
     factory: RetrieverFactory
     who: str
-    turn: Turn | None = None
+    turn: CallLock | None = None
     timeout_s: float | None = None
     sizes: BatchSizes = field(default_factory=lambda: BatchSizes())
 
@@ -181,7 +181,7 @@ class GuardedRetrievers:
 
         As many are kept as a step of `num_prompts` needs: its groups search theirs side by side.
         """
-        return IndexCache(self, max(64, num_prompts), self.naming, Turn)
+        return IndexCache(self, max(64, num_prompts), self.naming, CallLock)
 
 
 @dataclass(slots=True, eq=False)

@@ -40,7 +40,7 @@ from searchrl.retrieval.indexes import IndexCache
 from searchrl.rewards.components import SIGNAL, make_signal
 from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
-from searchrl.tool_calls import STUCK_S, Turn, watch
+from searchrl.tool_calls import STUCK_S, CallLock, watch
 
 SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
 """Components that are no metric of a task whose protocol has no search."""
@@ -143,7 +143,7 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
         UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
     """
     named = name_defaults(config, registry)
-    turns: dict[str, Turn] = {}
+    turns: dict[str, CallLock] = {}
     judges = Judges(registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
@@ -186,7 +186,7 @@ def _make_levels(
     config: TaskConfig,
     run: RunConfig,
     registry: Registry,
-    turns: dict[str, Turn],
+    turns: dict[str, CallLock],
     judges: Judges,
 ) -> TaskWorld:
     """The world of a task; where its difficulty changes, that of the last one with all others."""
@@ -206,7 +206,7 @@ def _make_world(
     config: TaskConfig,
     run: RunConfig,
     registry: Registry,
-    turns: dict[str, Turn],
+    turns: dict[str, CallLock],
     judges: Judges,
 ) -> TaskWorld:
     """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
@@ -218,7 +218,7 @@ def _make_world(
 
     def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
         entry = registry.get("retriever", name)
-        turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, Turn())
+        turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, CallLock())
         factory = make_retriever_factory(registry, name, settings)
         who = describe_part("retriever", name, entry.owner)
         guarded = GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s)

@@ -2,7 +2,7 @@
 
 Owns the order in which a run is decided, once: a `Plan` carries what was found to everything that
 needs it. The model decides the preset, and the preset lies under everything the user wrote, so the
-model is found first. Callers: every program with a model, and `--dry-run`.
+model is found first.
 """
 
 from __future__ import annotations

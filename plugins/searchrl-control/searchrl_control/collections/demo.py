@@ -3,7 +3,7 @@
 Owns its texts. A third of the questions use the words of one passage (a single search is best), a
 third need the passage that another one names (following is best), and a third use other words than
 the passage (broadening is best). It is for first steps and tests; no figure of it says anything of
-real collections. Caller: `places`.
+real collections.
 """
 
 from __future__ import annotations

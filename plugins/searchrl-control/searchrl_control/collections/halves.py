@@ -2,7 +2,7 @@
 
 Owns the draw and the file of it. Ids are sorted before they are shuffled, so neither the order of a
 file nor the names of passages decides; the same ids, seed and share always give the same split. A
-file that says something else than the draw is an error, not a choice. Callers: `judged`, commands.
+file that says something else than the draw is an error, not a choice.
 """
 
 from __future__ import annotations

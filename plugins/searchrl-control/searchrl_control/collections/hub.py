@@ -2,7 +2,7 @@
 
 Owns the names of the data sets there (`BeIR/NAME` and `BeIR/NAME-qrels`) and the files that are
 written. A download is whole or not there: it is made beside its place and moved. Needs the package
-`datasets`. Caller: `places`, if the user said that it may.
+`datasets`.
 """
 
 from __future__ import annotations

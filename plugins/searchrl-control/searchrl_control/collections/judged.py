@@ -1,8 +1,7 @@
 """A collection as the environment needs it: passages, and judged questions by split.
 
 Owns which splits there are: those of a BEIR folder that has judgements for both, or a draw by a
-seed (`halves`). Files are read by `searchrl_retrieval.evaluation`. Callers: the environment,
-generation, comparison.
+seed (`halves`). Files are read by `searchrl_retrieval.evaluation`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a name to the folder of a collection.
 
 Owns the order in which a name is looked up: a path, a folder of `data`, the hub if that is allowed,
-the made-up collection. Callers: `judged` and the commands.
+the made-up collection.
 """
 
 from __future__ import annotations

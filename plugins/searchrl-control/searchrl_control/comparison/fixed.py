@@ -1,7 +1,6 @@
 """Fixed sequences on several collections, and the best of them: chosen on training questions.
 
-Owns the choice, and what an oracle over the best kinds of sequences would win. Callers: `study` and
-the commands of this package.
+Owns the choice, and what an oracle over the best kinds of sequences would win.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns the oracle and its control. The highest of several noisy values is above ea
 none is better: an oracle over lists that differ by chance alone wins as well. The control takes the
 best single list, re-draws its order with noise so that the copies differ from it as much as the
 real lists do, and lets an oracle choose among as many copies. What the real oracle wins beyond that
-is what a policy could learn. Callers: the commands and benchmarks of this package.
+is what a policy could learn.
 """
 
 from __future__ import annotations

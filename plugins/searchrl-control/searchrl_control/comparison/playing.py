@@ -1,8 +1,7 @@
 """Policies on all questions of a split, one episode each, and the two that need no training.
 
 Owns what is kept of an episode. A policy here is a function from an observation and its `info` to
-the number of an action; a trained network is one, and so is the published heuristic. Callers: the
-commands and benchmarks of this package.
+the number of an action; a trained network is one, and so is the published heuristic.
 """
 
 from __future__ import annotations

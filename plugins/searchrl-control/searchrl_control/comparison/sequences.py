@@ -1,8 +1,7 @@
 """Every fixed sequence of actions: what an agent has to beat.
 
 Owns which sequences there are and the choice of the best one, which is made on training questions
-only. A sequence begins with Search and ends with the list that its last action left. Callers: the
-commands and benchmarks of this package.
+only. A sequence begins with Search and ends with the list that its last action left.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table: nDCG@k, steps, shares of actions, and easy, medium and hard questions with counts.
 
-Owns its columns, in words and as JSON. Callers: the commands and benchmarks of this package.
+Owns its columns, in words and as JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The actions and their numbers, by set.
 
 Owns the names, the three sets and their order. Numbers 0 to 3 are those that were published, in
-every set. What an action does is in `lists` and `heads`. Callers: the rest of this room, policies,
-comparison.
+every set. What an action does is in `lists` and `heads`.
 """
 
 from __future__ import annotations

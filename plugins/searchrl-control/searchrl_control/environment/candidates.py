@@ -1,7 +1,7 @@
 """What the agent sees of each source in the set `heads`: the next passage it would keep.
 
 Owns the features of a candidate: how every search scores it, at which ranks it stands, how much it
-adds to what is kept, and how far kept passages name it. `S` sources. Caller: `positions`.
+adds to what is kept, and how far kept passages name it. `S` sources.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns the named features of a query, of a list and of a candidate. Sources: score gaps and their
 spread (Shtok et al. 2012, NQC), clarity (Cronen-Townsend et al. 2002), IDF statistics (He and Ounis
 2004), coherence of the first passages, overlap between lists, and how far titles are named by what
-was found. All are bounded by `BOUND`. `N` passages, `F` features. Caller: `positions`.
+was found. All are bounded by `BOUND`. `N` passages, `F` features.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the two games, that of lists and that of heads: their states by path, and what of a position is
 observed. A state is computed from the one before it, so a path that was reached is not searched
-again while it is in memory. Caller: `positions`.
+again while it is in memory.
 """
 
 from __future__ import annotations

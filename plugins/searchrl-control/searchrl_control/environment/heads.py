@@ -4,7 +4,7 @@ Owns the state of such an episode and the sources of one question. An action sea
 way; its best passage that is not kept yet is kept as the next of the final list, and the rest of
 its list is the tail. A sequence of one action repeated is therefore that action's plain list, so
 every plain list is among the fixed sequences. The agent sees the next passage of every action
-before it chooses. Caller: `games`.
+before it chooses.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the state of such an episode and what every action makes of it. Actions add up: Narrow and
 Broad change the query, Dense and Fuse how it is searched, Link and Follow what is added to its
-points. Pure functions of the question and the actions before. Caller: `positions`.
+points. Pure functions of the question and the actions before.
 """
 
 from __future__ import annotations

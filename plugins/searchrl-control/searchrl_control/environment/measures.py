@@ -7,7 +7,7 @@ Owns the two formulas (Järvelin and Kekäläinen 2002, with the grade itself as
 
 The best list is made of *all* relevant passages that were judged, found or not, in the corpus or
 not. Normalised by the list that was found, a search that finds one passage of ten would be perfect.
-A test holds both against ir-measures. Callers: rewards, difficulty, comparison.
+A test holds both against ir-measures.
 """
 
 from __future__ import annotations

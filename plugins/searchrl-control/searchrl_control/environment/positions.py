@@ -5,7 +5,7 @@ kept for all questions, up to a number; the searches behind them (arrays over th
 for as many of the last questions as fit into a budget. A position depends on the question and the
 actions before it and on nothing else, so a cold and a warm memory give the same episodes. Safe to
 use from several threads: the rollouts of a group ask for the same positions at the same time, and
-the first one computes them for all. Callers: `env`, comparison.
+the first one computes them for all.
 """
 
 from __future__ import annotations

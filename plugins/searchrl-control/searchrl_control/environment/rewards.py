@@ -3,7 +3,7 @@
 Owns the three rewards and the cost of a step. `ndcg` and `gain` have the same sum over an episode:
 `gain` only pays it when it is earned. `judge` is the published one: a judge reads the first
 passages. Where relevant passages are known, their texts are the accepted answers, for judges that
-compare with some. Callers: `env`, and the hook for the component `list_judge`.
+compare with some.
 """
 
 from __future__ import annotations

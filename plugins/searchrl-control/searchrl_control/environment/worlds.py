@@ -2,7 +2,6 @@
 
 Owns the order in which it is opened, and what counts as the same: all settings that change a list
 or a task. Many environments of one training run share one world, and so its memory of positions.
-Callers: `env`, comparison, commands.
 """
 
 from __future__ import annotations

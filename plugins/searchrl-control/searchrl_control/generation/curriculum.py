@@ -2,7 +2,7 @@
 
 Owns the published curriculum (after 1,000 episodes, a hard question with probability .7) and the
 levels as the setting `difficulty` names them, so that a configuration can change them at a step.
-Draws are functions of a generator or of the number of a task. Caller: the environment.
+Draws are functions of a generator or of the number of a task.
 """
 
 from __future__ import annotations

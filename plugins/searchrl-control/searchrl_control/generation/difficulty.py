@@ -1,7 +1,6 @@
 """How hard a question is: what the single pass finds of it among the first ten.
 
 Owns the three levels and their bounds. A question with one relevant passage is easy or hard.
-Callers: the environment, which puts the level into its tasks, and the tables of comparison.
 """
 
 from __future__ import annotations

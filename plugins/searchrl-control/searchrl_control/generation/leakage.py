@@ -2,7 +2,7 @@
 
 Owns the four checks. A question that copies its passage trains an agent on word matching; one that
 is near a test question, or made of a passage that answers one, trains it on the test. Pure
-functions of texts. Callers: `written`, and whoever brings questions of his own.
+functions of texts.
 """
 
 from __future__ import annotations

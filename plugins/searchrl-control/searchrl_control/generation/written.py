@@ -2,7 +2,7 @@
 
 Owns the three kinds, their prompts, the template that needs no model, and the file that is written:
 a BEIR folder, so that every command reads it. A question that leaks is left out and counted; it is
-never repaired in silence. Draws are functions of the seed. Callers: commands, Python.
+never repaired in silence. Draws are functions of the seed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The reformulator that needs no model: RM3 narrows, neighbours of the best terms broaden.
 
 Owns how both are told as a search. Keeping only the terms of highest IDF, which looks like a
-natural Narrow, loses .03 to .15 nDCG@10 on four collections: it is not here. Caller: the
-environment, by default.
+natural Narrow, loses .03 to .15 nDCG@10 on four collections: it is not here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a reformulator is shown and what it gives back.
 
 Owns three types. A reformulator says how a search is narrowed and broadened; it searches nothing
-itself. Callers: the actions of the environment, and whoever writes another reformulator.
+itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reformulations on disk: what was asked once is never asked again.
 
 Owns the key of a reformulation and how it is written as JSON. Wraps any reformulator. The file is
-the core's `JsonCache`, so several processes may share it. Caller: the environment.
+the core's `JsonCache`, so several processes may share it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns which names those are, and how such a model answers: greedily, one prompt at a time, so that
 the same weights always write the same. It is not the engine of training: an answer has no ledger
-and is never trained. Callers: the environment (`reformulator: policy`), and query generation.
+and is never trained.
 """
 
 from __future__ import annotations

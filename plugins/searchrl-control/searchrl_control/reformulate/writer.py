@@ -1,8 +1,7 @@
 """The reformulator that asks a model: any endpoint, or any function from a prompt to a text.
 
 Owns the two prompts and how a reply becomes a search. A policy that was trained here is asked
-through the server it runs on, or as a function. Callers: the environment (`reformulator: {name:
-endpoint, …}`), query generation, whoever has a model at hand.
+through the server it runs on, or as a function.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ Owns both formulas. RM3 (Abdul-Jaleel et al. 2004, "UMass at TREC 2004"; Lavrenk
     P(t | R) = sum over d of P(t | d) * s(d) / sum of s       of the first passages of a ranking
     weight   = original * P(t | query) + (1 - original) * P(t | R)     of the best terms of P(t | R)
 
-Terms that stand in over a tenth of the passages get no weight of P(t | R), as in Anserini. Callers:
-the classical reformulator.
+Terms that stand in over a tenth of the passages get no weight of P(t | R), as in Anserini.
 """
 
 from __future__ import annotations

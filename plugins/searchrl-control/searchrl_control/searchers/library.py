@@ -1,8 +1,7 @@
 """One collection, ready to be searched in every way: what all episodes over it share.
 
 Owns the order in which its parts are made and how long that took. Made once per process and
-collection (`open_library`), because embeddings and counts are the cold cost of an episode. Callers:
-the environment, generation, comparison.
+collection (`open_library`), because embeddings and counts are the cold cost of an episode.
 """
 
 from __future__ import annotations

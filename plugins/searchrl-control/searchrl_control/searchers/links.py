@@ -2,7 +2,7 @@
 
 Owns the second hop of questions that need two passages. A passage links to those whose title it
 holds; what is left of a query once a passage was read is the query with the words of that passage
-at a lower weight. `N` is the number of passages. Callers: the actions of the environment.
+at a lower weight. `N` is the number of passages.
 """
 
 from __future__ import annotations

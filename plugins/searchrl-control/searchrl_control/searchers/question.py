@@ -1,8 +1,7 @@
 """One question over a library: its rankings, each computed once.
 
 Owns the searches that need nothing but the question: by words, by vectors, fused, followed, and
-what follows from one passage. The numbers were chosen on training questions (docs/log.md). Callers:
-the actions of the environment and its features.
+what follows from one passage. The numbers were chosen on training questions (docs/log.md).
 """
 
 from __future__ import annotations

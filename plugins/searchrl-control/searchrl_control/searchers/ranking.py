@@ -2,7 +2,7 @@
 
 Owns how equal scores are ordered (as the corpus is, so that ids change nothing) and the min-max
 points. The arithmetic is that of `searchrl_retrieval.fusion`, on arrays: an episode does it many
-times. `N` is the number of passages. Callers: the other files of this room, the environment.
+times. `N` is the number of passages.
 """
 
 from __future__ import annotations

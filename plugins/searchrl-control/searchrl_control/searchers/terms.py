@@ -3,7 +3,6 @@
 Owns the vocabulary, the matrix of scores (made by the library bm25s, in Lucene's variant, as the
 retriever `bm25s` has it) and the counts that feedback, links and features are made of. That
 retriever takes texts only; RM3 needs weights. `N` is the number of passages, `V` of terms.
-Callers: `Library` and the other files of this room.
 """
 
 from __future__ import annotations

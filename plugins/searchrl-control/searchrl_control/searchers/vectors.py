@@ -2,7 +2,7 @@
 
 Owns which encoder there is (those of searchrl-retrieval; nothing is downloaded) and the file of
 vectors, whose name is made of the model's files and of all texts. `N` passages, `D` dimensions.
-The embeddings are no weights: no optimiser ever sees them. Callers: `Library`.
+The embeddings are no weights: no optimiser ever sees them.
 """
 
 from __future__ import annotations

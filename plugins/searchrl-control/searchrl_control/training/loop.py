@@ -73,7 +73,7 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Collected:
     """The episodes of a step. Where `is_done_BS` is false, the rest of a row is 0 and not read."""
 
     seen_BSD: Tensor
@@ -137,7 +137,7 @@ class Training:
         seconds = time.perf_counter() - began
         return metrics | {"episodes_per_s": len(played.worth) / seconds}
 
-    def play(self, rng: np.random.Generator) -> Played:
+    def play(self, rng: np.random.Generator) -> Collected:
         """Draw the questions of a step and play a group of episodes of each, all at once."""
         space = self.space
         envs, tasks = self._draw(rng)
@@ -170,9 +170,9 @@ class Training:
                     live.remove(at)
             if not live:
                 break
-        return Played(seen_BSD, legal_BSA, action_BS, reward_BS, is_done_BS, worth)
+        return Collected(seen_BSD, legal_BSA, action_BS, reward_BS, is_done_BS, worth)
 
-    def update(self, played: Played) -> dict[str, float]:
+    def update(self, played: Collected) -> dict[str, float]:
         """Learn from episodes: `epochs` times the same ones."""
         settings, is_ppo = self.settings, self.settings.algorithm == "ppo"
         count, total = played.is_done_BS.shape[0], int(played.is_done_BS.sum())
@@ -222,7 +222,7 @@ class Training:
         told["clip_frac"] = _mean((surr2_BS < surr1_BS).float(), played)
         return told
 
-    def describe(self, played: Played) -> dict[str, float]:
+    def describe(self, played: Collected) -> dict[str, float]:
         """What was played: its worth, and how the network decided where more was legal."""
         with torch.no_grad():
             logits_BSA = self.network(played.seen_BSD).logits_BSA
@@ -241,7 +241,7 @@ class Training:
             told[f"action/{name}"] = float((chosen_N == number).float().mean())
         return told
 
-    def _look(self, network: nn.Module, played: Played) -> tuple[Tensor, Tensor, Tensor]:
+    def _look(self, network: nn.Module, played: Collected) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probs of what was done, values and entropies, all [B, S]."""
         logits_BSA, value_BS = network(played.seen_BSD)
         logp_BSA = masked_logps(logits_BSA, played.legal_BSA)
@@ -309,5 +309,5 @@ def estimate(
     return adv_BS
 
 
-def _mean(column_BS: Tensor, played: Played) -> float:
+def _mean(column_BS: Tensor, played: Collected) -> float:
     return float(column_BS.detach()[played.is_done_BS].mean())

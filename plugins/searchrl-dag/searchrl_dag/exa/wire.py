@@ -1,8 +1,7 @@
 """Exa's search interface on the wire: bodies of requests, and passages from answers.
 
 Owns what is asked for, what is kept of an answer, and the check of everything that Exa sends. Sends
-nothing. Source: the API reference of Exa (exa.ai/docs/reference/search, `POST /search`). Caller:
-`client`.
+nothing. Source: the API reference of Exa (exa.ai/docs/reference/search, `POST /search`).
 """
 
 from __future__ import annotations

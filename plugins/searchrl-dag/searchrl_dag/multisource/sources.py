@@ -1,7 +1,7 @@
 """The sources of an environment: which retriever each has, and the plan of a turn run over them.
 
 Owns what environments with sources share. Which passages a source has is theirs to say; running a
-plan is `running`. Callers: `env` and `own`.
+plan is `running`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a model said, read as a verdict, as scores or as the better one of two.
 
 Owns the check of replies: whatever is not what was asked for is `Unreadable`, never a guess. Some
-servers do not know schemas, so JSON may stand in a fence or after some words. Caller: `judge`.
+servers do not know schemas, so JSON may stand in a fence or after some words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers that tell the judge to give full marks: six languages, and forms in which they hide.
 
 Owns the orders (`assets/injections.toml`) and the forms. An attack is a wrong answer with an order
-in it; a judge falls for it if the order raises its score. It asks nobody. Caller: `report`.
+in it; a judge falls for it if the order raises its score. It asks nobody.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is found out about a judge: agreement, orders it falls for, failures, and what it cost.
 
 Owns the asking (many cases at once, politely ended by a budget) and the figures of the report. It
-prints nothing. Caller: the command.
+prints nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The application of a retrieval server: `/retrieve`, `/health`, and MCP at `/mcp`.
 
 Owns the routes and what goes back when something fails. What bodies mean is `wire`, who is let in
-is `intake`, what is searched together is `batching`. Needs FastAPI (the extra `server`). Callers:
-`serving`, tests and benchmarks.
+is `intake`, what is searched together is `batching`. Needs FastAPI (the extra `server`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Owns the queue of requests, which queries form a batch, and the one thread that searches. Batches
 hold queries of one k only: what a retriever finds first may depend on how much it is asked for. A
 request with more queries than a batch takes its turns with the others. Knows no HTTP.
-Caller: `app`.
 """
 
 from __future__ import annotations

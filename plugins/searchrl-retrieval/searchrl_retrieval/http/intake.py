@@ -2,7 +2,7 @@
 
 Owns the limits that come before any parsing: bytes of a body, bytes of all bodies under way, the
 time a body may take, the key, and that no page of another site asks. As an ASGI layer it lies
-around everything, MCP included. Caller: `app`.
+around everything, MCP included.
 """
 
 from __future__ import annotations

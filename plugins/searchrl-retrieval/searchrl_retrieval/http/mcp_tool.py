@@ -2,7 +2,7 @@
 
 Owns what the tool is called with and what it gives back. The protocol is that of the official
 `mcp` package (the extra `mcp`): streamable HTTP, without sessions, answers as JSON. It searches as
-`/retrieve` does, in the same batches and within the same limits. Caller: `app`, if MCP is wanted.
+`/retrieve` does, in the same batches and within the same limits.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the address that is bound, the warning where other machines can reach it, and the end at
 SIGTERM or Ctrl-C: requests that were begun are answered, new ones are not taken. Needs uvicorn (the
-extra `server`). Caller: `searchrl serve-retriever`.
+extra `server`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns the Search-R1 form (`queries`, `topk`, `return_scores`), the look-alike of BrowseComp-Plus
 (`query`), how they are told apart, and the check of everything that comes from the other side.
 Sends and searches nothing. Sources: Search-R1 (PeterGriffinJin/Search-R1, retrieval_server.py) and
-BrowseComp-Plus (texttron/BrowseComp-Plus, search_r1_server.py). Callers: `app` and `client`.
+BrowseComp-Plus (texttron/BrowseComp-Plus, search_r1_server.py).
 """
 
 from __future__ import annotations

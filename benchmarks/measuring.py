@@ -103,10 +103,12 @@ def take_turns(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[s
 
 
 def peak_bytes() -> int:
-    """Most memory this process has held; 0 where the system does not tell."""
-    from searchrl.engine.memory.machine import process_peak
+    """Most memory this process has held."""
+    import torch
 
-    return process_peak() or 0
+    from searchrl.engine.memory.machine import peak_memory
+
+    return peak_memory(torch.device("cpu"))
 
 
 def resident_bytes() -> int:

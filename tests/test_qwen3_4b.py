@@ -19,7 +19,7 @@ from searchrl.config import RunConfig, build_config, load_yaml
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.memory.footprint import Footprint, find_footprint
 from searchrl.engine.memory.forecast import predict
-from searchrl.engine.memory.plan import MemoryPlan, Settings
+from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.rollout.dialogue import RolloutRequest
@@ -76,7 +76,7 @@ def qwen3_4b(tmp_path_factory: pytest.TempPathFactory) -> Footprint:
 
 def plan_of(config: RunConfig, footprint: Footprint) -> MemoryPlan:
     cuda = torch.device("cuda")
-    return predict(config, footprint, cuda, Settings.of(config), available=None)
+    return predict(config, footprint, cuda, available=None)
 
 
 @pytest.mark.parametrize(

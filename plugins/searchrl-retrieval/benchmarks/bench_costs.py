@@ -31,7 +31,7 @@ from searchrl_retrieval.index.folder import open_index
 from searchrl_retrieval.index.kinds import KINDS, find_kind
 from searchrl_retrieval.index.passages import has_passages, open_passages, write_passages
 
-from searchrl import load_plugins, make_retriever_factory, parse_set
+from searchrl import load_plugins, make_retriever_factory, parse_sets
 from searchrl.contracts import Passage, Retriever
 
 MIB = 1 << 20
@@ -165,7 +165,7 @@ def _read(retriever: str) -> tuple[str, dict[str, Any]]:
     name, _, rest = retriever.partition(":")
     settings: dict[str, Any] = {}
     for text in filter(None, rest.split(",")):
-        settings |= parse_set(text)
+        settings |= parse_sets([text])
     return name, settings
 
 

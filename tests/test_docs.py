@@ -30,6 +30,7 @@ from searchrl.core.loss import LossStats
 from searchrl.engine.metrics.breakdown import GROUPED
 from searchrl.hookspecs import HOOKS, Register, RegisterEnv, RegisterReward, RegisterTool
 from searchrl.plugins import Entry, load_plugins
+from searchrl.plugins.signatures import find_settings
 from searchrl.programs.evaluate import evaluate
 from searchrl.testing.conformance import CHECKED, criteria_of
 
@@ -271,7 +272,7 @@ def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
     for name in registry.names(kind):
         own = section(text, f"### `{name}`")
         own += section(text, "## Environments").split("###")[0] if kind == "env" else ""
-        parameters = inspect.signature(registered(kind, name).load()).parameters
+        parameters = find_settings(registered(kind, name).load())
         passed = {"protocol", "retriever", "passages", "run_dir", "policy", "sampling", "space"}
         settings = set(parameters) - passed
         missing = [setting for setting in settings if f"`{setting}`" not in own]

@@ -81,7 +81,8 @@ def play(**values: Any) -> None:
     world.close()
     if rollout is None:
         if is_json:
-            print_json({"scores": {}, "unscored": "the episode was left before its end"})
+            unscored = "the episode was left before its end"
+            print_json({"reward": None, "scores": {}, "unscored": unscored})
         console.print("The episode is not finished, so there are no scores.")
         sys.exit(FailureLimitError.exit_code if is_json else 0)
     episode, scored = rollout.episode, rollout.scored

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--max-turns", type=int, default=4, help="turns of an episode, at most")
     args = parser.parse_args()
     set_threads(args.threads)
-    from searchrl.engine.rollout.playing import Rollout
+    from searchrl.engine.rollout.rollout import Rollout
 
     latency_s = args.latency_ms / 1000
     tools, sample = make_sampler(args)

@@ -24,7 +24,7 @@ from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.plugins import load_plugins
 

@@ -18,9 +18,8 @@ from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.core.episode import Episode, EpisodeTurn, Passage, StopReason
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_driver
-from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import turn_record
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import mix_key

@@ -16,7 +16,7 @@ from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError

@@ -22,7 +22,7 @@ from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import make_policy
-from searchrl.engine.rollout.playing import Interrupted
+from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.engine.sampling.generator import mix_key

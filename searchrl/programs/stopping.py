@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from searchrl.engine.rollout.playing import Interrupted
+from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.errors import AlarmStop, BudgetSpent, Stopped
 from searchrl.run_folder import list_checkpoints
 

@@ -23,8 +23,8 @@ from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.forecast import tell_peak
 from searchrl.engine.metrics.evaluation import summary_metrics
 from searchrl.engine.metrics.metrics import Metrics, curriculum_metrics, summarise
-from searchrl.engine.rollout.playing import Interrupted
 from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Rollback

@@ -25,8 +25,8 @@ from searchrl.cli.screen.figures import (
     sparkline,
 )
 from searchrl.cli.screen.transcript import colour_turn, render_rollout
-from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.programs.evaluate import evaluate
 from searchrl.statistics import exact, proportion
 

@@ -24,8 +24,7 @@ from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
-from searchrl.engine.rollout.playing import Rollout
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator

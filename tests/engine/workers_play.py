@@ -25,8 +25,7 @@ from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.engine.rollout.playing import Interrupted
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Interrupted, RolloutDriver
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator

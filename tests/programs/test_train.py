@@ -29,7 +29,7 @@ from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.programs import training_run
 from searchrl.programs.observer import SilentObserver

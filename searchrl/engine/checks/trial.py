@@ -23,8 +23,7 @@ from searchrl.engine.model.rendering import RenderedPrompt
 from searchrl.engine.model.tolerance import Tolerance
 from searchrl.engine.rollout.boundary import begin_episode
 from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
-from searchrl.engine.rollout.playing import Rollout
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import Experts, FinishedTurn, Generator, Handle, mix_key
 from searchrl.rewards.scorer import ScoredEpisode

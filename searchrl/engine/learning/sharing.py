@@ -15,8 +15,7 @@ from searchrl.engine.learning.packing import PackedRollout
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.layout import num_suffix_tokens
 from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.engine.rollout.playing import Interrupted, Play, Rollout
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Interrupted, Play, Rollout, RolloutDriver
 from searchrl.errors import PluginError
 from searchrl.plugins.registry import describe_error
 

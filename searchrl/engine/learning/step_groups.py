@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from searchrl.core.group import Group, Trainable
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.metrics import Metrics
-from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.prompts import PromptStream
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.statistics import exact, finite_figures, mean, proportion
 

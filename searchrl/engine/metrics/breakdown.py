@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from searchrl.config import RunConfig
 from searchrl.core.episode import SEARCH
 from searchrl.engine.metrics.metrics import Metrics, label_tasks, summarise
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.plugins import Registry
 from searchrl.statistics import ZERO_OR_ONE, mean

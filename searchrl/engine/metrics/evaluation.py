@@ -15,8 +15,7 @@ from searchrl.contracts import Traffic
 from searchrl.core.episode import SEARCH, StopReason
 from searchrl.engine.metrics.metrics import Metrics, label_tasks, summarise
 from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.engine.rollout.playing import Rollout
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.splits import TRAIN, VALIDATION

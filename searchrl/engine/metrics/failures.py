@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from searchrl.core.episode import Failure, FailureKind
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import BudgetSpent, FailureLimitError
 
 _TOLD = 3

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from searchrl.contracts import Metric
 from searchrl.core.episode import SEARCH, TOOL, FailureKind, StopReason
 from searchrl.engine.rollout.curriculum import Curriculum
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.statistics import COUNT, ZERO_OR_ONE, Range, exact, mean
 

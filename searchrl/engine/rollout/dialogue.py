@@ -1,6 +1,6 @@
 """An episode in flight: what was asked for, what has been played, what is under way.
 
-Owns the state that the rollout driver moves from poll to poll; no decision is taken here.
+Owns the state that the rollout driver moves from poll to poll, and the episode it ends as.
 """
 
 from __future__ import annotations
@@ -11,12 +11,21 @@ from typing import Any, NamedTuple
 
 from searchrl.contracts import Expert
 from searchrl.contracts.playing import ExpertFactory
-from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
+from searchrl.core.episode import (
+    Episode,
+    EpisodeTurn,
+    Failure,
+    FailureKind,
+    StopReason,
+    Task,
+)
 from searchrl.core.trajectory import Origin, Trajectory
-from searchrl.engine.rollout.boundary import Stepped
+from searchrl.engine.model.rendering import TextCodec
+from searchrl.engine.rollout.boundary import Stepped, anonymous_task, classify
 from searchrl.engine.rollout.world import Env, TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
+from searchrl.errors import ProtocolFailure
 from searchrl.tool_calls import Call, Pinned
 
 
@@ -106,6 +115,45 @@ class Dialogue:
             group_id=request.group_id,
             env=request.world.name,
             origin=request.origin,
+        )
+
+    def fail(self, error: BaseException) -> None:
+        """End it because something in it failed; its environment is not used again."""
+        world = self.request.world
+        player = f"script of env '{world.name}' ({world.owner})"
+        player = player if self.request.script else "generator"
+        self.failure = classify(error, world, player)
+        self.stop = StopReason.FAILED
+        self.env = None
+
+    def freeze(self, codec: TextCodec) -> Episode:
+        """The episode as rewards will see it."""
+        if self.stop is None:
+            error = "RuntimeError: the generator lost this dialogue"
+            self.failure = Failure(FailureKind.GENERATION, "generator", error)
+            self.stop = StopReason.FAILED
+        request, trajectory = self.request, self.trajectory
+        trajectory.generated_text = codec.decode(trajectory.ids[trajectory.num_prompt_tokens :])
+        texts = [turn.text for turn in self.turns]
+        final_answer, format_score = None, 0.0
+        try:
+            final_answer = request.world.protocol.final_answer(texts)
+            format_score = request.world.protocol.format_score(texts)
+        except ProtocolFailure as error:
+            if self.failure is None:  # the first failure is the one that is told
+                self.fail(error)
+        assert self.stop is not None
+        return Episode(
+            task=self.task or anonymous_task(request.world.name, request.reset_options, ""),
+            turns=tuple(self.turns),
+            final_answer=final_answer,
+            format_score=format_score,
+            signals=dict(self.signals),
+            env_return=self.env_return,
+            num_model_tokens=trajectory.num_model_tokens,
+            stop_reason=self.stop,
+            failure=self.failure,
+            step=request.step,
         )
 
 

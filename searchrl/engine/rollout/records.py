@@ -14,7 +14,7 @@ from typing import Any
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, EpisodeTurn
 from searchrl.core.trajectory import Author, TokenColumns, is_finite
 from searchrl.engine.rollout.drawing import draw_rollout
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 
 
 def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:

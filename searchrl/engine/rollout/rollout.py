@@ -1,4 +1,4 @@
-"""Drives episodes: environment strings on one side, the token ledger on the other.
+"""Rollouts, and what drives them: environment strings on one side, the token ledger on the other.
 
 Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
 re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
@@ -8,8 +8,9 @@ through `boundary`. Written against submit/poll, so that any generator can be no
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from searchrl.core.episode import (
@@ -17,18 +18,14 @@ from searchrl.core.episode import (
     Action,
     Episode,
     EpisodeTurn,
-    Failure,
-    FailureKind,
     StopReason,
 )
-from searchrl.core.group import Group
-from searchrl.core.trajectory import TurnStop
+from searchrl.core.group import Group, settle
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.rollout.boundary import (
     Stepped,
-    anonymous_task,
     begin_episode,
-    classify,
     step_env,
 )
 from searchrl.engine.rollout.dialogue import (
@@ -38,17 +35,72 @@ from searchrl.engine.rollout.dialogue import (
     RolloutRequest,
     Stepping,
 )
-from searchrl.engine.rollout.playing import Interrupted, Rollout, Sharing
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
-from searchrl.rewards.scorer import score_together
+from searchrl.rewards.scorer import ScoredEpisode, score_together
 from searchrl.tool_calls import CallQueue, Raised, Returned
 
 _TWO_PROMPTS = (
     "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
     "split, index and seed"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One finished episode: its tokens, its strings and its scores."""
+
+    trajectory: Trajectory
+    episode: Episode
+    scored: ScoredEpisode
+    world: TaskWorld
+    reset_options: Mapping[str, Any]
+
+    @property
+    def reward(self) -> float | None:
+        """The combined reward; None: unscored."""
+        return self.scored.reward
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it may enter a training step."""
+        return self.reward is not None
+
+    @property
+    def turn_rewards(self) -> tuple[float, ...]:
+        """What the environment gave for each turn; the last one makes up for the other scores."""
+        return settle(tuple(turn.reward for turn in self.episode.turns), self.reward or 0.0)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended the episode, not the environment."""
+        return self.episode.stop_reason is not StopReason.ANSWERED
+
+    @property
+    def turn_scores(self) -> tuple[float, ...] | None:
+        """The process scores of each turn, weighted as the reward expression says; None: none."""
+        per_turn = self.scored.per_turn
+        if not per_turn:
+            return None
+        expression = self.world.scorer.schedule.at(self.episode.step)
+        weights = {name: weight for weight, name in expression.terms if name is not None}
+        return tuple(
+            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
+            for turn in range(len(self.episode.turns))
+        )
+
+
+class Interrupted(Exception):
+    """The caller's `should_stop` asked to abandon the rollouts in flight."""
+
+
+Play = Callable[..., "list[Group[Rollout]]"]
+"""How a driver plays requests: `RolloutDriver.play`."""
+
+Sharing = Callable[[Play], Play]
+"""Has the others of several processes play their part."""
 
 
 class RolloutDriver:
@@ -114,7 +166,7 @@ class RolloutDriver:
             request.world.build_indexes()  # no clock runs yet
         on_progress = on_progress or (lambda done, total: None)
         self._play(requests, dialogues, on_progress, should_stop or (lambda: False))
-        episodes = [[self._freeze(dialogue) for dialogue in group] for group in dialogues]
+        episodes = [[dialogue.freeze(self.codec) for dialogue in group] for group in dialogues]
         release([dialogue for group in dialogues for dialogue in group])
         return self._score(requests, dialogues, episodes)
 
@@ -175,22 +227,13 @@ class RolloutDriver:
             queue.wait_for_all()
         for dialogue, call in zip(dialogues, calls, strict=True):
             if isinstance(call.result, Raised):
-                self._fail(dialogue, call.result.error)
+                dialogue.fail(call.result.error)
                 continue
             begun = call.result.value
             dialogue.prompt, dialogue.cut_reward = begun.prompt, begun.cut_reward
             if begun.expert is not None and dialogue.env is not None:
                 dialogue.expert = ExpertAtHome(begun.expert, dialogue.env)
             dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id
-
-    def _fail(self, dialogue: Dialogue, error: BaseException) -> None:
-        """End an episode because something in it failed; its environment is not used again."""
-        world = dialogue.request.world
-        player = f"script of env '{world.name}' ({world.owner})"
-        player = player if dialogue.request.script else "generator"
-        dialogue.failure = classify(error, world, player)
-        dialogue.stop = StopReason.FAILED
-        dialogue.env = None
 
     def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
         for handle in handles:
@@ -208,14 +251,14 @@ class RolloutDriver:
         for dialogue in ready:
             # The group shares one rendered prompt; another one would be answered blindly.
             if dialogue.prompt != ready[0].prompt:
-                self._fail(dialogue, EnvironmentFailure(_TWO_PROMPTS))
+                dialogue.fail(EnvironmentFailure(_TWO_PROMPTS))
         ready = [d for d in ready if d.stop is None]
         protocol = request.world.protocol
         try:
             opening = protocol.opening(request.forced) if request.forced else ""
         except ProtocolFailure as error:
             for dialogue in ready:
-                self._fail(dialogue, error)
+                dialogue.fail(error)
             return {}
         rendered = self.codec.render_prompt(
             protocol.instruction,
@@ -254,7 +297,7 @@ class RolloutDriver:
     def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
         """Record one model turn and return its text; a turn that was cut ends the episode."""
         if turn.error is not None:
-            self._fail(dialogue, turn.error)
+            dialogue.fail(turn.error)
             return ""
         world = dialogue.request.world
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
@@ -280,7 +323,7 @@ class RolloutDriver:
         try:
             return dialogue.request.world.protocol.parse(text)
         except ProtocolFailure as error:
-            self._fail(dialogue, error)
+            dialogue.fail(error)
             return Action(INVALID, None, "The protocol could not read this turn.")
 
     def _begin_steps(
@@ -321,7 +364,7 @@ class RolloutDriver:
             if isinstance(call.result, Raised):
                 action = self._parse(dialogue, text)
                 dialogue.turns.append(EpisodeTurn(text, action))
-                self._fail(dialogue, call.result.error)
+                dialogue.fail(call.result.error)
             else:
                 self._advance(dialogue, turn, text, call.result.value)
         self._close_stopped([one.turn.handle for one in ready], live)
@@ -378,38 +421,6 @@ class RolloutDriver:
             Group(request.group_id, tuple(next(finished) for _ in group))
             for request, group in zip(requests, dialogues, strict=True)
         ]
-
-    def _freeze(self, dialogue: Dialogue) -> Episode:
-        """The episode as rewards will see it."""
-        if dialogue.stop is None:
-            error = "RuntimeError: the generator lost this dialogue"
-            dialogue.failure = Failure(FailureKind.GENERATION, "generator", error)
-            dialogue.stop = StopReason.FAILED
-        request, trajectory = dialogue.request, dialogue.trajectory
-        trajectory.generated_text = self.codec.decode(
-            trajectory.ids[trajectory.num_prompt_tokens :]
-        )
-        texts = [turn.text for turn in dialogue.turns]
-        final_answer, format_score = None, 0.0
-        try:
-            final_answer = request.world.protocol.final_answer(texts)
-            format_score = request.world.protocol.format_score(texts)
-        except ProtocolFailure as error:
-            if dialogue.failure is None:  # the first failure is the one that is told
-                self._fail(dialogue, error)
-        assert dialogue.stop is not None
-        return Episode(
-            task=dialogue.task or anonymous_task(request.world.name, request.reset_options, ""),
-            turns=tuple(dialogue.turns),
-            final_answer=final_answer,
-            format_score=format_score,
-            signals=dict(dialogue.signals),
-            env_return=dialogue.env_return,
-            num_model_tokens=trajectory.num_model_tokens,
-            stop_reason=dialogue.stop,
-            failure=dialogue.failure,
-            step=request.step,
-        )
 
 
 def release(dialogues: Sequence[Dialogue]) -> None:

@@ -22,7 +22,7 @@ from searchrl.core.group import Group, make_groups
 from searchrl.engine.learning import checkpoint as module
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import PolicyError, RunFolderError
 from searchrl.run_folder import (
     clean_partial,

@@ -22,8 +22,8 @@ from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import MicroBatch, PackedStep, micro_batches, pack_step
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import PluginError
 
 CPU = torch.device("cpu")

@@ -12,9 +12,8 @@ from engine_toy import LIMITS, TOY_PLUGIN, SayingGenerator, run_within, say
 from searchrl.config import build_config
 from searchrl.core.episode import Action, Failure, FailureKind
 from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import rollout_record
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator

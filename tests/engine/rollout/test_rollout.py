@@ -16,8 +16,7 @@ from searchrl.core.trajectory import Author, Origin, TurnStop
 from searchrl.engine.metrics.metrics import summarise
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
-from searchrl.engine.rollout.playing import Interrupted, Rollout
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import GenerationFailure

@@ -17,8 +17,7 @@ from searchrl.config import build_config
 from searchrl.core.episode import FailureKind
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
-from searchrl.engine.rollout.playing import Interrupted, Rollout
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling, mix_key

@@ -35,9 +35,8 @@ from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import rollout_record
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.scripted import ByteCodec

@@ -67,7 +67,6 @@ def test_it_says_what_it_wrote_and_what_comes_next() -> None:
     [
         ("envs", "capitals", "'envs' is not one of 'env'"),
         ("env", "3rd", "is no name for a plugin"),
-        ("retriever", "bm25", "there is a retriever 'bm25' already"),
         ("env", "json", "in place of the module 'json'"),
     ],
 )

@@ -160,6 +160,7 @@ def whole(
 
 def files_of(run: Path) -> list[str]:
     found = sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
+    found.remove(".lock")  # held by a process, no part of the run
     assert {"config.yaml", "policy/checksums.json", "checkpoints/step_000001/state.json"} <= {
         *found
     }

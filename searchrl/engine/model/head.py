@@ -4,14 +4,16 @@ Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 
     u = (W[target] - p W) / temperature        d logp / d hidden,  p = softmax(logits)
 
-so u is computed while the row's logits exist, and nothing as wide as the vocabulary is kept. A head
-that is trained itself, and a loss that trains the entropy, compute chunks again in the backward
-pass. Shapes: N rows, D hidden size, V vocabulary; `n` is N within one chunk.
+so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
+the vocabulary is kept for the backward pass. Only a head that is trained itself (full fine-tuning)
+needs p again. A small p (`KEPT_BYTES`) is kept, a large one is computed again. A loss that trains
+the entropy needs more: then whole chunks are computed again in the backward pass. `policy` is the
+caller. Shapes: N rows, D hidden size, V vocabulary; `n` is N within one chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +29,9 @@ In bytes and not in rows, so that memory does not grow with the vocabulary.
 """
 
 _CHUNK_BYTES_ELSEWHERE = 1 << 27
+
+KEPT_BYTES = 1 << 26
+"""Probabilities kept for a trained head's gradient: all of a micro-batch of a small model."""
 
 _MIN_ROWS = 8
 
@@ -132,6 +137,8 @@ class _HeadLogps(torch.autograd.Function):
         needs_slope = with_grad and ctx.needs_input_grad[0]
         slope_ND = torch.empty_like(hidden_ND if needs_slope else hidden_ND[:0])
         is_trained = with_grad and any(ctx.needs_input_grad[1:3])
+        is_kept = is_trained and num_rows * len(weight_VD) * dtype.itemsize <= KEPT_BYTES
+        kept: list[Tensor] | None = [] if is_kept else None
         for rows in _chunks(num_rows, len(weight_VD), hidden_ND.device):
             target_n1 = target_N[rows, None]
             logits_nV = _logits(hidden_ND[rows], weight_VD, bias_V, temperature)
@@ -145,14 +152,18 @@ class _HeadLogps(torch.autograd.Function):
                 mean_n = torch.bmm(p_nV[:, None], logits_nV[:, :, None])[:, 0, 0]
                 entropy_N[rows] = log_sum_n - mean_n
             del logits_nV
-            if needs_slope:
-                slope_ND[rows] = _minus_one(p_nV, target_n1).to(weight_VD.dtype) @ weight_VD
+            if needs_slope or kept is not None:
+                minus_nV = _minus_one(p_nV, target_n1)
+                if needs_slope:
+                    slope_ND[rows] = minus_nV.to(weight_VD.dtype) @ weight_VD
+                if kept is not None:
+                    kept.append(minus_nV)
         if needs_slope:
             slope_ND.mul_(-1.0 / temperature)
         ctx.save_for_backward(
             slope_ND, *((hidden_ND, weight_VD, bias_V, target_N) if is_trained else ())
         )
-        ctx.temperature = temperature
+        ctx.temperature, ctx.kept = temperature, kept
         ctx.mark_non_differentiable(entropy_N, is_best_N)
         return logp_N, entropy_N, is_best_N
 
@@ -163,25 +174,29 @@ class _HeadLogps(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_ND = (grad_N[:, None] * slope_ND).to(slope_ND.dtype)
         if saved:
-            grad_VD, grad_V = _weight_gradients(grad_N, ctx.temperature, *saved)
+            grad_VD, grad_V = _weight_gradients(grad_N, ctx.temperature, ctx.kept, *saved)
         return grad_ND, grad_VD, grad_V, None, None
 
 
 def _weight_gradients(
     grad_N: Tensor,
     temperature: float,
+    kept: Sequence[Tensor] | None,
     hidden_ND: Tensor,
     weight_VD: Tensor,
     bias_V: Tensor | None,
     target_N: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """Gradients of a trained head; p - onehot is made again."""
+    """Gradients of a trained head; p - onehot is what was kept, or made again."""
     # Sums over chunks in fp32: a bf16 sum of many of them loses the small ones.
     sum_VD = torch.zeros_like(weight_VD, dtype=_precision(weight_VD.dtype))
     sum_V = None if bias_V is None else torch.zeros_like(bias_V, dtype=sum_VD.dtype)
-    for rows in _chunks(len(hidden_ND), len(weight_VD), hidden_ND.device):
-        logits_nV = _logits(hidden_ND[rows], weight_VD, bias_V, temperature)
-        minus_nV = _minus_one(normalise(logits_nV)[0], target_N[rows, None])
+    for number, rows in enumerate(_chunks(len(hidden_ND), len(weight_VD), hidden_ND.device)):
+        if kept is not None:
+            minus_nV = kept[number]
+        else:
+            logits_nV = _logits(hidden_ND[rows], weight_VD, bias_V, temperature)
+            minus_nV = _minus_one(normalise(logits_nV)[0], target_N[rows, None])
         scale_n = grad_N[rows] / -temperature
         if sum_V is not None:
             sum_V += scale_n @ minus_nV

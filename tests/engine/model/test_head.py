@@ -33,10 +33,15 @@ def gradients(result: TokenLogps, slope: Tensor, inputs: list[Tensor]) -> tuple[
     return torch.autograd.grad((result.logp_N * slope).sum(), inputs)
 
 
+@pytest.mark.parametrize("kept_bytes", [0, 1 << 30])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_chunks_are_the_full_logits(dtype: torch.dtype, temperature: float, bias: bool):
+def test_chunks_are_the_full_logits(
+    monkeypatch: MonkeyPatch, dtype: torch.dtype, temperature: float, bias: bool, kept_bytes: int
+):
+    """Whether p is kept for the gradient of a trained head or made again."""
+    monkeypatch.setattr(head_module, "KEPT_BYTES", kept_bytes)
     head, hidden, target, slope = make(dtype, bias)
     asked: dict[str, Any] = dict(temperature=temperature, with_entropy=True, with_best=True)
     ours = head_logps(head, hidden, target, **asked)

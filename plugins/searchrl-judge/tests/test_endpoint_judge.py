@@ -142,7 +142,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_and_never_becomes_a_zero
     [
         (Fault(500), "answered 500"),
         (Fault(401, "bad key"), "answered 401: bad key; .*judge.key_env"),
-        (Fault(404), "look at the address and at the name of the model"),
+        (Fault(404), "look at address and model name"),
         (Fault(400, "no response_format"), "judge.extra.KEY=null"),
         (Raw(b"<html>"), "sent no JSON"),
     ],
@@ -203,7 +203,9 @@ def test_a_budget_stops_it_and_names_the_setting() -> None:
     with OpenAIServer(careful) as server:
         judge = make(server.url, max_calls=1)
         judge.judge(CASE)
-        with pytest.raises(BudgetSpent, match="budget of the judge .* --set judge.max_calls"):
+        with pytest.raises(
+            BudgetSpent, match="budget of the judge, max_calls = 1, .* --set judge.max_calls"
+        ):
             judge.judge(JudgeCase("another", "x"))
     assert len(server.bodies) == 1
 

@@ -116,7 +116,10 @@ def test_blank_passages_are_left_out_of_an_index_and_said(tmp_path: Path, corpus
     with corpus.open("a") as file:
         file.write('{"id": "c", "text": ""}\n')
     shown = run("index", "build", "--corpus", corpus, "--out", tmp_path / "i")
-    assert "bm25s, 2 passages" in shown and f"1 passage of {corpus}" in shown
+    assert (
+        "bm25s, 2 passages" in shown
+        and f"passages of {corpus} without title and text, left out: 1" in shown
+    )
 
 
 def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:

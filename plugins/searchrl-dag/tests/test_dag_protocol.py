@@ -35,6 +35,7 @@ def found_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("protocol", "dag"),
         ("reward", "dag"),
+        ("reward", "dag_judge"),
         ("reward", "dag_nodes"),
         ("reward", "dag_levels"),
         pytest.param("env", "multisource", marks=pytest.mark.slow),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 from judge_models import careful, say, shown
-from searchrl_judge.asking.judge import GEMINI_URL, MAX_DRAWS, make_endpoint, make_gemini
-from searchrl_judge.asking.prompts import MAX_CHARS, clean
-from searchrl_judge.asking.replies import Unreadable, read_scores, read_verdict
+from searchrl_judge.judge import GEMINI_URL, MAX_DRAWS, make_endpoint, make_gemini
+from searchrl_judge.prompts import MAX_CHARS, clean
+from searchrl_judge.replies import Unreadable, read_scores, read_verdict
 
 from searchrl import BudgetSpent, ConfigError, EndpointFailure, load_plugins
 from searchrl.contracts import JudgeCase, Unscored, Verdict
@@ -221,22 +221,6 @@ def test_a_list_is_ranked_in_one_call_and_equal_answers_are_shown_once() -> None
     assert [one["answer"] for one in shown(body)["answers"]] == ["four", "a", "eleven"]
 
 
-def test_pairs_are_compared_in_both_orders() -> None:
-    with OpenAIServer(careful) as server:
-        said = make(server.url, ranking="pairs").rank(GROUP)
-    assert [one.score for one in said] == [0.5, 0.0, 0.5, 1.0]
-    asked = {(shown(body)["first"], shown(body)["second"]) for body in server.bodies}
-    assert len(server.bodies) == len(asked) == 6
-    assert {(b, a) for a, b in asked} == asked
-
-    def first_always(body: dict[str, Any]) -> str:
-        return json.dumps({"reason": "", "better": "first"})
-
-    with OpenAIServer(first_always) as server:  # a judge that likes first places
-        said = make(server.url, ranking="pairs").rank(GROUP)
-    assert {one.score for one in said} == {0.5}
-
-
 def test_a_group_of_one_answer_is_judged() -> None:
     with OpenAIServer(careful) as server:
         said = make(server.url).rank([CASE, CASE])
@@ -258,13 +242,11 @@ def test_no_more_requests_are_under_way_than_allowed() -> None:
 
 def test_the_estimate_counts_calls_and_what_they_cost() -> None:
     plain = make("http://x/v1", prompt_price=1.0, completion_price=2.0)
-    pairs = make("http://x/v1", ranking="pairs")
     assert [plain.estimate(10, size).calls for size in (1, 4)] == [10, 10]
-    assert [pairs.estimate(10, size).calls for size in (1, 4)] == [10, 120]
     one, ten = plain.estimate(1, 1), plain.estimate(10, 1)
     assert ten.prompt_tokens == 10 * one.prompt_tokens > 1000
     assert one.cost == pytest.approx((one.prompt_tokens + 2 * one.completion_tokens) / 1e6)
-    assert pairs.estimate(1, 1).cost is None
+    assert make("http://x/v1").estimate(1, 1).cost is None
 
 
 @pytest.mark.parametrize(
@@ -273,7 +255,6 @@ def test_the_estimate_counts_calls_and_what_they_cost() -> None:
         ({"max_cost": 1.0}, "set judge.prompt_price and judge.completion_price"),
         ({"concurrency": 0}, "concurrency"),
         ({"extra": {"model": "x"}}, "judge.extra: .*'model' is not for you to set"),
-        ({"ranking": "threes"}, "ranking"),
         ({"modle": "x"}, "has no setting 'modle'. Did you mean 'model'"),
         ({"url": "http://me:pw@x/v1"}, r"judge\.key_env"),
     ],

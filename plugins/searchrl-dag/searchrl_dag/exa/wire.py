@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from searchrl import RetrieverFailure
-from searchrl.contracts import Passage
+from searchrl import RetrieverFailure, show_value
+from searchrl.contracts import Passage, make_encodable
 
 MAX_RESULTS = 100
 """Results of one search, at most: what the interface takes."""
 
-_QUOTED = 200
-"""Characters of a wrong answer that are quoted, at most."""
 _KEPT = ("id", "url", "title", "publishedDate", "highlights", "text")
 """What is kept of a result; the rest (pictures, scores, authors) no passage has."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -65,10 +63,10 @@ def cut_answer(answer: Any) -> dict[str, Any]:
     """
     results = answer.get("results") if isinstance(answer, Mapping) else None
     if not isinstance(results, list):
-        raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {_quote(answer)}')
+        raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {show_value(answer)}')
     for result in results:
         if not isinstance(result, Mapping):
-            raise RetrieverFailure(f"Exa sent no result: {_quote(result)}")
+            raise RetrieverFailure(f"Exa sent no result: {show_value(result)}")
     return {"results": [{key: one[key] for key in _KEPT if key in one} for one in results]}
 
 
@@ -92,7 +90,7 @@ def _read_passage(result: Mapping[str, Any], max_chars: int) -> Passage:
     """A result as a passage; its text begins with the day on which the page was published."""
     name = _read_text(result, "url") or _read_text(result, "id")
     if not name:
-        raise RetrieverFailure(f"Exa sent a result without an address: {_quote(result)}")
+        raise RetrieverFailure(f"Exa sent a result without an address: {show_value(result)}")
     text = " … ".join(_read_highlights(result)) or _read_text(result, "text")
     text = text[:max_chars].strip()
     day = _DAY.match(_read_text(result, "publishedDate"))
@@ -104,23 +102,13 @@ def _read_passage(result: Mapping[str, Any], max_chars: int) -> Passage:
 def _read_highlights(result: Mapping[str, Any]) -> Iterator[str]:
     highlights = result.get("highlights") or []
     if not isinstance(highlights, list) or not all(isinstance(one, str) for one in highlights):
-        raise RetrieverFailure(f"Exa sent highlights that are no texts: {_quote(result)}")
-    return filter(None, map(_clean, highlights))
+        raise RetrieverFailure(f"Exa sent highlights that are no texts: {show_value(result)}")
+    return filter(None, (make_encodable(one).strip() for one in highlights))
 
 
 def _read_text(result: Mapping[str, Any], key: str) -> str:
     """A text of a result, without white space around it; "" for none, which is null in JSON."""
     value = result.get(key)
     if value is not None and not isinstance(value, str):
-        raise RetrieverFailure(f"Exa sent a {key} that is no text: {_quote(result)}")
-    return _clean(value or "")
-
-
-def _clean(text: str) -> str:
-    """A text without halves of pairs, which JSON can say and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8").strip()
-
-
-def _quote(value: object) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} …"
+        raise RetrieverFailure(f"Exa sent a {key} that is no text: {show_value(result)}")
+    return make_encodable(value or "").strip()

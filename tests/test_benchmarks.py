@@ -123,4 +123,4 @@ def test_report(tmp_path: Path) -> None:
     args = [str(folder), "--rollouts", "250", "--rounds", "1"]
     result, _ = run("bench_report.py", tmp_path, *args)
     assert result["num_rollouts"] == 250
-    assert 0 < result["rollout_s"] < result["index_s"] < 10 and result["memory_mb"] > 1
+    assert 0 < result["rollout_s"] < result["index_s"] < 10

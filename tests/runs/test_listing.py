@@ -15,10 +15,9 @@ import pytest
 from command_line import complaint, succeed
 from damage import flip
 from reseal import reseal
-from rich.console import Console
 
 from searchrl.run_folder import Run, list_checkpoints
-from searchrl.runs.listing import State, describe_run, list_runs, prune_checkpoints
+from searchrl.runs.listing import State, describe_run, list_runs
 
 
 @pytest.fixture
@@ -118,13 +117,6 @@ def test_pruning_keeps_the_newest_and_the_best(run: Path) -> None:
     assert [folder.name for folder in list_checkpoints(run)] == ["step_000001"]
 
 
-def test_run_that_is_under_way_is_left_alone(run: Path) -> None:
-    (run / "summary.json").unlink()
-    change(run, "provenance.json", process={"host": platform.node(), "pid": os.getpid()})
-    pruned = prune_checkpoints(Run(run), 1)
-    assert pruned.reason == "it is running" and len(list_checkpoints(run)) == 2
-
-
 def test_mistakes_are_said(tmp_path: Path) -> None:
     assert "there is no folder" in complaint("runs", tmp_path / "none")
     assert "goes with --prune" in complaint("runs", tmp_path, "--keep", 1)
@@ -139,21 +131,6 @@ def test_listing_needs_no_torch(run: Path) -> None:
         "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
-def test_path_of_a_run_is_whole_in_80_columns(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run.rename(run.with_name("a-run-of-17-chars"))
-    monkeypatch.chdir(run.parent.parent)
-    narrow = Console(width=80, record=True, force_terminal=True)
-    monkeypatch.setattr("searchrl.cli.terminal.make_console", lambda stream: narrow)
-    succeed("runs")
-    assert "runs/a-run-of-17-chars " in narrow.export_text()
-
-
-def test_name_of_a_run_is_on_one_line_for_other_programs(run: Path) -> None:
-    run = run.rename(run.with_name("a-run-of-many-characters-" * 5))
-    (line,) = [line for line in succeed("runs", run).stdout.splitlines() if "train reg" in line]
-    assert line.startswith(f"{run} ")
 
 
 class TestDamage:

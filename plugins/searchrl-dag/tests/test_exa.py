@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from exa_server import KEY, Log, Sent, exa_server, failing, recorded
 from searchrl_dag.exa.client import KEY_ENV, ExaRetriever
-from searchrl_dag.exa.wire import Content, Form, write_request
 
 from searchrl import ConfigError, RetrieverFailure
-from searchrl.contracts import Passage, StoredRetriever
+from searchrl.contracts import Passage
 
 
 @pytest.fixture(autouse=True)
@@ -144,18 +143,6 @@ def test_a_failure_is_a_failure_and_never_an_empty_result(
     assert len(text) < 700 and len(asked) == num_asked
 
 
-def test_one_failed_query_fails_the_search() -> None:
-    def some(body: dict[str, Any]) -> Sent:
-        return failing(403) if body["query"] == "bad" else recorded(body)
-
-    with exa_server(some) as (url, _):
-        retriever = make(url)
-        with pytest.raises(RetrieverFailure, match="403"):
-            retriever.search(["a", "bad", "b"], 1)
-        # It was about this query: the next one is asked.
-        assert retriever.search(["a", "b"], 1) == [[], []]
-
-
 @pytest.mark.parametrize("status", [200, 400, 401, 402, 403, 429, 500])
 def test_a_server_that_sends_the_key_back_does_not_show_it(status: int) -> None:
     said = Sent({"error": f"the key {KEY} is wrong"}, status)
@@ -192,18 +179,3 @@ def test_settings_that_cannot_work_are_refused(
     with pytest.raises((ConfigError, ValueError), match=said) as error:
         ExaRetriever((), **settings)
     assert KEY not in str(error.value)
-
-
-def test_what_extra_says_wins_and_null_takes_a_key_out() -> None:
-    form = Form("news", Content.TEXT, 10, {"category": None, "numResults": 7})
-    assert write_request("q", 3, form) == {
-        "query": "q",
-        "type": "auto",
-        "numResults": 7,
-        "contents": {"text": {"maxCharacters": 10}},
-    }
-
-
-def test_its_passages_are_elsewhere() -> None:
-    retriever = ExaRetriever((), cache="off")
-    assert isinstance(retriever, StoredRetriever) and retriever.stored(["a"]) is None

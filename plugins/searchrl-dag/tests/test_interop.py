@@ -13,9 +13,7 @@ from click.testing import CliRunner
 from exa_server import KEY, exa_server, searching
 from searchrl_dag.exa.client import KEY_ENV
 
-from searchrl import load_yaml
 from searchrl.cli import main
-from searchrl.config import build_config
 from searchrl.contracts import Passage
 from searchrl.envs.corpus import DEMO_FOLDER
 from searchrl.retrieval import BM25Retriever
@@ -46,24 +44,6 @@ def call(*words: str) -> str:
     result = CliRunner().invoke(main, [*loaded, *words])
     assert result.exit_code == 0, result.output
     return result.output
-
-
-def test_the_example_has_the_numbers_of_the_script() -> None:
-    config = build_config(load_yaml(EXAMPLE))
-    model, (task,) = config.model, config.tasks
-    assert model.name == "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B" and model.adapter == "lora"
-    assert (model.lora_r, model.lora_alpha, model.lora_dropout) == (16, 32, 0.05)
-    assert model.lora_targets == ["q_proj", "k_proj", "v_proj", "o_proj"]
-    assert config.optim.lr == 5e-6 and config.max_steps == 100 and config.checkpoint.every == 50
-    assert config.rollout.group_size == 4 and config.rollout.prompts_per_step == 4 * 1 // 4
-    assert config.rollout.max_turn_tokens == 1024 and task.env.settings["max_turns"] == 2
-    assert task.reward == {
-        0: "0.2*dag_judge+0.4*dag+0.4*format",
-        30: "0.5*dag_judge+0.25*dag+0.25*format",
-    }
-    sources = [task.retriever, *(task.env.settings[name] for name in ("news", "academic"))]
-    assert [dict(one).get("category") for one in sources[1:]] == ["news", "research paper"]
-    assert task.retriever.name == "exa" and task.judge.settings["model"] == "gpt-4o-mini"
 
 
 def test_the_example_resolves_without_a_key_a_gpu_or_weights(

@@ -128,12 +128,6 @@ def test_a_protocol_may_leave_out_sources() -> None:
     assert "unknown source; there are General and News" in observation
 
 
-@pytest.mark.parametrize("script", load_plugins([MODULE]).get("env", "multisource").script_names)
-def test_scripts_ask_no_source_that_a_protocol_leaves_out(script: str) -> None:
-    protocol = {"name": "dag", "sources": ["News", "General"]}
-    assert exact_match(script, num_tasks=12, protocol=protocol) < 1.0
-
-
 class Failing:
     """A retriever that fails."""
 

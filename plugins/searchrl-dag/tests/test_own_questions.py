@@ -103,13 +103,6 @@ def test_a_source_without_its_key_is_told_before_any_episode(
         searchrl.evaluate(config)
 
 
-def test_without_files_it_asks_about_the_demo() -> None:
-    env = searchrl.make_env("multisource_questions", plugins=[MODULE])
-    prompt, _ = env.reset(options={"split": "test", "index": 0})
-    plan = f"<think>x</think>\n<search>\nNodes:\nA: {prompt} (News)\nEdges:\n</search>"
-    assert env.step(plan)[4]["passages"]
-
-
 def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:
     rows = [{**ROWS[0], "id": str(i), "level": "hard" if i % 3 else "easy"} for i in range(30)]
     path = tmp_path / "questions.jsonl"

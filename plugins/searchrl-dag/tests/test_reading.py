@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-import networkx as nx
 import pytest
 from bodies import INVALID, VALID, Edges, Nodes, fuzzed
 from searchrl_dag.plans.plan import Edge, Node, Plan, fill
 from searchrl_dag.plans.protocol import SearchDag
-from searchrl_dag.plans.reading import Fault, PlanReader, Violation, read_any_plan
+from searchrl_dag.plans.reading import Fault, PlanReader, Violation
 
 from searchrl.contracts import INVALID as INVALID_KIND
 from searchrl.contracts import SEARCH
@@ -76,16 +75,6 @@ def test_a_long_body_is_read_in_linear_time(piece: str) -> None:
     assert time.process_time() - start < 5
 
 
-def test_a_circle_is_what_networkx_calls_one() -> None:
-    body = "Nodes:\n" + "\n".join(f"{x}: q (News)" for x in "ABCDEF") + "\nEdges:\n"
-    edges = [(x, y) for x in "ABCDEF" for y in "ABCDEF" if x != y]
-    for number in range(0, 2**30, 7_654_321):
-        chosen = [edge for place, edge in enumerate(edges) if number >> place & 1]
-        read = READER.read(body + "; ".join(f"{x} -> {y}" for x, y in chosen))
-        is_acyclic = nx.is_directed_acyclic_graph(nx.DiGraph(chosen))
-        assert isinstance(read, Plan) == is_acyclic
-
-
 def test_the_levels_of_a_plan() -> None:
     nodes = tuple(Node(label, "q", "news") for label in "ABCD")
     plan = Plan(nodes, (Edge("A", "C"), Edge("B", "C"), Edge("C", "D")))
@@ -98,9 +87,3 @@ def test_a_query_is_filled_with_the_results_of_its_parents_alone() -> None:
     query = "Using Ａ: {A}, ｛B｝ and {C} using A, using gas"
     filled = fill(query, ("A", "B"), results.__getitem__)
     assert filled == "Ada Kemp: Ada Kemp, tea and {C} Ada Kemp, using gas"
-
-
-def test_what_reads_any_plan_knows_no_sources_and_no_number() -> None:
-    body = "Nodes:\n" + "\n".join(f"N{n}: q (Library)" for n in range(20))
-    assert isinstance(read_any_plan(body), Plan)
-    assert isinstance(read_any_plan(f"{body}\nEdges:\nN1 -> N1"), Violation)

@@ -152,17 +152,6 @@ def test_a_server_that_fails_is_a_failure_that_says_what_to_do(said: Any, text: 
         make(server.url).judge(CASE)
 
 
-def test_a_server_that_is_busy_is_asked_again_and_one_that_is_silent_is_given_up() -> None:
-    busy = Fault(429, "slow down", {"Retry-After": "0.01"})
-    with OpenAIServer(in_turn(busy, busy, say("right"))) as server:
-        judge = make(server.url, max_retries=2)
-        assert judge.judge(CASE) == Verdict(1.0, "because")
-        assert judge.traffic.retries == 2
-    text = r"within 0.1 s \(judge.timeout_s\)"
-    with OpenAIServer(careful, 0.5) as server, pytest.raises(EndpointFailure, match=text):
-        make(server.url, timeout_s=0.1).judge(CASE)
-
-
 def test_what_a_server_withholds_is_unscored() -> None:
     withheld = {"message": {"content": None}, "finish_reason": "content_filter"}
     with OpenAIServer(lambda body: withheld) as server:
@@ -182,21 +171,6 @@ def test_a_verdict_is_asked_for_once_and_kept_without_the_key(
     assert len(server.bodies) == 1
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert KEY.encode() not in cache.read_bytes() and KEY not in repr(vars(judge))
-
-
-def test_a_reply_that_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
-    """A server that was set up wrongly for an hour must not spoil its cases for ever."""
-    said = [*["what?"] * MAX_DRAWS, "what?", say("right")]
-    with OpenAIServer(in_turn(*said)) as server:
-        for read in (False, True):
-            judge = make(server.url, cache=str(tmp_path / "c.sqlite"))
-            if read:
-                assert judge.judge(CASE) == Verdict(1.0, "because")
-            else:
-                with pytest.raises(EndpointFailure, match=r"what\?"):
-                    judge.judge(CASE)
-            assert judge.traffic.cached == 0
-    assert len(server.bodies) == len(said)
 
 
 def test_a_budget_stops_it_and_names_the_setting() -> None:
@@ -225,19 +199,6 @@ def test_a_group_of_one_answer_is_judged() -> None:
     with OpenAIServer(careful) as server:
         said = make(server.url).rank([CASE, CASE])
     assert said == [Verdict(1.0, "because")] * 2 and "answer" in shown(server.bodies[0])
-
-
-def test_no_more_requests_are_under_way_than_allowed() -> None:
-    with OpenAIServer(careful, delay_s=0.05) as server:
-        judge = make(server.url, concurrency=3)
-        threads = [
-            threading.Thread(target=judge.judge, args=(JudgeCase(f"q{n}", "x"),)) for n in range(12)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(server.bodies) == 12 and server.most_at_once == 3
 
 
 def test_the_estimate_counts_calls_and_what_they_cost() -> None:

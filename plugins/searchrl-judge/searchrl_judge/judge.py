@@ -176,21 +176,9 @@ def make_endpoint(
     Raises:
         ConfigError: a setting is wrong, or a rubric cannot be read.
     """
-    given = {
-        "key_env": key_env,
-        "concurrency": concurrency,
-        "timeout_s": timeout_s,
-        "max_retries": max_retries,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_cost": max_cost,
-        "prompt_price": prompt_price,
-        "completion_price": completion_price,
-        "cache": cache,
-        "extra": extra or {},
-    }
+    given = {key: value for key, value in locals().items() if key in EndpointConfig.model_fields}
     try:
-        settings = EndpointConfig.model_validate(given)
+        settings = EndpointConfig.model_validate(given | {"extra": extra or {}})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(["judge", *map(str, first["loc"])])

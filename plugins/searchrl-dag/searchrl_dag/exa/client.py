@@ -78,7 +78,7 @@ class ExaRetriever:
         passages: Sequence[Passage],
         *,
         category: str | None = None,
-        content: Content = Content.HIGHLIGHTS,
+        content: Content = "highlights",
         max_chars: Count = 1000,
         cache: str | Literal[False] = "auto",
         replay: bool = False,
@@ -90,7 +90,7 @@ class ExaRetriever:
         url: Address = ADDRESS,
     ) -> None:
         self.url = url
-        self.form = Form(category, Content(content), max_chars, dict(extra or {}))
+        self.form = Form(category, content, max_chars, dict(extra or {}))
         self.max_query_chars = max_query_chars
         self._num_threads = concurrency
         self._cache = _open_cache(cache, replay)
@@ -141,7 +141,7 @@ class ExaRetriever:
         key = JsonCache.key(self.url, body)
         # Rollouts of one group ask the same things at the same time: the first one asks for all.
         with self._locks[int(key[:8], 16) % _NUM_LOCKS]:
-            kept = None if self._cache is None else self._cache.get(key)
+            kept: Any = None if self._cache is None else self._cache.get(key)
             # What is damaged is asked for, and kept, again.
             with suppress(RetrieverFailure, KeyError, TypeError):
                 return read_passages(kept["answer"], k, self.form.max_chars)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from searchrl import RetrieverFailure, show_value
 from searchrl.contracts import Passage, make_encodable
@@ -23,13 +22,8 @@ _KEPT = ("id", "url", "title", "publishedDate", "highlights", "text")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class Content(StrEnum):
-    """What of a page becomes the text of a passage."""
-
-    HIGHLIGHTS = "highlights"
-    """The excerpts that Exa finds closest to the query."""
-    TEXT = "text"
-    """The beginning of the page."""
+Content = Literal["highlights", "text"]
+"""What of a page becomes a passage: the excerpts closest to the query, or its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +31,7 @@ class Form:
     """How Exa is asked, beside query and k. `extra` adds keys to a body; null takes one out."""
 
     category: str | None = None
-    content: Content = Content.HIGHLIGHTS
+    content: Content = "highlights"
     max_chars: int = 1000
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -48,7 +42,7 @@ def write_request(query: str, k: int, form: Form) -> dict[str, Any]:
         "query": query,
         "type": "auto",
         "numResults": min(k, MAX_RESULTS),
-        "contents": {str(form.content): {"maxCharacters": form.max_chars}},
+        "contents": {form.content: {"maxCharacters": form.max_chars}},
         "category": form.category,
         **form.extra,
     }

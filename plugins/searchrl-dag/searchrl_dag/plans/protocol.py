@@ -1,8 +1,8 @@
 """The tag protocol `dag`: think, then search with a plan of queries or answer.
 
-Owns its tags, the instruction, how plans and their results are written and drawn. Reading a turn, the format
-verdict and foreign text are those of `searchrl.protocols.inline`; the grammar of plans is in
-`reading`. Called by environments that run plans, the rollout driver and scripts.
+Owns its tags, the instruction, how plans and their results are written and drawn. Reading a turn,
+the format verdict and foreign text are those of `searchrl.protocols.inline`; the grammar of plans
+is in `reading`.
 """
 
 from __future__ import annotations

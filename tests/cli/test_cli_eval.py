@@ -13,9 +13,7 @@ import pytest
 from command_line import call, succeed
 
 from searchrl.config import build_config
-from searchrl.errors import FailureLimitError
 from searchrl.programs.agent import run_settings
-from searchrl.programs.evaluate import evaluate
 from searchrl.programs.setup.planning import Plan
 from searchrl.run_folder import Run
 
@@ -136,13 +134,6 @@ class TestFailedEpisodes:
         rows = list(Run.open(folder).rollouts("eval"))
         assert len(rows) == 12 and sum(row["failure"] is not None for row in rows) == 6
         assert list(temporary.iterdir()) == []
-
-    def test_in_python_it_is_raised(self, tmp_path: Path, temporary: Path) -> None:
-        self.flags(tmp_path, every=1)
-        settings = {"policy": "scripted", "plugins": [str(tmp_path / "broken_reward.py")]}
-        with pytest.raises(FailureLimitError, match="5 of 5 episodes failed"):
-            evaluate({**settings, "reward": "broken", "eval": {"num_tasks": 5}})
-        assert len(list(temporary.iterdir())) == 1
 
 
 def test_evidence_is_absent_where_no_task_names_gold_passages(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_turns_are_read_once_and_the_loop_reads_all_again(tmp_path: Path) -> Non
             "bench_step.py", TINY + "--group-size 2 --prompt-tokens 16", "ratio",
             marks=pytest.mark.skipif(not HAS_TRL, reason="needs searchrl[bench]"),
         ),
-        ("bench_scaling.py", TINY + "--hidden 32 --layers 1 --values 2 --axis group --axis slots", "ratio"),
+        ("bench_scaling.py", TINY + "--hidden 32 --layers 1 --values 2 --axis slots", "ratio"),
         ("bench_gpu.py", "--shape micro --device cpu --threads 1", "figures"),
         ("bench_learner.py", "--model 4x128 --groups 1 --rounds 1", ""),
         ("bench_latency.py", "--episodes 8 --group-size 4 --rounds 1 --latency-ms 50", "ratio"),

@@ -96,7 +96,12 @@ def _tokens_to_read(work: Any) -> int:
 
 
 def _measure(
-    args: Any, work: Any, *, vocabulary: int = VOCABULARY, num_slots: int = 0, is_plain: bool = False
+    args: Any,
+    work: Any,
+    *,
+    vocabulary: int = VOCABULARY,
+    num_slots: int = 0,
+    is_plain: bool = False,
 ) -> dict[str, Any]:
     import torch
     from transformers import Qwen3Config

@@ -124,8 +124,8 @@ def test_live_table_shows_every_promised_figure(monkeypatch: pytest.MonkeyPatch)
         observer.phase("sample", 5, 16)
     shown = text(console)
     for part in (
-        "reward", "my_reward", "passive rate", "KL to start", "clip fraction", "entropy",
-        "dead groups", "tokens/s", "step 2/3", "67 % of the run", "ETA", "sample 5/16",
+        "reward", "my_reward", "without search", "KL to start", "clip fraction", "entropy",
+        "groups of one reward", "tokens/s", "step 2/3", "67 % of the run", "ETA", "sample 5/16",
         "held out, before", "loss",
         "held out, step 2", "0.250 [0.046, 0.699]",
     ):  # fmt: skip
@@ -141,13 +141,13 @@ def test_noise_has_no_row_until_it_is_more_than_noise() -> None:
         observer.step(1, 3, noise)
         observer.step(2, 3, noise)
     shown = text(console)
-    for name in ("KL to start", "clip fraction", "loss", "dead groups"):
+    for name in ("KL to start", "clip fraction", "loss", "groups of one reward"):
         assert name not in shown, name
     assert "entropy" in shown and "tokens/s" in shown
     with ConsoleObserver(console) as observer:
         observer.evaluation("before", 0, {"em": proportion(3, 64)})
         observer.step(3, 3, noise | metrics(kl=0.4, dead_groups=1))
-    assert "KL to start" in text(console) and "dead groups" in text(console)
+    assert "KL to start" in text(console) and "groups of one reward" in text(console)
 
 
 def test_what_was_not_measured_has_a_dash_or_no_row() -> None:

@@ -198,7 +198,7 @@ class TestScratch:
     def test_tags_are_single_tokens(self):
         for tag in ("<think>", "</think>\n", "<search>", "</search>", "<answer>", "</answer>"):
             assert len(scratch().renderer.encode_model_text(tag)) == 1, tag
-        # A stop string is one token of its own, so that nothing overhangs it.
+        # A stop string is one token of its own, so that nothing text_behinds it.
         ids = scratch().renderer.encode_model_text("<answer>16:45</answer>")
         assert scratch().renderer.decode(ids[-1:]) == "</answer>"
 

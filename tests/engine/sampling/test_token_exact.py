@@ -254,25 +254,25 @@ class TestTheLastToken:
         (rollout,) = rollouts
         turn = rollout.trajectory.turns[0]
         assert rollout.trajectory.ids[turn.start : turn.stop] == tuple(text.encode())
-        assert turn.overhang == "\n\n<answer>9</answer>"
+        assert turn.text_behind == "\n\n<answer>9</answer>"
         assert rollout.episode.turns[0].text == "<think>t</think>\n<search>mira</search>"
         assert rollout.episode.turns[0].action.queries == ("mira",)
-        # An answer inside the overhang is none: there is exactly one, the later one.
+        # An answer inside the text_behind is none: there is exactly one, the later one.
         assert rollout.episode.final_answer == "1" and rollout.episode.format_score == 1.0
 
-    def test_sampled_overhang_is_recorded(self, policy: Policy, short_world: Any):
+    def test_sampled_text_behind_is_recorded(self, policy: Policy, short_world: Any):
         rollouts = play(policy, short_world, num_prompts=6)
-        overhanging = 0
+        text_behinding = 0
         for rollout in rollouts:
             for turn, said in zip(rollout.trajectory.turns, rollout.episode.turns, strict=True):
                 ids = rollout.trajectory.ids[turn.start : turn.stop]
                 text = policy.renderer.decode(ids)
                 if turn.reason is TurnStop.STOP_STRING:
-                    assert text == said.text + turn.overhang and said.text[-1] in "aei"
+                    assert text == said.text + turn.text_behind and said.text[-1] in "aei"
                     # Decoding stopped with the very token that completed the stop string.
                     assert not set("aei") & set(policy.renderer.decode(ids[:-1]))
-                    overhanging += bool(turn.overhang)
-        assert overhanging > 0
+                    text_behinding += bool(turn.text_behind)
+        assert text_behinding > 0
 
     @pytest.mark.parametrize(
         ("before", "stop"),
@@ -302,7 +302,7 @@ class TestTheLastToken:
         assert rollout.trajectory.ids[-1] == eos
         assert rollout.trajectory.authors[-1] is Author.MODEL
         assert rollout.episode.turns[0].text == answer
-        assert rollout.trajectory.turns[0].overhang == ""
+        assert rollout.trajectory.turns[0].text_behind == ""
         (given_up,), _ = say(toy_world(), [Said("<think>t", TurnStop.EOS, (eos,))], policy.renderer)
         assert given_up.episode.turns[0].text == "<think>t"
         assert rollout.episode.final_answer == "4" and rollout.scored.reward == 1.0

@@ -1,9 +1,9 @@
 """The check of every batch: what is trained is what was sampled, token by token.
 
 Owns the comparison of packed rollouts with the trajectories, and that of the trainer's log-probs
-with the sampler's at the start of a step. It repairs nothing: a violation raises before weights change, with
-the tokens around the place. Where the sampler's weights were others, as in replayed rollouts,
-log-probs may differ and are not compared. Shapes: N trained tokens of a micro-batch.
+with the sampler's at the start of a step. It repairs nothing: a violation raises before weights
+change, with the tokens around the place. Where the sampler's weights were others, as in replayed
+rollouts, log-probs may differ and are not compared. Shapes: N trained tokens of a micro-batch.
 """
 
 from __future__ import annotations

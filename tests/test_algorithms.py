@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from dataclasses import astuple
 from pathlib import Path
@@ -23,7 +22,6 @@ from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.learning.step_groups import (
     StepGroups,
-    is_constant,
     sample_groups,
     update_metrics,
 )
@@ -68,15 +66,6 @@ def test_every_algorithm_uses_the_numbers_of_its_paper_where_a_run_sets_none() -
     for name, numbers in OWN_NUMBERS.items():
         assert astuple(make(name).resolve(AlgorithmConfig(name=name))) == numbers
         assert make(name).name == name
-
-
-def test_the_table_of_the_docs_has_the_numbers_used() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "builtins.md").read_text("utf-8")
-    rows = re.findall(
-        r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| `([\w-]+)` \|$", text, re.M
-    )
-    documented = {name: (*map(float, numbers), reduction) for name, *numbers, reduction in rows}
-    assert documented == OWN_NUMBERS
 
 
 @pytest.mark.parametrize("name", OWN_NUMBERS)
@@ -276,13 +265,6 @@ def test_refills_end_at_their_limit_and_a_step_without_a_score_stops(
 
 def fake_group(*rewards: float | None) -> Any:
     return Group("g", tuple(SimpleNamespace(reward=reward) for reward in rewards))
-
-
-def test_which_groups_are_constant() -> None:
-    for rewards in ((1.0, 1.0), (0.0, None, 0.0), (None, None), (0.5,)):
-        assert is_constant(fake_group(*rewards))
-    for rewards in ((1.0, 0.0), (0.0, None, 0.1), (0.3, 0.1 + 0.2)):
-        assert not is_constant(fake_group(*rewards))
 
 
 def test_only_the_places_without_contrast_are_asked_for_again() -> None:

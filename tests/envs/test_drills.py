@@ -10,7 +10,6 @@ from playing import make_env, mean, play, search
 
 from searchrl.envs.regulations import make_expert
 from searchrl.envs.regulations.questions import DRILL
-from searchrl.envs.regulations.world.searching import words_of
 
 pytestmark = pytest.mark.thorough
 
@@ -66,32 +65,3 @@ def test_some_silent_drills_show_nothing_like_the_question_and_a_few_nothing_at_
         name = task.meta["gists"][0].partition(" of ")[2]
         assert name in task.question
         assert not [p for p in env.passages(task)[1] if re.search(rf"\b{name}\b", p.text)], task
-
-
-def test_a_drills_query_is_a_piece_of_its_question() -> None:
-    env = make_env(**ONLY)
-    for index in range(100):
-        task = env.make_task("train", index)
-        (query,) = task.meta["queries"]
-        assert query in task.question and task.meta["gists"][0].partition(" of ")[2] in query
-
-
-def test_drills_show_many_words_that_no_list_holds() -> None:
-    env = make_env(**ONLY)
-    seen: Counter[str] = Counter()
-    for index in range(300):
-        seen.update(words_of(env.make_task("train", index).question))
-    assert sum(count == 1 for count in seen.values()) >= 300
-    assert any(not word.isascii() for word in seen)
-
-
-def test_only_its_name_tells_the_article_of_a_drill_from_others() -> None:
-    env = make_env(**ONLY)
-    shared = []
-    for index in range(100):
-        task = env.make_task("train", index)
-        if task.gold_ids:
-            words = words_of(task.meta["queries"][0])
-            others = [p for p in env.passages(task)[1] if p.id not in task.gold_ids]
-            shared.append(any(words & words_of(p.text) for p in others))
-    assert mean(shared) >= 0.8

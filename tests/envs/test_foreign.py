@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import gymnasium
@@ -157,12 +156,6 @@ class TestEpisode:
         with pytest.raises(ResetNeeded):
             env.step(act("1"))
 
-    def test_render_is_the_transcript(self):
-        env = adapt(render_mode="ansi")
-        prompt, _ = env.reset()
-        shown = env.step(act("1"))[0]
-        assert env.render() == "\n".join([prompt, act("1"), shown]) and adapt().render() is None
-
 
 class TestTasks:
     def test_a_task_is_a_seed_and_no_seed_is_in_two_splits(self):
@@ -190,11 +183,6 @@ class TestTasks:
 
         assert episode(0, 3) == episode(1, 3)
         assert len({tuple(episode(0, i)) for i in range(8)}) > 1
-
-    def test_an_index_is_drawn_without_one(self):
-        env = adapt()
-        drawn = {env.reset(seed=s)[1]["task"].index for s in range(5)}
-        assert len(drawn) > 1 and env.reset(seed=1)[1]["task"] == env.reset(seed=1)[1]["task"]
 
     def test_unknown_splits_and_indices_are_named(self):
         env = adapt(num_tasks=5)
@@ -227,24 +215,12 @@ class TestGymnasium:
         assert env.reset()[0].endswith("\n\n0")
         assert env.step(act("right"))[0] == "\n\n<observation>1</observation>\n\n"
 
-    def test_blackjack_is_told_in_words(self):
-        env = gym("Blackjack-v1")
-        prompt, _ = env.reset(options={"index": 0})
-        assert "Actions: stick, hit." in prompt and "your sum " in prompt
-        assert env.observation_space.contains(prompt)
-
     def test_the_mask_of_taxi_is_kept(self):
         env = gym("Taxi-v4")
         for index in range(3):
             prompt, _ = env.reset(options={"index": index})
             assert "pickup" not in prompt.partition("Actions: ")[2].partition(".")[0]
             assert "'dropoff' is not an action here" in env.step(act("dropoff"))[0]
-
-    def test_a_setting_of_the_environment_itself(self):
-        env = gym(make={"map_name": "8x8", "is_slippery": False})
-        assert env.reset()[0].count("\n") == 10
-        with pytest.raises(ConfigError, match="cannot make it with {'map_nam': 3}: TypeError"):
-            gym(make={"map_nam": 3})
 
     @pytest.mark.parametrize("name", ["FrozenLak-v1", "FrozenLake-v9", "no.such.module:Env-v0"])
     def test_an_unknown_environment_is_named(self, name: str):
@@ -303,16 +279,3 @@ class TestRandom:
 
     def test_it_moves_legally_and_the_same_for_the_same_task(self):
         assert self.play(0) == self.play(0) != self.play(1) and len(set(self.play(0))) > 1
-
-    def test_every_legal_action_is_drawn(self):
-        env = gym()
-        env.reset()
-        assert {env.sample_action(Random(i)) for i in range(50)} == {"left", "down", "right", "up"}
-
-
-def test_close_closes_the_inner_environment():
-    inner = Corridor()
-    closed = []
-    inner.close = lambda: closed.append(1)  # type: ignore[method-assign]
-    adapt(inner).close()
-    assert closed

@@ -86,20 +86,6 @@ def test_an_edited_file_brings_its_new_class() -> None:
     assert gymnasium.make("MD-v0").unwrapped.target == 1  # type: ignore[attr-defined]
 
 
-def test_an_environment_of_ours_still_needs_its_hook() -> None:
-    text = "from searchrl.envs.text import TextEnv\nclass Mine(TextEnv):\n    pass\n"
-    Path("games.py").write_text(text, "utf-8")
-    (failure,) = load_plugins(["games.py"]).failures
-    assert "has no hooks" in failure.message
-    assert "Mine-v0" not in gymnasium.registry
-
-
-def test_an_id_of_another_name_is_not_there() -> None:
-    Path("games.py").write_text(CLASS, "utf-8")
-    text = complaint("play", "--plugin", "games.py", "--env", "gym:MDD-v0")
-    assert "MDD" in text
-
-
 FAULTY = CLASS.replace("self.num_tries += 1", "self.num_trys += 1  # fault")
 
 
@@ -114,15 +100,6 @@ def test_the_file_is_named_for_what_its_class_raises() -> None:
     flags = ("--plugin", "games.py", "--env", "gym:MD-v0", "--policy", "scripted:random")
     text = complaint("eval", *flags, "--num-tasks", "2", code=3)
     assert "env 'gym:MD-v0' (plugin games)" in text
-
-
-def test_the_ids_of_a_file_are_listed_as_its_own() -> None:
-    Path("games.py").write_text(CLASS, "utf-8")
-    registry = load_plugins(["games.py"], strict=True)
-    assert registry.get("env", "gym:MD-v0").owner.name == "games"
-    assert registry.get("env", "games:gym:MD-v0").owner.name == "games"
-    (record,) = [one for one in registry.provenance() if one["plugin"] == "games"]
-    assert record["names"] == {"env": ["gym:MD-v0"]}
 
 
 def test_the_signals_of_a_class_become_metrics_on_request() -> None:

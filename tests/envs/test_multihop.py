@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playing import PROTOCOL, Played, play
 
-from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
+from searchrl.core.episode import Passage, Task
 from searchrl.envs.corpus import MultihopEnv
 from searchrl.envs.reading import UNKNOWN, find_options, read_answer
 from searchrl.envs.scripts import (
@@ -89,26 +89,6 @@ def test_without_evidence_no_policy_answers_right(retriever: Any) -> None:
     for name in SCRIPTS:
         em, shown = share(play_all(env, name))
         assert em <= 0.02 and shown < 0.1, name
-
-
-def test_oracle_asks_for_the_gold_titles_and_for_nothing_else() -> None:
-    env = make_multihop()
-    played = play(env, make_oracle_hop, split="test", index=0)
-    task = env.make_task("test", 0)
-    queries = [query for action in played.actions for query in action.queries]
-    assert queries and set(queries) <= set(task.gold_ids)
-
-
-def test_oracle_does_not_ask_for_what_it_was_shown() -> None:
-    played = play(make_multihop(retriever=RandomRetriever, topk=1000), make_oracle_hop)
-    assert [action.kind for action in played.actions] == [SEARCH, ANSWER]
-
-
-def test_policies_keep_the_last_turn_for_the_answer() -> None:
-    for turns in (1, 2):
-        env = make_multihop(max_turns=turns)
-        for name in SCRIPTS:
-            assert all(p.is_answered for p in play_all(env, name, 5)), name
 
 
 def task_of(*gold: str, answers: tuple[str, ...] = ("Ida Veen",)) -> Task:

@@ -8,10 +8,9 @@ import json
 import re
 from collections import Counter, defaultdict
 from functools import cache
-from random import Random
 
 import pytest
-from playing import LEVELS, env_of, make_env, mean, play, tasks_of
+from playing import LEVELS, env_of, make_env, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import make_expert
@@ -23,16 +22,13 @@ from searchrl.envs.regulations.questions import (
     draft_task,
 )
 from searchrl.envs.regulations.world.names import (
-    ValueKind,
-    draw_value,
-    load_names,
     school_names,
     telling_words,
 )
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
 from searchrl.envs.regulations.world.searching import Finder, words_of
-from searchrl.envs.regulations.world.wordings import load_families, load_shelves, load_topics
+from searchrl.envs.regulations.world.wordings import load_families, load_shelves
 from searchrl.errors import ConfigError
 
 SCHOOLS = range(40)
@@ -91,15 +87,6 @@ def test_schools_of_different_splits_share_no_name_and_no_handbook() -> None:
     assert books[0] != books[1] != books[2] != books[0]
 
 
-def test_values_come_from_wide_domains() -> None:
-    rng = Random(0)
-    assert min(len(load_names().first_names), len(load_names().last_names)) >= 60
-    for kind in ValueKind:
-        drawn = Counter(draw_value(kind, rng) for _ in range(2000))
-        assert len(drawn) >= 60, kind
-        assert max(drawn.values()) <= 2000 * 0.03, (kind, drawn.most_common(1))
-
-
 def statements_of(school: School) -> list[tuple[str, Statement]]:
     """What the articles state now, each with its article's text."""
     return [(a.passage.text, one) for a in school.articles for one in a.statements]
@@ -108,23 +95,6 @@ def statements_of(school: School) -> list[tuple[str, Statement]]:
 def rule_of(about: str) -> str:
     """The key of the rule that an exception is of; that of a rule itself."""
     return about.partition("@")[0]
-
-
-def test_articles_are_of_one_sentence_at_easy_and_of_12_to_30_words_at_normal() -> None:
-    lengths: dict[str, list[int]] = defaultdict(list)
-    for level in LEVELS:
-        for number in SCHOOLS:
-            passages = env_of(level).school("test", number).passages
-            assert 50 <= len(passages) <= 90 and len({p.id for p in passages}) == len(passages)
-            lengths[level] += [len(p.text.split()) for p in passages]
-            for passage in passages:
-                assert not set("{}[]<>§") & set(passage.title + passage.text), passage
-                assert passage.text[0].isupper() or not passage.text[0].isalpha(), passage
-                assert passage.text[-1] == "." and "  " not in passage.text, passage
-                assert level != "easy" or passage.text.count(". ") == 0, passage
-    assert max(lengths["easy"]) <= 20
-    assert min(lengths["normal"]) >= 12 and max(lengths["normal"]) <= 30
-    assert mean(lengths["normal"]) >= 1.8 * mean(lengths["easy"])
 
 
 def test_a_rule_stands_in_its_article_and_its_value_in_the_clause(level: str) -> None:
@@ -136,30 +106,6 @@ def test_a_rule_stands_in_its_article_and_its_value_in_the_clause(level: str) ->
             assert stated.condition.casefold() in stated.clause.casefold()
             assert ("@" in stated.about) == bool(stated.condition)
         assert {stated.about for _, stated in statements_of(school)} == set(school.stated)
-
-
-def test_normal_has_exceptions_earlier_values_joined_rules_and_remarks() -> None:
-    shares = {}
-    for level in LEVELS:
-        schools = [env_of(level).school("test", number) for number in SCHOOLS]
-        articles = [a for school in schools for a in school.articles]
-        ruling = [a for a in articles if a.statements]
-        rules = [{rule_of(one.about) for one in a.statements} for a in ruling]
-        past = (
-            r"(?i)\b(last year|in the past|in earlier years|it used to be|for a long time|"
-            r"(in|before|until) 20\d\d)\b"
-        )
-        shares[level] = {
-            "exception": mean(any(s.condition for s in a.statements) for a in ruling),
-            "past": mean(bool(re.search(past, a.passage.text)) for a in ruling),
-            "joined": mean(len(each) > 1 for each in rules),
-            "remark": mean(not a.statements for a in articles),
-        }
-    assert set(shares["easy"].values()) == {0.0}, shares
-    assert 0.2 <= shares["normal"]["exception"] <= 0.45, shares
-    assert 0.15 <= shares["normal"]["past"] <= 0.35, shares
-    assert 0.03 <= shares["normal"]["joined"] <= 0.2, shares
-    assert 0.1 <= shares["normal"]["remark"] <= 0.3, shares
 
 
 def test_no_two_rules_of_a_school_contradict_or_share_a_name(level: str) -> None:
@@ -219,15 +165,6 @@ def test_training_and_validation_never_show_a_held_out_wording(level: str) -> No
             assert slices == (both if level != "easy" else {"seen_wording"})
 
 
-def ensure_unseen(level: str, trained: set[str]) -> None:
-    """No question in unseen words is one of training, and at most a tenth of all questions."""
-    tasks = tasks_of(level)
-    unseen = [task for task in tasks if "unseen_wording" in task.slices]
-    assert 0.4 <= len(unseen) / len(tasks) <= 0.75
-    assert not [task.question for task in unseen if task.question in trained]
-    assert mean(task.question in trained for task in tasks) <= 0.10
-
-
 @pytest.mark.thorough
 def test_no_question_in_unseen_words_is_one_of_training() -> None:
     train = (
@@ -235,14 +172,10 @@ def test_no_question_in_unseen_words_is_one_of_training() -> None:
         for number in range(100)
         for slot in range(10)
     )
-    ensure_unseen("normal", {task.question for task in train})
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-def test_no_question_in_unseen_words_is_one_of_the_first_4000_of_training() -> None:
-    env = env_of("normal")
-    ensure_unseen("normal", {env.make_task("train", index).question for index in range(4000)})
+    trained = {task.question for task in train}
+    unseen = [task for task in tasks_of("normal") if "unseen_wording" in task.slices]
+    assert len(unseen) >= 400
+    assert not [task.question for task in unseen if task.question in trained]
 
 
 def test_mix_has_its_shares_in_any_stretch() -> None:
@@ -336,24 +269,6 @@ def test_prompts_are_short_and_name_the_school(level: str) -> None:
         prompt = env_of(level).make_prompt(task)
         assert len(prompt.split()) <= 45
         assert task.meta["school"] in prompt and "not regulated" in prompt
-
-
-def test_questions_read_as_sentences_or_as_notes(level: str) -> None:
-    """A few are typed as people type into a search box: `how much for a late book`."""
-    notes = {text for topic in load_topics() for text in topic.questions if text[-1] != "?"}
-    typed = [task.meta["template"] in notes for task in tasks_of(level)]
-    assert mean(typed) <= 0.03
-    for task, is_note in zip(tasks_of(level), typed, strict=True):
-        text = task.question
-        assert text[0].isupper() and (text[-1] in ".?!" or is_note), text
-        assert not set("{}<>§") & set(text) and text == " ".join(text.split()), text
-        assert not re.search(r"\b(\w+) \1\b|[,:;] [?.]|\b[Oo]f [A-Z]\w+ Fund|, [WH][a-z]+ ", text)
-
-
-# Difficulty, and the world as it was recorded.
-def test_levels_have_different_handbooks() -> None:
-    books = [env_of(level).school("test", 0).passages for level in LEVELS]
-    assert len(set(books)) == len(LEVELS)
 
 
 def test_unknown_difficulty_names_the_levels() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 from playing import PROTOCOL, Played, make_env, mean, play
 
 from searchrl.contracts import Expert, TagProtocol
-from searchrl.contracts.playing import ExpertFactory
-from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
+from searchrl.core.episode import ANSWER, Passage, Task
 from searchrl.envs.regulations import (
     RegulationsEnv,
     make_one_search,
@@ -19,8 +17,6 @@ from searchrl.envs.regulations import (
     matching,
 )
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
-from searchrl.plugins import load_plugins
-from searchrl.protocols.tool_call import ToolCallProtocol
 
 pytestmark = pytest.mark.thorough
 
@@ -74,49 +70,6 @@ def test_answers_are_copied_from_what_was_shown(games: dict[str, list[Played]], 
     for game in games[name]:
         answer = str(game.actions[-1].payload)
         assert answer == NOT_REGULATED_ANSWER or answer in "".join(game.observations[1:])
-
-
-# Well-formed.
-@pytest.mark.parametrize("name", POLICIES)
-def test_every_turn_can_be_parsed(games: dict[str, list[Played]], name: str) -> None:
-    most = 2 if name == "two_search_regex" else 1
-    for game in games[name]:
-        kinds = [action.kind for action in game.actions]
-        assert kinds in [[SEARCH] * count + [ANSWER] for count in range(1, most + 1)]
-        assert PROTOCOL.format_score(game.turns) == 1.0
-    assert max(len(game.actions) for game in games[name]) == most + 1
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_the_words_of_another_protocol_make_no_difference(
-    games: dict[str, list[Played]], name: str
-) -> None:
-    protocol = ToolCallProtocol()
-    env = make_env(protocol=protocol)
-    for index in range(20):
-        observation, info = env.reset(options={"split": "test", "index": index})
-        policy, is_over, action = POLICIES[name](env, info["task"], protocol), False, None
-        while not is_over:
-            observation, _, is_over, _, info = env.step(policy.act(observation))
-            action = info["action"]
-        assert action == games[name][index].actions[-1]
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_odd_observations_are_no_fault(name: str) -> None:
-    for question in ("", "?", "Why", "\n\n", "Who, when and where is it?\n"):
-        policy = POLICIES[name](None, Task("t", "test", 0, question), PROTOCOL)
-        first = PROTOCOL.parse(policy.act(question))
-        assert first.kind in (SEARCH, "invalid")
-        for shown in ("", "Doc 1(Title: ) ", PROTOCOL.render_notice("No such action."), "Doc 2: x"):
-            assert PROTOCOL.parse(policy.act(shown)).kind in (SEARCH, ANSWER, "invalid")
-
-
-def test_they_are_registered() -> None:
-    spec = load_plugins(entry_points=False).get("env", "regulations")
-    for name, policy in POLICIES.items():
-        script: ExpertFactory = spec.load_script(name)
-        assert script is policy
 
 
 # As strong as said.
@@ -184,12 +137,6 @@ def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
         assert read(question, ("Library", text)) == answer, question
 
 
-def test_wrappers_around_a_question_change_nothing() -> None:
-    article = (FINE[0], f"{FINE[1]}.")
-    for start in ("Please tell me", "I am new here. I would like to know", "Hello, do you know"):
-        assert read(f"{start} how much the fine for a late book is.", article) == "£14"
-
-
 def test_page_of_another_school_is_passed_over() -> None:
     theirs = ("Late books", f"At Oak College, {FINE[1]}.")
     ours = ("Late books", "Here at Elm School, a book that is late costs £15.")
@@ -224,9 +171,3 @@ def test_stems_bring_inflections_together() -> None:
     for words in ("supervises supervisor supervised", "lend lends lending lent", "stop stopped"):
         assert len({matching.stem(word) for word in words.split()}) == 1, words
     assert len({matching.stem(word) for word in ("bus", "book", "pass", "class")}) == 4
-
-
-def test_no_query_holds_function_words(games: dict[str, list[Played]]) -> None:
-    for name in ("one_search", "two_search_regex"):
-        queries = [game.actions[0].queries[0] for game in games[name]]
-        assert not any(re.search(r"\b(?:the|of|which|do)\b", query) for query in queries)

@@ -106,17 +106,6 @@ def test_example_turns_are_those_that_a_protocol_writes(
     assert "" in turns and len(turns) == len(set(turns)) > 3
 
 
-def test_example_turns_of_a_protocol_that_writes_nothing_are_the_broken_ones() -> None:
-    class Silent:
-        def render_turn(self, action: Any, thought: str = "") -> str:
-            raise ValueError("no turn")
-
-        opening = render_turn
-
-    silent: Any = Silent()
-    assert example_turns(silent) == ("Plain text without any tag.", "")
-
-
 def test_space_batches_for_vector_environments() -> None:
     space = TextSpace(max_length=20, turns=("a", "b"), seed=1)
     batched = batch_space(space, 3)

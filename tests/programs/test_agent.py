@@ -133,21 +133,3 @@ def test_ask_shows_turns_and_ends_with_the_answer(micro_run: Path) -> None:
     # A model with random weights never gets as far as an answer.
     assert result.stdout.rstrip().splitlines()[-1].startswith("no final answer (")
     assert "\x1b" not in result.stdout
-
-
-def test_ask_json_and_piped_questions(micro_run: Path) -> None:
-    flags = ["ask", str(micro_run), "--json"]
-    result = CliRunner().invoke(main, flags, input=f"{QUESTION}\n\nWho is the head?\n")
-    assert result.exit_code == 0, result.output
-    told = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [one["question"] for one in told] == [QUESTION, "Who is the head?"]
-    assert set(told[0]) == {
-        "question", "final_answer", "stop_reason", "queries", "passages", "trace"
-    }  # fmt: skip
-
-
-def test_ask_a_model_instead_of_a_run(micro_model: Path) -> None:
-    flags = ["--set", "rollout.max_turn_tokens=4", "--json"]
-    result = CliRunner().invoke(main, ["ask", str(micro_model), QUESTION, *flags])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["question"] == QUESTION

@@ -114,32 +114,6 @@ def test_damaged_records_are_kept_aside_and_the_weights_are_those_of_the_whole_r
     assert steps[-2:] == [5, 6]
 
 
-def test_damaged_metrics_lose_only_the_rows_that_cannot_be_read(whole_run: Run, cut_run: Path):
-    file = cut_run / "metrics.jsonl"
-    lines = file.read_bytes().split(b"\n")
-    lines[2] = lines[2][:-5]
-    file.write_bytes(b"\n".join(lines))
-    damaged = file.read_bytes()
-    run, said = resume(cut_run)
-    assert f"'{file}' is damaged: it has {len(damaged):,} bytes" in said
-    assert (cut_run / "metrics.jsonl.damaged").read_bytes() == damaged
-    keys = [(row["step"], row["phase"]) for row in whole_run.metrics]
-    assert [(row["step"], row["phase"]) for row in run.metrics] == keys[:2] + keys[3:]
-
-
-def test_what_a_kill_left_half_written_is_removed(whole_run: Run, cut_run: Path):
-    for name in (".step_000006.partial", ".step_000002.before.partial"):
-        (cut_run / "checkpoints" / name / "policy").mkdir(parents=True)
-    (cut_run / ".policy.partial").mkdir()
-    for name in ("metrics.jsonl.partial", "rollouts/step_000005.jsonl.gz.partial"):
-        (cut_run / name).write_text("half")
-    (newest_of(cut_run) / "state.json.partial").write_text("half")
-    run, said = resume(cut_run)
-    assert not [path for path in run.path.rglob("*") if path.name.endswith(".partial")]
-    assert "damaged" not in said
-    assert_same_run(whole_run, run)
-
-
 def test_a_run_with_damaged_weights_is_the_start_of_another_from_older_ones(
     micro_model: Path, cut_run: Path, tmp_path: Path
 ):

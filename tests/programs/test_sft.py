@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,12 +28,11 @@ from searchrl.errors import (
     ConfigError,
     DataError,
     FailureLimitError,
-    RunFolderError,
     RunInUseError,
     Stopped,
 )
 from searchrl.programs.sft import sft
-from searchrl.run_folder import Run, RunWriter
+from searchrl.run_folder import Run
 from searchrl.trackers.rows import read_rows
 
 SCRATCH = dict(vocab_size=300, hidden_size=16, intermediate_size=32, num_layers=1, num_heads=1)
@@ -121,47 +118,6 @@ def test_error_of_anybody_keeps_the_finished_steps_and_says_how_to_go_on(
     )
     state = read_state(list_checkpoints(folder)[-1])
     assert (state["step"], state["demos"]) == (step, 2 * step)
-    assert_same_learning(whole, sft(resume=folder))
-
-
-def test_ctrl_c_in_the_evaluation_says_how_to_go_on(tmp_path: Path):
-    class Impatient(Crash):
-        def phase(self, name: str, done: int, total: int) -> None:
-            if name == "evaluate (after)" and not self.has_asked:
-                self.has_asked = True
-                os.kill(os.getpid(), signal.SIGINT)
-
-        has_asked = False
-
-    whole = sft(settings(tmp_path / "whole"))
-    heard, folder = Impatient(), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        sft(settings(folder), observer=heard)
-    assert heard.notes[-1] == f"stopped after step 4; continue with: searchrl sft --resume {folder}"
-    assert Run.open(folder).summary == {}
-    assert_same_learning(whole, sft(resume=folder))
-    assert Run.open(folder).summary["steps"] == 4
-
-
-def test_step_whose_record_fails_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    real = RunWriter.log
-
-    def log(writer: RunWriter, step: int, metrics: Any, phase: str) -> None:
-        if step == 3:
-            raise OSError(errno.ENOSPC, "no space left")
-        real(writer, step, metrics, phase)
-
-    whole = sft(settings(tmp_path / "whole"))
-    heard, folder = Crash(), tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(RunWriter, "log", log)
-        with pytest.raises(OSError, match="no space"):
-            sft(settings(folder, checkpoint={"every": 2}), observer=heard)
-    assert heard.notes[-1] == (
-        "nothing more could be kept (step 3 is not recorded, so its weights are not kept either); "
-        "what came after step 2, the last checkpoint, is lost; continue with: searchrl sft "
-        f"--resume {folder}"
-    )
     assert_same_learning(whole, sft(resume=folder))
 
 
@@ -282,36 +238,6 @@ class TestCutDemonstrations:
         run = sft(run_settings, observer=heard)
         self.check(run, learnt, heard.notes, "rollout.max_total_tokens=120")
 
-    def test_no_more_tokens_than_the_model_has_positions(
-        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
-    ):
-        """Beyond them a demonstration teaches nonsense, or ends in an index error."""
-        folder = tmp_path / "model"
-        shutil.copytree(micro_model, folder)
-        shape = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 90}))
-        heard = Crash()
-        stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
-        model = {"name": str(folder), "adapter": "full"}
-        run = sft(settings(tmp_path / "run", stage, model=model), observer=heard)
-        self.check(run, learnt, heard.notes, "model.max_context=90")
-        assert max(len(t) for step in learnt for t in step) <= 90
-
-    def test_counts_survive_a_resume(self, micro_model: Path, tmp_path: Path):
-        stage = {"steps": 6, "mix": {"expert": 1.0, "guesser": 1.0}}
-        more: dict[str, Any] = {
-            "model": {"name": str(micro_model), "adapter": "full"},
-            "rollout": {"max_total_tokens": 90},
-            "checkpoint": {"every": 50},
-        }
-        whole, resumed = Crash(), Crash()
-        sft(settings(tmp_path / "whole", stage, **more), observer=whole)
-        with pytest.raises(KeyboardInterrupt):
-            sft(settings(tmp_path / "run", stage, **more), observer=Crash(4, "interrupt"))
-        sft(resume=tmp_path / "run", observer=resumed)
-        assert " of 12 demonstrations were cut" in whole.notes[-1]
-        assert resumed.notes[-1] == whole.notes[-1]
-
 
 def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_path: Path):
     folder = tmp_path / "run"
@@ -377,9 +303,3 @@ class TestRefused:
         match = "every demonstration so far .2 of 2. was cut at a token limit.*max_turn_tokens=5"
         with pytest.raises(ConfigError, match=match):
             sft(settings(tmp_path / "run", rollout={"max_turn_tokens": 5}))
-
-    def test_a_folder_that_is_taken(self, tmp_path: Path):
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run" / "notes.txt").write_text("mine")
-        with pytest.raises(RunFolderError, match="exists already"):
-            sft(settings(tmp_path / "run"))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
-import signal
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -113,27 +109,6 @@ class TestResume:
         kl = [row["kl"] for row in whole.metrics if row["phase"] == "train"]
         assert kl[0] == pytest.approx(0, abs=1e-9) and kl[-1] > 0
 
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-    def test_killed_with_signal_nine_it_equals_the_uninterrupted_run(
-        self, whole_run: Run, micro_model: Path, tmp_path: Path
-    ):
-        # A fork, not a fresh interpreter: importing torch takes longer than the whole run.
-        process = multiprocessing.get_context("fork").Process(
-            target=train, args=(settings(micro_model, tmp_path / "run"),), daemon=True
-        )
-        process.start()
-        log = tmp_path / "run" / "metrics.jsonl"
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline and process.is_alive():
-            if log.is_file() and sum('"train"' in line for line in log.open()) >= 3:
-                break
-            time.sleep(0.005)
-        process.kill()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
-        assert not (tmp_path / "run" / "summary.json").exists()
-        assert_same_run(whole_run, train(resume=tmp_path / "run"))
-
     def test_a_folder_that_holds_a_run_is_not_overwritten(self, whole_run: Run, micro_model: Path):
         with pytest.raises(RunFolderError, match="exists already; continue it with --resume"):
             train(settings(micro_model, whole_run.path))
@@ -186,25 +161,6 @@ class TestFinished:
         assert stamps(run / "rollouts") == before
         assert list(told.rows) == whole_run.metric_rows()
         assert told.both == [["before"] * 2, ["after"] * 2]
-
-    def test_no_record_goes_before_the_new_one_is_whole(
-        self, whole_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
-        """Its summary is damaged: it is replaced at the end, and nothing else is touched."""
-        run = Path(shutil.copytree(whole_run.path, tmp_path / "run"))
-        (run / "summary.json").write_text("{")
-        before = stamps(run / "rollouts")
-
-        def fail(*given: Any) -> None:
-            raise OSError("the disk is full")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(training_run, "save_policy", fail)
-            with pytest.raises(OSError, match="full"):
-                train(resume=run)
-        assert stamps(run / "rollouts") == before
-        assert (run / "summary.json").is_file()
-        assert train(resume=run).summary["after"] == whole_run.summary["after"]
 
 
 class TestCheckpoints:
@@ -338,25 +294,6 @@ class TestFailures:
         assert failed and all(row["reward"] is None for row in failed)
         assert all(row["advantage"] is None and row["ratio"] is None for row in failed)
 
-    def test_reward_that_raises_is_named(self, micro_model: Path, tmp_path: Path):
-        with pytest.raises(FailureLimitError, match="scoring failure of reward 'raises' of plugin"):
-            train(settings(micro_model, tmp_path / "run", task={"reward": "parity+raises"}))
-
-    def test_a_step_without_a_scored_rollout_stops_and_changes_nothing(
-        self, micro_model: Path, tmp_path: Path
-    ):
-        asked = settings(
-            micro_model,
-            tmp_path / "run",
-            task={"reward": "declines", "metrics": []},
-            algorithm={"beta": 0.0},
-            max_steps=2,
-        )
-        with pytest.raises(FailureLimitError, match="none of its 6 rollouts could be scored"):
-            train(asked)
-        run = Run.open(tmp_path / "run")
-        assert not any(row["phase"] == "train" for row in run.metrics)
-
     def test_lr_zero_leaves_the_weights(self, micro_model: Path, tmp_path: Path):
         run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
         assert_same_weights(micro_model, run.path / "policy")
@@ -384,17 +321,6 @@ def test_unknown_names_are_found_before_anything_starts(micro_model: Path, tmp_p
     with pytest.raises(ConfigError, match="no tasks in split 'dev'|no split 'dev'"):
         train(settings(micro_model, tmp_path / "run", eval={"split": "dev"}))
     assert not (tmp_path / "run").exists()
-
-
-def test_several_worlds_train_together_and_are_measured_apart(micro_model: Path, tmp_path: Path):
-    config = settings(micro_model, tmp_path / "run", max_steps=2, rollout={"prompts_per_step": 6})
-    plain = {"env": {"name": "plain"}, "reward": "env", "metrics": [], "weight": 2.0}
-    config["tasks"].append(config["tasks"][0] | plain)
-    run = train(config)
-    (row, _) = [row for row in run.metrics if row["phase"] == "train"]
-    assert "toy/reward" in row and 0 <= row["plain/reward"] <= 0.25
-    rewards = {(r["env"], r["reward"]) for r in run.rollouts("train")}
-    assert {("toy", 0.0), ("toy", 1.0), ("plain", 0.25)} <= rewards
 
 
 def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import complaint, succeed
+from command_line import succeed
 from train_toy import Crash, PowerCut, assert_same_run, settings
 
 from searchrl.programs.train import train
@@ -78,17 +78,3 @@ def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
     assert plan["curriculum"].startswith(first)
     text = succeed("train", "--config", file, "--dry-run").stdout
     assert "curriculum: tasks.0.weight: 1.0, then" in text
-
-
-def test_slips_are_found_before_anything_starts(micro_model: Path, tmp_path: Path) -> None:
-    file = tmp_path / "run.yaml"
-    config = curriculum(micro_model, tmp_path / "new")
-    for key, value, said in (
-        ("difficulty", {0: "easy"}, "'difficulty'"),  # of an environment that has none
-        ("weight", {1: 2.0}, "there is no weight for step 0"),
-    ):
-        task = {**config["tasks"][0], key: value}
-        file.write_text(json.dumps(config | {"tasks": [task, config["tasks"][1]]}))
-        assert said in complaint("train", "--config", file, "--dry-run")
-        assert said in complaint("train", "--config", file)
-    assert not (tmp_path / "new").exists()

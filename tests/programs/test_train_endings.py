@@ -60,29 +60,6 @@ class TestNothingFinishedIsLost:
         assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == 2
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
 
-    def test_observer_that_raises_cannot_stop_it(
-        self, whole_run: Run, micro_model: Path, tmp_path: Path
-    ):
-        class Broken(Crash):
-            def note(self, text: str) -> None:
-                if self.is_broken:
-                    raise BrokenPipeError
-
-            def phase(self, name: str, done: int, total: int) -> None:
-                if self.is_broken:
-                    raise BrokenPipeError
-
-            is_broken = False
-
-            def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
-                self.is_broken = step == self.at
-                super().step(step, max_steps, metrics)
-
-        config = self.config(micro_model, tmp_path)
-        self.run_into(RuntimeError, config, observer=Broken(4, "raise"))
-        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == 4
-        assert_same_run(whole_run, train(resume=tmp_path / "run"))
-
     @pytest.mark.parametrize("failing", ["metrics", "rollouts"])
     def test_step_whose_record_fails_is_done_again(
         self,
@@ -162,20 +139,6 @@ class TestNothingFinishedIsLost:
             assert Run.open(tmp_path / "run").summary["steps"] == 6  # it was finished by then
         else:
             assert notes[-1].startswith("everything up to step 2 is kept; continue with")
-
-    def test_second_ctrl_c_says_what_is_left(self, micro_model: Path, tmp_path: Path):
-        class Twice(Crash):
-            def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
-                super().step(step, max_steps, metrics)
-                super().step(step, max_steps, metrics)
-
-        observer = Twice(4, "interrupt")
-        config = self.config(micro_model, tmp_path, eval={"every": 0})
-        self.run_into(KeyboardInterrupt, config, observer=observer)
-        assert observer.notes[-1] == (
-            "stopped at once; what came after step 0, the last checkpoint, is lost; continue "
-            f"with: searchrl train --resume {tmp_path / 'run'}"
-        )
 
 
 BROKEN_TRACKER = """

@@ -13,7 +13,6 @@ from train_toy import Crash, settings
 
 from searchrl.cli import main
 from searchrl.engine.memory import forecast
-from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.errors import PolicyError
 from searchrl.programs.train import train
 
@@ -31,11 +30,6 @@ def run(folder: Path, run_dir: Path, **more: Any) -> Listener:
 
 @pytest.mark.usefixtures("threads_restored")
 class TestTrain:
-    def test_plans_before(self, micro_model: Path, tmp_path: Path):
-        heard = run(micro_model, tmp_path / "run")
-        plan = heard.facts["memory"]
-        assert isinstance(plan, MemoryPlan) and plan.fits
-
     def test_refuses_before_it_loads_or_writes_anything(
         self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
@@ -60,9 +54,3 @@ def test_dry_run_without_the_models_config_says_that_it_does_not_know():
     flags = ["train", "--model", "some/model", "--dry-run", "--json"]
     memory = json.loads(CliRunner().invoke(main, flags).stdout)["memory"]
     assert isinstance(memory, str) and memory.startswith("not predicted")
-
-
-def test_dry_run_of_sft_has_no_plan_of_train(micro_flags: list[str]):
-    result = CliRunner().invoke(main, ["sft", *micro_flags[:4], "--dry-run", "--json"])
-    assert result.exit_code == 0, result.output
-    assert "memory" not in json.loads(result.stdout)

@@ -94,12 +94,6 @@ class TestStoredModel:
         assert plan.model.path == str(whole_run.path / "policy")
 
 
-def test_a_new_model_is_planned_without_weights():
-    plan = plan_run({"env": "regulations", "model": {"name": "scratch", "adapter": "full"}})
-    assert plan.config.model.name == "scratch" and not plan.model.is_tiny
-    assert plan_run(plan.config.to_dict()).config == plan.config
-
-
 def test_two_tasks_on_one_env_are_measured_apart(micro_model: Path, tmp_path: Path):
     """Pooled under the env's name, the task that fails would hide behind the one that works."""
     config = settings(micro_model, tmp_path / "run", max_steps=1, rollout={"prompts_per_step": 6})

@@ -26,14 +26,3 @@ def test_a_step_in_which_nothing_could_be_scored_stops_with_the_reason(
     assert "--reward env" in text and "env 'toy'" in text
     assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == 0
     assert heard.notes[-1].endswith(f"continue with: searchrl train --resume {tmp_path / 'run'}")
-
-
-def test_a_step_with_one_scored_rollout_goes_on(micro_model: Path, tmp_path: Path) -> None:
-    both = [
-        {"env": "toy", "reward": reward, "metrics": [], "protocol": {"name": "short-stops"}}
-        for reward in ("parity", "declines")
-    ]
-    more = {"tasks": both, "max_steps": 1, "rollout": {"prompts_per_step": 6}}
-    run = train(settings(micro_model, tmp_path / "run", **more))
-    (row,) = [row for row in run.metrics if row["phase"] == "train"]
-    assert 0 < row["unscored"] < 1

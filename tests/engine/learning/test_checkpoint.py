@@ -191,27 +191,6 @@ class TestFullDisk:
         write = lambda: save_checkpoint(tmp_path, policy, learner, state(2))  # noqa: E731
         assert self.attempt(roomy, write) == "written"
 
-    def test_final_policy_too(self, policy: Policy, tmp_path: Path):
-        save_policy(tmp_path, policy)
-        (weights,) = (tmp_path / "policy").glob("*.safetensors")
-        before = weights.stat()
-        text = self.attempt(before.st_size - 1, lambda: save_policy(tmp_path, policy))
-        assert text.startswith("RunFolderError: ") and "'policy' could not be written whole" in text
-        # No checkpoint, so none is promised.
-        assert text.endswith("Free space, or choose another place with --run-dir")
-        assert [path.name for path in tmp_path.iterdir()] == ["policy"]
-        assert weights.stat() == before
-
-    def test_errors_that_are_no_full_disk_stay_what_they_are(
-        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
-    ):
-        def broken(folder: Path) -> None:
-            raise KeyError("a bug of ours")
-
-        monkeypatch.setattr(policy.model, "save_pretrained", broken)
-        with pytest.raises(KeyError, match="a bug of ours"):
-            save_checkpoint(tmp_path, policy, make_learner(policy), state(1))
-
 
 class TestRotation:
     @pytest.fixture
@@ -291,15 +270,6 @@ class TestNotFinite:
         with pytest.raises(PolicyError, match=r"optimiser's state\['state'\]\[0\]\['exp_avg_sq'\]"):
             save_checkpoint(tmp_path, policy, learner, state(1))
         assert not list_checkpoints(tmp_path)
-
-    def test_what_an_algorithm_keeps_may_be_infinite(self, policy: Policy, tmp_path: Path):
-        kept: dict[str, Any] = {}
-        base = make_grpo()
-        hooks: Any = {"state_dict": lambda: {"best": float("-inf")}, "load_state_dict": kept.update}
-        algorithm = Algorithm(base.name, base.advantages, base.loss, **hooks)
-        folder = save_checkpoint(tmp_path, policy, make_learner(policy, algorithm), state(1))
-        load_checkpoint(folder, policy, make_learner(policy, algorithm))
-        assert kept == {"best": float("-inf")}
 
 
 def test_no_file_of_a_checkpoint_is_a_pickle(policy: Policy, tmp_path: Path, groups: Any):

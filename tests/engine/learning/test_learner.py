@@ -90,12 +90,6 @@ class TestMicroBatchSplit:
         ]
         assert (grads[0] - grads[1]).norm() <= 1e-5 * grads[0].norm() and grads[0].norm() > 1e-3
 
-    def test_order_of_the_rollouts_changes_nothing(self, policy: Policy, items: Items):
-        first, _ = gradient(items, make_learner(policy))
-        optim = {"micro_batch_tokens": 64}
-        last, _ = gradient(items[::-1], make_learner(policy, optim=optim))
-        assert (first - last).norm() <= 1e-5 * first.norm()
-
     def test_gradient_is_that_of_the_written_formula(self, policy: Policy, items: Items):
         # By hand, rollout by rollout, unpadded: sequence-mean of token-mean (GRPO, eq. 3).
         grad, _ = gradient(items, make_learner(policy, optim={"micro_batch_tokens": 64}))
@@ -227,14 +221,6 @@ class TestNonFinite:
         bad.append_model([3, 4], [math.nan, -3.0], version=0, reason=TurnStop.STOP_STRING)
         grad, stats = gradient([*items, TrainItem(bad, 0.9)], make_learner(policy))
         assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
-
-    def test_extreme_log_ratio_is_clamped(self, policy: Policy, items: Items):
-        far = Trajectory("far", "g0")
-        far.append_prompt([1, 2])
-        far.append_model([3, 4], [-300.0, -1e-9], version=0, reason=TurnStop.STOP_STRING)
-        grad, stats = gradient([*items, TrainItem(far, 0.9)], make_learner(policy))
-        assert torch.isfinite(grad).all() and math.isfinite(stats["loss"])
-        assert stats["max_abs_log_ratio"] > 200
 
 
 class TestAlgorithms:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -58,15 +57,6 @@ class TestDryRunForAGpuElsewhere:
         assert "device: cuda" in lines and len(lines) < 20
         lines = succeed("train", *flags, "--gpu-memory", "24GB", "--details").stdout.splitlines()
         assert lines[0] == "tasks:" and lines[-1].startswith("# fits: ")
-
-    def test_auto_is_the_default_model_as_on_that_machine(self):
-        found = json.loads(succeed("sft", "--dry-run", "--json").stdout)
-        assert "memory" not in found
-        lines = succeed("train", "--dry-run", "--model", QWEN3_06B, "--gpu-memory", "4GB",
-                        "--set", "preset=qwen_small_4gb").stdout.splitlines()  # fmt: skip
-        assert lines[-1].startswith("fits: ") and f"model: {QWEN3_06B}" in lines
-        # Its weights are the business of the other machine.
-        assert not [line for line in lines if line.startswith("warning: cannot get")]
 
     def test_flag_alone_and_beside_another_device_is_refused(self, flags: list[str]):
         alone = complaint("train", *flags[:2], "--gpu-memory", "24GB")

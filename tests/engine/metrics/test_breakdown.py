@@ -56,11 +56,6 @@ def test_every_figure_stands_for_every_kind_and_difficulty() -> None:
     assert metrics["all_gold/two_hop"]["value"] < metrics["support_recall/two_hop"]["value"] < 1
 
 
-def test_evidence_says_nothing_about_a_kind_without() -> None:
-    metrics = play().metrics
-    assert "em/not_regulated" in metrics and "support_recall/not_regulated" not in metrics
-
-
 def test_a_difficulty_is_that_of_the_task() -> None:
     env = {"name": "regulations", "difficulty": "hard"}
     hard = play(env=env, eval={"num_tasks": 8}, rollout={"env_timeout_s": None})
@@ -101,22 +96,6 @@ def test_several_samples_are_those_of_one_task() -> None:
     unscored = replace(first, scored=replace(first.scored, reward=None))
     alone = task_means([unscored, *result.rollouts[3:]])
     assert set(alone["em"]) == set(means["em"]) - {first.trajectory.group_id}
-
-
-def test_several_environments_have_their_own() -> None:
-    tasks = [{"env": {"name": "regulations", "world_seed": seed}} for seed in (1, 2)]
-    metrics = play(tasks=tasks, eval={"num_tasks": 20}).metrics
-    assert {"em/lookup", "regulations.0/em/lookup", "regulations.1/f1/lookup"} <= set(metrics)
-
-
-@pytest.mark.parametrize("retriever", ["random", "empty"])
-def test_without_retrieval_no_evidence_is_shown(retriever: str) -> None:
-    metrics = play(retriever=retriever).metrics
-    assert metrics["searched"]["value"] == 1.0
-    assert metrics["support_recall"]["value"] < 0.3
-    if retriever == "empty":
-        assert metrics["support_recall"]["value"] == 0.0
-        assert metrics["empty_searches"]["value"] == 1.0
 
 
 def test_a_task_with_fewer_samples_counts_as_far_as_they_go() -> None:

@@ -100,13 +100,6 @@ def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
     assert finite_figures({"lr": 1e-4}) == {"lr": 1e-4}
 
 
-def test_scores_near_the_end_of_their_range_do_not_leave_it() -> None:
-    """The normal interval of these is [0.986, 1.003]."""
-    metric = mean([1.0] * 253 + [0.5] * 3, ZERO_OR_ONE)
-    assert metric["value"] == pytest.approx(0.994, abs=5e-4)
-    assert 0.97 < metric["low"] < 0.99 and 0.997 < metric["high"] <= 1.0
-
-
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("limits", [ZERO_OR_ONE, (0.0, 2.0), COUNT, (-1.0, 1.0)])
 def test_constant_sample_is_no_certainty_and_more_of_it_says_more(value: float, limits: Range):
@@ -178,28 +171,12 @@ class TestGroups:
         if rate < 0.9 and group_size == 8:
             assert hits["independent"] / 300 < 0.85
 
-    def test_means_of_any_kind_hold_it_too(self) -> None:
-        rng, groups = random.Random(0), [group for group in range(12) for _ in range(8)]
-        hits = {"independent": 0, "grouped": 0}
-        for _ in range(300):
-            shared = [rng.random() for _ in range(12)]
-            values = [shared[group] + rng.random() for group in groups]
-            for name, of in (("independent", ()), ("grouped", groups)):
-                metric = mean(values, (0.0, 2.0), of)
-                hits[name] += metric["low"] <= 1.0 <= metric["high"]
-        assert hits["grouped"] / 300 >= 0.92 and hits["independent"] / 300 < 0.85
-
     def test_effective_size_by_hand(self) -> None:
         # Sums about the mean 1/2: 1, -1 and 0. Between 2 * 3/2 * 5/6, within 6/4, prior 1/4.
         values, groups = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0], ["a", "a", "b", "b", "c", "c"]
         design_effect = (2.5 + 0.25 * 2) / (1.5 + 0.25)
         wanted = 6 / design_effect * (2.5706 / 4.3027) ** 2
         assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(wanted, rel=1e-3)
-
-    def test_groups_that_balance_each_other_are_no_more_than_their_values(self) -> None:
-        values, groups = [0.0, 1.0] * 8, [number // 2 for number in range(16)]
-        few_groups = (2.1314 / 2.3646) ** 2  # t of 15 and of 7 degrees of freedom
-        assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(16 * few_groups, 1e-4)
 
     def test_groups_of_one_change_nothing(self) -> None:
         values = [0.1, 0.7, 0.7, 1.3]

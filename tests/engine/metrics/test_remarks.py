@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from command_line import succeed
-
 from searchrl.config import build_config
 from searchrl.engine.metrics.remarks import find_remarks
 from searchrl.engine.rollout.records import rollout_record
@@ -41,13 +36,3 @@ def test_a_misspelt_signal_is_said_with_the_near_match() -> None:
     (said,) = find_remarks(result.rollouts)
     assert said.startswith("metric signal:gold_shwn: no episode of env 'regulations' (plugin ")
     assert said.endswith("Did you mean 'gold_shown'?")
-
-
-def test_eval_says_it_and_shows_the_metric(tmp_path: Path) -> None:
-    metrics = f"tasks.0.metrics=[em,{SHOWN},signal:missing]"
-    words = ["eval", "--policy", "scripted", "--num-tasks", "12", "--set", metrics]
-    result = succeed(*words, "--run-dir", tmp_path / "run")
-    assert "signal:gold_shown" in result.stdout
-    assert "has a signal 'missing'" in result.stderr
-    (line,) = (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
-    assert SHOWN in json.loads(line)["metrics"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from searchrl.engine.model import hub
-from searchrl.engine.model.loading import TINY_PATH, ResolvedModel, resolve_model
+from searchrl.engine.model.loading import resolve_model
 from searchrl.errors import PolicyError
 
 CPU = torch.device("cpu")
@@ -70,17 +70,3 @@ def test_weights_in_the_cache_need_no_hub(
 ) -> None:
     monkeypatch.setattr(hub, "is_stored", lambda name: True)
     assert hub.find_absence("them/away") == "" and asked == []
-
-
-def test_the_embedded_model_is_called_by_its_name() -> None:
-    label = ResolvedModel(str(TINY_PATH), None, True).label
-    assert label.startswith("tiny (embedded, ") and label.endswith(" M weights)")
-    count = sum(tensor.numel() for tensor in _weights().values())
-    assert f"{count / 1e6:.1f} M" in label
-    assert ResolvedModel("a/b", "runs/x", False).label == "a/b with adapter runs/x"
-
-
-def _weights() -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(TINY_PATH / "model.safetensors")

@@ -77,18 +77,6 @@ def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3
         assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
 
 
-def test_layers_that_would_repack_themselves_are_told_not_to(
-    small_qwen3: Path, monkeypatch: MonkeyPatch
-):
-    """The same on CPUs that have no such instructions."""
-    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
-    policy = micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4")
-    with torch.no_grad():
-        token_logps(policy, *batch())
-    states = [p.quant_state for p in policy.model.parameters() if p.dtype == torch.uint8]
-    assert states and not any(getattr(s, "packing_format_for_cpu", False) for s in states)
-
-
 def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
     fault = find_fusing_fault(four_bit)
     assert fault is not None and "its layers are Linear4bit, not plain matrices" in fault

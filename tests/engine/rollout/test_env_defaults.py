@@ -13,7 +13,6 @@ from searchrl.config import RunConfig, build_config
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.make import make_env
 
 DEFAULTS = """
 from searchrl import hookimpl
@@ -74,12 +73,6 @@ def test_settings_without_a_name_go_to_the_environments_own_retriever(registry: 
     assert (task.retriever.name, task.retriever.settings) == ("nothing", {"note": "x"})
 
 
-def test_what_was_decided_is_stored_and_means_the_same_later(registry: Registry):
-    config = decided(registry, {"env": "mine"})
-    assert build_config(config.to_dict()) == config
-    assert decided(registry, config.to_dict()) == config
-
-
 def test_a_world_is_made_of_it(registry: Registry):
     (world,) = make_worlds(build_config({"env": "mine"}), registry)
     assert str(world.scorer.schedule) == "brief+0.5*em"
@@ -99,13 +92,6 @@ def test_a_default_that_does_not_exist_names_the_plugin(
 ):
     with pytest.raises(error, match=f"(?s){said}"):
         make_worlds(build_config({"env": env}), registry)
-
-
-def test_make_env_uses_its_retriever(registry: Registry):
-    env: Any = make_env("mine", plugins=["defaults.py"]).unwrapped
-    env.reset(seed=0, options={"split": "test", "index": 0})
-    *_, info = env.step(env.protocol.render_turn(env.protocol.parse("<search>x</search>")))
-    assert info["passages"] == ()
 
 
 @pytest.mark.parametrize("option", ["reward", "retriever"])

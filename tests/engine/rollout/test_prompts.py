@@ -122,18 +122,6 @@ class TestRefills:
         assert len(set(drawn)) == len(cells)
         assert ask(PromptStream(worlds, 4, 4, 2), 0, 1, [0, 1, 2, 3]) != expected[0, 1]
 
-    def test_the_prompts_of_the_steps_are_the_same_with_and_without(self, toy_world: Any):
-        worlds = [toy_world(), toy_world("plain", reward="env")]
-        plain = PromptStream(worlds, 0, 6, 1)
-        mixed = PromptStream(worlds, 0, 6, 1)
-        for step in range(8):
-            mixed.requests(step + 1, 1, [0, 5])
-            assert asked(mixed, step) == asked(plain, step)
-        refilled = PromptStream([toy_world()], 0, 4, 1)
-        refilled.requests(3, 2)
-        indices = [r.index for step in range(11) for r in refilled.requests(step + 1)]
-        assert sorted(indices) == list(range(NUM_TASKS))
-
     def test_ids_and_keys_are_unique_over_them(self, toy_world: Any):
         stream = PromptStream([toy_world()], 0, 6, 5)
         requests = [r for step in range(10) for n in range(4) for r in stream.requests(step + 1, n)]

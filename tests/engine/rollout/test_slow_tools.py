@@ -152,26 +152,6 @@ def test_searches_that_wait_are_one_batch_and_a_query_that_fails_in_it_fails_alo
             assert failure.kind is FailureKind.RETRIEVER and "no such page" in failure.message
 
 
-def test_whoever_waits_for_a_turn_is_not_late(
-    make_world: MakeWorld, tools: Any, monkeypatch: pytest.MonkeyPatch
-):
-    """20 searches of 0.1 s, one after the other, with a limit of 0.8 s for each of them."""
-    search = tools.SlowRetriever.search
-
-    def find(self: Any, queries: Sequence[str], k: int) -> Any:
-        time.sleep(0.1 * len(queries))
-        return search(self, queries, k)
-
-    monkeypatch.setattr(tools.SlowRetriever, "search", find)
-    codec = ByteCodec()
-    generator = SayingGenerator(codec.encode_model_text, [SEARCH, ANSWER])
-    driver = RolloutDriver(generator, codec, replace(WIDE, env_timeout_s=0.8))
-    request = RolloutRequest("g", make_world("toy", "slow-alone"), "train", 0, tuple(range(20)))
-    rollouts = driver.run([request])[0].rollouts
-    assert [rollout.episode.failure for rollout in rollouts] == [None] * 20
-    assert max(tools.USAGE["slow-alone"].num_queries) <= 2, "a larger batch saves no time here"
-
-
 class _Alternating(SayingGenerator):
     """Every dialogue begins with one of several turns, in turn, and then answers."""
 
@@ -230,26 +210,6 @@ def test_what_is_sampled_is_the_same_bytes_at_any_latency(
     assert sample(0.0, True) == at_once
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
-def test_what_the_generator_is_asked_follows_a_rule_or_the_clock(
-    make_world: MakeWorld, tools: Any, deterministic: bool
-):
-    """Taken in when nothing is left to decode; or one by one as they arrive."""
-    codec = ByteCodec()
-    world = make_world("toy", "slow")
-    tools.LATENCY_S["retriever"] = 0.05
-    generator = _OneByOne(codec.encode_model_text, [SEARCH, ANSWER])
-    driver = RolloutDriver(generator, codec, WIDE, deterministic)
-    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
-    rollouts = driver.run([request])[0].rollouts
-    assert [len(r.episode.turns) for r in rollouts] == [2, 2, 2]
-    first, later = generator.asked[:3], generator.asked[3:]
-    assert first == [(0, 0), (1, 0), (2, 0)] and {handle for handle, _ in later} == {0, 1, 2}
-    if deterministic:
-        # Polls: one for each turn, and one that finds nothing left.
-        assert later == [(0, 4), (1, 4), (2, 4)]
-
-
 class _OneByOne(SayingGenerator):
     """Finishes one turn per poll; remembers after how many polls it was asked for each."""
 
@@ -268,33 +228,6 @@ class _OneByOne(SayingGenerator):
         turns = super().poll()
         self._waiting = waiting[1:]
         return turns
-
-
-def test_an_env_that_failed_is_given_to_nobody_after_an_interruption(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-):
-    """It had raised before Ctrl-C, and nobody had looked at it yet."""
-    world = make_world("toy", "slow")
-    raised = threading.Event()
-
-    def fail(*args: Any) -> Any:
-        raised.set()
-        raise OSError("broken")
-
-    monkeypatch.setattr(type(world.ask(lambda env: env.unwrapped)), "step", fail)
-    world._idle.clear()
-    codec = ByteCodec()
-    driver = RolloutDriver(_OneByOne(codec.encode_model_text, [ANSWER] * 9), codec, WIDE)
-    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
-
-    def stop() -> bool:
-        raised.wait(20)
-        time.sleep(0.2)
-        return True
-
-    with pytest.raises(Interrupted):
-        driver.run([request], should_stop=stop)
-    assert len(world._idle) == 2
 
 
 def test_an_env_that_is_still_stepping_is_given_to_nobody(make_world: MakeWorld, tools: Any):
@@ -339,27 +272,3 @@ def test_a_retriever_that_hangs_is_named_and_not_the_env(
         assert failure.owner == f"retriever '{retriever}' (plugin slow_tools)"
         assert f"retriever '{retriever}'" in failure.message and "0.4 s" in failure.message
     assert any("release.wait(30)" in (r.episode.failure or failure).detail for r in rollouts)
-
-
-def test_a_protocol_that_hangs_in_a_step_is_named_and_not_the_env(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-):
-    world = make_world("toy", "bm25")
-    release = threading.Event()
-    protocol: Any = world.protocol
-
-    def hang(*args: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            release.wait(30)
-        return parse(*args)
-
-    parse = protocol._protocol.parse
-    monkeypatch.setattr(protocol._protocol, "parse", hang)
-    codec = ByteCodec()
-    generator = SayingGenerator(codec.encode_model_text, [SEARCH, ANSWER])
-    driver = RolloutDriver(generator, codec, replace(WIDE, env_timeout_s=0.3))
-    (rollout,) = driver.run([RolloutRequest("g", world, "train", 0, (1,))])[0].rollouts
-    release.set()
-    failure = rollout.episode.failure
-    assert failure is not None and failure.kind is FailureKind.TIMEOUT
-    assert failure.owner.startswith("protocol 'think-search-answer'")

@@ -18,7 +18,6 @@ from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.make import make_env
 from searchrl.programs.evaluate import evaluate
 
 LAKE = {"name": "gym:FrozenLake-v1", "max_turns": 4}
@@ -48,12 +47,6 @@ def test_settings_without_a_name_go_to_that_protocol(registry: Registry):
     assert named(registry, own, {"protocol": "think-search-answer"}) == expected
 
 
-def test_settings_of_another_named_protocol_do_not_carry_over(registry: Registry):
-    named_one = {"protocol": {"name": "think-search-answer", "search": "find"}}
-    assert named(registry, named_one, {"env": LAKE, "protocol": "act"}) == [("act", {})]
-    assert named(registry, named_one, {"env": LAKE, "protocol": "auto"}) == [("act", {})]
-
-
 def test_a_named_protocol_wins_over_the_environments_own(registry: Registry):
     config = build_config({"env": LAKE, "protocol": "think-search-answer"})
     assert named(registry, {"env": LAKE, "protocol": "think-search-answer"})[0][0] != "act"
@@ -67,11 +60,6 @@ def test_a_search_environment_refuses_a_protocol_without_searches(registry: Regi
         make_worlds(build_config({"env": env, "protocol": "act"}), registry)
 
 
-@pytest.mark.parametrize("preset", ["tiny", "qwen3_4b_lora"])
-def test_a_preset_names_no_protocol(registry: Registry, preset: str):
-    assert named(registry, load_preset(preset), {"env": LAKE}) == [("act", {})]
-
-
 def test_each_task_has_its_own(registry: Registry):
     tasks = [{"env": "regulations"}, {"env": LAKE}, {"env": LAKE, "protocol": {"act": "do"}}]
     config = build_config({"tasks": [{**task, "reward": "env"} for task in tasks]})
@@ -82,12 +70,6 @@ def test_each_task_has_its_own(registry: Registry):
     stored = name_defaults(config, registry)
     assert build_config(stored.to_dict()) == stored
     assert name_defaults(stored, registry) == stored
-
-
-def test_make_env_uses_it_too():
-    assert "</act>" in make_env(LAKE["name"]).unwrapped.protocol.stops  # type: ignore[attr-defined]
-    env = make_env(LAKE["name"], protocol={"name": "act", "act": "do"})
-    assert env.unwrapped.protocol.stops == ("</do>",)  # type: ignore[attr-defined]
 
 
 def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
@@ -112,16 +94,6 @@ def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
     assert make_worlds(config, loaded)[0].protocol.stops == ("</go>",)
     with pytest.raises(ConfigError, match="unknown protocol 'wlk'.*walk"):
         make_worlds(build_config({"env": "bad"}), loaded)
-
-
-@pytest.mark.parametrize("protocol", [3, ["act"]])
-def test_a_registration_with_no_name_for_a_protocol_is_a_fault(tmp_path: Path, protocol: object):
-    (tmp_path / "slip.py").write_text(
-        "from searchrl import hookimpl\n@hookimpl\ndef register_envs(register):\n"
-        f"    register('slip', lambda *, protocol, retriever: None, protocol={protocol!r})\n"
-    )
-    (failure,) = load_plugins([str(tmp_path / "slip.py")], entry_points=False).failures
-    assert "registers env 'slip': protocol is " in str(failure) and failure.line == 4
 
 
 class TestInstructions:

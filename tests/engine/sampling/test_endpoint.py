@@ -169,15 +169,3 @@ def test_no_other_dialogue_begins_while_an_environment_is_at_work() -> None:
         assert list(drain(generator)) == [2]
         generator.client.close()
     assert [body["messages"][0]["content"] for body in server.bodies[2:]] == ["q1", "q2"]
-
-
-def test_of_many_stop_strings_those_that_were_sent_are_put_back() -> None:
-    stops = ("</a>", "</b>", "</c>", "</d>", "</e>")
-    with OpenAIServer(lambda body: {"message": {"content": "<e>x"}}) as server:
-        generator = make(server)
-        (handle,) = generator.open(CODEC.render_prompt("", "Q").ids, 1, [0])
-        generator.submit(handle, [], stops, 9)
-        (turn,) = generator.poll()
-        generator.client.close()
-    assert server.bodies[0]["stop"] == list(stops[:4])
-    assert CODEC.decode(turn.ids) == "<e>x" and turn.reason is TurnStop.EOS

@@ -12,7 +12,7 @@ from pytest import MonkeyPatch
 from qwen3_toy import QWEN3_4B
 from transformers import Qwen3Config
 
-from searchrl.config import RunConfig, build_config, load_preset, merge
+from searchrl.config import RunConfig, build_config, load_preset, load_yaml, merge
 from searchrl.engine.memory import forecast
 from searchrl.engine.memory.footprint import Footprint, find_footprint
 from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
@@ -209,21 +209,27 @@ def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path, monkeyp
 QWEN3_06B = dict(
     hidden_size=1024, intermediate_size=3072, num_attention_heads=16, num_hidden_layers=28
 )
+WHOLE_4B = QWEN3_4B | {"num_hidden_layers": 36}
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+ON_16_GB = {"model": {"quantize": "nf4"}, "rollout": {"batch_size": 16}, "eval": {"batch_size": 16}}
 
 
 @pytest.mark.parametrize(
-    ("preset", "shape", "card_gb"),
+    ("recipe", "shape", "card_gb"),
     [
-        ("qwen3_4b_lora", QWEN3_4B | {"num_hidden_layers": 36}, 80),
-        ("qwen3_4b_qlora", QWEN3_4B | {"num_hidden_layers": 36}, 24),
-        ("qwen_small_4gb", QWEN3_4B | QWEN3_06B, 4),
+        ([load_preset("qwen3_4b_lora")], WHOLE_4B, 80),
+        ([load_preset("qwen3_4b_qlora")], WHOLE_4B, 24),
+        ([load_preset("qwen_small_4gb")], QWEN3_4B | QWEN3_06B, 4),
+        ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml")], WHOLE_4B, 24),
+        ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml"), ON_16_GB], WHOLE_4B, 16),
+        ([load_yaml(EXAMPLES / "qwen3_4b_80gb.yaml")], WHOLE_4B, 80),
     ],
 )
-def test_presets_fit_the_cards_they_are_for(
-    tmp_path: Path, preset: str, shape: dict[str, Any], card_gb: int
+def test_recipes_fit_the_cards_they_are_for(
+    tmp_path: Path, recipe: list[Any], shape: dict[str, Any], card_gb: int
 ):
     Qwen3Config(**shape).save_pretrained(tmp_path)
-    config = build_config(load_preset(preset))
+    config = build_config(*recipe)
     cuda, resolved = torch.device("cuda"), ResolvedModel(str(tmp_path), None, is_tiny=False)
     footprint = find_footprint(config.model, resolved, cuda, is_offline=True)
     needed = forecast.predict(config, footprint, cuda, available=None).total

@@ -18,13 +18,10 @@ from searchrl.core.episode import SEARCH
 from searchrl.data import dataset
 from searchrl.data.dataset import split_questions
 from searchrl.data.questions import Question
-from searchrl.engine.rollout.records import rollout_record
 from searchrl.envs.corpus import CorpusEnv
 from searchrl.envs.reading import names_in
 from searchrl.envs.scripts import MAX_QUERY_BYTES, fit_query, make_expert
 from searchrl.errors import ConfigError, DataError
-from searchrl.programs.evaluate import evaluate
-from searchrl.retrieval.ablations import RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
 
 
@@ -45,28 +42,6 @@ def files(tmp_path: Path) -> dict[str, str]:
     passages = ({"id": i, "text": f"zz{i} is number {i}"} for i in range(10))
     paths = tmp_path / "q.jsonl", tmp_path / "c.jsonl"
     return {"questions": write(paths[0], *questions), "corpus": write(paths[1], *passages)}
-
-
-def test_slices_of_a_question_reach_metrics_and_records(tmp_path: Path) -> None:
-    rows = [
-        {"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i), "slices": slices}
-        for i, slices in enumerate([["old"], ["old", "long"], []])
-    ]
-    passage = {"id": "p", "text": "zz0 is number 0, zz1 is number 1, zz2 is number 2"}
-    env: dict[str, Any] = {
-        "name": "corpus",
-        "questions": write(tmp_path / "q.jsonl", *rows),
-        "corpus": write(tmp_path / "c.jsonl", passage),
-        "test_frac": 0.9,
-    }
-    result = evaluate({"env": env, "policy": "scripted", "eval": {"split": "test"}})
-    records = [rollout_record(rollout, "eval", None)["task"] for rollout in result.rollouts]
-    for name in ("old", "long"):
-        marked = [record for record in records if name in record["slices"]]
-        found = result.metrics.get(f"em/{name}")
-        assert found["n"] == len(marked) if found else not marked
-    assert any(record["slices"] for record in records)
-    assert result.metrics["em/question"]["n"] == len(records)
 
 
 def play_all(env: CorpusEnv, split: str) -> list[Played]:
@@ -265,19 +240,3 @@ def test_names_and_queries() -> None:
     assert fit_query(["a  b\nc", "d"]) == "a b c d"
     for long in ("word " * 500, "字" * 500):
         assert 0 < len(fit_query([long]).encode()) <= MAX_QUERY_BYTES
-
-
-@pytest.mark.slow
-def test_scripted_recall_on_hotpot(shared_data: Path) -> None:
-    folder = shared_data / "multihop" / "hotpotqa_distractor_pool"
-    files = {name: str(folder / f"{name}.jsonl.gz") for name in ("questions", "corpus")}
-    env = make_corpus(**files)
-    assert env.num_tasks("train") + env.num_tasks("test") == 398
-    played = play_all(env, "test")
-    recall = sum(p.signals["gold_shown"] for p in played) / len(played)
-    assert all(p.is_answered and p.passages for p in played)
-    assert all(p.reward == (p.signals["gold_shown"] == 1.0) for p in played)
-    assert recall > 0.75
-    random_env = make_corpus(**files, retriever=RandomRetriever)
-    by_chance = [play(random_env, make_expert, split="test", index=i) for i in range(40)]
-    assert sum(p.signals["gold_shown"] for p in by_chance) / 40 < 0.05

@@ -91,12 +91,6 @@ def test_the_protocol_lists_them_unless_the_configuration_names_others(load: Any
     assert listed(registry, own) == ["later"] and listed(load("()"), "tool-call") == ["search"]
 
 
-def test_an_environment_made_by_name_has_them_too(load: Any, tmp_path: Path) -> None:
-    load()
-    env: Any = searchrl.make_env("clock", plugins=[str(tmp_path / "clock.py")])
-    assert [tool["name"] for tool in env.unwrapped.protocol.tools] == ["now"]
-
-
 @pytest.mark.parametrize("tools", ["'now'", "{'name': 'now'}", "['now']", "[tools]", "7"])
 def test_what_is_no_list_of_tools_is_refused_where_it_is_registered(load: Any, tools: str) -> None:
     registry = load(tools)
@@ -118,11 +112,6 @@ def test_metrics_speak_of_calls_and_not_of_searches(load: Any) -> None:
         assert metrics["em"]["value"] == 1.0
     assert asks["tool_calls"]["value"] == 1.0 and knows["tool_calls"]["value"] == 0.0
     assert asks["passive"]["value"] == 0.0 and knows["passive"]["value"] == 1.0
-
-
-def test_what_the_reward_names_is_measured_all_the_same(load: Any) -> None:
-    metrics = play(load(), "scripted", reward="em-0.5*searches").metrics
-    assert metrics["searches"]["value"] == 0.0
 
 
 def test_of_two_tasks_each_has_the_metrics_that_make_sense(load: Any) -> None:

@@ -134,12 +134,6 @@ class TestEpisode:
         assert env.step(act("hello"))[:2] == ("\n\n<observation>hello</observation>\n\n", 1.0)
         assert "is not an action here" in env.step(act("far too long a text"))[0]
 
-    def test_what_the_environment_says_cannot_forge_tags(self):
-        env = adapt(Echo())
-        env.reset()
-        env.inner.step = lambda action: ("</act>", 0.0, False, False, {})  # type: ignore[method-assign]
-        assert "‹/act›" in env.step(act("x"))[0]
-
     def test_observations_keep_to_the_budget(self):
         env = gym()
         env.reset()
@@ -209,18 +203,6 @@ class TestGymnasium:
         prompt, _ = gym().reset(options={"index": 0})
         assert "Actions: left, down, right, up." in prompt
         assert prompt.endswith("[S]FFF\nFHFH\nFFFH\nHFFG")
-
-    def test_observations_may_be_numbers(self):
-        env = gym(observation="number", make={"is_slippery": False})
-        assert env.reset()[0].endswith("\n\n0")
-        assert env.step(act("right"))[0] == "\n\n<observation>1</observation>\n\n"
-
-    def test_the_mask_of_taxi_is_kept(self):
-        env = gym("Taxi-v4")
-        for index in range(3):
-            prompt, _ = env.reset(options={"index": index})
-            assert "pickup" not in prompt.partition("Actions: ")[2].partition(".")[0]
-            assert "'dropoff' is not an action here" in env.step(act("dropoff"))[0]
 
     @pytest.mark.parametrize("name", ["FrozenLak-v1", "FrozenLake-v9", "no.such.module:Env-v0"])
     def test_an_unknown_environment_is_named(self, name: str):

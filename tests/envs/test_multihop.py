@@ -21,7 +21,6 @@ from searchrl.envs.scripts import (
     make_two_search,
     next_query,
 )
-from searchrl.errors import ConfigError
 from searchrl.programs.evaluate import evaluate
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
@@ -176,29 +175,3 @@ def test_original_file_alone_is_enough(tmp_path: Path) -> None:
         metrics = evaluate({"env": env, "policy": f"scripted:{script}"}).metrics
         assert metrics["all_gold"]["value"] == all_gold, script
         assert metrics["em"]["value"] == all_gold, script
-
-
-def test_it_has_no_policy_called_expert() -> None:
-    with pytest.raises(ConfigError, match="'expert'.*oracle_hop"):
-        evaluate({"env": "multihop", "policy": "scripted"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pool", "least"),
-    [
-        ("hotpotqa_distractor_pool", {"one_search": 0.68, "two_search": 0.76, "oracle_hop": 0.95}),
-        ("2wikimultihopqa_pool", {"one_search": 0.5, "two_search": 0.65, "oracle_hop": 0.97}),
-        ("musique_pool", {"one_search": 0.4, "two_search": 0.5, "oracle_hop": 0.82}),
-    ],
-)
-def test_support_recall_on_real_pools(
-    shared_data: Path, pool: str, least: dict[str, float]
-) -> None:
-    folder = str(shared_data / "multihop" / pool)
-    settings = {"questions": folder, "test_frac": 1.0}
-    env = make_multihop(retriever=IndexCache(BM25Retriever), **settings)
-    for script, recall in least.items():
-        assert share(play_all(env, script))[1] >= recall, script
-    by_chance = make_multihop(retriever=IndexCache(RandomRetriever), **settings)
-    assert all(max(share(play_all(by_chance, script))) < 0.02 for script in SCRIPTS)

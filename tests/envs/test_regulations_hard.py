@@ -24,8 +24,7 @@ from searchrl.envs.regulations.world.district import (
 )
 from searchrl.envs.regulations.world.names import date_from, magnitude, spell
 from searchrl.envs.regulations.world.prose import Status
-from searchrl.envs.regulations.world.school import Difficulty, make_school
-from searchrl.envs.regulations.world.wordings import Wordings, load_district_words, load_phrases
+from searchrl.envs.regulations.world.wordings import load_district_words
 from searchrl.errors import ConfigError
 
 pytestmark = pytest.mark.thorough
@@ -68,11 +67,6 @@ def of_kind(tasks: list[Task], kind: str) -> list[Task]:
     return chosen
 
 
-def test_a_school_of_its_own_is_not_to_be_had() -> None:
-    with pytest.raises(ValueError, match="use make_district"):
-        make_school(0, "test", 0, Difficulty.HARD)
-
-
 # The tasks.
 def test_a_task_depends_on_nothing_but_its_place(tasks: list[Task]) -> None:
     make_district.cache_clear()
@@ -112,17 +106,6 @@ def test_the_school_is_named_in_the_prompt_and_no_other_school_is(
         assert not any(one.place in task.question for one in others if one is not house)
         assert task.question[0].isupper() and not re.search(r"[{}]|  |\? ?\?", task.question)
     assert 0.45 <= mean(task.meta["school"] in task.question for task in tasks) <= 0.75
-
-
-def test_a_school_is_never_asked_the_same_twice(env: RegulationsEnv) -> None:
-    for number in (0, 7):
-        asked = [
-            env.make_task("test", index)
-            for index in range(number, env.num_tasks("test"), env.num_schools("test"))
-        ]
-        assert len(asked) == 30 and {task.meta["school_number"] for task in asked} == {number}
-        keys = [(task.kind, frozenset(task.meta["abouts"])) for task in asked]
-        assert len(set(keys)) >= 29, Counter(keys).most_common(2)
 
 
 def test_answers_are_those_of_the_statements(env: RegulationsEnv, tasks: list[Task]) -> None:
@@ -256,44 +239,6 @@ def test_what_is_not_regulated_is_stated_nowhere_for_this_school(
         partly.append(bool(before))
     assert mean(elsewhere) >= 0.5, "mostly another school has the rule"
     assert mean(partly) >= 0.1, "now and then only the last hop is missing"
-
-
-# The wording split.
-def split_lists() -> dict[str, Wordings]:
-    words = load_district_words()
-    found = {name: getattr(words, name) for name in words.__slots__}
-    lists = {name: one for name, one in found.items() if isinstance(one, Wordings)}
-    for relation in words.relations:
-        for name in ("facts", "questions", "indirect", "descriptions"):
-            if getattr(relation, name) is not None:
-                lists[f"{relation.key}.{name}"] = getattr(relation, name)
-    for asked in (*words.comparisons, *words.counts):
-        kind = f"{type(asked).__name__}.{asked.shelf}.{asked.questions.both[0].split()[-3]}"
-        lists[f"{kind}.{len(lists)}"] = asked.questions
-    return {**lists, "relative_dates": words.relative_dates.facts}
-
-
-def words_in(text: str) -> set[str]:
-    return set(re.findall(r"[a-z'-]+", re.sub(r"\{\w+\}", " ", text.casefold())))
-
-
-def test_a_third_of_the_new_wordings_is_for_the_test_split_and_brings_no_new_word() -> None:
-    lists = split_lists()
-    assert len(lists) >= 30
-    phrases = load_phrases()
-    known = {word for one in lists.values() for text in one.both for word in words_in(text)}
-    known |= {
-        word for words in phrases.synonyms.values() for text in words for word in words_in(text)
-    }
-    known |= {word for text in phrases.past.both for word in words_in(text)}
-    held_out = sum(len(one.test) for one in lists.values())
-    assert 0.3 <= held_out / sum(len(list(one)) for one in lists.values()) <= 0.37
-    # Words that the lists of the other levels show in training.
-    known |= {"looked", "find", "one", "be", "its", "send", "it", "two", "all", "year", "round"}
-    for name, one in lists.items():
-        assert 0.25 <= len(one.test) / len(list(one)) <= 0.45, name
-        assert not set(map(str.casefold, one.test)) & set(map(str.casefold, one.both)), name
-        assert all(words_in(text) <= known for text in one.test), name
 
 
 def test_training_never_shows_a_wording_of_the_test_split(env: RegulationsEnv) -> None:

@@ -14,7 +14,6 @@ from searchrl.envs.regulations import (
     make_one_search,
     make_question_as_query,
     make_two_search_regex,
-    matching,
 )
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 
@@ -79,13 +78,6 @@ def test_each_is_better_than_the_simpler_one(games: dict[str, list[Played]]) -> 
     assert em["one_search"] >= 0.45 and em["two_search_regex"] >= 0.60, em
 
 
-def test_second_search_follows_the_name_that_was_found(games: dict[str, list[Played]]) -> None:
-    hops = [game for game in games["two_search_regex"] if game.task.kind == "two_hop"]
-    right = [game for game in hops if game.reward]
-    assert len(right) > 0.4 * len(hops)
-    assert mean(game.task.meta["bridge"] in game.turns[1] for game in right) >= 0.9
-
-
 # How it reads.
 FINE = ("Overdue books", "Whoever brings a book back late is fined £14")
 
@@ -135,39 +127,3 @@ def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
         "What does a library book cost?": "not regulated",
     }.items():
         assert read(question, ("Library", text)) == answer, question
-
-
-def test_page_of_another_school_is_passed_over() -> None:
-    theirs = ("Late books", f"At Oak College, {FINE[1]}.")
-    ours = ("Late books", "Here at Elm School, a book that is late costs £15.")
-    question = "How much is the fine for a late book?"
-    assert read(question, theirs, ours) == "£15"
-    assert read(question, theirs) == "not regulated"
-    assert read("At Oak College, what is the fine for a late book?", ours, theirs) == "£14"
-
-
-def test_changed_rule_goes_before_the_one_that_it_changes() -> None:
-    earlier = (FINE[0], f"{FINE[1]}.")
-    changed = (FINE[0], "The rule has been changed, and a book brought back late is fined £15.")
-    question = "How much is the fine for a late book?"
-    assert read(question, earlier, changed) == read(question, changed, earlier) == "£15"
-
-
-def test_small_overlap_is_silence() -> None:
-    bell = ("Bells", "The bell rings at 10:40 in every building.")
-    assert read("When is the swimming pool cleaned?", bell) == "not regulated"
-    assert read("When does the bell ring?", bell) == "10:40"
-
-
-def test_thing_that_is_described_is_found_first() -> None:
-    club = ("Chess club", "Mara Oakley runs the chess club.")
-    rooms = ("Rooms", "Hugo Brandt works in room A101. Mara Oakley works in room C303.")
-    question = "In which room can I find the teacher who runs the chess club?"
-    assert read(question, club, then=(rooms, club)) == "C303"
-    assert read(question, rooms, then=(rooms,)) == "not regulated"
-
-
-def test_stems_bring_inflections_together() -> None:
-    for words in ("supervises supervisor supervised", "lend lends lending lent", "stop stopped"):
-        assert len({matching.stem(word) for word in words.split()}) == 1, words
-    assert len({matching.stem(word) for word in ("bus", "book", "pass", "class")}) == 4

@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from functools import cache
 
-import gymnasium
 import pytest
 from playing import LEVELS, PROTOCOL, Played, env_of, mean, play, tasks_of
 
@@ -136,16 +135,3 @@ def test_clumsy_searches_and_fails_in_three_ways(env: RegulationsEnv) -> None:
     assert len(guessed) >= 10
     assert all(g.actions[-1].payload in g.observations[-2] for g in guessed)
     assert play(env, make_clumsy, split="test", index=9).turns == games[9].turns
-
-
-# Gymnasium.
-def test_a_plain_gymnasium_loop_plays_it() -> None:
-    env = gymnasium.make("searchrl/Regulations-v0", render_mode="ansi")
-    prompt, info = env.reset(seed=4)
-    is_over, total = False, 0.0
-    turn = "<think>I should look this up.</think>\n<search>library book</search>"
-    while not is_over:
-        _, reward, terminated, truncated, info = env.step(turn)
-        turn = f"<think>Found.</think>\n<answer>{info['task'].answers[0]}</answer>"
-        total, is_over = total + float(reward), terminated or truncated
-    assert total == 1.0 and prompt in str(env.render())

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from searchrl.envs.regulations.questions import core_in_frame, put_in_frame
-from searchrl.envs.regulations.world.names import ValueKind, spell
-from searchrl.envs.regulations.world.searching import FUNCTION_WORDS, words_of
+from searchrl.envs.regulations.world.searching import words_of
 from searchrl.envs.regulations.world.wordings import (
     Wording,
     Wordings,
@@ -151,57 +150,6 @@ def test_remarks_state_nothing_that_could_answer() -> None:
     months = "January|February|March|April|June|July|August|September|October|November|December"
     for place, text, _ in remarks():
         assert not re.search(rf"\d|£|\b({spelled}|{months})\b", text), (place, text)
-
-
-def test_asides_state_nothing_and_name_nothing_that_a_question_asks_for() -> None:
-    """No value (numbers begin at eleven), and hardly a word of any rule's own."""
-    asides = load_phrases().asides
-    spelled = {spell(number) for number in range(11, 100)}
-    months = set("january february march april june july august september october november "
-                 "december".split())  # fmt: skip
-    assert len(set(asides)) == len(asides) >= 50
-    for text in asides:
-        assert text[-1] == "." and text[0].isupper() and not slots_of(text), text
-        assert not re.search(r"[\d£]", text) and not words_of(text) & (spelled | months), text
-    for topic in load_topics():
-        for fact in topic.facts:
-            telling = words_in([fact]) - FUNCTION_WORDS
-            shared = max(len(telling & words_of(aside)) for aside in asides)
-            assert shared < max(3, len(telling)), (topic.key, fact)
-
-
-def asking(kind: ValueKind) -> Iterator[tuple[str, str]]:
-    """All that asks for a value of this kind: the key of what is asked for, and the text."""
-    for topic in load_topics():
-        if topic.kind is kind:
-            yield from ((topic.key, text) for text in (*topic.questions, *topic.indirect))
-    for shelf in load_shelves():
-        if shelf.kind is kind:
-            yield from ((shelf.key, text) for text in (*shelf.questions, *shelf.indirect))
-    for family in load_families():
-        if family.bridge_kind is kind:
-            texts = (*family.link_questions, *family.link_indirect)
-            yield from ((family.key, text) for text in texts)
-        if family.value_kind is kind:
-            texts = (*family.entity_questions, *family.entity_indirect)
-            yield from ((family.key, text) for text in texts)
-
-
-def test_values_of_other_things_answer_no_question_of_their_kind() -> None:
-    """The thing that the value is of is named in no question, so it is never the one asked for."""
-    others = load_phrases().other_values
-    assert set(others) == set(ValueKind)
-    for kind, texts in others.items():
-        assert len(set(texts)) == len(texts) >= 2, kind
-        asked = list(asking(kind))
-        assert asked, kind
-        for text in texts:
-            assert slots_of(text) == ["v"] and text[-1] == ".", text
-            assert text[0].isupper() or text.startswith("{v}"), text
-            passing = words_in([text]) - FUNCTION_WORDS
-            for key, question in asked:
-                shared = passing & words_in([question])
-                assert len(shared) <= 1 and len(shared) < len(passing), (key, text, question)
 
 
 def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from gymnasium.vector.utils import batch_space, create_empty_array
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
@@ -106,12 +105,6 @@ def test_example_turns_are_those_that_a_protocol_writes(
     assert "" in turns and len(turns) == len(set(turns)) > 3
 
 
-def test_space_batches_for_vector_environments() -> None:
-    space = TextSpace(max_length=20, turns=("a", "b"), seed=1)
-    batched = batch_space(space, 3)
-    assert batched.sample() in batched and create_empty_array(space, 3) in batched
-
-
 def test_reset_by_index_is_pure_and_by_seed_is_reproducible() -> None:
     env, other = make_env(), make_env()
     prompt, info = env.reset(options={"index": 1, "split": "test"})
@@ -191,14 +184,6 @@ def test_shuffled_passages_are_the_same_ones_in_random_order() -> None:
     assert shown(True) == shuffled, "the same for one task and turn"
 
 
-def test_observation_budget_bounds_the_passages() -> None:
-    env = make_env()
-    env.budget = TokenBudget.words(3)
-    env.reset(options={"index": 0})
-    observation = env.step(search("red blue green"))[0]
-    assert env.budget.count(observation) <= 3 and observation.endswith("</information>\n\n")
-
-
 def test_invalid_turn_gets_a_notice_and_uses_up_a_turn() -> None:
     env = make_env(max_turns=2)
     env.reset(options={"index": 0})
@@ -268,17 +253,6 @@ class CountingFactory:
         return WordRetriever(passages)
 
 
-def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
-    factory = CountingFactory()
-    indexes = IndexCache(factory)
-    for _ in range(2):
-        env = make_env(retriever=indexes)
-        for index in range(3):
-            env.reset(options={"index": index})
-            env.step(search("red"))
-    assert len(factory.built) == 1
-
-
 def test_an_episode_holds_its_index_however_many_are_searched_beside_it() -> None:
     factory = CountingFactory()
     indexes = IndexCache(factory, capacity=1)
@@ -331,15 +305,6 @@ def test_a_question_of_a_user_is_a_task_without_answer() -> None:
     assert prompt == "What is red?" and info["task"].answers == ()
     assert env.step(search("red"))[4]["passages"] == PASSAGES[:1]
     assert env.step(answer("fox"))[1:3] == (0.0, True)
-
-
-def test_split_without_tasks_says_so() -> None:
-    class Empty(AnimalEnv):
-        def num_tasks(self, split: str) -> int:
-            return 0
-
-    with pytest.raises(ConfigError, match="has no tasks"):
-        Empty(protocol=PROTOCOL, retriever=WordRetriever).reset()
 
 
 def test_render_gives_the_transcript_only_when_asked() -> None:

@@ -69,21 +69,6 @@ def test_tiny_is_the_policy_of_the_environment_and_says_so(
     assert plan["warnings"] == []
 
 
-def test_with_another_protocol_it_is_our_own_and_that_is_announced(
-    package: Path, tmp_path: Path
-) -> None:
-    plan = planned("train", write_plugin(tmp_path), "--protocol", "tool-call")
-    assert plan["config"]["model"]["name"] == "tiny" and plan["notes"] == []
-    (warning,) = plan["warnings"]
-    assert "taught school regulations only; on env 'homely' with protocol 'tool-call'" in warning
-
-
-def test_our_own_keeps_its_name() -> None:
-    assert find_packaged(EMBEDDED) == TINY_PATH
-    plan = plan_run({"model": "tiny"}).settled(load_plugins(entry_points=False))
-    assert plan.config.model.name == "tiny" and plan.notes == ()
-
-
 @pytest.fixture
 def own_run(package: Path, tmp_path: Path) -> Path:
     run = tmp_path / "run"

@@ -55,14 +55,6 @@ def test_two_held_out_tasks_are_announced(tmp_path: Path) -> None:
     assert "raise eval.num_tasks" in warning
 
 
-def test_weights_that_are_not_here_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    hub._ask_hub.cache_clear()
-    (warning,) = warnings_of("train --model nobody/no-such-model", "seed=1")
-    assert "cannot get the weights of 'nobody/no-such-model'" in warning
-    hub._ask_hub.cache_clear()
-
-
 @pytest.mark.parametrize("make", [make_grpo, make_rloo, make_reinforce_pp])
 def test_a_group_of_one_is_refused_where_nothing_can_be_learned(make: Any) -> None:
     config = build_config({"rollout": {"group_size": 1}})

@@ -219,38 +219,6 @@ class TestCutDemonstrations:
         # What it read stays where there was room for it: context, not a target.
         assert experts and all(len(t.turns) == 1 and len(t) == tokens_left for t in experts)
 
-    def test_cut_trace_is_counted_too(
-        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
-    ):
-        short = {"text": "<think>easy</think>\n<answer>7</answer>", "observation": "seen"}
-        rows = [
-            {"prompt": "code?", "turns": [short]},
-            {"prompt": "code?", "turns": [short, {"text": "word " * 100}]},
-        ]
-        file = tmp_path / "traces.jsonl"
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        heard = Crash()
-        model = {"name": str(micro_model), "adapter": "full"}
-        more = {"rollout": {"max_total_tokens": 120}, "sft": {"traces": str(file)}, "model": model}
-        stage = {"batch_size": 4}
-        run_settings = settings(tmp_path / "run", stage, **more)
-        run_settings["sft"]["stages"] = [STAGE | stage]
-        run = sft(run_settings, observer=heard)
-        self.check(run, learnt, heard.notes, "rollout.max_total_tokens=120")
-
-
-def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_path: Path):
-    folder = tmp_path / "run"
-    with pytest.raises(FailureLimitError) as caught:
-        sft(settings(folder, reward="em+raises", eval={"num_tasks": 2}))
-    text = str(caught.value)
-    assert "the cold start stopped at the evaluation after (step 4): 2 of 2 episodes failed" in text
-    assert f"searchrl sft --resume {folder}" in text
-    assert "no such judge" in (folder / "failures" / "eval_after.txt").read_text()
-    assert weights_of(folder / "policy") and list_checkpoints(folder)[-1].name == "step_000004"
-    assert Run.open(folder).summary == {}
-
-
 class TestRefused:
     """All of it before a run folder or a model is made."""
 

@@ -81,10 +81,6 @@ class TestWarning:
         }  # fmt: skip
         assert run.summary["alarms"] == [row]
 
-    def test_it_changes_nothing_of_the_run(self, whole_run: Run, micro_model, tmp_path):
-        run = train(config(micro_model, tmp_path / "run", bell={"at": 2}))
-        assert_same_run(whole_run, run)
-
     @pytest.mark.parametrize(
         ("chime", "crash", "again"), [(4, 3, ["chime@4"]), (4, 5, []), (5, 6, ["chime@5"])]
     )

@@ -48,9 +48,3 @@ def test_dry_run_shows_the_plan(micro_flags: list[str]):
     memory = json.loads(result.stdout)["memory"]
     assert memory["fits"] is True and memory["total"] > sum(memory["parts"].values()) / 2
     assert {"weights", "KV slots", "activations", "gradients"} <= memory["parts"].keys()
-
-
-def test_dry_run_without_the_models_config_says_that_it_does_not_know():
-    flags = ["train", "--model", "some/model", "--dry-run", "--json"]
-    memory = json.loads(CliRunner().invoke(main, flags).stdout)["memory"]
-    assert isinstance(memory, str) and memory.startswith("not predicted")

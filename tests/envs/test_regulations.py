@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from functools import cache
 
 import pytest
-from playing import LEVELS, env_of, make_env, play, tasks_of
+from playing import LEVELS, env_of, make_env, mean, play, search, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import make_expert
@@ -27,7 +27,12 @@ from searchrl.envs.regulations.world.names import (
 )
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
-from searchrl.envs.regulations.world.searching import Finder, words_of
+from searchrl.envs.regulations.world.searching import (
+    FUNCTION_WORDS,
+    Finder,
+    content_words,
+    words_of,
+)
 from searchrl.envs.regulations.world.wordings import load_families, load_shelves
 from searchrl.errors import ConfigError
 
@@ -44,7 +49,7 @@ def drafts_of(level: str) -> list[tuple[School, str, Draft]]:
         (school, kind, draft_task(school, kind, ordinal))
         for school in schools
         for kind in KINDS
-        for ordinal in range(40)
+        for ordinal in range(20)
     ]
 
 
@@ -137,7 +142,7 @@ def test_one_question_has_one_right_answer(level: str) -> None:
     asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for school, _, draft in drafts_of(level):
         asked[school.key, draft.question.text.casefold()].add(draft.answers)
-    assert len(asked) > 1500
+    assert len(asked) > 700
     assert not {key: golds for key, golds in asked.items() if len(golds) > 1}
 
 
@@ -174,7 +179,7 @@ def test_no_question_in_unseen_words_is_one_of_training() -> None:
     )
     trained = {task.question for task in train}
     unseen = [task for task in tasks_of("normal") if "unseen_wording" in task.slices]
-    assert len(unseen) >= 400
+    assert len(unseen) >= 150
     assert not [task.question for task in unseen if task.question in trained]
 
 
@@ -236,7 +241,7 @@ def test_two_hop_questions_do_not_name_the_bridge(level: str) -> None:
         assert task.meta["bridge"] in task.meta["queries"][1]
         chains[task.meta["abouts"][0].split(":")[0]] += 1
     assert set(chains) == {family.key for family in load_families()}
-    assert min(chains.values()) >= 20, chains
+    assert min(chains.values()) >= 8, chains
 
 
 def test_no_article_answers_what_is_not_regulated(level: str) -> None:
@@ -264,6 +269,54 @@ def test_no_article_answers_what_is_not_regulated(level: str) -> None:
     assert any(twins) == (level != "easy"), "only its name tells such a thing from another"
 
 
+# What a search finds: enough for the expert.
+def test_experts_query_finds_the_article_but_not_always_first(level: str) -> None:
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for task in tasks_of(level):
+        for hop, (gold, query) in enumerate(zip(task.gold_ids, task.meta["queries"], strict=False)):
+            assert 1 <= len(query.split()) <= 24
+            found = search(env_of(level), task, [query])
+            ranks[f"{task.kind}/{hop}"].append(found.index(gold) + 1 if gold in found else 99)
+    every = [rank for hop in ranks.values() for rank in hop]
+    assert len(every) > 400 and len(ranks) == 3
+    # At `normal` most questions are worded so that they fit another article better.
+    least, most = {"easy": (0.60, 0.95), "normal": (0.40, 0.65)}[level]
+    assert least <= mean(rank == 1 for rank in every) <= most
+    assert all(mean(rank <= 3 for rank in hop) >= 0.98 for hop in ranks.values()), ranks
+
+
+def test_a_query_is_a_piece_of_its_question_from_a_telling_word_to_another(level: str) -> None:
+    lengths = []
+    for task in tasks_of(level):
+        query, words = task.meta["queries"][0], task.meta["queries"][0].split()
+        assert query in task.question, task
+        # Whole words: `Ann` would not be a piece of `Anna`.
+        assert re.search(rf"(?<![^\W_]){re.escape(query)}(?![^\W_])", task.question), task
+        ends = {words[0].casefold(), words[-1].casefold()}
+        assert not ends & FUNCTION_WORDS, task
+        assert words_of(task.meta["thin_query"]) <= words_of(query), task
+        assert task.meta["thin_query"].casefold() not in FUNCTION_WORDS, task
+        lengths.append(len(words))
+    # Enough words are left out for the query to be another text than the question.
+    assert mean(lengths) <= 0.75 * mean(len(task.question.split()) for task in tasks_of(level))
+
+
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        ("How many days can I keep a library book?", "days can I keep a library book"),
+        ("Please tell me who runs the chess club on Fridays.", "runs the chess club on Fridays"),
+        ("Where's the nurse", "Where's the nurse"),
+        ("Who is it?", "Who is it?"),
+        ("In which room is the Реnik mime?", "room is the Реnik mime"),
+        ("What, at most, is the £ limit?", "limit"),
+        ("", ""),
+    ],
+)
+def test_content_words_are_cut_out_of_the_question(question: str, query: str) -> None:
+    assert content_words(question) == query
+
+
 def test_unknown_difficulty_names_the_levels() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'hard'"):
         make_env(difficulty="hrd")
@@ -275,6 +328,7 @@ GOLDEN = {
     ("train", "normal"): "c24289d9d754c9b2",
     ("test", "easy"): "b3909ef5b8c8f802",
     ("test", "normal"): "2b77302ef2ec8cfd",
+    ("test", "hard"): "40a690a5ee94fbbe",
 }
 """Fingerprints of tasks, handbooks and expert turns: the figures of older runs depend on them.
 
@@ -284,8 +338,9 @@ Each run of the tests has another hash seed, so an order that depends on it fail
 
 def fingerprint(split: str, level: str) -> str:
     env, seen = make_env(difficulty=level), hashlib.sha256()
+    apart = 1 if level == "hard" else 113  # neighbours share a long handbook
     for number in range(20):
-        game = play(env, make_expert, split=split, index=number * 113)
+        game = play(env, make_expert, split=split, index=number * apart)
         task = game.task
         passages = [(p.id, p.title, p.text) for p in env.passages(task)[1]]
         known = [task.id, task.answers, task.kind, task.gold_ids, task.slices, task.meta, passages]

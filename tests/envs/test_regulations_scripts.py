@@ -28,7 +28,7 @@ KINDS = {"lookup", "two_hop", "not_regulated"}
 @cache
 def games_of(level: str) -> list[Played]:
     env = env_of(level)
-    tasks = tasks_of(level)[::2]
+    tasks = tasks_of(level)
     return [play(env, make_expert, split="test", index=task.index) for task in tasks]
 
 
@@ -58,7 +58,7 @@ def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
     assert set(by_name) - KINDS == (
         {"seen_wording"} if level == "easy" else {"seen_wording", "unseen_wording"}
     )
-    assert all(len(rewards) >= 90 for rewards in by_name.values()), by_name
+    assert all(len(rewards) >= 70 for rewards in by_name.values()), by_name
     assert all(mean(rewards) >= 0.97 for rewards in by_name.values()), by_name
 
 

@@ -1,65 +1,31 @@
-"""Noise in `regulations`: random words in a share of the handbooks, for cold starts only."""
+"""What only cold starts ask of `regulations`: drills, and handbooks with random words."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from random import Random
 
 import pytest
-from playing import LEVELS, env_of, make_env, mean
+from playing import env_of, make_env, mean, play
 
 from searchrl.core.episode import Passage
-from searchrl.envs.regulations import RegulationsEnv
+from searchrl.envs.regulations import make_expert
+from searchrl.envs.regulations.questions import DRILL
 from searchrl.envs.regulations.world.drills import insert_words, replace_words
 from searchrl.envs.regulations.world.names import Value, ValueKind
 from searchrl.envs.regulations.world.prose import Article, Statement
-from searchrl.envs.regulations.world.school import School
 from searchrl.errors import ConfigError
 
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def noisy(level: str) -> RegulationsEnv:
-    """The world with random words in every handbook."""
-    return make_env(difficulty=level, noise=1.0)
-
-
-def words_in(schools: list[School]) -> set[str]:
-    """The words in lower case of all articles, without names and values."""
-    texts = [article.passage.text for school in schools for article in school.articles]
-    return {word for text in texts for word in re.findall(r"(?<![\w£:@-])[a-z]{3,}\b", text)}
-
-
-def schools_of(env: RegulationsEnv, split: str, count: int = 30) -> list[School]:
-    return [env.school(split, number) for number in range(count)]
-
-
-# Which handbooks have it.
-def test_no_handbook_has_noise_unless_the_setting_asks_for_it(level: str) -> None:
-    env = make_env(difficulty=level)
-    assert env.noise == 0.0
-    for split in ("train", "validation", "test"):
-        assert not any(school.is_noisy for school in schools_of(env, split))
-    # Enough handbooks show all the words that the lists hold; noise brings others.
-    usual = words_in([*schools_of(env, "train", 60), *schools_of(env, "test", 60)])
-    noisy = words_in(schools_of(make_env(difficulty=level, noise=1.0), "train", 10))
-    assert len(noisy - usual) >= 120
-    again = words_in([env.school("validation", number) for number in range(10)])
-    assert len(again - usual) <= 20
-
-
-@pytest.mark.parametrize("share", [0.2, 0.35])
+@pytest.mark.parametrize("share", [0.0, 0.35])
 def test_noise_is_the_share_of_the_handbooks_with_random_words(share: float) -> None:
     """In every split: an evaluation without it needs a configuration without it."""
     env, clean = make_env(noise=share, difficulty="easy"), env_of("easy")
     for split in ("train", "validation", "test"):
-        schools = schools_of(env, split, 200)
+        schools = [env.school(split, number) for number in range(200)]
         assert mean(school.is_noisy for school in schools) == pytest.approx(share, abs=0.08)
         for number, school in enumerate(schools[:40]):
             usual = clean.school(split, number)
@@ -74,7 +40,6 @@ def test_a_share_outside_0_to_1_is_refused(share: float) -> None:
         make_env(noise=share)
 
 
-# How it is put in.
 ARTICLE = Article(
     Passage("art-01", "Whoever keeps a library book too long pays £14, says the librarian. "
             "Until last year it was £12. Mara Oakley knows why.", "Late books"),
@@ -108,3 +73,35 @@ def test_words_are_put_between_the_first_and_the_last_word_of_a_question() -> No
         assert all(word in rest for word in question.split())
     # A word of its own stays one: something may follow it.
     assert insert_words("Why?", Random(0)).startswith("Why? ")
+
+
+ONLY = {"mix": {DRILL: 1.0}}
+
+
+def test_drills_depend_on_nothing_but_split_index_and_world_seed() -> None:
+    env = make_env(**ONLY)
+    backwards = [make_env(**ONLY).make_task("train", i) for i in reversed(range(20))]
+    tasks = [env.make_task("train", i) for i in range(20)]
+    assert tasks == backwards[::-1] and {task.kind for task in tasks} == {DRILL}
+    assert tasks[0] != make_env(world_seed=1, **ONLY).make_task("train", 0)
+    assert tasks[0].question != env.make_task("test", 0).question
+
+
+def test_drills_are_asked_only_where_the_mix_names_them() -> None:
+    assert DRILL not in {make_env().kind_of("train", i) for i in range(500)}
+    some = make_env(mix={"lookup": 1, DRILL: 3})
+    kinds = Counter(some.kind_of("train", i) for i in range(400))
+    assert abs(kinds[DRILL] - 300) <= 4
+
+
+def test_the_expert_solves_drills_by_one_search_and_a_copy() -> None:
+    env = make_env(**ONLY)
+    games = [play(env, make_expert, split="train", index=i) for i in range(300)]
+    assert mean(game.reward for game in games) >= 0.97
+    silent = [game for game in games if not game.task.gold_ids]
+    assert 0.1 <= len(silent) / len(games) <= 0.3
+    assert {game.task.answers for game in silent} == {("not regulated",)}
+    for game in (game for game in games if game.task.gold_ids):
+        texts = {p.id: p.text for p in env.passages(game.task)[1]}
+        assert re.search(rf"(?<!\w){re.escape(game.task.answers[0])}(?!\w)",
+                         texts[game.task.gold_ids[0]])  # fmt: skip

@@ -24,7 +24,7 @@ POLICIES = {
     "one_search": make_one_search,
     "two_search_regex": make_two_search_regex,
 }
-NUM_TASKS = 256
+NUM_TASKS = 96
 
 
 @pytest.fixture(scope="module")

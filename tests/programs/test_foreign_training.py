@@ -72,15 +72,6 @@ def test_a_run_is_used_again_with_its_own_environment_and_protocol(runs: tuple[R
     agent.close()
 
 
-def test_a_scratch_tokenizer_reads_the_script_where_there_is_no_expert(runs: tuple[Run, Run]):
-    from searchrl.programs.setup.planning import Plan
-
-    config = build_config(run_settings(runs[0]))
-    renderer = Plan.of(config).load_policy(trainable=False).renderer
-    for text in ("<act>", "</act>", "right"):
-        assert len(renderer.encode_plain(text)) == 1, text
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_cold_start_moves_at_random_and_grpo_learns_the_way(tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ import pytest
 from command_line import MICRO_SETTINGS, complaint, succeed
 from reseal import unfinish
 
-from searchrl.config.packaged import EMBEDDED, find_packaged
-from searchrl.engine.model.loading import TINY_PATH
 from searchrl.plugins import load_plugins
 from searchrl.programs.agent import load_agent
 from searchrl.programs.observer import SilentObserver

@@ -206,36 +206,31 @@ class TestRollback:
         self, where: str, micro_model, tmp_path, monkeypatch: pytest.MonkeyPatch
     ):
         whole = train(rolled(micro_model, tmp_path / "whole"))
-        observer = Heard(6 if where == "later" else -1)
+        real_update, real_heed = RunWriter.update_provenance, AlarmDesk.heed
 
-        def killed(*args: Any, **more: Any) -> Any:
+        def load(*args: Any, **more: Any) -> Any:
             raise PowerCut
 
-        with monkeypatch.context() as patch:
-            if where == "load":
-                patch.setattr("searchrl.programs.alarms.load_checkpoint", killed)
-            elif where == "anew":
-                real_update = RunWriter.update_provenance
+        def anew(writer: RunWriter, **facts: Any) -> None:
+            if "rollbacks" in facts:
+                raise PowerCut
+            real_update(writer, **facts)
 
-                def update(writer: RunWriter, **facts: Any) -> None:
-                    if "rollbacks" in facts:
-                        raise PowerCut
-                    real_update(writer, **facts)
+        def checkpoint(desk: AlarmDesk, *args: Any) -> bool:
+            if real_heed(desk, *args):
+                raise PowerCut
+            return False
 
-                patch.setattr(RunWriter, "update_provenance", update)
-            elif where == "checkpoint":
-                real, count = AlarmDesk.heed, []
-
-                def heed(desk: AlarmDesk, *args: Any) -> bool:
-                    is_rolled = real(desk, *args)
-                    count.append(is_rolled)
-                    if is_rolled:
-                        raise PowerCut
-                    return is_rolled
-
-                patch.setattr(AlarmDesk, "heed", heed)
-            with pytest.raises(PowerCut):
-                train(rolled(micro_model, tmp_path / "run"), observer=observer)
+        places = {
+            "load": ("searchrl.programs.alarms.load_checkpoint", load),
+            "anew": ("searchrl.run_folder.RunWriter.update_provenance", anew),
+            "checkpoint": ("searchrl.programs.alarms.AlarmDesk.heed", checkpoint),
+        }
+        with monkeypatch.context() as patch, pytest.raises(PowerCut):
+            if where in places:
+                patch.setattr(*places[where])
+            observer = Heard(6 if where == "later" else -1)
+            train(rolled(micro_model, tmp_path / "run"), observer=observer)
         run = train(resume=tmp_path / "run")
         assert_same_run(whole, run)
         assert run.alarms == whole.alarms

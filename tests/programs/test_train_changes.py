@@ -119,26 +119,3 @@ def _files(folder: Path) -> list[Path]:
     return [
         path for path in sorted(folder.rglob("*")) if path.is_file() and ".lock" not in str(path)
     ]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("step", [2, 4])
-def test_resumed_at_the_end_of_an_epoch_it_trains_the_remaining_steps(
-    micro_model: Path, tmp_path: Path, step: int
-):
-    """The toy world has 43 training tasks: at 43 prompts per two steps, step 2 ends an epoch."""
-    plugin = tmp_path / "toy_world.py"
-    plugin.write_text(TOY_PLUGIN.read_text().replace("NUM_TASKS = 48", "NUM_TASKS = 5"))
-    more = {"plugins": [str(plugin)], "max_steps": 5, "eval": {"every": 0}}
-    rollout = {"prompts_per_step": 2, "group_size": 2}
-    whole = train(settings(micro_model, tmp_path / "whole", **more, rollout=rollout))
-    tasks = [row["task"]["index"] for row in whole.rollouts("train")][::2]
-    assert len(tasks) == 10 and set(tasks[:4]) == set(tasks[4:8])  # four tasks: two steps
-    with pytest.raises(KeyboardInterrupt):
-        train(
-            settings(micro_model, tmp_path / "run", **more, rollout=rollout),
-            observer=Crash(step, "interrupt"),
-        )
-    run = train(resume=tmp_path / "run")
-    assert [row["step"] for row in run.metrics if row["phase"] == "train"] == [1, 2, 3, 4, 5]
-    assert_same_run(whole, run, at_least=20)

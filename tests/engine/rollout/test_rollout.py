@@ -313,3 +313,13 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Po
     assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
     # Its environments too: whoever closes the world closes them.
     assert len(world._idle) == 3
+
+
+def test_process_scores_reach_the_algorithm_weighted(toy_world: Any):
+    world = toy_world(reward="2*em-0.5*format", metrics=["searched"])
+    (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], ByteCodec(), WIDE)
+    assert rollout.turn_scores is None and rollout.reward == rollout.scored.reward
+    # `searched` is a metric: it has no weight.
+    per_turn = {"em": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
+    scored = replace(rollout.scored, per_turn=per_turn)
+    assert replace(rollout, scored=scored).turn_scores == (1.5, -0.25)

@@ -191,13 +191,6 @@ def test_a_healthy_run_passes_and_is_as_before(kind: str, make_session: MakeSess
     assert is_same() and session.policy.version == version
 
 
-def test_observations_that_are_cut_are_a_warning(make_session: MakeSession) -> None:
-    fault = {"env": {"name": "toy-faulty", "fault": "ignores-budget"}}
-    session = make_session(task=fault, rollout={"max_observation_tokens": 9})
-    report = session.examine(is_thorough=True)
-    assert [one.name for one in report.of(State.WARNED)] == ["observations"]
-
-
 def test_what_is_sampled_does_not_depend_on_the_checks(make_session: MakeSession) -> None:
     plain, checked = make_session(), make_session()
     checked.examine(is_thorough=True)

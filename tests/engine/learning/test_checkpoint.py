@@ -25,7 +25,6 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import PolicyError, RunFolderError
 from searchrl.run_folder import (
-    clean_partial,
     list_checkpoints,
     newest_checkpoint,
     read_state,
@@ -300,27 +299,3 @@ def test_rotation_counts_whole_checkpoints_only(policy: Policy, tmp_path: Path):
     rotate_checkpoints(tmp_path, 1, None)
     assert all(folder.is_dir() for folder in folders)
     assert newest_checkpoint(tmp_path).folder == folders[0]
-
-
-def test_a_kill_while_one_is_removed_leaves_no_half_one(
-    policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
-):
-    class Killed(BaseException):
-        pass
-
-    def half(path: Path, **more: Any) -> None:
-        if Path(path).exists():
-            (Path(path) / "optimizer.json").unlink()
-            raise Killed
-
-    learner = make_learner(policy)
-    for step in (1, 2):
-        save_checkpoint(tmp_path, policy, learner, state(step))
-    with monkeypatch.context() as patch:
-        patch.setattr("searchrl.run_folder.checkpoints.shutil.rmtree", half)
-        with pytest.raises(Killed):
-            rotate_checkpoints(tmp_path, 1, None)
-    assert newest_checkpoint(tmp_path).faults == ()
-    assert not any(checkpoint_fault(one, deep=True) for one in checkpoint_folders(tmp_path))
-    clean_partial(tmp_path)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000002"]

@@ -56,14 +56,6 @@ def test_the_reference_is_asked_at_the_sampling_temperature(micro_model: Path, t
     )
 
 
-def test_the_order_of_the_groups_differs_between_epochs(micro_model: Path) -> None:
-    learner = make_learner(make_policy(micro_model), mini_batches=3, epochs=4, lr=0.0)
-    sizes = [columns.logp_T.numel() for columns in spy_on_losses(learner, make_items())]
-    epochs = [tuple(sizes[n : n + 3]) for n in range(0, 12, 3)]
-    assert len({tuple(sorted(epoch)) for epoch in epochs}) == 1, "the same three groups"
-    assert len(set(epochs)) > 1
-
-
 def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> None:
     learner = make_learner(make_policy(micro_model), epochs=2)
     losses: list[float] = []

@@ -198,54 +198,6 @@ class TestTraining:
         assert "what came after step 1, the last checkpoint, is lost" in note
 
 
-SHORT_LIVED = """
-import os
-from searchrl import hookimpl
-
-
-class ShortLived:
-    name, values, is_range = "short_lived", (0.0, 1.0), False
-
-    def __call__(self, episode):
-        if os.environ["RANK"] == "1" and episode.step == 2:
-            os.kill(os.getpid(), 9)
-        return float(episode.num_model_tokens % 2)
-
-
-@hookimpl
-def register_rewards(register):
-    register("short_lived", ShortLived)
-"""
-
-
-@pytest.mark.thorough
-class TestCommandLine:
-    def torchrun(self, config: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
-        (folder / "config.yaml").write_text(json.dumps(config))  # which is YAML, too
-        command = [*TORCHRUN, "-m", "searchrl", "train", "--config", str(folder / "config.yaml")]
-        return subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=110
-        )
-
-    def test_a_process_that_is_killed_takes_the_other_with_it_and_no_step(
-        self, micro_model: Path, tmp_path: Path
-    ):
-        plugin = tmp_path / "short_lived.py"
-        plugin.write_text(SHORT_LIVED)
-        config = two_steps(micro_model, tmp_path / "run")
-        config["plugins"] = [*config["plugins"], str(plugin)]
-        config["tasks"][0]["reward"] = "short_lived"
-        config |= {"checkpoint": {"every": 100}, "eval": config["eval"] | {"every": 0}}
-        done = self.torchrun(config, tmp_path)
-        assert done.returncode == 1
-        assert "Error: process 0 of 2 lost touch with the others: one of them was" in done.stderr
-        assert (
-            f"everything up to step 1 is kept; continue with: searchrl train --resume {tmp_path}"
-            in (done.stdout)
-        )
-        assert (tmp_path / "run" / "checkpoints" / "step_000001" / "state.json").is_file()
-
-
 class TestPlace:
     def test_without_torchrun_there_is_one_process(self):
         assert read_place({}) == read_place({"RANK": "3", "WORLD_SIZE": "8"}) == ONLY

@@ -7,23 +7,24 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import complaint, succeed
 from engine_toy import micro_policy, most_bytes, token_logps
 from pytest import MonkeyPatch
-from qwen3_toy import QWEN3_4B
+from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
 from searchrl.config import RunConfig, build_config, load_preset, load_yaml, merge
 from searchrl.engine.memory import forecast
-from searchrl.engine.memory.footprint import Footprint, find_footprint
+from searchrl.engine.memory.footprint import SHAPES, Footprint, find_footprint
 from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
-from searchrl.engine.memory.plan import MemoryPlan, format_bytes
+from searchrl.engine.memory.plan import MemoryPlan, format_bytes, parse_bytes
 from searchrl.engine.model import head
 from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.optimizers import OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.slots import CacheShape, SlotCache
-from searchrl.errors import PolicyError
+from searchrl.errors import ConfigError, PolicyError
 
 pytestmark = pytest.mark.thorough
 
@@ -110,14 +111,6 @@ def test_slots_at_full_length_are_counted_to_the_byte(small_qwen3: Path):
     assert parts(plan_of(config))["KV slots"] == cache.num_bytes == bytes_of(*tensors)
     larger = config.model_copy(update={"eval": config.eval.model_copy(update={"batch_size": 10})})
     assert parts(plan_of(larger))["KV slots"] == 2 * cache.num_bytes
-
-
-def test_reference_is_a_copy_in_full_fine_tuning_only(small_qwen3: Path):
-    for adapter in ("lora", "full"):
-        config = settings(small_qwen3, model={"adapter": adapter})
-        found = parts(plan_of(config, has_reference=True))
-        assert found.get("reference", 0) == (found["weights"] if adapter == "full" else 0)
-        assert "reference" not in parts(plan_of(config))
 
 
 def peak_of_update(policy: Policy, num_tokens: int) -> int:
@@ -235,3 +228,51 @@ def test_recipes_fit_the_cards_they_are_for(
     needed = forecast.predict(config, footprint, cuda, available=None).total
     # What a card says is not all free: the CUDA context alone takes half a gigabyte.
     assert 0.5 * card_gb < needed / 2**30 <= card_gb - 0.6
+
+
+CUDA = torch.device("cuda")
+QWEN3_4B, QWEN3_06B = "Qwen/Qwen3-4B", "Qwen/Qwen3-0.6B"
+
+
+def test_shapes_that_are_known_are_those_of_the_presets():
+    assert {path.stem.replace("--", "/") for path in SHAPES.iterdir()} == {QWEN3_4B, QWEN3_06B}
+
+
+def test_model_that_is_not_here_says_how_to_get_its_shape():
+    model = ResolvedModel("nobody/nothing", None, is_tiny=False)
+    with pytest.raises(PolicyError, match="hf download nobody/nothing config.json"):
+        find_footprint(RunConfig().model, model, CUDA, is_offline=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("24GB", 24 << 30), ("24", 24 << 30), (" 4.5 gb ", 9 << 29), ("8192MiB", 8 << 30)],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: int):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "24TB", "-3GB", "0"])
+def test_what_is_no_size_is_refused(text: str):
+    with pytest.raises(ConfigError, match="24GB"):
+        parse_bytes(text)
+
+
+class TestDryRunForAGpuElsewhere:
+    @pytest.fixture
+    def flags(self, micro_model: Path, tmp_path: Path) -> list[str]:
+        folder = save_qwen3(tmp_path / "m", micro_model, **SMALL)
+        return ["--model", str(folder), "--dry-run"]
+
+    def test_verdict_is_last_and_settings_are_shown_if_asked_for(self, flags: list[str]):
+        lines = succeed("train", *flags, "--gpu-memory", "24GB").stdout.splitlines()
+        assert lines[-1].startswith("fits: ") and "of 23.4 GB," in lines[-1]
+        assert "device: cuda" in lines and len(lines) < 20
+        lines = succeed("train", *flags, "--gpu-memory", "24GB", "--details").stdout.splitlines()
+        assert lines[0] == "tasks:" and lines[-1].startswith("# fits: ")
+
+    def test_flag_alone_and_beside_another_device_is_refused(self, flags: list[str]):
+        alone = complaint("train", *flags[:2], "--gpu-memory", "24GB")
+        assert "add --dry-run" in alone
+        text = complaint("train", *flags, "--gpu-memory", "24GB", "--device", "cpu")
+        assert "leave out --device cpu" in text

@@ -19,8 +19,10 @@ from searchrl.engine.metrics.breakdown import (
     pass_chance,
     task_means,
 )
+from searchrl.engine.metrics.remarks import find_remarks
+from searchrl.engine.rollout.records import rollout_record
 from searchrl.plugins import load_plugins
-from searchrl.programs.evaluate import play_table
+from searchrl.programs.evaluate import evaluate, play_table
 
 RIVAL = Path(__file__).resolve().parents[2] / "fixtures" / "plugins" / "rival_em.py"
 
@@ -109,3 +111,34 @@ def test_a_task_with_fewer_samples_counts_as_far_as_they_go() -> None:
     assert [found[f"pass@{k}"]["n"] for k in (2, 4)] == [6, 5] and found["avg@4"]["n"] == 23
     fewer = [r for samples in by_task.values() for r in samples[:3]]
     assert set(pass_at_k(fewer)) == {"pass@2", "pass@3", "avg@3"}
+
+
+ASKED = {"policy": "scripted", "eval": {"num_tasks": 12, "forced": False}}
+SHOWN = "signal:gold_shown"
+
+
+def test_a_signal_is_a_metric_where_the_task_asks_for_it() -> None:
+    task = {"env": "regulations", "metrics": ["em", SHOWN]}
+    result = evaluate(build_config(ASKED, {"tasks": [task]}))
+    having = [r for r in result.rollouts if "gold_shown" in r.episode.signals]
+    assert 0 < len(having) <= 12
+    assert result.metrics[SHOWN]["n"] == len(having)
+    assert result.metrics[SHOWN]["value"] == 1.0  # the expert finds everything
+    # It is no part of the reward, and its absence unscores nothing.
+    assert all(r.is_scored for r in result.rollouts)
+    assert not find_remarks(result.rollouts)
+
+
+def test_without_being_asked_for_it_is_in_the_record_alone() -> None:
+    result = evaluate(build_config(ASKED))
+    assert not [name for name in result.metrics if "gold_shown" in name]
+    rows = [rollout_record(r, "eval", None) for r in result.rollouts]
+    assert {"gold_shown": 1.0} in [row["signals"] for row in rows]
+
+
+def test_a_misspelt_signal_is_said_with_the_near_match() -> None:
+    task = {"env": "regulations", "metrics": ["em", "signal:gold_shwn"]}
+    result = evaluate(build_config(ASKED, {"tasks": [task]}))
+    (said,) = find_remarks(result.rollouts)
+    assert said.startswith("metric signal:gold_shwn: no episode of env 'regulations' (plugin ")
+    assert said.endswith("Did you mean 'gold_shown'?")

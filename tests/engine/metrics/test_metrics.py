@@ -178,11 +178,6 @@ class TestGroups:
         wanted = 6 / design_effect * (2.5706 / 4.3027) ** 2
         assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(wanted, rel=1e-3)
 
-    def test_groups_of_one_change_nothing(self) -> None:
-        values = [0.1, 0.7, 0.7, 1.3]
-        assert mean(values, (0.0, 2.0), "abcd") == mean(values, (0.0, 2.0))
-        assert mean([1.0, 0.0, 1.0], ZERO_OR_ONE, "abc") == proportion(2, 3)
-
     def test_equal_values_count_as_one_a_group_and_one_group_as_one(self) -> None:
         groups = [number // 8 for number in range(64)]
         assert effective_size([1.0] * 64, groups, ZERO_OR_ONE) == pytest.approx(8 * 0.714, rel=1e-3)

@@ -108,27 +108,6 @@ class TestWhatIsComputed:
         suffixes = [t.turns[-1].stop - 1 - t.num_prompt_tokens for t in trained.values()]
         assert sum(ids.numel() for ids in seen) == sum(prompts.values()) + sum(suffixes)
 
-    def test_only_rows_that_predict_model_tokens_reach_the_head(
-        self, micro_model: Path, monkeypatch: MonkeyPatch
-    ):
-        from searchrl.engine.model import policy as policy_module
-
-        rows: list[int] = []
-        head_logps = policy_module.head_logps
-
-        def count(head: Any, hidden: torch.Tensor, *args: Any, **options: Any) -> Any:
-            rows.append(len(hidden))
-            return head_logps(head, hidden, *args, **options)
-
-        policy, items = make_policy(micro_model), make_items()
-        learner = make_learner(policy, micro_batch_tokens=100)
-        monkeypatch.setattr(policy_module, "head_logps", count)
-        stats = learner.train_step(make_groups(items)).metrics
-        live = [item.trajectory for item in items if item.trajectory.group_id != "c"]
-        written = sum(trajectory.num_model_tokens for trajectory in live)  # c is dead
-        assert sum(rows) == stats["num_tokens"] == written
-        assert written < 0.9 * sum(len(item.trajectory) for item in items)
-
     @pytest.mark.parametrize("size", [1, 60, 200, 300, 10**6])
     def test_a_micro_batch_stays_in_its_budget_and_a_group_that_fits_together(self, size: int):
         groups = pack_items(make_items()).groups

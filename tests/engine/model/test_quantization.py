@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from bitsandbytes.functional import dequantize_4bit
 from engine_toy import lora_policy, micro_policy, token_batch, token_logps
 from generator_play import run
-from pytest import MonkeyPatch
 
 from searchrl.config import build_config
 from searchrl.config.sections import ModelConfig
@@ -106,18 +103,3 @@ class TestWhatCannotBe:
         tiny = ResolvedModel(str(micro_model), None, is_tiny=True)
         with pytest.raises(PolicyError, match="freezes the weights it quantises"):
             load_policy(ModelConfig(quantize="nf4"), tiny, CPU, trainable=True)
-
-    def test_without_bitsandbytes(self, micro_model: Path, monkeypatch: MonkeyPatch):
-        find = builtins.__import__
-
-        def without(name: str, *args: Any, **kwargs: Any) -> Any:
-            if name == "bitsandbytes":
-                raise ImportError("No module named 'bitsandbytes'")
-            return find(name, *args, **kwargs)
-
-        monkeypatch.setattr(builtins, "__import__", without)
-        with pytest.raises(PolicyError) as caught:
-            micro_policy(micro_model, adapter="lora", quantize="nf4")
-        text = str(caught.value)
-        assert "model.quantize: nf4 needs bitsandbytes" in text
-        assert "pip install -U bitsandbytes" in text and "--set model.quantize=none" in text

@@ -17,10 +17,10 @@ from searchrl.config import build_config
 from searchrl.core.episode import FailureKind
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
-from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds
-from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling, mix_key
+from searchrl.engine.sampling.generator import FinishedTurn, Sampling, mix_key
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.plugins import Registry, load_plugins
@@ -208,41 +208,6 @@ def test_what_is_sampled_is_the_same_bytes_at_any_latency(
     assert sample(0.02, False) == at_once
     assert sample(0.1, False) == at_once
     assert sample(0.0, True) == at_once
-
-
-class _OneByOne(SayingGenerator):
-    """Finishes one turn per poll; remembers after how many polls it was asked for each."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.asked: list[tuple[int, int]] = []
-        self.num_polls = 0
-
-    def submit(self, handle: Handle, *args: Any) -> None:
-        self.asked.append((handle, self.num_polls))
-        super().submit(handle, *args)
-
-    def poll(self) -> list[FinishedTurn]:
-        self.num_polls += 1
-        waiting, self._waiting = self._waiting, self._waiting[:1]
-        turns = super().poll()
-        self._waiting = waiting[1:]
-        return turns
-
-
-def test_an_env_that_is_still_stepping_is_given_to_nobody(make_world: MakeWorld, tools: Any):
-    """Ctrl-C while tools wait: whoever plays next must not get an instance that is being called."""
-    world = make_world("slow", "slow")
-    world._idle.clear()
-    tools.LATENCY_S["env"] = 0.5
-    codec = ByteCodec()
-    generator = _OneByOne(codec.encode_model_text, [ANSWER] * 9)
-    driver = RolloutDriver(generator, codec, WIDE)
-    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
-    with pytest.raises(Interrupted):
-        driver.run([request], should_stop=lambda: True)
-    # One of three had finished its turn, and its environment is asleep.
-    assert len(world._idle) == 2
 
 
 @pytest.mark.parametrize("where", ["search", "index"])

@@ -1,4 +1,4 @@
-"""Which protocol a task is played with: named, the environment's own, or the default; and what a
+"""What a task is played with: named, registered with the environment, or the default; and what a
 protocol without a search leaves out."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from searchrl.core.episode import ACT, SEARCH
 from searchrl.engine.metrics.evaluation import evaluate_both
 from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.programs.evaluate import evaluate
 
@@ -160,3 +160,84 @@ class TestScripts:
         assert first.metrics["format"]["value"] == 1.0
         assert first.metrics["invalid_turns"]["value"] == 0.0
         assert first.metrics["failed"]["value"] == 0.0
+
+
+DEFAULTS = """
+from searchrl import hookimpl
+from searchrl.envs.corpus import CorpusEnv
+from searchrl.envs.scripts import make_expert
+from searchrl.rewards import FunctionReward
+
+class Empty:
+    "A retriever of the plugin's own."
+    def __init__(self, passages, *, note=""):
+        self.note = note
+    def search(self, queries, k):
+        return [[] for _ in queries]
+
+@hookimpl
+def register_envs(register):
+    register("mine", CorpusEnv, reward="brief+0.5*em", retriever="nothing", expert=make_expert)
+    register("lost", CorpusEnv, reward="breif+em")
+    register("odd", CorpusEnv, reward="brief+")
+    register("far", CorpusEnv, retriever="no-such")
+
+@hookimpl
+def register_rewards(register):
+    register("brief", lambda: FunctionReward("brief", lambda e: 1.0, (0.0, 1.0)))
+
+@hookimpl
+def register_retrievers(register):
+    register("nothing", Empty)
+"""
+
+
+@pytest.fixture
+def defaults(own_folder: Path) -> Registry:
+    (own_folder / "defaults.py").write_text(DEFAULTS, "utf-8")
+    return load_plugins(["defaults.py"], strict=True)
+
+
+def decided(registry: Registry, *layers: dict[str, Any]) -> RunConfig:
+    return name_defaults(build_config(*layers), registry)
+
+
+def test_what_the_environment_registers_is_used_where_nothing_is_said(defaults: Registry):
+    (task,) = decided(defaults, {"env": "mine"}).tasks
+    assert (task.reward, task.retriever.name) == ("brief+0.5*em", "nothing")
+    (task,) = decided(defaults, {"env": "regulations"}).tasks
+    assert (task.reward, task.retriever.name) == ("format+em", "bm25")
+    (task,) = decided(defaults, {"env": "gym:FrozenLake-v1"}).tasks
+    assert task.reward == "env"
+
+
+def test_what_is_said_wins(defaults: Registry):
+    (task,) = decided(defaults, {"env": "mine", "reward": "em", "retriever": "random"}).tasks
+    assert (task.reward, task.retriever.name) == ("em", "random")
+
+
+def test_a_world_is_made_of_it(defaults: Registry):
+    (world,) = make_worlds(build_config({"env": "mine"}), defaults)
+    assert str(world.scorer.schedule) == "brief+0.5*em"
+    assert world.retriever_owner == "plugin defaults"
+
+
+@pytest.mark.parametrize(
+    ("env", "error", "said"),
+    [
+        ("lost", UnknownNameError, r"default reward of plugin defaults .*'brief'"),
+        ("odd", ExpressionError, r"default reward of plugin defaults .*\n  brief\+"),
+        ("far", UnknownNameError, r"unknown retriever 'no-such'"),
+    ],
+)
+def test_a_default_that_does_not_exist_names_the_plugin(
+    defaults: Registry, env: str, error: type[Exception], said: str
+):
+    with pytest.raises(error, match=f"(?s){said}"):
+        make_worlds(build_config({"env": env}), defaults)
+
+
+def test_a_retriever_that_nothing_would_ask_is_refused(defaults: Registry) -> None:
+    config = decided(defaults, {"env": "gym:FrozenLake-v1", "retriever": "random"})
+    with pytest.raises(ConfigError, match=r"'random'.*'gym:FrozenLake-v1'.*leave out --retriever"):
+        make_worlds(config, defaults)

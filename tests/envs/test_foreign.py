@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
-from gymnasium.spaces import Box, Dict, Discrete, Sequence, Text
+from gymnasium.spaces import Box, Dict, Discrete, Text
 from gymnasium.utils.env_checker import check_env
 
 import searchrl
@@ -208,21 +208,6 @@ class TestGymnasium:
     def test_an_unknown_environment_is_named(self, name: str):
         with pytest.raises(ConfigError, match=f"env gym:{name}: Gymnasium cannot make it: "):
             gym(name)
-
-    def test_spaces_without_words_are_refused_with_the_way_out(self):
-        class Arrow(Corridor):
-            def __init__(self, **spaces: Any) -> None:
-                super().__init__()
-                vars(self).update(spaces)
-
-        for spaces, what in (
-            ({"observation_space": Sequence(Box(0, 1, (2,)))}, "observations are Sequence"),
-            ({"action_space": Box(0, 1, (2,))}, "actions are Box"),
-        ):
-            with pytest.raises(ConfigError, match=rf"env hall:1: its {what}.*own.*foreign-envs"):
-                adapt(Arrow(**spaces))
-        with pytest.raises(ConfigError, match="render_mode 'ansi'; this one has None"):
-            adapt(observation="ansi")
 
     def test_measured_numbers_are_told_the_first_of_many(self):
         space = Dict({"gaps": Box(-1, 1, (20,)), "step": Discrete(3)})

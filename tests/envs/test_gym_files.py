@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import gymnasium
@@ -100,14 +99,3 @@ def test_the_file_is_named_for_what_its_class_raises() -> None:
     flags = ("--plugin", "games.py", "--env", "gym:MD-v0", "--policy", "scripted:random")
     text = complaint("eval", *flags, "--num-tasks", "2", code=3)
     assert "env 'gym:MD-v0' (plugin games)" in text
-
-
-def test_the_signals_of_a_class_become_metrics_on_request() -> None:
-    step = 'self.num_tries == 6, {"signals": {"tries": float(self.num_tries)}}'
-    text = CLASS.replace("self.num_tries == 6, {}", step)
-    assert text != CLASS
-    Path("games.py").write_text(text, "utf-8")
-    flags = ("--plugin", "games.py", "--env", "gym:MD-v0", "--policy", "scripted:random")
-    asked = ("--set", "tasks.0.metrics=[signal:tries]", "--num-tasks", "4", "--json")
-    metric = json.loads(succeed("eval", *flags, *asked).stdout)["signal:tries"]
-    assert metric["n"] == 4 and 1 <= metric["value"] <= 6

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings
+from train_toy import TOY_PLUGIN, Crash, settings
 
 from searchrl.config import build_config
 from searchrl.errors import ChangedError

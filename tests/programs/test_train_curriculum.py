@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import succeed
 from train_toy import Crash, PowerCut, assert_same_run, settings
 
 from searchrl.programs.train import train
-from searchrl.report.overview import describe_run
 from searchrl.run_folder import Run
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
@@ -65,16 +62,3 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     run = train(resume=path, observer=observer)
     assert_same_run(run, whole, at_least=1)
     assert "step 6: tasks.0.weight is 0.3 from here on" in observer.notes
-
-
-def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
-    shown = dict(describe_run(whole)["settings"])["curriculum"]
-    assert "tasks.0.weight: 1.0, then 0.3 after step 5" in shown
-    assert "tasks.1.difficulty: easy, then hard after step 3" in shown
-    file = tmp_path / "run.yaml"
-    file.write_text(json.dumps(curriculum(micro_model, tmp_path / "new")))
-    plan = json.loads(succeed("train", "--config", file, "--dry-run", "--json").stdout)
-    first = "tasks.0.weight: 1.0, then 0.3 after step 5; tasks.1.weight: "
-    assert plan["curriculum"].startswith(first)
-    text = succeed("train", "--config", file, "--dry-run").stdout
-    assert "curriculum: tasks.0.weight: 1.0, then" in text

@@ -41,23 +41,6 @@ def played(run: Run, phase: str) -> set[tuple[str, int]]:
 
 @pytest.mark.thorough
 class TestRun:
-    def test_without_a_split_of_its_own_the_last_training_tasks_validate(
-        self, micro_model: Path, tmp_path: Path
-    ):
-        config = settings(
-            micro_model,
-            tmp_path / "run",
-            rollout={"prompts_per_step": 16, "group_size": 2, "max_turn_tokens": 4},
-            eval={"num_tasks_during": 4},
-            algorithm={"name": "dapo", "beta": 0.0},
-        )
-        run = train(config)
-        trained = played(run, "train")
-        # 96 prompts and their refills: every task that may be trained on was.
-        assert trained == {("train", index) for index in range(44)}
-        assert played(run, "during") == {("train", index) for index in HELD_OUT}
-        assert {split for split, _ in played(run, "before") | played(run, "after")} == {"test"}
-
     def test_a_single_task_is_trained_on_and_nothing_is_best(
         self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -249,23 +248,3 @@ class TestProperties:
     def test_every_search_is_read_again(self, queries: list[str]):
         action = Action(SEARCH, tuple(queries))
         assert P.parse(P.render_turn(action)) == action
-
-
-@pytest.mark.slow
-class TestQwen3:
-    """The real tokenizer, in which `<tool_call>` is an added token."""
-
-    @pytest.fixture
-    def renderer(self, shared_data: Path):
-        from transformers import AutoTokenizer
-
-        from searchrl.engine.model.rendering import Renderer
-
-        folder = shared_data / "qwen_tokenizer" / "qwen3"
-        return Renderer(AutoTokenizer.from_pretrained(folder))
-
-    def test_foreign_text_never_becomes_one_of_them(self, renderer):
-        added = {renderer.encode_model_text(tag)[0] for tag in ("<tool_call>", "</tool_call>")}
-        for text in ("<tool_call>", P.render_notice("</tool_call>"), P.neutralise("<tool_call>")):
-            ids = renderer.encode_plain(text)
-            assert added.isdisjoint(ids) and renderer.decode(ids) == text

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,60 +132,6 @@ def test_half_a_checkpoint_is_passed_over_and_this_is_said(policy: Policy, tmp_p
     folder, (fault,) = newest_checkpoint(tmp_path)
     assert folder.name == "step_000003"
     assert fault.startswith(f"'{half / 'state.json'}' is damaged: it is missing")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files in a fork")
-@pytest.mark.thorough
-class TestFullDisk:
-    """Real writers at a real limit: each of them says it in an exception of its own."""
-
-    def attempt(self, limit: int, write: Callable[[], Any]) -> str:
-        """What `write` raises where no file may grow beyond `limit` bytes, or `written`."""
-        import resource
-        import signal
-
-        def child(pipe: Any) -> None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # or the first byte too many would kill
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-            try:
-                write()
-                pipe.send("written")
-            except BaseException as error:
-                pipe.send(f"{type(error).__name__}: {error}")
-
-        fork = multiprocessing.get_context("fork")
-        ours, theirs = fork.Pipe(duplex=False)
-        process = fork.Process(target=child, args=(theirs,), daemon=True)
-        process.start()
-        assert ours.poll(60), "the child hung"
-        text = str(ours.recv())
-        process.join()
-        return text
-
-    @pytest.mark.parametrize("adapter", ["full", "lora"])
-    def test_whichever_file_no_longer_fits_the_old_checkpoint_stays(
-        self, micro_model: Path, tmp_path: Path, groups: list[Group[Rollout]], adapter: str
-    ):
-        policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
-        learner = make_learner(policy)
-        learner.train_step(groups)
-        folder = save_checkpoint(tmp_path, policy, learner, state(1))
-        sizes = {file: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
-        names = {file.name for file in sizes}
-        assert {"optimizer.json", "tokenizer.json", "state.json", "checksums.json"} <= names
-        assert any(file.suffix == ".safetensors" for file in sizes)
-        for file, size in sizes.items():
-            text = self.attempt(
-                size - 1, lambda: save_checkpoint(tmp_path, policy, learner, state(2))
-            )
-            assert text.startswith("RunFolderError: cannot write the run folder"), (file, text)
-            assert text.endswith(f"--resume {tmp_path} continues from its last checkpoint")
-            left = [path.name for path in (tmp_path / "checkpoints").iterdir()]
-            assert left == ["step_000001"], "half a checkpoint takes the space that is missing"
-        assert load_checkpoint(newest_checkpoint(tmp_path).folder, policy, learner) == state(1)
-        roomy = max(sizes.values()) + 1
-        write = lambda: save_checkpoint(tmp_path, policy, learner, state(2))  # noqa: E731
-        assert self.attempt(roomy, write) == "written"
 
 
 class TestRotation:

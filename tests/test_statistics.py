@@ -110,14 +110,6 @@ def test_the_interval_of_differences_that_are_mostly_equal_holds_the_truth(n: in
     assert held >= 0.93
 
 
-def test_a_stratum_of_one_task_is_not_known_for_certain() -> None:
-    rng = np.random.default_rng(19)
-    sizes = (3, 1, 1, 1)
-    strata = [number for number, size in enumerate(sizes) for _ in range(size)]
-    level = np.array(strata) * 0.3
-    assert covered(lambda _: level + rng.normal(0, 1, 6), level.mean(), strata) >= 0.93
-
-
 def test_strata_take_the_spread_between_them_out() -> None:
     values = np.array([0.0, 0.1, 0.2, 5.0, 5.1, 5.2])
     low, high = find_interval(values, list("aaabbb")) or (0.0, 0.0)

@@ -63,17 +63,6 @@ def lists() -> Iterator[Listed]:
 LISTS = tuple(lists())
 
 
-def remarks() -> Iterator[tuple[str, str, str]]:
-    """All remarks: of what, the text, and the slot that it may have."""
-    for topic in load_topics():
-        yield from ((topic.key, text, "") for text in topic.remarks)
-    for shelf in load_shelves():
-        yield from ((shelf.key, text, "s") for text in shelf.remarks)
-    for family in load_families():
-        yield from ((family.key, text, "s") for text in family.subject_remarks)
-        yield from ((family.key, text, "p") for text in family.entity_remarks)
-
-
 def slots_of(text: str) -> list[str]:
     return [name for _, name, *_ in string.Formatter().parse(text) if name is not None]
 
@@ -140,16 +129,6 @@ def test_texts_have_their_slots_and_no_other() -> None:
             elif place == "past":
                 allowed.append(Counter(expected | {"y"}))
             assert lowered in allowed, (place, text)
-    for place, text, slot in remarks():
-        others = [name for name in slots_of(text) if name not in SYNONYMS]
-        assert set(others) <= {slot}, (place, text)
-
-
-def test_remarks_state_nothing_that_could_answer() -> None:
-    spelled = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty"
-    months = "January|February|March|April|June|July|August|September|October|November|December"
-    for place, text, _ in remarks():
-        assert not re.search(rf"\d|£|\b({spelled}|{months})\b", text), (place, text)
 
 
 def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
@@ -315,21 +313,6 @@ def test_render_gives_the_transcript_only_when_asked() -> None:
     assert make_env().render() is None
     with pytest.raises(ConfigError, match="render_mode"):
         make_env(render_mode="human")
-
-
-@pytest.mark.parametrize("way", [SyncVectorEnv, partial(AsyncVectorEnv, shared_memory=False)])
-def test_environments_vectorise(way: Any) -> None:
-    envs = way([make_env for _ in range(3)])
-    prompts, infos = envs.reset(seed=1, options={"split": "test"})
-    assert len(prompts) == 3 and infos["task"][0].split == "test"
-    observations, rewards, terminated, _, infos = envs.step(
-        (search("red"), answer(infos["task"][1].answers[0]), "?")
-    )
-    assert observations[0] == PROTOCOL.render_observation(PASSAGES[:1])
-    assert rewards.tolist() == [0.0, 1.0, 0.0] and terminated.tolist() == [False, True, False]
-    assert infos["action"][2].kind == INVALID
-    envs.step(envs.action_space.sample())
-    envs.close()
 
 
 def test_same_answer_ignores_case_punctuation_and_spacing() -> None:

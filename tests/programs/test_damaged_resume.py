@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from damage import DAMAGES, flip, without_overrides
-from train_toy import Crash, PowerCut, assert_same_learning, assert_same_run, settings
+from train_toy import Crash, PowerCut, assert_same_run, settings
 
 from searchrl.errors import DamagedError
 from searchrl.programs.train import train
@@ -112,23 +111,3 @@ def test_damaged_records_are_kept_aside_and_the_weights_are_those_of_the_whole_r
     assert run.summary["after"] == whole_run.summary["after"]
     steps = [row["step"] for row in run.metrics if row["phase"] == "train"]
     assert steps[-2:] == [5, 6]
-
-
-def test_a_run_with_damaged_weights_is_the_start_of_another_from_older_ones(
-    micro_model: Path, cut_run: Path, tmp_path: Path
-):
-    newest = newest_of(cut_run)
-    flip(newest / "policy" / "model.safetensors")
-    observer = Crash()
-    more = {"init_from": str(cut_run), "max_steps": 0, "model": {"name": "auto"}}
-    train(settings(micro_model, tmp_path / "later", **more), observer=observer)
-    said = "\n".join(observer.notes)
-    assert f"'{newest / 'policy' / 'model.safetensors'}' is damaged" in said
-    assert "taken instead: '" in said
-    with pytest.raises(
-        DamagedError, match="To take the newest whole weights of the same run"
-    ) as caught:
-        train(settings(micro_model, tmp_path / "other", **(more | {"init_from": str(newest)})))
-    other = json.loads(json.dumps(str(caught.value))).rpartition("'")[0].rpartition("'")[2]
-    run = train(settings(micro_model, tmp_path / "third", **(more | {"init_from": other})))
-    assert_same_learning(Run(tmp_path / "later"), run)

@@ -1,7 +1,4 @@
-"""Two processes: the gradient, the samples, the run and the errors of one.
-
-What starts processes is marked slow; CI runs this file's slow tests all the same.
-"""
+"""Two processes: the gradient, the samples, the run and the errors of one."""
 
 from __future__ import annotations
 
@@ -39,24 +36,16 @@ def two_steps(model: Path, run_dir: Path) -> dict[str, Any]:
     return settings(model, run_dir, max_steps=2, optim=optim, eval={"every": 1}, checkpoint=keep)
 
 
-def environment() -> dict[str, str]:
-    folders = [str(HERE.parent.parent), str(HERE.parent), str(HERE)]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1"}
-
-
-def own_words(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what the processes said, without torchrun's report that one failed."""
-    return done.stderr.partition("torch/distributed/elastic/multiprocessing")[0][-3000:]
-
-
 @pytest.fixture(scope="module")
 def both(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two processes got; see `workers_play.main`."""
     folder = tmp_path_factory.mktemp("both")
     run = json.dumps(two_steps(micro_model, folder / "runs" / "two"))
     command = [*TORCHRUN, str(HERE / "workers_play.py"), str(micro_model), str(folder), run]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, own_words(done)
+    paths = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent), str(HERE)])
+    around = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr[-3000:]
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 

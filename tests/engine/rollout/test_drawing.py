@@ -31,6 +31,7 @@ from searchrl import hookimpl
 from searchrl.core.drawing import Graph, Table, Text
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.protocols import ThinkSearchAnswer
+from searchrl.rewards import FunctionReward
 
 
 class MapEnv(RegulationsEnv):
@@ -45,44 +46,18 @@ class PlanProtocol(ThinkSearchAnswer):
         return [Graph("the plan", {"a": "first", "b": "then"}, [("a", "b")])]
 
 
-class Critic:
-    name = "critic"
-    values = (0.0, 1.0)
-    is_range = False
+DRAWINGS = {
+    "critic": lambda e: [Table("scores", ["what", "points"], [["style", 0.5], ["end", 1]])],
+    "broken": lambda e: sys.exit("no paper"),
+    "slow": lambda e: time.sleep(20),
+    "wrong": lambda e: ["<b>markup</b>"],
+    "eager": lambda e: [Text(str(number), "") for number in range(11)],
+}
 
-    def __call__(self, episode):
-        return 1.0
 
+class Draws(FunctionReward):
     def draw_episode(self, episode):
-        return [Table("scores", ["what", "points"], [["style", 0.5], [episode.final_answer, 1]])]
-
-
-class Broken(Critic):
-    name = "broken"
-
-    def draw_episode(self, episode):
-        sys.exit("no paper")
-
-
-class Slow(Critic):
-    name = "slow"
-
-    def draw_episode(self, episode):
-        time.sleep(20)
-
-
-class Wrong(Critic):
-    name = "wrong"
-
-    def draw_episode(self, episode):
-        return ["<b>markup</b>"]
-
-
-class Eager(Critic):
-    name = "eager"
-
-    def draw_episode(self, episode):
-        return [Text(str(number), "") for number in range(11)]
+        return DRAWINGS[self.name](episode)
 
 
 @hookimpl
@@ -97,8 +72,8 @@ def register_protocols(register):
 
 @hookimpl
 def register_rewards(register):
-    for one in (Critic, Broken, Slow, Wrong, Eager):
-        register(one.name, one)
+    for name in DRAWINGS:
+        register(name, lambda name=name: Draws(name, lambda e: 1.0, (0.0, 1.0)))
 """
 
 

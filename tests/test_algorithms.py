@@ -17,11 +17,7 @@ from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig
 from searchrl.core.group import Group
 from searchrl.core.loss import LossSettings, loss_columns
-from searchrl.engine.learning.step_groups import (
-    StepGroups,
-    sample_groups,
-    update_metrics,
-)
+from searchrl.engine.learning.step_groups import StepGroups, sample_groups, update_metrics
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import load_plugins

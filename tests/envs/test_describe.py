@@ -59,12 +59,7 @@ class TestActions:
 
     @pytest.mark.parametrize(
         "space",
-        [
-            Discrete(3),
-            Discrete(3, start=-1),
-            Text(8),
-            TextSpace(8, turns=("hello",)),
-        ],
+        [Discrete(3), Discrete(3, start=-1), Text(8), TextSpace(8, turns=("hello",))],
         ids=str,
     )
     def test_what_is_drawn_can_be_read_and_lies_in_the_space(self, space: Any):

@@ -14,17 +14,8 @@ from playing import LEVELS, env_of, make_env, mean, play, search, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import make_expert
-from searchrl.envs.regulations.questions import (
-    LOOKUP,
-    NOT_REGULATED,
-    TWO_HOP,
-    Draft,
-    draft_task,
-)
-from searchrl.envs.regulations.world.names import (
-    school_names,
-    telling_words,
-)
+from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, TWO_HOP, Draft, draft_task
+from searchrl.envs.regulations.world.names import school_names, telling_words
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
 from searchrl.envs.regulations.world.searching import (

@@ -11,11 +11,7 @@ import pytest
 from playing import INDEXES, PROTOCOL, Played, make_env, mean, play
 
 from searchrl.core.episode import SEARCH, Task
-from searchrl.envs.regulations import (
-    TASK_KINDS,
-    RegulationsEnv,
-    make_expert,
-)
+from searchrl.envs.regulations import TASK_KINDS, RegulationsEnv, make_expert
 from searchrl.envs.regulations.questions import DRILL, PLAIN_KINDS
 from searchrl.envs.regulations.world.district import (
     NUM_DISTRICTS,

@@ -11,12 +11,7 @@ from playing import LEVELS, PROTOCOL, Played, env_of, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import ANSWER, SEARCH
-from searchrl.envs.regulations import (
-    RegulationsEnv,
-    make_clumsy,
-    make_expert,
-    make_passive,
-)
+from searchrl.envs.regulations import RegulationsEnv, make_clumsy, make_expert, make_passive
 from searchrl.envs.regulations.scripts import FIRST_THOUGHT, PASSIVE_THOUGHT, SILENT
 from searchrl.protocols import inline
 

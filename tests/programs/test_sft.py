@@ -10,25 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_toy import (
-    TOY_PLUGIN,
-    Crash,
-    PowerCut,
-    assert_same_learning,
-    layered,
-    metrics_of,
-)
+from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_learning, layered, metrics_of
 
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.learning.supervised import SupervisedLearner
-from searchrl.errors import (
-    ChangedError,
-    ConfigError,
-    DataError,
-    RunInUseError,
-    Stopped,
-)
+from searchrl.errors import ChangedError, ConfigError, DataError, RunInUseError, Stopped
 from searchrl.programs.sft import sft
 
 SCRATCH = dict(vocab_size=300, hidden_size=16, intermediate_size=32, num_layers=1, num_heads=1)

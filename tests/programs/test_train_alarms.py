@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from train_toy import (
-    TOY_PLUGIN,
-    Crash,
-    PowerCut,
-    assert_same_run,
-    assert_same_weights,
-    settings,
-)
+from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_run, assert_same_weights, settings
 
 from searchrl.cli import main
 from searchrl.engine.learning import checkpoint as checkpoint_module

@@ -75,10 +75,7 @@ class TestInstruction:
             ([CALCULATOR, {"name": " "}], "tools.1.name: String should match"),
             ([{"name": "x", "schema": {}}], "tools.0"),
             ([CALCULATOR, CALCULATOR], "tools: two of them have the name 'calculator'"),
-            (
-                [{"name": "x", "description": 3}],
-                "tools.0.description: Input should",
-            ),
+            ([{"name": "x", "description": 3}], "tools.0.description: Input should"),
             ([{"name": "x", "parameters": []}], "tools.0.parameters: Input should be a valid dict"),
             ([{"name": "x", "parameters": {"a": {1}}}], "tools.0.parameters.a"),
         ],

@@ -201,9 +201,7 @@ def test_what_is_sampled_does_not_depend_on_the_checks(make_session: MakeSession
     assert ours == theirs
 
 
-def test_an_environment_that_fails_is_a_warning_at_the_start(
-    make_session: MakeSession,
-) -> None:
+def test_an_environment_that_fails_is_a_warning_at_the_start(make_session: MakeSession) -> None:
     """The limit of failures of the run decides what becomes of it."""
     fault = {"env": {"name": "toy-faulty", "fault": "reset-raises"}}
     report = make_session(task=fault).examine(is_thorough=False)

@@ -21,12 +21,7 @@ from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import PolicyError, RunFolderError
-from searchrl.run_folder import (
-    list_checkpoints,
-    newest_checkpoint,
-    read_state,
-    rotate_checkpoints,
-)
+from searchrl.run_folder import list_checkpoints, newest_checkpoint, read_state, rotate_checkpoints
 from searchrl.run_folder.checkpoints import checkpoint_fault, checkpoint_folders
 from searchrl.run_folder.sealing import encode_sealed, write_checksums
 

@@ -132,17 +132,6 @@ class TestOldLogprobs:
         if epochs == 2:
             assert (seen[1].logp_T - seen[1].old_logp_T).abs().max() > 1e-3
 
-    @pytest.mark.parametrize(("epochs", "num_forwards"), [(1, 1), (2, 3)])
-    def test_one_update_needs_no_forward_pass_for_them(
-        self, micro_model: Path, epochs: int, num_forwards: int
-    ):
-        policy = make_policy(micro_model)
-        learner = make_learner(policy, algorithm=make_tis(), epochs=epochs)
-        calls: list[None] = []
-        policy.model.get_decoder().register_forward_hook(lambda *_: calls.append(None))
-        learner.train_step(make_groups(offered()))
-        assert len(calls) == num_forwards
-
 
 def out_of_memory(device: str) -> RuntimeError:
     if device == "cuda":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +22,6 @@ from searchrl.engine.metrics.remarks import find_remarks
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate, play_table
-
-RIVAL = Path(__file__).resolve().parents[2] / "fixtures" / "plugins" / "rival_em.py"
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), st.data())
@@ -64,15 +61,6 @@ def test_a_difficulty_is_that_of_the_task() -> None:
     assert {r.episode.task.difficulty for r in hard.rollouts} == {"hard"}
     assert "difficulty.hard" in group_tasks(hard.rollouts)
     assert "em/difficulty.normal" not in hard.metrics
-
-
-def test_exact_match_is_measured_where_a_plugin_took_its_name() -> None:
-    settings: dict[str, Any] = {"reward": "f1", "eval": {"num_tasks": 4, "num_samples": 2}}
-    plain = play(**settings).metrics
-    task = {"env": "regulations", "metrics": [], "reward": "f1"}
-    beside = play(tasks=[task], plugins=[str(RIVAL)], eval=settings["eval"]).metrics
-    assert "em" in plain and "em" not in beside
-    assert beside["searchrl:em"] == plain["em"] and beside["pass@2"] == plain["pass@2"]
 
 
 def test_several_samples_are_those_of_one_task() -> None:

@@ -278,16 +278,6 @@ class TestQwen:
         # The pitfall: the library's own switch stops the special token, but not <think>.
         assert 151667 in qwen3(EVIL, split_special_tokens=True).input_ids
 
-    def test_observations_fit_their_budget_in_real_tokens(self, qwen3_renderer):
-        passages = [Passage(str(i), f"{EVIL} 图书馆 naïve 😀. " * 8, "Größe") for i in range(3)]
-        protocol = ThinkSearchAnswer()
-        for limit in (12, 13, 14, 20, 33, 60, 150, 151, 152, 400, 1000):
-            observation = protocol.render_observation(passages, qwen3_renderer.budget(limit))
-            count = len(qwen3_renderer.encode_plain(observation))
-            assert count <= limit
-            assert count >= min(limit, 400) - 30  # and it is used
-            assert observation.endswith("</information>\n\n")
-
 
 class TestCut:
     @given(FOREIGN, st.integers(-1, 30))

@@ -16,10 +16,9 @@ from searchrl.contracts.problems import find_ranks_problem
 from searchrl.core.drawing import Graph, Table, Text, find_drawings_problem
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
-from searchrl.engine.rollout.drawing import MAX_DRAWINGS, draw_rollout
+from searchrl.engine.rollout.drawing import MAX_DRAWINGS
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.programs.evaluate import evaluate
 from searchrl.tool_calls import DeadlineExceeded
 
@@ -195,37 +194,6 @@ def test_an_instance_is_made_reset_stepped_and_closed_in_one_thread(toy_world: A
     world.close()
     assert len(threads) == 3 and {len(seen) for seen in threads.values()} == {1}
     assert threading.get_ident() not in set.union(*threads.values())
-
-
-def test_what_looks_at_an_instance_is_asked_in_its_thread(toy_world: Any):
-    """`act` and `draw_episode` were called in another thread, where sqlite3 refuses them."""
-    world = toy_world()
-    make = world.make_env
-
-    def make_drawing() -> Any:
-        env = make()
-        env.thread = threading.get_ident()
-        env.draw_episode = lambda episode: [Text("here", str(threading.get_ident() == env.thread))]
-        return env
-
-    class Script:
-        def __init__(self, env: Any, task: Any, protocol: Any) -> None:
-            self.env = env
-
-        def act(self, observation: str) -> str:
-            assert threading.get_ident() == self.env.thread
-            return ANSWER
-
-    world.make_env = make_drawing
-    world._idle.clear()
-    codec = ByteCodec()
-    driver = RolloutDriver(
-        ScriptedGenerator(codec.encode_plain, codec.decode), codec, WIDE, deterministic=True
-    )
-    (group,) = driver.run([RolloutRequest("g", world, "train", 0, (1, 2), script=Script)])
-    assert [rollout.episode.failure for rollout in group.rollouts] == [None, None]
-    (drawing,) = draw_rollout(world, group.rollouts[0].episode)
-    assert drawing["text"] == "True"
 
 
 def test_an_instance_whose_thread_hangs_is_not_taken_again(toy_world: Any):

@@ -11,7 +11,6 @@ from engine_toy import LIMITS, Said, SayingGenerator, play, run_within, say
 from searchrl.config import build_config
 from searchrl.core.episode import FailureKind, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
-from searchrl.engine.metrics.metrics import summarise
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
@@ -264,31 +263,6 @@ class TestFailures:
             assert (rollout.episode.failure is None) == (index % 2 == 1)
         assert used[0] is used[1] is not None
         assert used[2] is None and used[3] is not None
-
-    @pytest.mark.parametrize(
-        ("reward", "kind", "text"),
-        [
-            ("raises", FailureKind.SCORING, "raised IndexError: no such judge"),
-            ("hangs", FailureKind.TIMEOUT, "did not return within 0.2 s"),
-        ],
-    )
-    def test_reward_at_fault_is_named(
-        self, toy_world: Any, policy: Policy, reward: str, kind: FailureKind, text: str
-    ):
-        world = toy_world(reward=f"em+{reward}", reward_timeout_s=0.2)
-        (rollout,), _ = say(world, [ANSWER], policy.renderer)
-        assert rollout.episode.failure is None  # the episode itself is whole
-        failure = rollout.scored.failure
-        assert failure is not None and failure.kind is kind and text in failure.message
-        assert failure.owner == f"reward '{reward}' of plugin toy_world"
-        assert rollout.scored.reward is None
-
-    def test_reward_that_declines_is_unscored_but_no_failure(self, toy_world: Any, policy: Policy):
-        (rollout,), _ = say(toy_world(reward="em+declines"), [ANSWER], policy.renderer)
-        assert rollout.scored.reward is None and rollout.scored.failure is None
-        assert "the judge is away" in (rollout.scored.unscored or "")
-        metrics = summarise([rollout])
-        assert metrics["unscored"]["value"] == 1.0 and metrics["failed"]["value"] == 0.0
 
     def test_siblings_with_different_prompts_do_not_share_one(self, toy_world: Any, policy: Policy):
         world = toy_world("toy-faulty", fault="prompt-varies")

@@ -3,7 +3,6 @@ protocol without a search leaves out."""
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,30 +69,6 @@ def test_each_task_has_its_own(registry: Registry):
     stored = name_defaults(config, registry)
     assert build_config(stored.to_dict()) == stored
     assert name_defaults(stored, registry) == stored
-
-
-def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
-    (tmp_path / "walk.py").write_text(
-        textwrap.dedent("""
-            from searchrl import hookimpl
-            from searchrl.envs.foreign import GymAdapter
-            from searchrl.protocols.act import ThinkAct
-
-            @hookimpl
-            def register_protocols(register):
-                register("walk", lambda: ThinkAct(act="go"))
-
-            @hookimpl
-            def register_envs(register):
-                register("lake:", GymAdapter, protocol="walk")
-                register("bad", GymAdapter, protocol="wlk")
-        """)
-    )
-    loaded = load_plugins([str(tmp_path / "walk.py")], entry_points=False)
-    config = build_config({"env": "lake:FrozenLake-v1", "reward": "env"})
-    assert make_worlds(config, loaded)[0].protocol.stops == ("</go>",)
-    with pytest.raises(ConfigError, match="unknown protocol 'wlk'.*walk"):
-        make_worlds(build_config({"env": "bad"}), loaded)
 
 
 class TestInstructions:

@@ -113,14 +113,6 @@ def test_trainer_logprobs_equal_sampler_logprobs(
         assert gap <= 1e-5
 
 
-def test_logprobs_without_the_sampling_temperature_would_be_found(policy: Policy, short_world: Any):
-    rollouts = play(policy, short_world, temperature=0.6)
-    (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
-    with torch.no_grad():
-        logp_N = policy.logps(batch.layout, temperature=1.0).logp_N
-    assert (logp_N - batch.sampler_logp_N).abs().max() > 1e-2
-
-
 def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
     micro_model: Path, short_world: Any
 ):

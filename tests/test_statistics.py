@@ -153,22 +153,6 @@ def test_a_mean_has_the_interval_of_its_kind() -> None:
     assert found["equal"] == {"value": pytest.approx(0.1), "n": 7}
 
 
-def test_a_figure_among_many_is_compared_as_it_is_alone() -> None:
-    rng = random.Random(13)
-    sides = [
-        {name: {str(task): rng.random() for task in range(25)} for name in ("a", "b", "c")}
-        for _ in range(2)
-    ]
-    together = compare(*sides)
-    for name in "abc":
-        alone = compare_pairs(
-            [(sides[0][name][task], sides[1][name][task]) for task in map(str, range(25))]
-        )
-        assert together[name]["p"] == alone["p"]
-        for end in ("value", "low", "high"):
-            assert math.isclose(together[name][end], alone[end], abs_tol=1e-12)
-
-
 def test_rank_correlations_of_ties_by_hand_and_of_constants() -> None:
     """Six pairs: four in order, one out of it, one tied in the second."""
     first, second = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 3.0]

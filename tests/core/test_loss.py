@@ -239,23 +239,6 @@ def test_llds_default_is_a_tenth() -> None:
     assert loss.item() == pytest.approx(-0.1 * math.log(0.9), abs=1e-12)
 
 
-def test_gspo_gradient_is_that_of_the_sequence_ratio() -> None:
-    """Autograd through exp(mean log-ratio) * A / S, rollout by rollout: no stop-gradient trick."""
-    step = random_step(8)
-    logp_T = step.logp_T.clone().requires_grad_()
-    terms = []
-    for label in step.rollout_T.unique().tolist():
-        of_rollout_T = (step.weight_T > 0) & (step.rollout_T == label)
-        if of_rollout_T.any():
-            s = (logp_T - step.old_logp_T)[of_rollout_T].mean().exp()
-            terms.append(s * step.adv_T[of_rollout_T][0])
-    expected = -torch.stack(terms).mean()
-    (expected_T,) = torch.autograd.grad(expected, logp_T)
-    loss, gradient_T, _ = run(gspo_loss, step, clip_low=0.99, clip_high=1e6)
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-12)
-    torch.testing.assert_close(gradient_T, expected_T, rtol=1e-10, atol=1e-14)
-
-
 @pytest.mark.parametrize("name", ["tis", "masked_tis", "llds"])
 def test_without_what_they_add_they_are_ppo_clip(name: str) -> None:
     step = random_step(7)

@@ -151,17 +151,6 @@ def test_gold_id_that_names_no_passage_is_a_fault(files: dict[str, str], tmp_pat
         make_corpus(**files | {"questions": more})
 
 
-def test_folder_and_single_text_file_as_corpus(files: dict[str, str], tmp_path: Path) -> None:
-    question = write(tmp_path / "q.jsonl", {"id": 1, "question": "eel?", "answer": "nine hours"})
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    (folder / "eel.md").write_text("# Eel\nSmoked for nine hours.\n# Bread\nBaked for one.")
-    for path in (folder, folder / "eel.md"):
-        env = make_corpus(questions=question, corpus=str(path))
-        env.reset()
-        assert [p.id for p in env.step("<search>eel</search>")[4]["passages"]] == ["eel.md#1"]
-
-
 def test_files_are_read_once_for_many_instances_and_again_when_they_change(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,10 +8,8 @@ import gymnasium
 import pytest
 from command_line import complaint, succeed
 
-from searchrl.envs.gym_ids import find_ids
 from searchrl.plugins import load_plugins
 from searchrl.testing import check_plugin
-from searchrl.testing.conformance import find_entries
 
 CLASS = """
 import gymnasium
@@ -52,16 +50,6 @@ def test_a_class_in_a_file_is_played_under_its_id(way: str) -> None:
     # Of the environment's own reward, without being told: `gym:` is registered with it.
     played = succeed("play", *flags, typed="d 1\nd 2\n").stdout
     assert "reward 1" in played and "answered" in played
-
-
-def test_loading_once_more_finds_the_same_ids() -> None:
-    Path("games.py").write_text(CLASS, "utf-8")
-    for _ in range(2):
-        registry = load_plugins(["games.py"], strict=True)
-        assert [*find_ids(str(Path("games.py").resolve()))] == ["MD-v0"]
-    (entry,) = find_entries(registry, "games.py")
-    assert entry.title == "gym:MD-v0"
-    assert gymnasium.make("MD-v0", target=3).unwrapped.target == 3  # type: ignore[attr-defined]
 
 
 def test_a_file_with_hooks_registers_nothing_that_it_does_not_ask_for() -> None:

@@ -90,19 +90,6 @@ def test_exception_counts_only_if_it_is_named(text: str) -> None:
     assert read("What is a late book's fine during the holidays?", article) == "£20"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{FINE[1]}; until last year it was £12.",
-        f"{FINE[1]}. It used to be £12.",
-        f"In earlier years it was £12. Now {FINE[1]}.",
-        f"Last year the fine for a late book was £12. {FINE[1]}.",
-    ],
-)
-def test_value_of_the_past_is_passed_over(text: str) -> None:
-    assert read("What is the fine for a late book?", (FINE[0], text)) == "£14"
-
-
 def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
     text = (
         "Books may be kept for 21 days by each of our 640 readers. The desk in room B214 is open "

@@ -10,9 +10,10 @@ import pytest
 from playing import LEVELS, PROTOCOL, Played, env_of, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
-from searchrl.core.episode import ANSWER, SEARCH
-from searchrl.envs.regulations import RegulationsEnv, make_clumsy, make_expert, make_passive
+from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
+from searchrl.envs.regulations import RegulationsEnv, make_expert, make_passive
 from searchrl.envs.regulations.scripts import FIRST_THOUGHT, PASSIVE_THOUGHT, SILENT
+from searchrl.envs.regulations.world.searching import Finder
 from searchrl.protocols import inline
 
 pytestmark = pytest.mark.thorough
@@ -117,16 +118,39 @@ def test_passive_never_searches_and_is_hardly_ever_right(env: RegulationsEnv) ->
     assert again.turns == games[3].turns
 
 
-def test_clumsy_searches_and_fails_in_three_ways(env: RegulationsEnv) -> None:
-    games = [play(env, make_clumsy, split="test", index=i) for i in range(200)]
-    assert all(game.actions[0].kind == SEARCH for game in games)
-    assert all(PROTOCOL.format_score(game.turns) == 1.0 for game in games)
-    assert 0.35 <= mean(game.reward for game in games) <= 0.70
-    thin = [g for g in games if g.actions[0].queries[0] == g.task.meta["thin_query"]]
-    assert 0.3 <= len(thin) / len(games) <= 0.6
-    early = [g for g in games if g.actions[-1].payload == g.task.meta["bridge"]]
-    assert len(early) >= 10 and not any(game.reward for game in early)
-    guessed = [g for g in games if g.task.kind == "not_regulated" and not g.reward]
-    assert len(guessed) >= 10
-    assert all(g.actions[-1].payload in g.observations[-2] for g in guessed)
-    assert play(env, make_clumsy, split="test", index=9).turns == games[9].turns
+def test_a_finder_says_how_much_a_query_misleads() -> None:
+    finder = Finder(
+        [
+            Passage("chess", "Mara Oakley runs the chess club in winter.", "Chess"),
+            Passage("choir", "The choir sings in the hall, and the chess players listen.", "Choir"),
+            Passage("pool", "Swimming costs £3.", "Pool"),
+            *(Passage(f"other-{n}", f"Whoever is late waits {n} days.", "Late") for n in range(9)),
+        ]
+    )
+    assert finder.misleads("Swimming", "pool") == 0.0, "no other article has the word"
+    assert 0.0 < finder.misleads("chess", "chess") < 1.0 < finder.misleads("chess", "choir")
+    assert finder.misleads("Swimming", "chess") == -1.0, "the article is not found"
+    assert finder.misleads("zebra", "pool") == finder.misleads("zebra") == -1.0
+    # Without an article: how well the best one fits.
+    assert finder.misleads("chess club winter") > finder.misleads("chess") > 0.0
+
+
+def right_articles(task: Task) -> list[str]:
+    """The articles whose statements, in their own words, answer the task."""
+    asked = task.meta["abouts"][-1]
+    stated = env_of("normal").statements(task)
+    return [key for key, ones in stated.items() for one in ones if one.about == asked]
+
+
+def test_one_article_alone_states_what_is_asked_and_the_answer_once() -> None:
+    twice = []
+    for task in (task for task in tasks_of("normal") if task.gold_ids):
+        assert right_articles(task) == [task.gold_ids[-1]]
+        text = {p.id: p.text for p in env_of("normal").passages(task)[1]}[task.gold_ids[-1]]
+        stated = env_of("normal").statements(task)[task.gold_ids[-1]]
+        # Two rules that share an article have the same value now and then.
+        count = sum(one.value.bare == task.answers[0] for one in stated)
+        gold = re.escape(task.answers[0])
+        assert len(re.findall(rf"(?<![\w£]){gold}(?!\w)", text)) == count, (task.answers, text)
+        twice.append(count > 1)
+    assert mean(twice) <= 0.02

@@ -12,9 +12,7 @@ from command_line import MICRO_SETTINGS, complaint, succeed
 from reseal import unfinish
 
 from searchrl.plugins import load_plugins
-from searchrl.programs.agent import load_agent
-from searchrl.programs.observer import SilentObserver
-from searchrl.programs.setup.planning import plan_run, prepare
+from searchrl.programs.setup.planning import plan_run
 from searchrl.report.tokens import open_texts
 from searchrl.run_folder import Run
 
@@ -97,25 +95,6 @@ def test_a_resumed_run_wants_the_policy_it_began_with(own_run: Path, package: Pa
     unfinish(own_run)
     said = complaint("train", "--resume", own_run)
     assert f"the embedded policy '{NAME}' was {weights[1][:12]} and is" in said
-
-
-def test_every_program_means_the_same(package: Path, tmp_path: Path) -> None:
-    plugin = write_plugin(tmp_path)
-    task = {"env": "homely", "plugins": [plugin]}
-    agent = load_agent("tiny", **task)
-    assert agent.config.model.name == NAME and any("homely" in note for note in agent.notes)
-    agent.close()
-    words = ["--plugin", plugin, "--env", "homely", "--model", "tiny"]
-    result = succeed("eval", *words, "--num-tasks", "2", "--no-forced", "--against", "tiny")
-    assert f"{NAME} (embedded, 0.0 M weights) against {NAME}" in " ".join(result.stdout.split())
-    told: list[str] = []
-    plan, _ = prepare("sft", task | {"model": "tiny"}, on_note=told.append)
-    assert plan.config.model.name == NAME and sum("homely" in note for note in told) == 1
-    # Its name works wherever a model is named, and an unsettled plan is settled and told once.
-    assert plan_run({"model": NAME}).model.path == str(package / "assets" / "tiny")
-    observer = SilentObserver()
-    plan, _ = prepare("train", plan_run(task, {"model": "tiny"}), on_note=observer.note)
-    assert plan.settled(load_plugins([plugin], entry_points=False)) == plan
 
 
 @pytest.mark.parametrize("policies", [["x"], {"act": "assets/tiny"}])

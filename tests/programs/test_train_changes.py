@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from reseal import reseal, unfinish
 from train_toy import TOY_PLUGIN, Crash, settings
 
+from searchrl.cli import main
 from searchrl.config import build_config
+from searchrl.engine.learning.checkpoint import list_checkpoints
 from searchrl.errors import ChangedError
 from searchrl.plugins import load_plugins
 from searchrl.programs.train import train
@@ -119,3 +123,18 @@ def _files(folder: Path) -> list[Path]:
     return [
         path for path in sorted(folder.rglob("*")) if path.is_file() and ".lock" not in str(path)
     ]
+
+
+@pytest.mark.parametrize(("other", "state"), [("sft", {"step": 1}), ("train", {"demos": 2})])
+def test_a_run_of_the_other_program_is_not_continued(
+    micro_run: Path, tmp_path: Path, other: str, state: dict[str, int]
+):
+    """`sft --resume` trained the policy of a `train` run on, on demonstrations."""
+    run = Path(shutil.copytree(micro_run, tmp_path / "run"))
+    (list_checkpoints(run)[-1] / "state.json").write_text(json.dumps(state))
+    reseal(run)
+    unfinish(run)
+    result = CliRunner().invoke(main, [other, "--resume", str(run)])
+    way_on = {"sft": "train", "train": "sft"}[other]
+    assert result.exit_code > 0
+    assert f"is a run of `searchrl {way_on}`; continue it with: searchrl {way_on}" in result.output

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,26 +78,6 @@ class TestNothingFinishedIsLost:
         assert "step 5 is not recorded, so its weights are not kept" in notes[-1]
         assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] < 5
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
-
-    def test_checkpoint_that_fails_too_is_no_promise(
-        self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
-        from searchrl.engine.learning import checkpoint
-
-        class Filling(Crash):
-            def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
-                if step == self.at:
-                    monkeypatch.setattr(checkpoint, "save_state", full)
-                super().step(step, max_steps, metrics)
-
-        def full(*args: Any) -> None:
-            raise RuntimeError("iostream error")
-
-        observer = Filling(3, "raise")
-        self.run_into(RuntimeError, self.config(micro_model, tmp_path, eval={"every": 0}),
-                      observer=observer)  # fmt: skip
-        assert "nothing more could be kept (cannot write the run folder" in observer.notes[-1]
-        assert "what came after step 0, the last checkpoint, is lost" in observer.notes[-1]
 
     @pytest.mark.parametrize("fault", ["log", "close", "exit"])
     def test_tracker_that_raises_is_named(self, micro_model: Path, tmp_path: Path, fault: str):

@@ -25,9 +25,6 @@ from searchrl.run_folder import Run
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
-HELD_OUT = set(range(44, 48))
-"""Of the 48 training tasks of the toy env, which has no split `validation`."""
-
 
 def toy_worlds(*names: str) -> list[TaskWorld]:
     tasks = [{"env": name, "reward": "env"} for name in names]

@@ -15,7 +15,6 @@ from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from searchrl.core.episode import Passage
 from searchrl.engine.model.rendering import Renderer
-from searchrl.engine.model.templates import apply_template
 from searchrl.errors import PolicyError
 from searchrl.protocols import ThinkSearchAnswer
 
@@ -214,7 +213,10 @@ class TestAssistantPrefix:
         ("template", "match"),
         [
             ("{{ messages[0].content }}", "exactly once"),
-            ("{{ raise_exception('never') }}", "never"),
+            ("{{ raise_exception('never') }}", "chat template.*never"),
+            ("{{ 1 / 0 }}", "chat template.*division by zero"),
+            ("{{ ''.__class__.__mro__ }}", "chat template.*unsafe"),
+            ("{% for", "chat template.*unexpected"),
         ],
     )
     def test_a_template_that_drops_the_user_or_fails_is_refused(self, template, match):
@@ -291,41 +293,3 @@ class TestCut:
         renderer = tiny_renderer()
         assert renderer.count("😀") == 4
         assert [renderer.cut("a😀", n) for n in range(6)] == ["", "a", "a", "a", "a", "a😀"]
-
-
-class Templated:
-    """The part of a tokenizer that templates are run by: that of transformers."""
-
-    def __init__(self, template: str) -> None:
-        self.chat_template = template
-
-    def apply_chat_template(self, messages: list[dict[str, str]], **options: Any) -> str:
-        from transformers.utils.chat_template_utils import render_jinja_template
-
-        del options["tokenize"]
-        (text,), _ = render_jinja_template([messages], chat_template=self.chat_template, **options)
-        return text
-
-
-def render(template: str) -> str:
-    messages = [{"role": "user", "content": "hello"}]
-    return apply_template(Templated(template), messages, thinking=True)
-
-
-def test_plain_template_is_rendered_as_transformers_does() -> None:
-    assert render("{{ messages[0].content }} {{ enable_thinking }} é") == "hello True é"
-
-
-@pytest.mark.parametrize(
-    ("template", "fault"),
-    [
-        ("{{ 1 / 0 }}", "division by zero"),
-        ("{{ raise_exception('no system') }}", "no system"),
-        ("{{ ''.__class__.__mro__ }}", "unsafe"),
-        ("{% for", "unexpected"),
-    ],
-    ids="zero raise escape broken".split(),
-)
-def test_a_template_that_fails_is_one_message(template: str, fault: str) -> None:
-    with pytest.raises(PolicyError, match=f"chat template.*{fault}"):
-        render(template)

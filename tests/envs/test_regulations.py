@@ -6,15 +6,28 @@ import gc
 import hashlib
 import json
 import re
+import string
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
+from itertools import product
+from typing import NamedTuple
 
 import pytest
 from playing import LEVELS, env_of, make_env, mean, play, search, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import make_expert
-from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, TWO_HOP, Draft, draft_task
+from searchrl.envs.regulations.questions import (
+    LOOKUP,
+    NOT_REGULATED,
+    TWO_HOP,
+    Draft,
+    core_in_frame,
+    draft_task,
+    put_in_frame,
+)
 from searchrl.envs.regulations.world.names import school_names, telling_words
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
@@ -23,7 +36,14 @@ from searchrl.envs.regulations.world.searching import (
     content_words,
     words_of,
 )
-from searchrl.envs.regulations.world.wordings import load_families, load_shelves
+from searchrl.envs.regulations.world.wordings import (
+    Wording,
+    Wordings,
+    load_families,
+    load_phrases,
+    load_shelves,
+    load_topics,
+)
 from searchrl.errors import ConfigError
 
 SCHOOLS = range(40)
@@ -325,6 +345,83 @@ def fingerprint(split: str, level: str) -> str:
 @pytest.mark.parametrize(("split", "level"), GOLDEN)
 def test_the_world_is_the_one_of_all_earlier_runs(split: str, level: str) -> None:
     assert fingerprint(split, level) == GOLDEN[split, level]
+
+
+SYNONYMS = load_phrases().synonyms
+ARTICLE, QUESTION = "article", "question"
+
+
+class Listed(NamedTuple):
+    """A list of wordings: where it stands, and what it is part of."""
+
+    place: str
+    part: str
+    wordings: Wordings
+
+
+def word_lists() -> Iterator[Listed]:
+    """All lists of wordings that are split between training and the test split."""
+    of_articles = {"facts", "links", "entities", "exceptions", "past"}
+    for item in (*load_topics(), *load_shelves(), *load_families(), load_phrases()):
+        for field in fields(item):
+            found = getattr(item, field.name)
+            if isinstance(found, Wordings):
+                part = ARTICLE if field.name in of_articles else QUESTION
+                yield Listed(f"{getattr(item, 'key', '')}.{field.name}", part, found)
+
+
+LISTS = tuple(word_lists())
+
+
+def slots_of(text: str) -> list[str]:
+    return [name for _, name, *_ in string.Formatter().parse(text) if name is not None]
+
+
+def filled(text: str) -> list[str]:
+    """The text with each choice of synonyms; other slots stay."""
+    names = sorted({name for name in slots_of(text) if name in SYNONYMS})
+    chosen = product(*(SYNONYMS[name] for name in names))
+    others = {name: "{" + name + "}" for name in slots_of(text)}
+    return [text.format(**others | dict(zip(names, words, strict=True))) for words in chosen]
+
+
+def words_in(texts: list[str]) -> set[str]:
+    return {word for text in texts for word in words_of(re.sub(r"\{\w+\}", " ", text))}
+
+
+@pytest.mark.parametrize("part", [ARTICLE, QUESTION])
+def test_no_held_out_text_can_be_made_of_another_one(part: str) -> None:
+    """Also not by filling synonyms, and not within a list of its own."""
+    seen: dict[str, str] = {}
+    for place, its_part, wordings in LISTS:
+        if its_part == part:
+            seen |= {one.casefold(): place for text in wordings.both for one in filled(text)}
+    for place, its_part, wordings in LISTS:
+        if its_part == part:
+            made = [one.casefold() for text in wordings.test for one in filled(text)]
+            assert not [(place, one, seen[one]) for one in made if one in seen]
+            if place != ".direct":
+                assert len(set(wordings)) == len(list(wordings)), place
+
+
+def test_every_word_of_a_held_out_text_occurs_in_training() -> None:
+    shown = [text for listed in LISTS for text in listed.wordings.both]
+    shown += [word for words in SYNONYMS.values() for word in words]
+    known = words_in(shown)
+    for place, _, wordings in LISTS:
+        assert not words_in(list(wordings.test)) - known, place
+
+
+def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:
+    frame, last = Wording("{Q} We need it today.", True), Wording("Quick question: {q}", True)
+    asked = [
+        put_in_frame(core_in_frame("How much for the bus", one, "", True, False), one)
+        for one in (frame, last)
+    ]
+    assert asked == [
+        "How much for the bus? We need it today.",
+        "Quick question: how much for the bus",
+    ]
 
 
 if __name__ == "__main__":

@@ -58,6 +58,13 @@ def make_env(**settings: Any) -> AnimalEnv:
     return AnimalEnv(**{"protocol": PROTOCOL, "retriever": WordRetriever, **settings})
 
 
+def begun(index: int, **settings: Any) -> AnimalEnv:
+    """An environment at the start of this task."""
+    env = make_env(**settings)
+    env.reset(options={"index": index})
+    return env
+
+
 def search(*queries: str) -> str:
     return PROTOCOL.render_turn(Action(SEARCH, queries), "Looking.")
 
@@ -125,8 +132,7 @@ def test_unknown_split_names_the_near_one() -> None:
 
 
 def test_search_shows_passages_and_right_answer_is_rewarded() -> None:
-    env = make_env()
-    env.reset(options={"index": 1})
+    env = begun(1)
     text, reward, terminated, truncated, info = env.step(search("blue thing"))
     assert (reward, terminated, truncated) == (0.0, False, False)
     assert text == PROTOCOL.render_observation(PASSAGES[1:2])
@@ -146,23 +152,17 @@ class RankedRetriever(WordRetriever):
 
 
 def test_ranks_of_the_gold_passages_are_told_where_the_retriever_knows_them() -> None:
-    env = make_env(retriever=RankedRetriever)
-    env.reset(options={"index": 1})
+    env = begun(1, retriever=RankedRetriever)
     assert env.step(search("fox", "whale"))[4]["ranks"] == ({"p1": None}, {"p1": 7})
-    silent = make_env()
-    silent.reset(options={"index": 1})
-    assert silent.step(search("fox"))[4]["ranks"] == ()
+    assert begun(1).step(search("fox"))[4]["ranks"] == ()
 
 
 def test_several_queries_are_merged_in_turns_without_repeats() -> None:
-    env = make_env(topk=3)
-    env.reset(options={"index": 0})
+    env = begun(0, topk=3)
     info = env.step(search("green blue", "blue red", "red"))[4]
     # first of each: whale, fox, (fox again); second of each: frog, (whale again)
     assert [p.id for p in info["passages"]] == ["p1", "p0", "p2"]
-    env = make_env(topk=2)
-    env.reset(options={"index": 0})
-    assert len(env.step(search("green", "blue", "red"))[4]["passages"]) == 2
+    assert len(begun(0, topk=2).step(search("green", "blue", "red"))[4]["passages"]) == 2
 
 
 def test_shuffled_passages_are_the_same_ones_in_random_order() -> None:
@@ -183,8 +183,7 @@ def test_shuffled_passages_are_the_same_ones_in_random_order() -> None:
 
 
 def test_invalid_turn_gets_a_notice_and_uses_up_a_turn() -> None:
-    env = make_env(max_turns=2)
-    env.reset(options={"index": 0})
+    env = begun(0, max_turns=2)
     text, reward, terminated, truncated, info = env.step("no tags")
     assert info["action"].kind == INVALID
     assert text == PROTOCOL.render_notice(info["action"].reason) != ""
@@ -234,8 +233,7 @@ def test_a_retriever_that_fails_is_never_an_empty_result(search_corpus: Any, mes
         def search(self, queries: Sequence[str], k: int) -> Any:
             return search_corpus(queries)
 
-    env = make_env(retriever=Odd)
-    env.reset(options={"index": 0})
+    env = begun(0, retriever=Odd)
     with pytest.raises(RetrieverFailure, match=f"env animals: the retriever {message}"):
         env.step(search("red"))
 
@@ -306,8 +304,7 @@ def test_a_question_of_a_user_is_a_task_without_answer() -> None:
 
 
 def test_render_gives_the_transcript_only_when_asked() -> None:
-    env = make_env(render_mode="ansi")
-    env.reset(options={"index": 0})
+    env = begun(0, render_mode="ansi")
     env.step(search("red"))
     assert "Which animal is red?" in str(env.render()) and "red fox" in str(env.render())
     assert make_env().render() is None

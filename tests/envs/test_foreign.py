@@ -15,7 +15,7 @@ import searchrl
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ACT, INVALID, Action, Task
 from searchrl.envs.describe import tell_numbers
-from searchrl.envs.foreign import GymAdapter, RandomActor, TextAdapter
+from searchrl.envs.foreign import GymAdapter, TextAdapter
 from searchrl.errors import ConfigError
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.protocols.act import ThinkAct
@@ -229,20 +229,3 @@ class TestGymnasium:
     )
     def test_gymnasiums_checker_is_content(self, name: str):
         check_env(searchrl.make_env(f"gym:{name}"), skip_render_check=True)
-
-
-class TestRandom:
-    def play(self, index: int) -> list[str]:
-        env = gym("Taxi-v4", max_turns=12)
-        prompt, info = env.reset(options={"split": "train", "index": index})
-        actor = RandomActor(env, info["task"], P)
-        turns, over = [], False
-        while not over:
-            turns.append(actor.act(prompt))
-            prompt, _, terminated, truncated, info = env.step(turns[-1])
-            assert info["action"].kind == ACT, "a random move is a legal one"
-            over = terminated or truncated
-        return turns
-
-    def test_it_moves_legally_and_the_same_for_the_same_task(self):
-        assert self.play(0) == self.play(0) != self.play(1) and len(set(self.play(0))) > 1

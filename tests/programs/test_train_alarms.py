@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_run, assert_same_weights, settings
 
 from searchrl.cli import main
+from searchrl.config.alarms import BUILTIN_ALARMS
 from searchrl.engine.learning import checkpoint as checkpoint_module
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.model.optimizers import learning_rate
@@ -49,13 +50,7 @@ def config(micro_model: Path, run_dir: Path, **watch: Any) -> dict[str, Any]:
     return made | {"alarms": {"watch": QUIET | watch} | more.get("alarms", {})}
 
 
-def _quiet() -> dict[str, str]:
-    from searchrl.config.alarms import BUILTIN_ALARMS
-
-    return dict.fromkeys(BUILTIN_ALARMS, "off")
-
-
-QUIET = _quiet()
+QUIET = dict.fromkeys(BUILTIN_ALARMS, "off")
 
 
 def rows(run: Run) -> list[str]:

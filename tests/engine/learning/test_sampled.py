@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from pathlib import Path
 
 import pytest
@@ -51,19 +50,6 @@ def test_a_step_measures_it_before_its_first_update(micro_model: Path, updates: 
     assert stats["good_logp"] < 0
     if updates:
         assert stats["max_abs_log_ratio"] > 1e-3, "the updates did move"
-
-
-def test_noise_of_a_hundredth_is_seen(micro_model: Path) -> None:
-    policy = make_policy(micro_model)
-    learner = make_learner(policy)
-    items = with_own_logps(policy, make_items())
-    noise = random.Random(0)
-    for item in items:
-        logps = item.trajectory._logps
-        logps[:] = [None if logp is None else logp + noise.gauss(0, 0.01) for logp in logps]
-    stats = learner.train_step(make_groups(items)).metrics
-    assert stats["mismatch"] == pytest.approx(0.01 * math.sqrt(2 / math.pi), rel=0.3)
-    assert stats["mismatch_k3"] == pytest.approx(0.01**2 / 2, rel=0.5)
 
 
 def seen_by(learner: Learner) -> tuple[dict[str, TokenColumns], dict[str, float]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from engine_toy import lora_policy, micro_policy
+from engine_toy import kept_hiddens, lora_policy, micro_policy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,14 +39,7 @@ def demonstration(seed: int, answer: int = 50) -> Trajectory:
 
 def hidden_gradient(policy: Policy, trajectory: Trajectory, stage: SftStage) -> torch.Tensor:
     """The gradient that comes back to each hidden row, in one step on one demonstration."""
-    hiddens: list[torch.Tensor] = []
-
-    def keep(module: Any, args: Any, output: Any) -> None:
-        if output.last_hidden_state.requires_grad:
-            output.last_hidden_state.retain_grad()
-            hiddens.append(output.last_hidden_state)
-
-    policy.model.get_decoder().register_forward_hook(keep)
+    hiddens = kept_hiddens(policy)
     SupervisedLearner(policy, 1.0, 10**6).train_step([trajectory], stage, 0)
     (hidden_BTD,) = hiddens
     assert hidden_BTD.grad is not None

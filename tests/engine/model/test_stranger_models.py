@@ -17,7 +17,6 @@ from searchrl.engine.model.foreign import ensure_plain_adapter, ensure_plain_mod
 from searchrl.engine.model.loading import load_policy, resolve_model
 from searchrl.errors import PolicyError
 
-PACKAGE = Path(__file__).parents[3] / "searchrl"
 CPU = torch.device("cpu")
 
 

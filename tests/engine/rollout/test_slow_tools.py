@@ -98,15 +98,6 @@ def test_waits_overlap(make_world: MakeWorld, tools: Any, kind: str):
     assert took < 0.1 * num_calls / 2, f"{num_calls} calls of 0.1 s each"
 
 
-def test_an_instance_of_an_env_has_one_caller_and_a_retriever_many(
-    make_world: MakeWorld, tools: Any
-):
-    tools.LATENCY_S["retriever"] = 0.05
-    play_experts(make_world(reward="slow_reward"))
-    assert tools.USAGE["env"].num_calls > 16 and tools.USAGE["env"].most_at_once == 1
-    assert tools.USAGE["slow"].most_at_once > 4
-
-
 def test_one_call_at_a_time_for_those_who_ask_for_it(make_world: MakeWorld, tools: Any):
     """And everybody gets what is theirs."""
     expected = play_experts(make_world(reward="slow_reward"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from searchrl.engine.sampling.generator import Generator, Sampling, mix_key
 from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import PolicyError
-
-MakePolicy = Callable[[], Policy]
 
 
 @pytest.fixture(params=["full", "lora"])

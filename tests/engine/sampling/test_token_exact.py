@@ -18,6 +18,7 @@ import torch
 from engine_toy import (
     LIMITS,
     Said,
+    kept_hiddens,
     lora_policy,
     make_learner,
     make_trajectory,
@@ -138,14 +139,7 @@ class TestEnvironmentTokensGetNoGradient:
     ):
         rollouts = play(policy, short_world)
         # The hidden rows that the head reads: does anything come back to them?
-        hiddens: list[torch.Tensor] = []
-
-        def keep(module: Any, args: Any, output: Any) -> None:
-            if output.last_hidden_state.requires_grad:
-                output.last_hidden_state.retain_grad()
-                hiddens.append(output.last_hidden_state)
-
-        policy.model.get_decoder().register_forward_hook(keep)
+        hiddens = kept_hiddens(policy)
         learner = make_learner(policy, beta=0.01, micro_batch_tokens=10**6)
         learner.train_step(make_groups(rollouts))
         packed = pack_items(rollouts)

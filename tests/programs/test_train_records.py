@@ -1,14 +1,15 @@
-"""What a run stores: the model it became, every trajectory in order, metrics per task."""
+"""What a run stores: its model, every trajectory in order, metrics per task, stages."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from train_toy import Crash, PowerCut, assert_same_run, settings
+from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_run, settings
 
 from searchrl.core.episode import SEARCH
 from searchrl.engine.model.loading import DEFAULT_MODEL
@@ -16,6 +17,7 @@ from searchrl.programs.setup.planning import plan_run
 from searchrl.programs.train import train
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.run_folder import Run, RunWriter
+from searchrl.trackers.rows import read_rows
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
@@ -156,3 +158,47 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     run = train(resume=path, observer=observer)
     assert_same_run(run, whole, at_least=1)
     assert "step 6: tasks.0.weight is 0.3 from here on" in observer.notes
+
+
+PLUGIN = """
+from dataclasses import replace
+
+from searchrl import hookimpl
+from searchrl.algorithms.builtin import make_grpo
+
+
+def make(factor):
+    base = make_grpo()
+
+    def loss(columns, settings):
+        value, stats = base.loss(columns, settings)
+        return value * factor, replace(stats, loss=float("nan"))
+
+    return replace(base, loss=loss)
+
+
+@hookimpl
+def register_algorithms(register):
+    register("shown", lambda: make(1.0))  # no number is shown; the gradient is that of GRPO
+    register("real", lambda: make(float("inf")))
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["shown", "real"])
+def test_a_loss_that_is_not_finite_is_absent_and_counted(
+    micro_model: Path, tmp_path: Path, algorithm: str
+):
+    """It ended the run with `Out of range float values are not JSON compliant`."""
+    plugin = tmp_path / "losses.py"
+    plugin.write_text(PLUGIN)
+    more = {"algorithm": {"name": algorithm, "beta": 0.0}, "max_steps": 2}
+    more |= {"plugins": [str(TOY_PLUGIN), str(plugin)], "log": {"trackers": ["jsonl"]}}
+    run = train(settings(micro_model, tmp_path / "run", eval={"every": 0}, **more))
+    for name in ("metrics.jsonl", "tracker.jsonl"):
+        rows = [row for row in read_rows(run.path / name) if row["phase"] == "train"]
+        trained = [row["metrics"] for row in rows if row["metrics"]["num_rollouts"]["value"]]
+        assert len(rows) == 2 and trained
+        for metrics in trained:
+            assert "loss" not in metrics and metrics["nonfinite_figures"]["value"] >= 1
+            assert metrics["skipped_steps"]["value"] == (algorithm == "real")
+            assert all(math.isfinite(metric["value"]) for metric in metrics.values())

@@ -117,7 +117,7 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path, reward: str, said:
 
 
 def test_what_hangs_is_asked_once(tmp_path: Path):
-    limits = {"env_timeout_s": 0.5, "reward_timeout_s": 60}
+    limits = {"env_timeout_s": 1.0, "reward_timeout_s": 60}
     rows = draw(tmp_path, "slow", num_tasks=3, rollout=limits)
     assert [len(row) for row in rows] == [3, 2, 2]
     assert "DeadlineExceeded" in rows[0][-1]["text"]

@@ -78,15 +78,6 @@ def test_words_are_put_between_the_first_and_the_last_word_of_a_question() -> No
 ONLY = {"mix": {DRILL: 1.0}}
 
 
-def test_drills_depend_on_nothing_but_split_index_and_world_seed() -> None:
-    env = make_env(**ONLY)
-    backwards = [make_env(**ONLY).make_task("train", i) for i in reversed(range(20))]
-    tasks = [env.make_task("train", i) for i in range(20)]
-    assert tasks == backwards[::-1] and {task.kind for task in tasks} == {DRILL}
-    assert tasks[0] != make_env(world_seed=1, **ONLY).make_task("train", 0)
-    assert tasks[0].question != env.make_task("test", 0).question
-
-
 def test_drills_are_asked_only_where_the_mix_names_them() -> None:
     assert DRILL not in {make_env().kind_of("train", i) for i in range(500)}
     some = make_env(mix={"lookup": 1, DRILL: 3})

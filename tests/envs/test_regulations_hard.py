@@ -64,16 +64,6 @@ def of_kind(tasks: list[Task], kind: str) -> list[Task]:
     return chosen
 
 
-# The tasks.
-def test_a_task_depends_on_nothing_but_its_place(tasks: list[Task]) -> None:
-    make_district.cache_clear()
-    again = make_env(difficulty="hard")
-    backwards = [again.make_task("test", index) for index in reversed(INDICES[-48:])]
-    assert backwards[::-1] == tasks[-48:]
-    assert make_env(difficulty="hard", world_seed=1).make_task("test", 0) != tasks[0]
-    assert again.make_task("train", 0) != tasks[0]
-
-
 def test_all_kinds_have_their_shares(env: RegulationsEnv) -> None:
     kinds = Counter(env.kind_of("train", index) for index in range(700, 1700))
     shares = dict.fromkeys(("lookup", "not_regulated", "two_hop", "relative_date"), 150)

@@ -18,11 +18,10 @@ from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import mix_key
-from searchrl.errors import ConfigError, PluginError, PolicyError, UnknownNameError
+from searchrl.errors import ConfigError, PolicyError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.programs.agent import Answer, load_agent
 from searchrl.run_folder import Run
-from searchrl.trust.permission import Permission
 
 QUESTION = "When does the library close?"
 
@@ -105,13 +104,6 @@ def test_env_that_ignores_questions_is_not_answered_about_something_else(micro_r
     agent = load_agent(micro_run, env="plain", reward="env", plugins=[str(TOY_PLUGIN)])
     with pytest.raises(ConfigError, match="env 'plain' .* takes no questions"):
         agent.ask(QUESTION)
-
-
-def test_run_whose_plugin_file_is_gone_says_so(copied_run: Path) -> None:
-    config = Run.open(copied_run).config.model_copy(update={"plugins": ["/nowhere/gone.py"]})
-    (copied_run / "config.yaml").write_text(config.to_yaml())
-    with pytest.raises(PluginError, match="there is no file /nowhere/gone.py"):
-        load_agent(copied_run, permission=Permission(is_given=True))
 
 
 def test_run_whose_installed_plugin_is_gone_names_it(copied_run: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from collections import OrderedDict, deque
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import engine_toy
 import pytest
 import torch
 from engine_toy import enlarge_lora, micro_policy, play
 from pytest import MonkeyPatch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from searchrl.algorithms.builtin import make_grpo
@@ -108,6 +111,26 @@ class TestKilled:
         save_checkpoint(tmp_path, policy, learner, state(2))
         assert newest_checkpoint(tmp_path).folder.name == "step_000002"
         assert not list((tmp_path / "checkpoints").glob(".*.partial"))
+
+    @pytest.mark.parametrize(
+        ("error", "heard"),
+        [
+            (SafetensorError("no space"), "(?s)cannot write the run folder.*--resume"),
+            (RuntimeError("iostream error"), "could not be written whole .iostream"),
+            (OSError(errno.ENOSPC, "no space"), "cannot write the run folder"),
+            (KeyError("a bug of ours"), "a bug of ours"),
+        ],
+    )
+    def test_on_a_full_disk_the_old_one_stays_and_nothing_half_written(
+        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch, error: Any, heard: str
+    ):
+        learner = make_learner(policy)
+        save_checkpoint(tmp_path, policy, learner, state(1))
+        monkeypatch.setattr(module, "save_state", Mock(side_effect=error))
+        is_ours = isinstance(error, KeyError)
+        with pytest.raises(KeyError if is_ours else RunFolderError, match=heard):
+            save_checkpoint(tmp_path, policy, learner, state(2))
+        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000001"]
 
     def test_a_whole_checkpoint_is_never_taken_apart_to_write_it_again(
         self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch

@@ -148,7 +148,7 @@ def test_the_picture_of_the_rooms_is_current() -> None:
 
 
 def test_the_page_of_the_architecture_names_every_room() -> None:
-    page = (REPO / "docs" / "architecture.md").read_text("utf-8")
+    page = (REPO / "docs" / "explanation" / "architecture.md").read_text("utf-8")
     named = set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))
     assert named == HOUSE.modules.keys() - {"__main__"}
 

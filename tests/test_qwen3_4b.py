@@ -1,4 +1,4 @@
-"""What docs/qwen3_4b.md says of a model that no test can load: its figures, and its commands."""
+"""What the page on Qwen3-4B says of a model that no test can load: figures and commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from searchrl.plugins import load_plugins
 pytestmark = pytest.mark.thorough
 
 REPO = Path(__file__).resolve().parent.parent
-PAGE = REPO / "docs" / "qwen3_4b.md"
+PAGE = REPO / "docs" / "how-to" / "qwen3_4b.md"
 TEXT = PAGE.read_text("utf-8")
 NUM_TASKS = 60
 """Tasks of a level in the table of tokens."""

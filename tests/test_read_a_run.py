@@ -1,4 +1,4 @@
-"""docs/read-a-run.md: its two runs, what it says of them, and its pictures.
+"""docs/how-to/read-a-run.md: its two runs, what it says of them, and its pictures.
 
 `python docs/record_run.py RUN --collapsed` makes a run the collapsed one, `docs/shoot_pages.py`
 takes the pictures.
@@ -153,7 +153,9 @@ def test_a_picture_is_small_and_shown_with_words(name: str) -> None:
     data = (PICTURES / f"{name}.webp").read_bytes()
     assert data[:4] == b"RIFF" and data[8:12] == b"WEBP" and len(data) <= 150_000
     texts = PAGE + (REPO / "README.md").read_text("utf-8")
-    (words,) = re.findall(rf"!\[([^\]]+)\]\((?:https:\S+/docs/)?pages/{name}\.webp\)", texts)
+    (words,) = re.findall(
+        rf"!\[([^\]]+)\]\((?:https:\S+/docs/)?(?:\.\./)?pages/{name}\.webp\)", texts
+    )
     assert len(words.split()) > 5
 
 

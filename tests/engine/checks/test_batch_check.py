@@ -24,7 +24,7 @@ from searchrl.engine.learning.step_groups import StepGroups
 from searchrl.errors import CheckError
 from searchrl.programs.setup.session import Session
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "doctor.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "doctor.md"
 Patch = pytest.MonkeyPatch
 Inject = Callable[[Patch, Session, StepGroups], None]
 

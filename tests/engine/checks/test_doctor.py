@@ -30,7 +30,7 @@ from searchrl.programs.setup.session import Session
 
 pytestmark = pytest.mark.thorough
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "doctor.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "doctor.md"
 Patch = pytest.MonkeyPatch
 Inject = Callable[[Patch, Session], None]
 

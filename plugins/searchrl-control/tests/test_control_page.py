@@ -1,4 +1,4 @@
-"""docs/how-to/retrieval-control.md and examples/retrieval_control.yaml: its commands run as printed.
+"""The page on retrieval-control and examples/retrieval_control.yaml: its commands run as printed.
 
 The core's tests of its docs have no plugin.
 """

@@ -1,4 +1,4 @@
-"""docs/how-to/plan-then-search.md and examples/dag_r1_distill_7b.yaml: flags, keys, numbers, commands."""
+"""The page on plan-then-search and examples/dag_r1_distill_7b.yaml: flags, keys, commands."""
 
 from __future__ import annotations
 

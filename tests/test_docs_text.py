@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import run
@@ -14,8 +12,7 @@ import click
 import pytest
 from docs_runner import DOCS, PAGES, REPO, name_of, read_blocks
 
-import searchrl
-from searchrl import errors, testing
+from searchrl import errors
 from searchrl.config.keys import config_keys
 from searchrl.core.loss import LossStats
 from searchrl.engine.metrics.breakdown import GROUPED
@@ -170,19 +167,6 @@ def test_every_metric_is_in_the_reference_with_what_is_healthy() -> None:
     for group in reference.read_metrics().values():
         for name, (meaning, healthy, _) in group.items():
             assert rows[f"`{name}`"][:2] == [meaning, healthy] and meaning and healthy
-
-
-@pytest.mark.parametrize("module", ["searchrl", "searchrl.testing"])
-def test_every_public_name_has_a_docstring(module: str) -> None:
-    public = import_module(module)
-    for name in public.__all__:
-        value = getattr(public, name)
-        assert isinstance(value, int | tuple | list) or (inspect.getdoc(value) or "").strip(), name
-
-
-def test_names_of_a_package_that_pages_import_are_in_the_kits_own_docstring() -> None:
-    assert all(f"`{name}" in (testing.__doc__ or "") for name in testing.__all__)
-    assert set(searchrl.__all__) >= {"train", "evaluate", "Run", "load_agent"}
 
 
 # --- what pages promise --------------------------------------------------------------------

@@ -331,8 +331,6 @@ def on_files(files: Any, config: Any) -> Any:
     for home in (HOME, RAW):
         text = text.replace(f"]({home}docs/", "](")
     files.append(File.generated(config, "index.md", content=text))
-    script = (DOCS / "iframe-worker.js").read_text("utf-8")
-    files.append(File.generated(config, "assets/iframe-worker.js", content=script))
     return files
 
 

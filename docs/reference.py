@@ -11,9 +11,9 @@ import inspect
 import re
 import textwrap
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any
@@ -177,11 +177,11 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 
 def write_settings() -> str:
     """Every key with its type, its default and the reason for it, section by section."""
-    return joined(_section(name, list(keys)) for name, keys in groupby(config_keys(), _section_of))
-
-
-def _section_of(key: ConfigKey) -> str:
-    return key.section
+    sections: dict[str, list[ConfigKey]] = defaultdict(list)
+    for key in config_keys():
+        if key.type != "section":
+            sections[key.section].append(key)
+    return joined(_section(name, keys) for name, keys in sections.items())
 
 
 def _section(name: str, keys: Sequence[ConfigKey]) -> str:
@@ -189,8 +189,7 @@ def _section(name: str, keys: Sequence[ConfigKey]) -> str:
     for key in keys:
         place = f'<a id="{anchor(key.key)}"></a>`{key.key}`'
         rows.append([place, key.type, key.default, key.why])
-    title = name.replace("[]", "")
-    return f"## {title}\n\n{as_table(['key', 'type', 'default', 'why'], rows)}"
+    return f"## {name.replace('[]', '')}\n\n{as_table(['key', 'type', 'default', 'why'], rows)}"
 
 
 def anchor(key: str) -> str:

@@ -113,7 +113,7 @@ def test_every_command_and_flag_is_in_the_reference_with_its_meaning() -> None:
 
 def test_every_key_is_in_the_reference_with_its_reason() -> None:
     rows = rows_of(reference.write_settings())
-    for key in config_keys():
+    for key in (one for one in config_keys() if one.type != "section"):
         (row,) = (rest for cell, rest in rows.items() if cell.endswith(f"`{key.key}`"))
         assert row[0] and row[1] and len(row[2]) > 3, f"write a docstring below {key.key}"
 

@@ -1,7 +1,7 @@
 """The recorded run as the pages show it: text blocks, the terminal's picture, the learning curve.
 
-Owns what stands between `<!-- recorded: NAME -->` and `<!-- end -->` in README.md, quickstart.md
-and healthy_run.md. Reads docs/recorded_run/ and nothing else; the same files give the same bytes.
+Owns what stands between `<!-- recorded: NAME -->` and `<!-- end -->` in README.md and
+quickstart.md. Reads docs/recorded_run/ and nothing else; the same files give the same bytes.
 `record_run.py` measures and writes; `tests/test_recorded_run.py` holds the pages to the files.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +20,9 @@ from rich.console import Console
 
 from searchrl.cli.screen.console import ConsoleObserver
 from searchrl.cli.screen.figures import format_metric, label
-from searchrl.cli.screen.transcript import render_rollout
 from searchrl.contracts import Metric
 
-PAGES = (DOCS.parent / "README.md", DOCS / "quickstart.md", DOCS / "healthy_run.md")
+PAGES = (DOCS.parent / "README.md", DOCS / "start" / "quickstart.md")
 CURVE, SCREEN = DOCS / "learning_curve.svg", DOCS / "screen.svg"
 
 COMMAND = "searchrl train --env regulations --reward format+em"
@@ -37,13 +36,6 @@ RUN_DIR = "runs/first"
 COLUMNS = 100
 """Width of the terminal that is shown."""
 
-STEP_COLUMNS = (
-    "reward", "em", "format", "searched", "searches", "passive", "support_recall", "kl", "entropy",
-    "dead_groups", "grad_norm",
-)  # fmt: skip
-"""Columns of the table of training steps, as far as they were measured."""
-HELD_OUT_ROWS = ("em", "em_forced", "em/", "searched", "format", "passive")
-"""Rows of the table of evaluations; `em/` stands for every kind and slice."""
 
 _BLOCK = re.compile(r"(<!-- recorded: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -212,8 +204,8 @@ RAW = "https://raw.githubusercontent.com/searchrl/searchrl/main/"
 """Where the pictures of the README are: it is read outside of the repository, too."""
 
 
-def curve(run: Recorded, place: str) -> str:
-    """README and healthy_run: the learning curve, and what it is compared with."""
+def curve(run: Recorded) -> str:
+    """README: the learning curve, and what it is compared with."""
     sizes, rival = _sizes_between(run), run.heuristics.get("two_search_regex")
     between = f"{listed(sizes)} validation tasks in between, " if sizes else ""
     unseen = "em/unseen_wording"
@@ -229,7 +221,7 @@ def curve(run: Recorded, place: str) -> str:
         "Only the test tasks have wordings that training never shows." if is_seen_between else "",
         compared or "",
     )
-    return f"![Learning curve beside scripted policies]({place}{CURVE.name})\n\n{text}"
+    return f"![Learning curve beside scripted policies]({RAW}docs/{CURVE.name})\n\n{text}"
 
 
 def model(run: Recorded) -> str:
@@ -264,7 +256,9 @@ def _is_dead(metrics: Mapping[str, Metric]) -> bool:
 def transcript(run: Recorded) -> str:
     """quickstart: the end of the run as the terminal shows it."""
     task = run.episodes[0]["task"]["question"]
-    return f"![The end of the run: the table, and one task before and after: {task}]({SCREEN.name})"
+    return (
+        f"![The end of the run: the table, and one task before and after: {task}](../{SCREEN.name})"
+    )
 
 
 def reads(run: Recorded) -> str:
@@ -280,56 +274,8 @@ def reads(run: Recorded) -> str:
     )
 
 
-def steps(run: Recorded) -> str:
-    """healthy_run: the run in a sentence, and its training steps as a table."""
-    rollout, train = run.config["rollout"], run.of_phase("train")
-    number = rollout["group_size"] * rollout["prompts_per_step"]
-    every = max(1, run.max_steps // 10)
-    shown = [step for step in train if step == 1 or step % every == 0 or step == run.max_steps]
-    keys = [key for key in STEP_COLUMNS if any(key in metrics for metrics in train.values())]
-    head = ["step", *(f"`{key}`" for key in keys)]
-    rows = [[str(step), *(bare(train[step], key) for key in keys)] for step in shown]
-    text = as_prose(
-        f"The recorded run ([its files](recorded_run/); {how_long(run)}; {versions(run)}; the "
-        f"embedded tiny model), sampled at temperature {rollout['temperature']:g}, {number} "
-        "rollouts a step:"
-    )
-    return f"{text}\n\n{as_table(head, rows)}"
-
-
-def held_out(run: Recorded) -> str:
-    """healthy_run: the greedy evaluations as a table, and what they say."""
-    columns = {"before": run.before}
-    columns |= {f"step {step}": metrics for step, metrics in run.between.items()}
-    columns["after"] = run.after
-    keys: list[str] = []
-    for row in HELD_OUT_ROWS:
-        keys += [key for key in run.after if key.startswith(row)] if row.endswith("/") else [row]
-    rows = [[f"`{key}`", *(bare(metrics, key) for metrics in columns.values())] for key in keys]
-    return f"{as_table(['', *columns], rows)}\n\n{as_prose(*_held_out_facts(run))}"
-
-
-def _held_out_facts(run: Recorded) -> Iterator[str]:
-    before, after, sizes = run.before, run.after, _sizes_between(run)
-    between = f", {listed(sizes)} in between" if sizes else ""
-    yield f"({after['em']['n']} tasks before and after{between}.)"
-    for key in ("em", "em_forced", "searched"):
-        if key in before and key in after:
-            yield f"`{key}` goes from {bare(before, key)} to {format_metric(key, after)}."
-    everything = {**run.between, run.max_steps: after}
-    below = [step for step, metrics in everything.items() if metrics["searched"]["value"] < 0.98]
-    first = next((step for step in everything if step > max(below, default=0)), None)
-    if first is not None:
-        yield f"From step {first} on `searched` is 0.98 or more in every evaluation."
-    if run.config["algorithm"]["beta"] == 0:
-        yield "The preset of the tiny model has no KL term, so there is no `kl` here."
-    dead = [step for step, metrics in run.of_phase("train").items() if _is_dead(metrics)]
-    if dead:
-        yield f"Steps in which all groups were dead, so that nothing was updated: {listed(dead)}."
-
-
 def scores(run: Recorded) -> str:
-    """healthy_run: the scripted policies on the same tasks, with the command."""
+    """read-a-run: the scripted policies on the same tasks, with the command."""
     rows = [
         [
             f"`{name}`",
@@ -345,18 +291,8 @@ def scores(run: Recorded) -> str:
     return f"{as_table(head, rows)}\n\n{text}"
 
 
-def wrong(run: Recorded) -> str:
-    """healthy_run: one episode whose answer is still wrong after training."""
-    if len(run.episodes) < 3:
-        return f"After training all {run.after['em']['n']} answers are right."
-    console = Console(file=io.StringIO(), record=True, width=COLUMNS, highlight=False, markup=False)
-    console.print(render_rollout("after training", run.episodes[2]))
-    lines = [line.rstrip() for line in console.export_text(styles=False).splitlines()]
-    return f"One that is still wrong:\n\n{fence(lines)}"
-
-
 def controls(run: Recorded) -> str:
-    """healthy_run: the recorded run beside others that differ from it in one thing."""
+    """read-a-run: the recorded run beside others that differ from it in one thing."""
     found = {name: one["regulated"] for name, one in run.controls["retrievers"].items()}
     names = {"bm25": "BM25", "random": "random passages", "empty": "no passages"}
     blind = ", ".join(f"{name} {bare(found, key)}" for key, name in names.items())
@@ -379,18 +315,12 @@ def controls(run: Recorded) -> str:
 BLOCKS: Mapping[str, Callable[[Recorded], str]] = {
     "front": front,
     "took": took,
-    "curve": lambda run: curve(run, f"{RAW}docs/"),
-    "curve_here": lambda run: curve(run, ""),
+    "curve": curve,
     "model": model,
     "table": table,
     "dashes": dashes,
     "transcript": transcript,
     "reads": reads,
-    "steps": steps,
-    "held_out": held_out,
-    "scores": scores,
-    "controls": controls,
-    "wrong": wrong,
 }
 """Name of a block -> what writes it."""
 

@@ -14,14 +14,24 @@ from typing import Any
 
 from keep_run import NUM_TASKS
 from recorded import DOCS, Recorded
-from recorded_pages import as_prose, as_table, bare, fence, fill, listed, versions
+from recorded_pages import (
+    as_prose,
+    as_table,
+    bare,
+    controls,
+    fence,
+    fill,
+    listed,
+    scores,
+    versions,
+)
 
 from searchrl import Run
 from searchrl.cli.screen.figures import format_metric
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import open_texts
 
-PAGE = DOCS / "read-a-run.md"
+PAGE = DOCS / "how-to" / "read-a-run.md"
 
 HELD_OUT = ("reward", "em", "em_forced", "searched", "searches", "format")
 """Rows of the table of evaluations."""
@@ -219,6 +229,8 @@ BLOCKS: Mapping[str, Callable[[Recorded, Recorded], str]] = {
     "price": price,
     "decision": decision,
     "forced": forced,
+    "controls": lambda healthy, _: controls(healthy),
+    "scores": lambda healthy, _: scores(healthy),
 }
 """Name of a block -> what writes it."""
 

@@ -14,7 +14,6 @@ import re
 import shlex
 import tomllib
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,10 +62,7 @@ class Block:
 
 def read_blocks(path: Path) -> list[Block]:
     """All fenced blocks of a Markdown file."""
-    return list(_blocks(path))
-
-
-def _blocks(path: Path) -> Iterator[Block]:
+    found: list[Block] = []
     lines = path.read_text("utf-8").splitlines()
     language: str | None = None
     start, marks = 0, {"file": "", "not run": ""}
@@ -78,10 +74,11 @@ def _blocks(path: Path) -> Iterator[Block]:
             text = "\n".join(lines[start : number - 1]) + "\n"
             saved = _SAVED_AS.match(text) if language == "python" else None
             name = marks["file"] or (saved[1] if saved else "")
-            yield Block(path, start + 1, language, text, name, marks["not run"])
+            found.append(Block(path, start + 1, language, text, name, marks["not run"]))
             language, marks = None, {"file": "", "not run": ""}
         elif language is None and (comment := _COMMENT.match(line)):
             marks[comment[1]] = comment[2]
+    return found
 
 
 class BlockFailed(Exception):

@@ -66,10 +66,10 @@ class AlarmsConfig(Section):
     watch: dict[str, AlarmSpec] = Field(
         default_factory=lambda: {name: AlarmSpec() for name in BUILTIN_ALARMS}
     )
-    """The [alarms](builtins.md#alarms) by name, all built-in ones by default; what you write is
+    """The [alarms](built-ins.md#alarms) by name, all built-in ones by default; what you write is
     added. A value is an action, or a mapping of `action` and the alarm's own settings. `auto`: what
     the alarm asks for. `warn` says it and goes on. `stop` keeps a checkpoint and ends. `rollback`
-    [returns to the best checkpoint](builtins.md#rollback). `off`: it does not watch."""
+    [returns to the best checkpoint](../how-to/read-a-run.md#collapse). `off`: it does not watch."""
     max_rollbacks: Annotated[int, Field(ge=0)] = 2
     """How often a run may return to its best checkpoint; the next `rollback` is a `stop`. What goes
     wrong three times is no accident."""

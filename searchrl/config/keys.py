@@ -1,7 +1,7 @@
 """Every key of the configuration in words: its type, default and reason.
 
-`searchrl config` prints it and docs/configuration.md repeats it. The reasons are the docstrings
-below the fields in `sections.py` and `tree.py`, written as Markdown.
+`searchrl config` prints it, and the site's page of settings is made of it. The reasons are the
+docstrings below the fields in `sections.py` and `tree.py`, written as Markdown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sections of the configuration tree: every knob, its default and why.
 
 `tree.py` puts them together and reads them. The text below a field is its reason in
-`searchrl config` and, word for word, in docs/configuration.md.
+`searchrl config` and, word for word, on the site's page of settings.
 """
 
 from __future__ import annotations
@@ -92,37 +92,36 @@ class TaskConfig(Section):
 
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
-    own [settings](builtins.md)."""
+    own [settings](built-ins.md)."""
     weight: Annotated[float, Field(gt=0)] | dict[Step, Weight] = 1.0
-    """How often this task is drawn compared with the others: a number, or
-    [stages](#curriculum) such as `{0: 1.0, 30: 0.5}`."""
+    """How often this task is drawn compared with the others: a number, or stages such as `{0: 1.0,
+    30: 0.5}`."""
     difficulty: dict[Step, Level] | None = None
-    """The environment's setting `difficulty` as it changes in training: [stages](#curriculum) such
-    as `{0: easy, 30: hard}`. Evaluations play the last one. One that never changes is
-    `env.difficulty`."""
+    """The environment's setting `difficulty` as it changes in training: stages such as `{0: easy,
+    30: hard}`. Evaluations play the last one. One that never changes is `env.difficulty`."""
     reward: str | dict[Step, str] = AUTO
-    """A reward [expression](rewards.md#expressions), or [stages](#curriculum) of them. `auto`: the
-    one that the environment is registered with, else `format+em`, in which form and answer count
-    alike. With a model that writes the format well, `0.2*format+em` puts the weight on the
-    answer."""
+    """A reward [expression](rewards.md#expressions), or stages of them. `auto`: the one that the
+    environment is registered with, else `format+em`, in which form and answer count alike. With a
+    model that writes the format well, `0.2*format+em` puts the weight on the answer."""
     metrics: list[str] = Field(
         default=["format", "em", "searched", "searches", "support_recall", "all_gold"]
     )
     """Reward components that are logged without being rewarded. The default shows the difference
     between an agent that never searches and one that searches and finds nothing. Metrics of
     searches are left out if the protocol has no search. `signal:NAME` is what the environment
-    reports under this name in [its signals](episode.md#signals-as-metrics)."""
+    reports under this name in `info["signals"]`."""
     protocol: Named = Named(name=AUTO)
-    """The [tag protocol](builtins.md#protocols): a name, or a mapping of the name and its settings.
-    `auto`: the one that the environment is registered with, else `think-search-answer`."""
+    """The [tag protocol](built-ins.md#protocols): a name, or a mapping of the name and its
+    settings. `auto`: the one that the environment is registered with, else
+    `think-search-answer`."""
     retriever: Named = Named(name=AUTO)
     """What answers a search: a name, or a mapping of the name and its
-    [settings](builtins.md#retrievers). `auto`: the one that the environment is registered with,
+    [settings](built-ins.md#retrievers). `auto`: the one that the environment is registered with,
     else `bm25`."""
 
     judge: Named = Named(name="lexical")
     """Who judges answers, for reward components that take a judge: a name, or a mapping of the name
-    and its [settings](builtins.md#judges). `lexical` compares words and asks nobody."""
+    and its [settings](built-ins.md#judges). `lexical` compares words and asks nobody."""
 
     @field_validator("weight", "difficulty", "reward", mode="before")
     @classmethod
@@ -177,8 +176,8 @@ class ModelConfig(Section):
     name: Annotated[Weights, Field(min_length=1)] = "auto"
     """A folder, a hub id, a run folder, `tiny` (embedded), `scratch` (`sft` only) or `auto`:
     Qwen/Qwen3-4B where a GPU or its weights are here, else `tiny`, and it says so; a run stores
-    what it became. `tiny` is [the policy that the environment brings](hooks.md#a-policy-of-its-own)
-    for its protocol, stored as `package:folder`, or SearchRL's own."""
+    what it became. `tiny` is the policy that the environment brings for its protocol, stored as
+    `package:folder`, or SearchRL's own."""
     scratch: ScratchConfig = ScratchConfig()
     adapter: Literal["auto", "lora", "full"] = "auto"
     """`lora`, `full`, or `auto`: LoRA, but full fine-tuning for the tiny model, which has too few
@@ -231,11 +230,11 @@ class AlgorithmConfig(Section):
     """
 
     name: str = "grpo"
-    """One of the [algorithms](builtins.md#algorithms), or a plugin's."""
+    """One of the [algorithms](built-ins.md#algorithms), or a plugin's."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] | None = None
     """The update stops pushing a token down when its probability has fallen to 1 − `clip_low` times
     the old one. null (also for the next two keys): [the algorithm's own
-    value](builtins.md#algorithms), 0.2 for `grpo`. The numbers used are in the plan, and in the
+    value](built-ins.md#algorithms), 0.2 for `grpo`. The numbers used are in the plan, and in the
     run's `provenance.json`."""
     clip_high: Annotated[float, Field(gt=0)] | None = None
     """The same upwards: it stops at 1 + `clip_high` times the old probability; 0.2 for `grpo`. With
@@ -247,7 +246,7 @@ class AlgorithmConfig(Section):
     groups of one reward then leave the step."""
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
     """How token terms become one loss; `auto` takes what the algorithm's paper does. See
-    [reduction](math_derivations.md#reduction)."""
+    [reduction](../explanation/mathematics.md#reduction)."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Passed to the algorithm's factory: settings that only this algorithm has, such as
     `max_refills` of `dapo`."""
@@ -323,15 +322,16 @@ class EngineConfig(Section):
     generator: Named = Named(name="auto")
     """`auto` is `slots`, or `hf` for a model that the slot engine cannot run; a line says why. Or
     `slots`, `hf` or a plugin's: a name, or a mapping of the name and the generator's own
-    [settings](builtins.md#generators)."""
+    [settings](built-ins.md#generators)."""
     deterministic: Literal["auto"] | bool = "auto"
     """Observations are read when nothing is left to decode, not when they arrive. So every run
     computes the same things together, and every float is the same to the last bit, however long
     tools take. `auto`: true on the CPU, where decoding fewer rows at a time costs little."""
     max_mismatch: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Training stops when the log-probs of sampler and trainer differ by more nats per token (one
-    token: by 50 times as many). null: [by dtype](doctor.md#how-far-apart), which allows for
-    rounding. A larger value is for a generator that computes in another precision on purpose."""
+    token: by 50 times as many). null: [by dtype](../how-to/doctor.md#how-far-apart), which allows
+    for rounding. A larger value is for a generator that computes in another precision on
+    purpose."""
 
 
 class SamplingConfig(Section):
@@ -404,10 +404,10 @@ class LogConfig(Section):
     """What a run writes besides metrics.jsonl and summary.json."""
 
     trackers: list[Named] = Field(default_factory=list)
-    """[Trackers](builtins.md#trackers) that receive every step's metrics, by name or as mappings
+    """[Trackers](built-ins.md#trackers) that receive every step's metrics, by name or as mappings
     with their settings."""
     rollouts: bool = True
-    """Write every trajectory; see [rollout rows](data_formats.md#a-rollout-row)."""
+    """Write every trajectory; see [rollout rows](file-formats.md#a-rollout-row)."""
     compress: bool = True
     """Compress these files with gzip."""
     max_rollout_files: Annotated[int, Field(ge=0)] = 0

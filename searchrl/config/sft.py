@@ -48,7 +48,7 @@ class SftConfig(Section):
     """Stages of the cold start, in order; the keys are below."""
     traces: FilePath | None = None
     """JSONL of recorded demonstrations instead of scripted ones; see
-    [traces](data_formats.md#traces)."""
+    [traces](file-formats.md#traces)."""
     micro_batch_tokens: Count = 16384
     """As in `optim`."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0

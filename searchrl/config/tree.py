@@ -79,11 +79,11 @@ class RunConfig(Section):
     policy: PolicyName = MODEL
     """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts;
     `endpoint:URL` asks the model `model.name` of an [OpenAI-compatible
-    server](evaluate.md#api-models). Only `model` can be trained."""
+    server](../how-to/endpoint.md). Only `model` can be trained."""
     preset: str | None = None
     """Settings for a kind of model; everything you write wins over them. By default the embedded
     tiny model gets `tiny`, any other model `qwen3_4b_lora`. `package:path` is a preset that an
-    installed package brings; it lies over that of the model. See [presets](#presets)."""
+    installed package brings; it lies over that of the model. See [presets](settings.md)."""
     plugins: list[str] = Field(default_factory=list)
     """Plugin files or modules, as with `--plugin`. A run remembers them."""
     strict_plugins: bool = False
@@ -105,8 +105,8 @@ class RunConfig(Section):
     """The run folder; new or empty. By default `runs/ENV-DATE-TIME`."""
     init_from: Annotated[FilePath, Field(min_length=1)] | None = None
     """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
-    `searchrl sft`. Of a run, [what it learned to play with](cli.md#starting-from-a-run) is taken
-    over too."""
+    `searchrl sft`. Of a run, [what it learned to play
+    with](../how-to/run-and-resume.md#start-from-a-run) is taken over too."""
 
     @field_validator("tasks", mode="after")
     @classmethod

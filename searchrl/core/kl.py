@@ -7,7 +7,7 @@
 
 Source: J. Schulman, "Approximating KL divergence" (2020, joschu.net/blog/kl-approx.html); k3 is
 the penalty of GRPO (arXiv 2402.03300, eq. 4). Used as a loss, k3 *estimates* KL(q || p) but
-*pulls along* KL(p || q): its gradient in log q is 1 - e^u. docs/math_derivations.md derives it.
+*pulls along* KL(p || q): its gradient in log q is 1 - e^u (docs/explanation/mathematics.md).
 Owns no mask and no reduction; `core.loss` and `core.columns` call it. Left out: the exact sum over
 the vocabulary.
 """

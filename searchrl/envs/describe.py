@@ -153,7 +153,7 @@ def unsupported(env: str, what: str, space: Space) -> ConfigError:
     """The error for a space that cannot be described."""
     return ConfigError(
         f"env {env}: its {what} are {space}, which cannot be described in words; write your own "
-        "adapter and register it under a scheme (docs/foreign-envs.md)"
+        "adapter and register it under a scheme (docs/how-to/foreign-envs.md)"
     )
 
 

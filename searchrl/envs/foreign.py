@@ -231,9 +231,11 @@ make_random = RandomActor
 class GymAdapter(TextAdapter):
     """The environment of `--env gym:NAME`; see `TextAdapter`.
 
-    `name` is a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
-    `make` holds keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`. Raises
-    `ConfigError` if Gymnasium cannot make it, or a space cannot be described.
+    Args:
+        name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
+        make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
+
+    `ConfigError`: Gymnasium cannot make it, or a space cannot be described.
     """
 
     def __init__(

@@ -16,8 +16,11 @@ from searchrl.core.episode import Passage
 class RandomRetriever:
     """k different passages drawn at random.
 
-    The draw depends on the seed and the query's text only, not on earlier calls or the place in a
-    batch, so that runs can be repeated and workers agree. Scores are 0. An empty query draws too.
+    Scores are 0. An empty query draws too.
+
+    Args:
+        passages: the corpus.
+        seed: the draw depends on it and on the query's text only, so that runs can be repeated.
     """
 
     def __init__(self, passages: Sequence[Passage], *, seed: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The program of docs/after-training.md that asks a served agent, against a server of its own."""
+"""The program of after-training.md that asks a served agent, against a server of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from searchrl import load_agent
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "after-training.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "after-training.md"
 QUESTIONS = ("How many days can I keep a library book?", "When does the library close?")
 
 

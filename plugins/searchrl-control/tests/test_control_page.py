@@ -1,4 +1,4 @@
-"""docs/retrieval-control.md and examples/retrieval_control.yaml: its commands run as printed.
+"""The page on retrieval-control and examples/retrieval_control.yaml: its commands run as printed.
 
 The core's tests of its docs have no plugin.
 """
@@ -26,7 +26,7 @@ from searchrl import load_yaml
 from searchrl.cli import main
 
 REPO = Path(__file__).resolve().parents[3]
-PAGE = (REPO / "docs" / "retrieval-control.md").read_text("utf-8")
+PAGE = (REPO / "docs" / "how-to" / "retrieval-control.md").read_text("utf-8")
 EXAMPLE = REPO / "examples" / "retrieval_control.yaml"
 SMALL = ("--set", "max_steps=1", "--set", "questions=2", "--set", "group_size=2")
 

@@ -1,4 +1,4 @@
-"""docs/plan-then-search.md and examples/dag_r1_distill_7b.yaml: flags, keys, numbers, commands."""
+"""The page on plan-then-search and examples/dag_r1_distill_7b.yaml: flags, keys, commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from searchrl.envs.corpus import DEMO_FOLDER
 from searchrl.retrieval import BM25Retriever
 
 REPO = Path(__file__).resolve().parents[3]
-PAGE = REPO / "docs" / "plan-then-search.md"
+PAGE = REPO / "docs" / "how-to" / "plan-then-search.md"
 EXAMPLE = REPO / "examples" / "dag_r1_distill_7b.yaml"
 PACKAGES = ("searchrl_dag", "searchrl_judge", "searchrl_wandb")
 

@@ -9,7 +9,7 @@ highest: `hybrid` should do harm nowhere, and one weight has to serve every coll
     python plugins/searchrl-retrieval/benchmarks/bench_hybrid.py ../shared/data --vector dense
 
 Vectors of `dense` stay in the user's cache folder (SEARCHRL_INDEXES names another), so that nothing
-is embedded twice. What the default gives is in docs/retrieval.md.
+is embedded twice. What the default gives is in docs/how-to/retrieval.md.
 """
 
 from __future__ import annotations

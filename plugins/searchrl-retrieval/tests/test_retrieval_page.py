@@ -1,4 +1,4 @@
-"""docs/retrieval.md: its commands run, and its keys and flags are those of the command.
+"""docs/how-to/retrieval.md: its commands run, and its keys and flags are those of the command.
 
 The core's tests of its docs have no plugin; here every command of the page is run as printed.
 """
@@ -19,7 +19,7 @@ from searchrl.cli import main
 pytest.importorskip("ir_measures")
 pytest.importorskip("matplotlib")
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "retrieval.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "retrieval.md"
 
 
 def blocks(language: str) -> list[str]:

@@ -91,6 +91,6 @@ def make_bm25s(
 ) -> Retriever:
     """The retriever `bm25s` over passages: from the folder `index`, or one that is kept for them.
 
-    The defaults are the same for every collection; docs/retrieval.md has what they give.
+    The defaults are the same for every collection; docs/how-to/retrieval.md has what they give.
     """
     return open_or_build(Bm25s(title_weight, k1, b, language), passages, index)

@@ -11,7 +11,6 @@ import pytest
 from command_line import MICRO_SETTINGS, complaint, succeed
 from reseal import unfinish
 
-from searchrl.plugins import load_plugins
 from searchrl.programs.setup.planning import plan_run
 from searchrl.report.tokens import open_texts
 from searchrl.run_folder import Run
@@ -95,9 +94,3 @@ def test_a_resumed_run_wants_the_policy_it_began_with(own_run: Path, package: Pa
     unfinish(own_run)
     said = complaint("train", "--resume", own_run)
     assert f"the embedded policy '{NAME}' was {weights[1][:12]} and is" in said
-
-
-@pytest.mark.parametrize("policies", [["x"], {"act": "assets/tiny"}])
-def test_slips_of_a_registration(tmp_path: Path, policies: object) -> None:
-    (failure,) = load_plugins([write_plugin(tmp_path, policies)], entry_points=False).failures
-    assert f"policies is {policies!r}: " in failure.message

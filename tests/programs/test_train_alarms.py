@@ -16,7 +16,7 @@ from searchrl.config.alarms import BUILTIN_ALARMS
 from searchrl.engine.learning import checkpoint as checkpoint_module
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.model.optimizers import learning_rate
-from searchrl.errors import AlarmStop, PluginError, UnknownNameError
+from searchrl.errors import AlarmStop, PluginError
 from searchrl.programs import training_run
 from searchrl.programs.alarms import AlarmDesk
 from searchrl.programs.train import train
@@ -91,11 +91,6 @@ class TestWarning:
             train(config(micro_model, tmp_path / "run", broken="auto"))
         assert "--set alarms.watch.broken=off" in str(e.value)
         assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == 2
-
-    def test_a_name_that_is_not_there_is_refused_before_the_run(self, micro_model, tmp_path):
-        with pytest.raises(UnknownNameError, match="unknown alarm 'bel'. Did you mean 'bell'"):
-            train(config(micro_model, tmp_path / "run", bel="off"))
-        assert not (tmp_path / "run").exists()
 
 
 class TestStop:

@@ -249,6 +249,9 @@ class TestHalfPrecision:
         assert scale.value == 2.0**17
         scale.update(is_finite=False)
         assert scale.value == 2.0**16
+        for _ in range(40):
+            scale.update(is_finite=False)
+        assert scale.value == 2.0**-14, "no smaller"
         idle = LossScale(is_active=False)
         idle.update(is_finite=False)
         assert idle.value == 1.0

@@ -53,6 +53,7 @@ class TestBudgets:
         assert rollout.episode.stop_reason is StopReason.TURN_TOKENS
         assert rollout.episode.turns[0].text == SEARCH_MIRA[:30]
         assert rollout.episode.turns[0].action.kind == "invalid"
+        assert rollout.episode.turns[0].reward == 0.0
 
     def test_a_cut_turn_costs_what_an_invalid_one_does(self, toy_registry: Any):
         """Where an invalid turn cost 1 and a cut one nothing, a game taught to run on."""

@@ -22,7 +22,7 @@ SINGLE_PASS = "Search"
 KINDS = 6
 """Sequences that an oracle chooses among: the best ones that are of different kinds."""
 
-_NOT_FIXED = (Action.SEARCH, Action.TERMINATE, Action.BACK)
+_NOT_FIXED = (Action.SEARCH, Action.TERMINATE)
 """Actions after which a sequence is a shorter one."""
 
 

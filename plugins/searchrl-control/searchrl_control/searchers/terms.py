@@ -1,8 +1,8 @@
-"""BM25 over one collection for queries whose terms have weights, and the counts behind it.
+"""A collection by words: the library bm25s for queries with weights, and the counts beside it.
 
-Owns the vocabulary, the matrix of scores (made by the library bm25s, in Lucene's variant, as the
-retriever `bm25s` has it) and the counts that feedback, links and features are made of. That
-retriever takes texts only; RM3 needs weights. `N` is the number of passages, `V` of terms.
+Owns the vocabulary and the counts that feedback, links and features are made of. The scores are
+those of bm25s in Lucene's variant, as the retriever `bm25s` has them. `N` is the number of
+passages, `V` of terms.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bm25s import BM25
 from numpy.typing import NDArray
 from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.bm25s.words import Analyzer
@@ -58,7 +59,9 @@ class TermIndex:
         rows = [
             title * settings.title_weight + text for title, text in zip(titles, texts, strict=True)
         ]
-        self._scores = _score(rows, self._numbers, settings)
+        self._bm25 = BM25(k1=settings.k1, b=settings.b, method="lucene")
+        vocabulary = (rows, dict(self._numbers))
+        self._bm25.index(vocabulary, create_empty_token=False, show_progress=False)
 
     def query(self, text: str) -> dict[int, float]:
         """The known terms of a text; the weight is how often each stands in it."""
@@ -82,11 +85,9 @@ class TermIndex:
 
     def score(self, query: Query) -> Scores:
         """The score [N] of every passage: the sum of its terms' scores times their weights."""
-        data, indices, indptr = self._scores
         scores = np.zeros(self.num_passages, dtype=np.float32)
         for number, weight in query.items():
-            start, end = indptr[number], indptr[number + 1]
-            scores[indices[start:end]] += np.float32(weight) * data[start:end]
+            scores += np.float32(weight) * self._bm25.get_scores_from_ids([number])
         return scores
 
     def terms_in(self, place: int) -> NDArray[np.int32]:
@@ -122,14 +123,3 @@ def _row(matrix: Any, place: int) -> NDArray[np.int32]:
 def _sums(matrix: Any, axis: int) -> Scores:
     return np.asarray(matrix.sum(axis=axis), dtype=np.float32).ravel()
 
-
-def _score(
-    rows: Sequence[Sequence[int]], numbers: Mapping[str, int], settings: Bm25s
-) -> tuple[Scores, NDArray[np.int32], NDArray[np.int64]]:
-    """The matrix of scores by term: values, passages, and where each term begins."""
-    from bm25s import BM25
-
-    bm25 = BM25(k1=settings.k1, b=settings.b, method="lucene")
-    bm25.index((rows, dict(numbers)), create_empty_token=False, show_progress=False)
-    scores = bm25.scores
-    return scores["data"], scores["indices"], np.asarray(scores["indptr"], dtype=np.int64)

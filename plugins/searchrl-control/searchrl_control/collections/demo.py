@@ -9,14 +9,12 @@ real collections.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 from random import Random
 
 DEMO = "demo"
 
-_VERSION = 1
+VERSION = 1
 """In the name of the folder: other texts are another folder."""
 
 _NAMES = "Aldin Berrow Corva Dunmere Elsing Farrow Glenby Hartle Iving Jorvan Kelda Lorne".split()
@@ -33,28 +31,17 @@ _GOODS = "salt copper wool glass timber amber barley honey".split()
 _LANDMARKS = "lighthouse abbey mill fortress observatory aqueduct".split()
 
 
-def write_demo(cache: Path) -> Path:
-    """The folder of the collection below `cache`; written if it is not there yet."""
-    folder = cache / f"demo-{_VERSION}"
-    if (folder / "corpus.jsonl").is_file():
-        return folder
-    half = folder.with_name(f"{folder.name}.{os.getpid()}.half")
-    shutil.rmtree(half, ignore_errors=True)
-    (half / "qrels").mkdir(parents=True)
+def write_demo(folder: Path) -> None:
+    """Write the collection as a BEIR folder, whose folder `qrels` is there."""
     passages, questions = make_demo()
-    _write(half / "corpus.jsonl", passages)
-    _write(half / "queries.jsonl", [{"_id": q["_id"], "text": q["text"]} for q in questions])
-    for split, wanted in (("train", 0), ("test", 1)):
-        lines = ["query-id\tcorpus-id\tscore"]
-        for number, question in enumerate(questions):
-            if number % 2 == wanted:
-                lines += [f"{question['_id']}\t{name}\t1" for name in question["gold"].split()]
-        (half / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    try:
-        half.rename(folder)
-    except OSError:  # another process was quicker: its files are the same
-        shutil.rmtree(half, ignore_errors=True)
-    return folder
+    asked = [{"_id": one["_id"], "text": one["text"]} for one in questions]
+    for name, rows in (("corpus", passages), ("queries", asked)):
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    for split, of_split in (("train", questions[::2]), ("test", questions[1::2])):
+        lines = [f"{one['_id']}\t{gold}\t1\n" for one in of_split for gold in one["gold"].split()]
+        text = "query-id\tcorpus-id\tscore\n" + "".join(lines)
+        (folder / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
 
 
 def make_demo() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
@@ -96,7 +83,3 @@ def make_demo() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
             questions.append({"_id": f"q{number}-{kind}", "text": text, "gold": gold})
     rng.shuffle(passages)
     return passages, questions
-
-
-def _write(path: Path, rows: list[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -1,19 +1,34 @@
 """What the agent sees of each source in the set `heads`: the next passage it would keep.
 
 Owns the features of a candidate: how every search scores it, at which ranks it stands, how much it
-adds to what is kept, and how far kept passages name it. `S` sources.
+adds to what is kept, and how far kept passages name it. `S` sources, `C` features.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Protocol
 
 import numpy as np
 
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.features import Features, ListFeatures, bounded
-from searchrl_control.environment.heads import DEPTH, SOURCES, Kept, Sources
 from searchrl_control.searchers.question import Question
+from searchrl_control.searchers.ranking import Found
+
+SOURCES = (
+    Action.NARROW,
+    Action.BROAD,
+    Action.WORDS,
+    Action.DENSE,
+    Action.FUSE,
+    Action.FOLLOW,
+    Action.HOP,
+)
+"""The actions that search, in the order of their numbers."""
+
+DEPTH = 60
+"""Passages of each source that are looked at."""
 
 CANDIDATE_FEATURES = (
     *(f"points_{action.lower()}" for action in SOURCES),
@@ -22,88 +37,71 @@ CANDIDATE_FEATURES = (
     *("adds", "named", "named_by_it", "left", "near_kept"),
 )
 
+Kept = tuple[int, ...]
+"""The places of the passages that were kept, in their order."""
 
-class Candidates:
-    """The features of the next passage of every source, for one question.
 
-    Args:
-        question: of the episode.
-        sources: of the question.
-        lists: the features of the question's lists.
-    """
+class Sources(Protocol):
+    """What every source finds for one question; see `heads`."""
 
-    def __init__(self, question: Question, sources: Sources, lists: ListFeatures) -> None:
-        self._question = question
-        self._sources = sources
-        self._lists = lists
+    question: Question
+    features: ListFeatures
 
-    def of(self, kept: Kept) -> Features:
-        """The features [S, C] of the candidates; a row of zeros for a source without one."""
-        nexts = {action: self._sources.next_of(action, kept, 2) for action in SOURCES}
-        # Follow stands for Hop until a passage is kept: the scorer sees no hole there.
-        seen = {a: a if kept or a is not Action.HOP else Action.FOLLOW for a in SOURCES}
-        scores = [self._scores(seen[action], kept) for action in SOURCES]
-        ranks = [
-            {place: rank for rank, place in enumerate(self._sources.order(seen[action], kept))}
-            for action in SOURCES
-        ]
-        votes = Counter(places[0] for places in nexts.values() if places)
-        told = np.zeros((len(SOURCES), len(CANDIDATE_FEATURES)), dtype=np.float32)
-        for row, places in enumerate(nexts.values()):
-            if places:
-                place = places[0]
-                others = scores[row][list(places)]
-                told[row] = bounded(
-                    [
-                        *(_relative(one, place) for one in scores),
-                        *(1 / (1 + one.get(place, DEPTH)) for one in ranks),
-                        *self._of_question(place),
-                        float(others[0] - others[-1]),
-                        votes[place] / len(SOURCES),
-                        *self._of_kept(place, kept),
-                    ]
-                )
-        return told
+    def next_of(self, action: Action, kept: Kept, count: int) -> tuple[int, ...]:
+        """The next places of a source that are not kept yet, best first."""
 
-    def _scores(self, action: Action, kept: Kept) -> Features:
-        found = self._sources.found(action, kept)
-        return self._question.words.scores_N if found is None else found.scores_N
+    def order(self, action: Action, kept: Kept) -> tuple[int, ...]:
+        """The first places of a source, best first."""
 
-    def _of_question(self, place: int) -> list[float]:
-        """What the question alone says of a passage."""
-        similar = self._question.similar.scores_N
-        return [
-            self._lists.words_of(place),
-            float(similar[place]),
-            float(similar[place] - similar.max()),
-            self._lists.title_share(place),
-        ]
+    def found(self, action: Action, kept: Kept) -> Found | None:
+        """What a source finds; None for Hop while nothing is kept."""
 
-    def _of_kept(self, place: int, kept: Kept) -> list[float]:
-        """What a passage adds to those that are kept, and how they name each other."""
-        covers = self._lists.share_of(place)
-        covered = np.zeros(len(covers), dtype=np.bool_)
-        for one in kept:
-            covered |= self._lists.share_of(one)
-        return [
-            self._lists.idf_share(covers & ~covered),
-            *self._named(place, kept),
-            self._lists.idf_share(~covered),
-            self._nearest(place, kept),
-        ]
 
-    def _named(self, place: int, kept: Kept) -> tuple[float, float]:
-        """How far kept passages name this one, and how far it names one of them."""
-        if not kept:
-            return 0.0, 0.0
-        links = self._question.library.links
-        named = max(float(links.covered(one)[place]) for one in kept)
-        names = links.covered(place)
-        return named, max(float(names[one]) for one in kept)
+def tell_candidates(sources: Sources, kept: Kept) -> Features:
+    """The features [S, C] of the candidates; a row of zeros for a source without one."""
+    nexts = {action: sources.next_of(action, kept, 2) for action in SOURCES}
+    # Follow stands for Hop until a passage is kept: the scorer sees no hole there.
+    seen = [a if kept or a is not Action.HOP else Action.FOLLOW for a in SOURCES]
+    lists = [sources.found(action, kept) or sources.question.words for action in seen]
+    ranks = [{p: rank for rank, p in enumerate(sources.order(action, kept))} for action in seen]
+    votes = Counter(places[0] for places in nexts.values() if places)
+    told = np.zeros((len(SOURCES), len(CANDIDATE_FEATURES)), dtype=np.float32)
+    similar = sources.question.similar.scores_N
+    for row, places in enumerate(nexts.values()):
+        if places:
+            place = places[0]
+            others = lists[row].scores_N[list(places)]
+            told[row] = bounded(
+                [
+                    *(_relative(one.scores_N, place) for one in lists),
+                    *(1 / (1 + one.get(place, DEPTH)) for one in ranks),
+                    sources.features.words_of(place),
+                    float(similar[place]),
+                    float(similar[place] - similar.max()),
+                    sources.features.title_share(place),
+                    float(others[0] - others[-1]),
+                    votes[place] / len(SOURCES),
+                    *_beside_kept(sources, place, kept),
+                ]
+            )
+    return told
 
-    def _nearest(self, place: int, kept: Kept) -> float:
-        vectors = self._question.library.vectors.vectors_ND
-        return float(np.max(vectors[list(kept)] @ vectors[place])) if kept else 0.0
+
+def _beside_kept(sources: Sources, place: int, kept: Kept) -> list[float]:
+    """What a passage adds to those that are kept, and how they name each other."""
+    library, features = sources.question.library, sources.features
+    covers = features.share_of(place)
+    covered = np.zeros(len(covers), dtype=np.bool_)
+    for one in kept:
+        covered |= features.share_of(one)
+    named = named_by_it = near = 0.0
+    if kept:
+        named = max(float(library.links(one)[place]) for one in kept)
+        named_by_it = max(float(library.links(place)[one]) for one in kept)
+        vectors = library.vectors.vectors_ND
+        near = float(np.max(vectors[list(kept)] @ vectors[place]))
+    adds, left = features.idf_share(covers & ~covered), features.idf_share(~covered)
+    return [adds, named, named_by_it, left, near]
 
 
 def _relative(scores_N: Features, place: int) -> float:

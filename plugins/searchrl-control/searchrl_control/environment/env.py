@@ -16,19 +16,18 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete
 
-from searchrl import ConfigError, EnvironmentFailure, suggest
-from searchrl.contracts import ACT, Judge, Passage, Task, Unscored
+from searchrl import ConfigError, suggest
+from searchrl.contracts import ACT, Passage, Task
 from searchrl.contracts import Action as Act
 from searchrl.envs import ensure_index, ensure_split
-from searchrl_control.collections.judged import SPLITS, TRAIN, Judged
+from searchrl_control.collections.judged import SPLITS, Judged
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.features import BOUND
 from searchrl_control.environment.games import Path, Position
 from searchrl_control.environment.measures import ndcg, recall
 from searchrl_control.environment.positions import Asker
-from searchrl_control.environment.rewards import GAIN, NDCG, ensure_reward, judge_list
 from searchrl_control.environment.worlds import ENV, Place, World, open_world
-from searchrl_control.generation.curriculum import ANY, Curriculum, ensure_level, order_by
+from searchrl_control.generation.difficulty import ANY, ensure_level, order_by
 from searchrl_control.reformulate.contract import Reformulator
 
 Observation = dict[str, Any]
@@ -37,6 +36,9 @@ MAX_STEPS = 5
 
 STEP_COST = 0.001
 """A tenth of what one more step is worth at best: a larger cost would forbid them all."""
+
+NDCG, GAIN = "ndcg", "gain"
+REWARDS = (NDCG, GAIN)
 
 _TITLES = 5
 _CHARACTERS = 160
@@ -66,11 +68,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     Args:
         max_steps: actions of an episode, the first Search among them.
         step_cost: what every action but Terminate costs.
-        reward: `ndcg` at the end, `gain` of nDCG in every step (the same sum), or `judge`.
-        judge: of `reward: judge`.
+        reward: `ndcg` at the end, or its `gain` in every step (the same sum).
         difficulty: `any`, `easy`, `medium`, `hard` or `mostly_hard`; by the single pass.
-        curriculum: after 1,000 episodes of this object, a training question is hard with
-            probability .7. For loops that let `reset` draw; runs set `difficulty` in stages.
         reformulation: a `Reformulator` of your own, in Python.
         render_mode: None, or `ansi`: the list in words.
         place: what `Place` has: `collection`, `data`, `hub`, `actions`, `topk`, `split_seed`,
@@ -91,9 +90,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         max_steps: int = MAX_STEPS,
         step_cost: float = STEP_COST,
         reward: str = NDCG,
-        judge: Judge | None = None,
         difficulty: str = ANY,
-        curriculum: bool = False,
         reformulation: Reformulator | None = None,
         render_mode: str | None = None,
         **place: Any,
@@ -105,21 +102,24 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
             )
         self.max_steps = max_steps
         self.step_cost = step_cost
-        self.reward = ensure_reward(reward, judge)
+        if reward not in REWARDS:
+            raise ConfigError(f"env.reward: there is no {reward!r}.{suggest(reward, REWARDS)}")
+        self.reward = reward
         self.difficulty = ensure_level(difficulty)
         self.render_mode = render_mode
-        self._judge = judge
-        self._curriculum = Curriculum() if curriculum else None
         self.world = _open(place, reformulation)
         self._positions = self.world.positions
         self.actions: tuple[Action, ...] = self._positions.actions
         self.action_names: tuple[str, ...] = tuple(str(action) for action in self.actions)
         self.action_space = Discrete(len(self.actions))
-        self.observation_space = make_space(
-            self._positions.widths, len(self.actions), self.max_steps
-        )
+        blocks: dict[str, gymnasium.Space[Any]] = {
+            name: Box(-BOUND, BOUND, (width,), np.float32)
+            for name, width in self._positions.widths.items()
+        }
+        blocks["step"] = Discrete(self.max_steps + 1)
+        blocks["taken"] = Box(0.0, 1.0, (len(self.actions),), np.float32)
+        self.observation_space = Dict({name: blocks[name] for name in sorted(blocks)})
         self._orders: dict[str, list[int]] = {}
-        self._num_episodes = 0
         self._turn: _Turn | None = None
 
     def num_tasks(self, split: str) -> int:
@@ -143,9 +143,10 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         options = options or {}
         split = ensure_split(ENV, options.get("split", self.splits[0]), self.splits)
         index = options.get("index")
-        task = self.make_task(split, self._draw(split) if index is None else index)
+        if index is None:
+            index = self.np_random.integers(len(self._order(split)))
+        task = self.make_task(split, index)
         question = self.world.questions(split)[self._order(split)[task.index]]
-        self._num_episodes += 1
         self._turn = _Turn(task, question, self.world.asker(question))
         return self.observe(self._turn.asker, None, 0), self._tell(self._turn, None)
 
@@ -169,8 +170,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         )
         position = self._look(turn)
         worth = ndcg(self._ids(position), turn.question.qrels, self._positions.k)
-        cost = 0.0 if done is Action.TERMINATE else self.step_cost
-        reward = self._earn(turn, worth, position) - cost
+        earned = worth - turn.worth if self.reward == GAIN else worth * turn.is_over
+        reward = earned - (0.0 if done is Action.TERMINATE else self.step_cost)
         self._turn = turn = turn._replace(worth=worth)
         info = self._tell(turn, position)
         why = f"action {action} was illegal" if is_illegal else ""
@@ -205,7 +206,10 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         if self.render_mode != "ansi" or self._turn is None:
             return None
         turn, position = self._turn, self._look(self._turn)
-        lines = [f"Question: {turn.task.question}", f"Actions left: {self._left(turn)}."]
+        lines = [
+            f"Question: {turn.task.question}",
+            f"Actions left: {self.max_steps - turn.num_steps}.",
+        ]
         if position is None:
             return "\n".join([*lines, "Nothing was searched yet."])
         lines.append(f"Searched: {position.text[:_CHARACTERS]}")
@@ -217,22 +221,12 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     def _order(self, split: str) -> list[int]:
         if split not in self._orders:
             questions = self.world.questions(split)
-            levels = [] if self.difficulty == ANY else [self.world.level(q) for q in questions]
-            key = f"{ENV}/{self.world.name}/{split}"
-            self._orders[split] = (
-                order_by(self.difficulty, levels, key) if levels else list(range(len(questions)))
-            )
+            order = list(range(len(questions)))
+            if self.difficulty != ANY:
+                levels = [self.world.level(question) for question in questions]
+                order = order_by(self.difficulty, levels, f"{ENV}/{self.world.name}/{split}")
+            self._orders[split] = order
         return self._orders[split]
-
-    def _draw(self, split: str) -> int:
-        order = self._order(split)
-        if self._curriculum is None or split != TRAIN:
-            return int(self.np_random.integers(len(order)))
-        if self._num_episodes < self._curriculum.after:
-            return int(self.np_random.integers(len(order)))
-        questions = self.world.questions(split)
-        levels = [self.world.level(questions[place]) for place in order]
-        return self._curriculum.draw(self.np_random, levels, self._num_episodes)
 
     def _look(self, turn: _Turn) -> Position | None:
         return None if turn.path is None else self._positions.at(turn.asker, turn.path)
@@ -240,39 +234,14 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     def _ids(self, position: Position | None) -> tuple[str, ...]:
         return () if position is None else self._positions.ids(position)
 
-    def _earn(self, turn: _Turn, worth: float, position: Position | None) -> float:
-        if self.reward == GAIN:
-            return worth - turn.worth
-        if not turn.is_over:
-            return 0.0
-        if self.reward == NDCG or self._judge is None:
-            return worth
-        found = self._passages(position)
-        said = judge_list(self._judge, turn.task.question, found, self._references(turn))
-        if isinstance(said, Unscored):
-            raise EnvironmentFailure(
-                f"env {ENV}: the judge did not score the list: {said.reason}. Use reward: ndcg, or "
-                "a judge that needs no accepted answer"
-            )
-        return said
-
-    def _references(self, turn: _Turn) -> tuple[str, ...]:
-        """The texts of the relevant passages: what a judge may compare a list with."""
-        library = self.world.library
-        places = [library.place_of.get(name) for name in turn.task.gold_ids]
-        return tuple(library.passages[place].text for place in places if place is not None)
-
     def _passages(self, position: Position | None) -> tuple[Passage, ...]:
         if position is None:
             return ()
         passages = self.world.library.passages
         return tuple(
             Passage(passages[p].id, passages[p].text, passages[p].title, score)
-            for p, score in zip(position.places, position.scores, strict=True)
+            for p, score in position.top
         )
-
-    def _left(self, turn: _Turn) -> int:
-        return self.max_steps - turn.num_steps
 
     def _tell(self, turn: _Turn, position: Position | None) -> dict[str, Any]:
         ids = self._ids(position)
@@ -287,19 +256,6 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
                 "illegal": float(turn.num_illegal),
             },
         }
-
-
-def make_space(widths: Mapping[str, int], num_actions: int, max_steps: int) -> Dict:
-    """The space of observations: a `Box` per block, the step, and how often each action was done.
-
-    `widths` are those of the blocks.
-    """
-    blocks: dict[str, gymnasium.Space[Any]] = {
-        name: Box(-BOUND, BOUND, (width,), np.float32) for name, width in widths.items()
-    }
-    blocks["step"] = Discrete(max_steps + 1)
-    blocks["taken"] = Box(0.0, 1.0, (num_actions,), np.float32)
-    return Dict({name: blocks[name] for name in sorted(blocks)})
 
 
 def _open(place: Mapping[str, Any], reformulation: Reformulator | None) -> World:

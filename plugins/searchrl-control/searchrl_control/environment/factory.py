@@ -12,13 +12,14 @@ from pydantic import Field
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.envs import TextAdapter
-from searchrl_control.collections.halves import SEED, TRAIN_SHARE
+from searchrl_control.collections.judged import SEED, TRAIN_SHARE
 from searchrl_control.environment.actions import PUBLISHED
-from searchrl_control.environment.env import MAX_STEPS, STEP_COST, RetrievalControlEnv
+from searchrl_control.environment.env import MAX_STEPS, NDCG, STEP_COST, RetrievalControlEnv
 from searchrl_control.environment.measures import CUTOFF
-from searchrl_control.environment.rewards import NDCG
 from searchrl_control.environment.worlds import CLASSICAL, ENV
-from searchrl_control.generation.curriculum import ANY
+from searchrl_control.generation.difficulty import ANY
+
+_OF_THE_RUN = ("protocol", "retriever")
 
 
 def make_env(
@@ -50,28 +51,8 @@ def make_env(
 
     A language model is shown the rendering: titles and texts, and not numbers.
     """
-    env = RetrievalControlEnv(
-        max_steps=max_steps,
-        step_cost=step_cost,
-        reward=reward,
-        difficulty=difficulty,
-        render_mode=render_mode,
-        collection=collection,
-        data=data,
-        hub=hub,
-        actions=actions,
-        topk=topk,
-        split_seed=split_seed,
-        train_share=train_share,
-        split_file=split_file,
-        encoder=encoder,
-        model=model,
-        reformulator=reformulator,
-        url=url,
-        endpoint_model=endpoint_model,
-        policy=policy,
-        cache=cache,
-    )
+    settings = {name: said for name, said in locals().items() if name not in _OF_THE_RUN}
+    env = RetrievalControlEnv(**settings)
     return TextAdapter(
         env,
         protocol=protocol,

@@ -163,7 +163,7 @@ class ListFeatures:
         ]
 
     def _named(self, places: Places) -> list[float]:
-        covered = [self._question.library.links.covered(int(place)) for place in places[:2]]
+        covered = [self._question.library.links(int(place)) for place in places[:2]]
         best = np.maximum.reduce(covered)
         new = best.copy()
         new[places] = 0

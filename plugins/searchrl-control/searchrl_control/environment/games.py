@@ -1,217 +1,135 @@
 """One question under one set of actions: which position every path of actions leads to.
 
-Owns the two games, that of lists and that of heads: their states by path, and what of a position is
-observed. A state is computed from the one before it, so a path that was reached is not searched
-again while it is in memory.
+Owns what the sets have in common: states by path, each computed from the one before it, and how a
+reformulator is asked. The sets are `lists` and `heads`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.candidates import CANDIDATE_FEATURES, Candidates
-from searchrl_control.environment.features import (
-    LIST_FEATURES,
-    QUERY_FEATURES,
-    Features,
-    ListFeatures,
-    query_features,
-)
-from searchrl_control.environment.heads import SOURCES, HeadState, Kept, Sources
-from searchrl_control.environment.lists import Lists, ListState
-from searchrl_control.reformulate.contract import Reformulator
+from searchrl_control.environment.features import Features, ListFeatures
+from searchrl_control.reformulate.contract import Asked, Reformulator
 from searchrl_control.searchers.question import Question
+from searchrl_control.searchers.ranking import Found
+from searchrl_control.searchers.terms import Query
+
+SHOWN = 10
+"""Passages that a reformulator is shown, at most."""
 
 _MEAN_OF = 3
 """First passages whose embeddings are averaged."""
 
-MAX_LISTS = 32
-"""States of one question in memory where each has arrays over the whole collection; the ones that
-were not used for longest go first, and are searched again if they are needed again."""
-
 Path = tuple[int, ...]
 """The numbers of the actions that were done, after the first Search."""
+
+Top = list[tuple[int, float]]
+"""The places of the first passages with their scores, best first."""
+
+S = TypeVar("S")
 
 
 class Position(NamedTuple):
     """What the agent has in front of it.
 
-    `places` are those of the first k passages, best first, with `scores`. `blocks` are the parts of
-    the observation that change with it. `legal` says, by number, which actions do anything; `text`
-    is what was searched.
+    `top` is the list. `blocks` are the parts of the observation that change with it. `legal` says,
+    by number, which actions do anything; `text` is what was searched.
     """
 
-    places: tuple[int, ...]
-    scores: tuple[float, ...]
+    top: Top
     blocks: Mapping[str, Features]
     legal: tuple[bool, ...]
     text: str
 
 
-class Game(Protocol):
-    """One question under one set of actions."""
+class Game(ABC, Generic[S]):
+    """One question under one set of actions.
 
-    def statics(self) -> Mapping[str, Features]:
+    Args:
+        question: of the episode.
+        actions: of the set.
+        reformulator: of Narrow and Broad.
+    """
+
+    def __init__(
+        self, question: Question, actions: Sequence[Action], reformulator: Reformulator
+    ) -> None:
+        self.lock = threading.Lock()
+        """Held by who calls anything else."""
+        self.question = question
+        self.actions = actions
+        self.reformulator = reformulator
+        self.features = ListFeatures(question)
+        self._states: dict[Path, S] = {}
+
+    @staticmethod
+    @abstractmethod
+    def widths(dim: int) -> dict[str, int]:
+        """The blocks of an observation and their widths; `dim` is that of an embedding."""
+
+    @abstractmethod
+    def statics(self) -> dict[str, Features]:
         """The blocks of the observation that no action changes."""
+
+    @abstractmethod
+    def begin(self) -> S:
+        """The state after the first Search."""
+
+    @abstractmethod
+    def play(self, state: S, action: Action) -> S:
+        """The state after an action that is legal and neither Search nor Terminate."""
+
+    @abstractmethod
+    def legal(self, state: S) -> tuple[bool, ...]:
+        """Which actions are legal in a state, by number."""
+
+    @abstractmethod
+    def top(self, state: S, k: int) -> Top:
+        """The list of a state."""
+
+    @abstractmethod
+    def show(self, state: S) -> tuple[dict[str, Features], str]:
+        """The blocks of a state but `found`, and what was searched."""
+
+    def state(self, path: Path) -> S:
+        """The state after Search and these actions."""
+        if path not in self._states:
+            self._states[path] = (
+                self.play(self.state(path[:-1]), self.actions[path[-1]]) if path else self.begin()
+            )
+        return self._states[path]
 
     def look(self, path: Path, k: int) -> Position:
         """The position after Search and these actions, with a list of k passages."""
-
-    def legal(self, path: Path) -> tuple[bool, ...]:
-        """Which actions are legal after a path, by number."""
-
-    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
-        """The places of the first k passages after a path, with their scores: nothing observed."""
-
-
-class ListGame:
-    """The set `published`: actions change the list that is there."""
-
-    def __init__(
-        self, question: Question, actions: Sequence[Action], reformulator: Reformulator
-    ) -> None:
-        self._question = question
-        self._actions = actions
-        self._lists = Lists(reformulator)
-        self._features = ListFeatures(question)
-        self._states: OrderedDict[Path, ListState] = OrderedDict()
-
-    @staticmethod
-    def widths(dim: int) -> tuple[dict[str, int], dict[str, int]]:
-        """The blocks and their widths: those of a question, and those of a position."""
-        return (
-            {"query": dim, "terms": len(QUERY_FEATURES)},
-            {"found": dim, "list": len(LIST_FEATURES)},
+        state = self.state(path)
+        top = self.top(state, k)
+        blocks, text = self.show(state)
+        vectors = self.question.library.vectors
+        places = [place for place, _ in top[:_MEAN_OF]]
+        blocks["found"] = (
+            np.asarray(vectors.vectors_ND[places].mean(axis=0), dtype=np.float32)
+            if places
+            else np.zeros(vectors.dim, dtype=np.float32)
         )
+        return Position(top, blocks, self.legal(state), text)
 
-    def statics(self) -> Mapping[str, Features]:
-        """See `Game`."""
-        return {"query": self._question.vector_D, "terms": query_features(self._question)}
-
-    def look(self, path: Path, k: int) -> Position:
-        """See `Game`."""
-        state = self._state(path)
-        top = self.top(path, k)
-        blocks = {
-            "found": _mean(self._question, top),
-            "list": self._features.of(state.found, state.before),
-        }
-        return _position(top, blocks, self.legal(path), state.text)
-
-    def legal(self, path: Path) -> tuple[bool, ...]:
-        """See `Game`."""
-        return (True,) * len(self._actions)
-
-    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
-        """See `Game`."""
-        return self._lists.top(self._state(path), k)
-
-    def _state(self, path: Path) -> ListState:
-        found = self._states.get(path)
-        if found is None:
-            if path:
-                action = self._actions[path[-1]]
-                found = self._lists.play(self._question, self._state(path[:-1]), action)
-            else:
-                found = self._lists.begin(self._question)
-            self._states[path] = found
-            while len(self._states) > MAX_LISTS:
-                self._states.popitem(last=False)
-        else:
-            self._states.move_to_end(path)
-        return found
-
-
-class HeadGame:
-    """The set `heads`: actions keep a passage."""
-
-    def __init__(
-        self, question: Question, actions: Sequence[Action], reformulator: Reformulator
-    ) -> None:
-        self._question = question
-        self._actions = actions
-        self._sources = Sources(question, reformulator)
-        self._features = ListFeatures(question)
-        self._candidates = Candidates(question, self._sources, self._features)
-        self._states: dict[Path, HeadState] = {}
-        # Both depend on what is kept, not on the source of the tail.
-        self._told: dict[Kept, Features] = {}
-        self._legal: dict[Kept, tuple[bool, ...]] = {}
-
-    @staticmethod
-    def widths(dim: int) -> tuple[dict[str, int], dict[str, int]]:
-        """The blocks and their widths: those of a question, and those of a position."""
-        return (
-            {"query": dim, "searches": 3 * len(LIST_FEATURES), "terms": len(QUERY_FEATURES)},
-            {"candidates": len(SOURCES) * len(CANDIDATE_FEATURES), "found": dim},
+    def rewrite(self, action: Action, query: Query, found: Found) -> tuple[Query, str]:
+        """What the reformulator makes of a search: terms that the collection knows, and a text."""
+        library = self.question.library
+        passages = tuple(
+            replace(library.passages[place], score=float(found.scores_N[place]))
+            for place in found.first(SHOWN).tolist()
         )
-
-    def statics(self) -> Mapping[str, Features]:
-        """See `Game`. `searches` are the features of the lists by words, fused and followed."""
-        question = self._question
-        searches = (
-            self._features.of(question.words),
-            self._features.of(question.fused, question.words),
-            self._features.of(question.followed, question.fused),
-        )
-        return {
-            "query": question.vector_D,
-            "searches": np.concatenate(searches),
-            "terms": query_features(question),
-        }
-
-    def look(self, path: Path, k: int) -> Position:
-        """See `Game`."""
-        top = self.top(path, k)
-        kept = self._state(path).kept
-        if kept not in self._told:
-            self._told[kept] = self._candidates.of(kept).ravel()
-        blocks = {"candidates": self._told[kept], "found": _mean(self._question, top)}
-        return _position(top, blocks, self.legal(path), self._question.text)
-
-    def legal(self, path: Path) -> tuple[bool, ...]:
-        """See `Game`."""
-        kept = self._state(path).kept
-        if kept not in self._legal:
-            self._legal[kept] = tuple(self._sources.is_legal(kept, one) for one in self._actions)
-        return self._legal[kept]
-
-    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
-        """See `Game`."""
-        return self._state(path).top(k)
-
-    def _state(self, path: Path) -> HeadState:
-        found = self._states.get(path)
-        if found is None:
-            if path:
-                found = self._sources.play(self._state(path[:-1]), self._actions[path[-1]])
-            else:
-                found = self._sources.begin()
-            self._states[path] = found
-        return found
-
-
-def _mean(question: Question, top: Sequence[tuple[int, float]]) -> Features:
-    """The mean [D] of the embeddings of the first passages; zeros without any."""
-    vectors = question.library.vectors
-    places = [place for place, _ in top[:_MEAN_OF]]
-    if not places:
-        return np.zeros(vectors.dim, dtype=np.float32)
-    return np.asarray(vectors.vectors_ND[places].mean(axis=0), dtype=np.float32)
-
-
-def _position(
-    top: Sequence[tuple[int, float]],
-    blocks: Mapping[str, Features],
-    legal: tuple[bool, ...],
-    text: str,
-) -> Position:
-    for block in blocks.values():
-        block.setflags(write=False)  # kept, and shared by all episodes
-    places = tuple(place for place, _ in top)
-    return Position(places, tuple(score for _, score in top), blocks, legal, text)
+        asked = Asked(self.question.text, library.terms.weights_of(query), passages)
+        is_narrow = action is Action.NARROW
+        said = (self.reformulator.narrow if is_narrow else self.reformulator.broaden)(asked)
+        terms = library.terms
+        query = terms.query_of(said.weights) if said.weights else terms.query(said.text)
+        return query, said.text

@@ -9,32 +9,30 @@ before it chooses.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
+import numpy as np
+
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.lists import SHOWN
-from searchrl_control.reformulate.contract import Asked, Reformulator
+from searchrl_control.environment.candidates import (
+    CANDIDATE_FEATURES,
+    DEPTH,
+    SOURCES,
+    Kept,
+    tell_candidates,
+)
+from searchrl_control.environment.features import (
+    LIST_FEATURES,
+    QUERY_FEATURES,
+    Features,
+    query_features,
+)
+from searchrl_control.environment.games import Game, Top
+from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import Found, points
-
-SOURCES = (
-    Action.NARROW,
-    Action.BROAD,
-    Action.WORDS,
-    Action.DENSE,
-    Action.FUSE,
-    Action.FOLLOW,
-    Action.HOP,
-)
-"""The actions that search, in the order of their numbers."""
-
-DEPTH = 60
-"""Passages of each source that are looked at."""
-
-Kept = tuple[int, ...]
-"""The places of the passages that were kept, in their order."""
 
 
 class HeadState(NamedTuple):
@@ -43,53 +41,75 @@ class HeadState(NamedTuple):
     kept: Kept
     tail: tuple[int, ...]
 
-    def top(self, k: int) -> list[tuple[int, float]]:
-        """The places of the first k passages, with points that say no more than the order."""
-        left = (place for place in self.tail if place not in self.kept)
-        places = islice(chain(self.kept, left), k)
-        return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
 
+class HeadGame(Game[HeadState]):
+    """The set `heads`. What a source finds is searched once, when it is first needed."""
 
-class Sources:
-    """What every source finds for one question, each computed once, when it is first needed.
-
-    Args:
-        question: the question.
-        reformulator: of Narrow and Broad.
-    """
-
-    def __init__(self, question: Question, reformulator: Reformulator) -> None:
-        self._question = question
-        self._reformulator = reformulator
-        self._found: dict[tuple[Action, Kept], Found] = {}
+    def __init__(
+        self, question: Question, actions: Sequence[Action], reformulator: Reformulator
+    ) -> None:
+        super().__init__(question, actions, reformulator)
+        self._found: dict[Action, Found] = {}
         self._orders: dict[tuple[Action, Kept], tuple[int, ...]] = {}
+        # Both depend on what is kept, not on the source of the tail.
+        self._told: dict[Kept, Features] = {}
+        self._legal: dict[Kept, tuple[bool, ...]] = {}
+
+    @staticmethod
+    def widths(dim: int) -> dict[str, int]:
+        """See `Game`."""
+        return {
+            **{"query": dim, "searches": 3 * len(LIST_FEATURES), "terms": len(QUERY_FEATURES)},
+            **{"candidates": len(SOURCES) * len(CANDIDATE_FEATURES), "found": dim},
+        }
+
+    def statics(self) -> dict[str, Features]:
+        """See `Game`. `searches` are the features of the lists by words, fused and followed."""
+        question, features = self.question, self.features
+        searches = (
+            features.of(question.words),
+            features.of(question.fused, question.words),
+            features.of(question.followed, question.fused),
+        )
+        terms = query_features(question)
+        return {"query": question.vector_D, "searches": np.concatenate(searches), "terms": terms}
 
     def begin(self) -> HeadState:
-        """After Search: the single pass, and nothing kept."""
+        """The single pass, and nothing kept."""
         return HeadState((), self.order(Action.WORDS, ()))
 
     def play(self, state: HeadState, action: Action) -> HeadState:
-        """The state after an action that is legal; Search begins again."""
-        if action is Action.SEARCH:
-            return self.begin()
+        """See `Game`."""
         first = self.next_of(action, state.kept, 1)
         return HeadState((*state.kept, *first), self.order(action, state.kept))
 
-    def is_legal(self, kept: Kept, action: Action) -> bool:
-        """Whether an action has a passage to keep; Search has none, Terminate needs none."""
-        if action in (Action.SEARCH, Action.TERMINATE):
-            return action is Action.TERMINATE
-        return bool(self.next_of(action, kept, 1))
+    def legal(self, state: HeadState) -> tuple[bool, ...]:
+        """A source that has a passage to keep, and Terminate; Search does nothing here."""
+        if state.kept not in self._legal:
+            self._legal[state.kept] = tuple(
+                bool(self.next_of(one, state.kept, 1))
+                if one in SOURCES
+                else one is Action.TERMINATE
+                for one in self.actions
+            )
+        return self._legal[state.kept]
+
+    def top(self, state: HeadState, k: int) -> Top:
+        """The first k passages, with points that say no more than the order."""
+        left = (place for place in state.tail if place not in state.kept)
+        places = islice(chain(state.kept, left), k)
+        return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
+
+    def show(self, state: HeadState) -> tuple[dict[str, Features], str]:
+        """See `Game`."""
+        if state.kept not in self._told:
+            self._told[state.kept] = tell_candidates(self, state.kept).ravel()
+        return {"candidates": self._told[state.kept]}, self.question.text
 
     def next_of(self, action: Action, kept: Kept, count: int) -> tuple[int, ...]:
         """The next places of a source that are not kept yet, best first."""
-        found = []
-        for place in self.order(action, kept):
-            if place not in kept:
-                found.append(place)
-                if len(found) == count:
-                    break
-        return tuple(found)
+        left = (place for place in self.order(action, kept) if place not in kept)
+        return tuple(islice(left, count))
 
     def order(self, action: Action, kept: Kept) -> tuple[int, ...]:
         """The first places of a source, best first; none for Hop while nothing is kept."""
@@ -102,35 +122,16 @@ class Sources:
     def found(self, action: Action, kept: Kept) -> Found | None:
         """What a source finds; None for Hop while nothing is kept. Only Hop depends on it."""
         if action is Action.HOP:
-            return self._question.hop(kept) if kept else None
-        key = (action, ())
-        if key not in self._found:
-            self._found[key] = self._search(action)
-        return self._found[key]
+            return self.question.hop(kept) if kept else None
+        if action not in self._found:
+            self._found[action] = self._search(action)
+        return self._found[action]
 
     def _search(self, action: Action) -> Found:
-        question = self._question
-        if action is Action.WORDS:
-            return question.words
-        if action is Action.DENSE:
-            return question.similar
-        if action is Action.FUSE:
-            return question.fused
-        if action is Action.FOLLOW:
-            return question.followed
-        asked, terms = self._ask(), question.library.terms
-        if action is Action.NARROW:
-            rewrite = self._reformulator.narrow(asked)
-        else:
-            rewrite = self._reformulator.broaden(asked)
-        query = terms.query_of(rewrite.weights) if rewrite.weights else terms.query(rewrite.text)
-        return question.with_vectors(query or question.query)
-
-    def _ask(self) -> Asked:
-        question = self._question
-        found = points(question.words)
-        passages = tuple(
-            replace(question.library.passages[place], score=float(found.scores_N[place]))
-            for place in found.first(SHOWN).tolist()
-        )
-        return Asked(question.text, question.library.terms.weights_of(question.query), passages)
+        question = self.question
+        if action in (Action.NARROW, Action.BROAD):
+            query, _ = self.rewrite(action, question.query, points(question.words))
+            return question.with_vectors(query or question.query)
+        lists = {Action.WORDS: "words", Action.DENSE: "similar", Action.FUSE: "fused"}
+        found: Found = getattr(question, lists.get(action, "followed"))
+        return found

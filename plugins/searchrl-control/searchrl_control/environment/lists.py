@@ -1,69 +1,71 @@
 """Actions on the list that is there: the set `published`.
 
-Owns the state of such an episode and what every action makes of it. Actions add up: Narrow and
-Broad change the query that was searched last. Pure functions of the question and the actions
-before.
+Owns the state of such an episode. Actions add up: Narrow and Broad change the query that was
+searched last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from searchrl_control.environment.actions import Action
-from searchrl_control.reformulate.contract import Asked, Reformulator, Rewrite
-from searchrl_control.searchers.question import Question
+from searchrl_control.environment.features import (
+    LIST_FEATURES,
+    QUERY_FEATURES,
+    Features,
+    query_features,
+)
+from searchrl_control.environment.games import Game, Top
 from searchrl_control.searchers.ranking import Found, points
-
-SHOWN = 10
-"""Passages that a reformulator is shown, at most."""
+from searchrl_control.searchers.terms import Query
 
 
 class ListState(NamedTuple):
     """The list that is there, the terms and the text that were searched, and the list before it."""
 
-    weights: Mapping[str, float]
+    query: Query
     text: str
     found: Found
     before: Found | None = None
 
 
-class Lists:
-    """What the actions of `published` do.
+class ListGame(Game[ListState]):
+    """The set `published`."""
 
-    Args:
-        reformulator: of Narrow and Broad.
-    """
+    @staticmethod
+    def widths(dim: int) -> dict[str, int]:
+        """See `Game`."""
+        return {
+            **{"query": dim, "terms": len(QUERY_FEATURES)},
+            **{"found": dim, "list": len(LIST_FEATURES)},
+        }
 
-    def __init__(self, reformulator: Reformulator) -> None:
-        self._reformulator = reformulator
+    def statics(self) -> dict[str, Features]:
+        """See `Game`."""
+        return {"query": self.question.vector_D, "terms": query_features(self.question)}
 
-    def begin(self, question: Question) -> ListState:
-        """After Search: the single pass."""
-        weights = question.library.terms.weights_of(question.query)
+    def begin(self) -> ListState:
+        """The single pass."""
         # As points, like every list after it: feedback weighs passages by them.
-        return ListState(weights, question.text, points(question.words))
+        question = self.question
+        return ListState(question.query, question.text, points(question.words))
 
-    def play(self, question: Question, state: ListState, action: Action) -> ListState:
-        """The state after an action; Search begins again."""
-        if action is Action.SEARCH:
-            return self.begin(question)
-        passages = tuple(
-            replace(question.library.passages[place], score=score)
-            for place, score in self.top(state, SHOWN)
-        )
-        asked = Asked(question.text, state.weights, passages)
-        is_narrow = action is Action.NARROW
-        ask = self._reformulator.narrow if is_narrow else self._reformulator.broaden
-        terms, rewrite = question.library.terms, ask(asked)
-        query = terms.query_of(rewrite.weights) if rewrite.weights else terms.query(rewrite.text)
+    def play(self, state: ListState, action: Action) -> ListState:
+        """See `Game`."""
+        query, text = self.rewrite(action, state.query, state.found)
         if not query:  # words that the collection does not know change nothing
-            query, rewrite = terms.query_of(state.weights), Rewrite(state.text)
-        found = points(question.search_words(query))
-        return ListState(terms.weights_of(query), rewrite.text, found, state.found)
+            return state._replace(before=state.found)
+        return ListState(query, text, points(self.question.search_words(query)), state.found)
 
-    def top(self, state: ListState, k: int) -> list[tuple[int, float]]:
-        """The places of the first k passages with their points, best first."""
+    def legal(self, state: ListState) -> tuple[bool, ...]:
+        """Every action is."""
+        return (True,) * len(self.actions)
+
+    def top(self, state: ListState, k: int) -> Top:
+        """See `Game`."""
         places = state.found.first(k)
         return list(zip(places.tolist(), state.found.scores_N[places].tolist(), strict=True))
+
+    def show(self, state: ListState) -> tuple[dict[str, Features], str]:
+        """See `Game`."""
+        return {"list": self.features.of(state.found, state.before)}, state.text

@@ -27,13 +27,12 @@ def ndcg(ranking: Sequence[str], qrels: Mapping[str, int], k: int = CUTOFF) -> f
     0.7039
     """
     shown = list(dict.fromkeys(ranking))[:k]
-    gained = dcg([max(qrels.get(name, 0), 0) for name in shown])
-    best = dcg(sorted((grade for grade in qrels.values() if grade > 0), reverse=True)[:k])
+    gained = _dcg([max(qrels.get(name, 0), 0) for name in shown])
+    best = _dcg(sorted((grade for grade in qrels.values() if grade > 0), reverse=True)[:k])
     return gained / best if best > 0 else 0.0
 
 
-def dcg(grades: Sequence[int]) -> float:
-    """The discounted cumulative gain of grades in the order of their ranks."""
+def _dcg(grades: Sequence[int]) -> float:
     return math.fsum(grade / math.log2(place + 2) for place, grade in enumerate(grades))
 
 

@@ -4,20 +4,20 @@ Owns the two kinds of memory of a collection. Positions (what the agent sees, so
 kept for all questions, up to a number; the searches behind them (arrays over the whole collection)
 for as many of the last questions as fit into a budget. A position depends on the question and the
 actions before it and on nothing else, so a cold and a warm memory give the same episodes. Safe to
-use from several threads: the rollouts of a group ask for the same positions at the same time, and
-the first one computes them for all.
+use from several threads.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from searchrl_control.environment.actions import HEADS, Action, find_set
 from searchrl_control.environment.features import Features
-from searchrl_control.environment.games import Game, HeadGame, ListGame, Path, Position
+from searchrl_control.environment.games import Game, Path, Position
+from searchrl_control.environment.heads import HeadGame
+from searchrl_control.environment.lists import ListGame
 from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.searchers.library import Library
 from searchrl_control.searchers.question import Question
@@ -39,10 +39,7 @@ _LEAST_QUESTIONS = 16
 
 
 class Asker(NamedTuple):
-    """A question as positions need it.
-
-    `id` is that of the question, `itself` the place of a passage that is the question.
-    """
+    """A question: its id, its text, and the place of a passage that is the question, if one is."""
 
     id: str
     text: str
@@ -55,13 +52,6 @@ class Step(NamedTuple):
     path: Path
     done: Action
     is_illegal: bool
-
-
-class _Opened(NamedTuple):
-    """The searches of a question, and who may use them now."""
-
-    game: Game
-    lock: threading.Lock
 
 
 class Positions:
@@ -81,57 +71,18 @@ class Positions:
         self.library = library
         self.actions: tuple[Action, ...] = find_set(actions)
         self.k = k
-        self._game = HeadGame if actions == HEADS else ListGame
+        self._game: type[Game[Any]] = HeadGame if actions == HEADS else ListGame
         self._reformulator = reformulator
-        self._positions: OrderedDict[tuple[str, Path], Position] = OrderedDict()
-        self._statics: dict[str, Mapping[str, Features]] = {}
-        self._opened: OrderedDict[str, _Opened] = OrderedDict()
-        self._lock = threading.Lock()
-        per_question = _BYTES_PER_PASSAGE * len(library.passages) + _BYTES_BESIDE
-        self.max_questions = max(_LEAST_QUESTIONS, MAX_BYTES // per_question)
-        """Questions whose searches are in memory."""
-        self.num_cold = 0
-        """Positions that had to be computed."""
-        of_question, of_position = self._game.widths(library.vectors.dim)
-        self.widths: Mapping[str, int] = {**of_question, **of_position}
+        self.widths: Mapping[str, int] = self._game.widths(library.vectors.dim)
         """The blocks of an observation and their widths."""
-
-    def statics(self, asker: Asker) -> Mapping[str, Features]:
+        per_question = _BYTES_PER_PASSAGE * len(library.passages) + _BYTES_BESIDE
+        max_questions = max(_LEAST_QUESTIONS, MAX_BYTES // per_question)
+        self.open = lru_cache(maxsize=max_questions)(self._open)
+        """The searches of a question."""
+        self.at = lru_cache(maxsize=MAX_POSITIONS)(self._at)
+        """The position of a question after the first Search and a path of actions."""
+        self.statics = lru_cache(maxsize=MAX_POSITIONS)(self._statics)
         """The blocks of a question that no action changes."""
-        if (found := self._statics.get(asker.id)) is not None:
-            return found
-        opened = self._open(asker)
-        with opened.lock:
-            if (found := self._statics.get(asker.id)) is None:
-                found = opened.game.statics()
-                for block in found.values():
-                    block.setflags(write=False)  # kept, and shared by all episodes
-                self._statics[asker.id] = found
-        return found
-
-    def at(self, asker: Asker, path: Path) -> Position:
-        """The position after the first Search and these actions."""
-        key = (asker.id, path)
-        if (found := self._find(key)) is not None:
-            return found
-        opened = self._open(asker)
-        with opened.lock:
-            if (found := self._find(key)) is not None:
-                return found
-            found = opened.game.look(path, self.k)
-            with self._lock:
-                self.num_cold += 1
-                self._positions[key] = found
-                while len(self._positions) > MAX_POSITIONS:
-                    self._positions.popitem(last=False)
-        return found
-
-    def _find(self, key: tuple[str, Path]) -> Position | None:
-        with self._lock:
-            found = self._positions.get(key)
-            if found is not None:
-                self._positions.move_to_end(key)
-            return found
 
     def advance(self, asker: Asker, path: Path | None, number: int) -> Step:
         """What an action does: the one rule of which are legal, for episodes and comparisons.
@@ -144,7 +95,7 @@ class Positions:
             path: the actions so far; None: there was no Search yet.
             number: of the action.
         """
-        return _go_on(self.actions, self.legal(asker, path), path, number)
+        return self._go_on(self.legal(asker, path), path, number)
 
     def legal(self, asker: Asker, path: Path | None) -> tuple[bool, ...]:
         """Which actions are legal after a path, by number; before it, Search alone."""
@@ -152,62 +103,57 @@ class Positions:
             return tuple(action is Action.SEARCH for action in self.actions)
         return self.at(asker, path).legal
 
-    def list_after(
-        self, asker: Asker, sequence: Path, k: int | None = None
-    ) -> list[tuple[str, float]]:
-        """The list after Search and a sequence of actions, as ids with scores, best first.
-
-        Nothing is observed and nothing kept. `k` passages, by default as many as in an episode.
-        """
-        return next(self.lists_after(asker, [sequence], k))
-
     def lists_after(
-        self, asker: Asker, sequences: Iterable[Path], k: int | None = None
-    ) -> Iterator[list[tuple[str, float]]]:
-        """The lists after many sequences, in their order; what they begin alike is played once."""
-        opened = self._open(asker)
-        passages = self.library.passages
-        paths: dict[Path, Path] = {(): ()}
-        for sequence in sequences:
-            with opened.lock:
-                path = self._path_of(opened.game, sequence, paths)
-                top = opened.game.top(path, k or self.k)
-            yield [(passages[place].id, score) for place, score in top]
+        self, asker: Asker, sequences: Sequence[Path], k: int | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """The lists after many sequences, as ids with scores; nothing is observed.
 
-    def _path_of(self, game: Game, sequence: Path, paths: dict[Path, Path]) -> Path:
-        """The path that a sequence leads to; `paths` are those that are known."""
-        if sequence not in paths:
-            before = self._path_of(game, sequence[:-1], paths)
-            gone = _go_on(self.actions, game.legal(before), before, sequence[-1])
-            paths[sequence] = gone.path
-        return paths[sequence]
+        What they begin alike is played once. `k` passages, by default as many as in an episode.
+        """
+        game, passages = self.open(asker), self.library.passages
+        paths: dict[Path, Path] = {(): ()}
+
+        def follow(sequence: Path) -> Path:
+            if sequence not in paths:
+                before = follow(sequence[:-1])
+                legal = game.legal(game.state(before))
+                paths[sequence] = self._go_on(legal, before, sequence[-1]).path
+            return paths[sequence]
+
+        with game.lock:
+            tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
+        return [[(passages[place].id, score) for place, score in top] for top in tops]
 
     def ids(self, position: Position) -> tuple[str, ...]:
         """The ids of the passages of a list, best first."""
-        passages = self.library.passages
-        return tuple(passages[place].id for place in position.places)
+        return tuple(self.library.passages[place].id for place, _ in position.top)
 
-    def _open(self, asker: Asker) -> _Opened:
-        with self._lock:
-            opened = self._opened.get(asker.id)
-        if opened is None:
-            question = Question(self.library, asker.text, asker.itself)
-            game = self._game(question, self.actions, self._reformulator)
-            opened = _Opened(game, threading.Lock())
-        with self._lock:
-            opened = self._opened.setdefault(asker.id, opened)
-            self._opened.move_to_end(asker.id)
-            while len(self._opened) > self.max_questions:
-                self._opened.popitem(last=False)
-        return opened
+    def _go_on(self, legal: Sequence[bool], path: Path | None, number: int) -> Step:
+        is_illegal = not (0 <= number < len(legal) and legal[number])
+        done = Action.SEARCH if is_illegal else self.actions[number]
+        if done is Action.SEARCH or path is None:
+            return Step((), done, is_illegal)
+        return Step(path if done is Action.TERMINATE else (*path, number), done, is_illegal)
+
+    def _open(self, asker: Asker) -> Game[Any]:
+        question = Question(self.library, asker.text, asker.itself)
+        return self._game(question, self.actions, self._reformulator)
+
+    def _at(self, asker: Asker, path: Path) -> Position:
+        game = self.open(asker)
+        with game.lock:
+            position: Position = game.look(path, self.k)
+        _freeze(position.blocks)
+        return position
+
+    def _statics(self, asker: Asker) -> Mapping[str, Features]:
+        game = self.open(asker)
+        with game.lock:
+            statics = game.statics()
+        _freeze(statics)
+        return statics
 
 
-def _go_on(
-    actions: Sequence[Action], legal: Sequence[bool], path: Path | None, number: int
-) -> Step:
-    """See `Positions.advance`."""
-    is_illegal = not (0 <= number < len(legal) and legal[number])
-    done = Action.SEARCH if is_illegal else actions[number]
-    if done is Action.SEARCH or path is None:
-        return Step((), done, is_illegal)
-    return Step(path if done is Action.TERMINATE else (*path, number), done, is_illegal)
+def _freeze(blocks: Mapping[str, Features]) -> None:
+    for block in blocks.values():
+        block.setflags(write=False)  # kept, and shared by all episodes

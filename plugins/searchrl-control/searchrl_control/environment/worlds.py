@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from searchrl import ConfigError, suggest
-from searchrl.api_client import EndpointConfig
 from searchrl.contracts import Task
-from searchrl_control.collections.halves import SEED, TRAIN_SHARE, write_halves
-from searchrl_control.collections.judged import Judged, JudgedCollection, read_judged
+from searchrl_control.collections.judged import (
+    SEED,
+    TRAIN_SHARE,
+    Judged,
+    read_judged,
+    write_draw,
+)
 from searchrl_control.collections.places import default_cache, find_collection
 from searchrl_control.environment.actions import PUBLISHED
 from searchrl_control.environment.measures import CUTOFF
@@ -26,16 +29,13 @@ from searchrl_control.environment.positions import Asker, Positions
 from searchrl_control.generation.difficulty import Difficulty, difficulty_of
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Reformulator
-from searchrl_control.reformulate.kept import Kept
-from searchrl_control.reformulate.weights import load_weights
-from searchrl_control.reformulate.writer import Written, ask_endpoint
+from searchrl_control.reformulate.writer import Written, ask_endpoint, ask_weights
 from searchrl_control.searchers.library import Library
 from searchrl_control.searchers.ranking import by_words
 from searchrl_control.searchers.vectors import load_encoder
 
 ENV = "retrieval-control"
 CLASSICAL, ENDPOINT, POLICY = "classical", "endpoint", "policy"
-REFORMULATORS = (CLASSICAL, ENDPOINT, POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Place:
         split_file: where that draw is written down, and compared with on every later opening.
         encoder, model: of the embeddings; see `searchers.vectors`.
         reformulator: `classical`, `endpoint` with `url` and `endpoint_model`, or `policy` with
-            `policy`: whose weights are asked, see `reformulate.weights`.
+            `policy`: whose weights are asked, see `reformulate.writer`.
         cache: the folder of vectors, reformulations and downloads; None: the user's own.
     """
 
@@ -85,31 +85,25 @@ class World:
     """
 
     def __init__(self, place: Place, reformulator: Reformulator | None = None) -> None:
-        began = time.perf_counter()
         if place.topk < 1:
             raise ConfigError(f"env {ENV}: topk must be at least 1, got {place.topk}")
         cache = Path(place.cache).expanduser() if place.cache else default_cache()
         data = Path(place.data).expanduser() if place.data else None
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
-        self.place = place
         self.name = Path(place.collection).name
-        self.judged: JudgedCollection = read_judged(
-            self.name, path, place.split_seed, place.train_share
-        )
+        self.judged = read_judged(path, place.split_seed, place.train_share)
         if place.split_file:
-            if self.judged.halves is None:
+            if self.judged.draw is None:
                 raise ConfigError(
                     f"env {ENV}: the collection '{place.collection}' has both splits of its own; "
                     "leave split_file out"
                 )
-            write_halves(self.judged.halves, Path(place.split_file))
+            write_draw(self.judged.draw, Path(place.split_file))
         encoder = load_encoder(place.encoder, place.model)
-        self.library = Library(self.judged.passages, encoder, cache=cache)
+        self.library = Library(self.judged.passages, encoder, cache)
         made = reformulator or make_reformulator(place, self.library, cache)
         self.positions = Positions(self.library, place.actions, made, place.topk)
         self._levels: dict[str, Difficulty] = {}
-        self.cold_s = time.perf_counter() - began
-        """Seconds until the first episode could begin."""
 
     def questions(self, split: str) -> tuple[Judged, ...]:
         """The questions of a split."""
@@ -118,9 +112,10 @@ class World:
     def asker(self, question: Judged) -> Asker:
         """A question as positions need it."""
         itself = self.library.place_of.get(question.id)
-        # In ArguAna, questions are passages.
-        is_itself = itself is not None and _words(self.library.passages[itself].text) == _words(
-            question.text
+        # In ArguAna, questions are passages; spaces differ between files of one collection.
+        is_itself = (
+            itself is not None
+            and self.library.passages[itself].text.split() == question.text.split()
         )
         return Asker(question.id, question.text, itself if is_itself else None)
 
@@ -151,35 +146,23 @@ class World:
         )
 
 
-def _words(text: str) -> list[str]:
-    """A text without its spaces: they differ between files of one collection."""
-    return text.split()
-
-
 def make_reformulator(place: Place, library: Library, cache: Path) -> Reformulator:
-    """The reformulator that a place names. What a model writes is kept in `cache`."""
-    if place.reformulator not in REFORMULATORS:
-        raise ConfigError(
-            f"env.reformulator: there is no {place.reformulator!r}."
-            + suggest(place.reformulator, REFORMULATORS)
-        )
+    """The reformulator that a place names."""
     if place.reformulator == CLASSICAL:
         return Classical(library)
-    kept = cache / "reformulations.sqlite"
-    if place.reformulator == POLICY:
-        if not place.policy:
-            raise ConfigError(
-                "env.reformulator=policy needs env.policy: a run, the folder of a model, or tiny"
-            )
-        asked = load_weights(place.policy)
-        return Kept(Written(asked.ask, asked.key), kept)
-    if not place.url or not place.endpoint_model:
-        raise ConfigError(
-            "env.reformulator=endpoint needs env.url (such as http://localhost:8000/v1) and "
-            "env.endpoint_model"
-        )
-    ask = ask_endpoint(place.url, place.endpoint_model, EndpointConfig())
-    return Kept(Written(ask, f"{place.url}:{place.endpoint_model}"), kept)
+    if place.reformulator == POLICY and place.policy:
+        return Written(ask_weights(place.policy, cache / "reformulations.sqlite"))
+    if place.reformulator == ENDPOINT and place.url and place.endpoint_model:
+        return Written(ask_endpoint(place.url, place.endpoint_model))
+    needs = {
+        POLICY: "needs env.policy: a run, the folder of a model, or tiny",
+        ENDPOINT: "needs env.url (such as http://localhost:8000/v1) and env.endpoint_model",
+    }
+    known = suggest(place.reformulator, (CLASSICAL, *needs))
+    raise ConfigError(
+        f"env.reformulator={place.reformulator} "
+        + needs.get(place.reformulator, f"is no reformulator.{known}")
+    )
 
 
 _OPENING = threading.Lock()

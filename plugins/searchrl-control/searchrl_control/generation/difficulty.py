@@ -1,13 +1,16 @@
-"""How hard a question is: what the single pass finds of it among the first ten.
+"""How hard a question is, and which questions a level has: a curriculum changes it at a step.
 
-Owns the three levels and their bounds. A question with one relevant passage is easy or hard.
+Owns the levels and their bounds. How hard a question is, the single pass says: what it finds of it
+among the first ten. A question with one relevant passage is easy or hard.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from random import Random
 
+from searchrl import ConfigError, suggest
 from searchrl_control.environment.measures import recall
 
 
@@ -22,12 +25,54 @@ class Difficulty(StrEnum):
     """It finds less than a third."""
 
 
-_EASY, _HARD = 2 / 3, 1 / 3
+ANY, MOSTLY_HARD = "any", "mostly_hard"
+LEVELS = (ANY, *Difficulty, MOSTLY_HARD)
+"""What `difficulty` can be set to."""
+
+HARD_SHARE = 0.7
 
 
 def difficulty_of(ranking: Sequence[str], qrels: Mapping[str, int]) -> Difficulty:
     """The level of a question by its single pass: ids, best first."""
     found = recall(ranking, qrels)
-    if found >= _EASY:
+    if found >= 2 / 3:
         return Difficulty.EASY
-    return Difficulty.HARD if found < _HARD else Difficulty.MEDIUM
+    return Difficulty.HARD if found < 1 / 3 else Difficulty.MEDIUM
+
+
+def ensure_level(level: str) -> str:
+    """Return the value of `difficulty`; raise `ConfigError` if there is none of this name."""
+    if level not in LEVELS:
+        raise ConfigError(f"env.difficulty: no level {level!r}.{suggest(level, LEVELS)}")
+    return level
+
+
+def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:
+    """The questions that a level has, as the numbers of tasks: task i is question `order[i]`.
+
+    `mostly_hard` has as many tasks as there are questions, about .7 of them hard ones; which, the
+    number of the task and `key` decide. Where no question is hard, the hardest there are stand in
+    for them: a run over several collections must not end because the single pass is good on one.
+
+    Args:
+        level: not `any`.
+        levels: of all questions.
+        key: of the draw.
+
+    Raises:
+        ConfigError: no question is of this level.
+    """
+    hardest = next((one for one in (Difficulty.HARD, Difficulty.MEDIUM) if one in levels), None)
+    wanted = (hardest or Difficulty.EASY) if level == MOSTLY_HARD else Difficulty(level)
+    of_level = [number for number, one in enumerate(levels) if one is wanted]
+    if not of_level:
+        raise ConfigError(
+            f"env.difficulty: no question of this collection is {wanted}; use any, or another"
+        )
+    if level != MOSTLY_HARD:
+        return of_level
+    order = []
+    for task in range(len(levels)):
+        rng = Random(f"{key}/{task}")
+        order.append(rng.choice(of_level) if rng.random() < HARD_SHARE else task)
+    return order

@@ -1,5 +1,5 @@
 """Ways to search one collection, as arrays of scores: the actions of the agent are made of them.
 
-`terms` is BM25 with weighted queries, `vectors` the embeddings, `ranking` orders and fuses scores,
-`feedback` changes queries (RM3, Broad), `links` follows a passage to the next. Imports nothing.
+`terms` searches by words, `vectors` by embeddings, `ranking` orders and fuses scores, `library` is
+a collection with all of these, `question` the rankings of one question. Imports nothing.
 """

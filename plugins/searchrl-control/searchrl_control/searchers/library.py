@@ -1,23 +1,29 @@
 """One collection, ready to be searched in every way: what all episodes over it share.
 
-Owns the order in which its parts are made and how long that took. Made once per process and
-collection (`open_library`), because embeddings and counts are the cold cost of an episode.
+Owns the links of passages: from a passage to those whose title it holds. `N` is the number of
+passages.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 
-from searchrl_retrieval.bm25s.kind import Bm25s
+import numpy as np
+import scipy.sparse as sp
 
 from searchrl.contracts import Passage
-from searchrl_control.searchers.feedback import Neighbours
-from searchrl_control.searchers.links import Links
-from searchrl_control.searchers.terms import TermIndex
+from searchrl_control.searchers.ranking import Scores
+from searchrl_control.searchers.terms import Query, TermIndex
 from searchrl_control.searchers.vectors import NamedEncoder, VectorIndex
+
+COVERED = 0.3
+"""The weight of a query's term once a passage has it. At 0 every collection loses: measured."""
+
+_KEPT = 4_000
+"""Passages whose links are kept in memory, if they are no more than `_KEPT_BYTES`."""
+_KEPT_BYTES = 200_000_000
 
 
 class Library:
@@ -26,7 +32,6 @@ class Library:
     Args:
         passages: in corpus order.
         encoder: of their vectors.
-        settings: of the words, those of the retriever `bm25s`.
         cache: the folder that keeps vectors; None: nowhere.
 
     Raises:
@@ -34,22 +39,30 @@ class Library:
     """
 
     def __init__(
-        self,
-        passages: Sequence[Passage],
-        encoder: NamedEncoder,
-        settings: Bm25s | None = None,
-        cache: Path | None = None,
+        self, passages: Sequence[Passage], encoder: NamedEncoder, cache: Path | None = None
     ) -> None:
-        began = time.perf_counter()
         self.passages = tuple(passages)
-        self.terms = TermIndex(self.passages, settings)
-        self.vectors = VectorIndex(self.passages, encoder, cache)
-        self.links = Links(self.terms)
         self.place_of = {passage.id: place for place, passage in enumerate(self.passages)}
-        self.cold_s = time.perf_counter() - began
-        """Seconds that this took: the cold time of a collection."""
+        self.terms = terms = TermIndex(self.passages)
+        self.vectors = VectorIndex(self.passages, encoder, cache)
+        weighted = (terms.titles_NV > 0).astype(np.float32).multiply(terms.idf_V[None, :]).tocsr()
+        sums = np.asarray(weighted.sum(axis=1)).ravel()
+        scale = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
+        self._titles_by_term = sp.diags(scale).dot(weighted).tocsc().astype(np.float32)
+        kept = max(16, min(_KEPT, _KEPT_BYTES // (4 * len(self.passages))))
+        self.links = lru_cache(maxsize=kept)(self._links)
 
-    @cached_property
-    def neighbours(self) -> Neighbours:
-        """The terms near a term; made when somebody first asks."""
-        return Neighbours(self.terms, self.vectors.encoder)
+    def _links(self, place: int) -> Scores:
+        """The share [N] of every title's IDF that stands in a passage; 0 for the passage itself."""
+        terms = self.terms.terms_in(place)
+        shares = np.asarray(self._titles_by_term[:, terms].sum(axis=1), dtype=np.float32).ravel()
+        shares[place] = 0
+        shares.setflags(write=False)  # it is kept, and shared
+        return shares
+
+    def residual(self, query: Query, place: int) -> dict[int, float]:
+        """What is left of a query once a passage was read: its terms there have a lower weight."""
+        have = set(self.terms.terms_in(place).tolist())
+        return {
+            number: value * (COVERED if number in have else 1.0) for number, value in query.items()
+        }

@@ -1,8 +1,7 @@
 """A collection by words: the library bm25s for queries with weights, and the counts beside it.
 
-Owns the vocabulary and the counts that feedback, links and features are made of. The scores are
-those of bm25s in Lucene's variant, as the retriever `bm25s` has them. `N` is the number of
-passages, `V` of terms.
+Owns the vocabulary and the counts that feedback, links and features are made of. Scores are those
+of the retriever `bm25s` with its defaults. `N` is the number of passages, `V` of terms.
 """
 
 from __future__ import annotations
@@ -30,15 +29,14 @@ class TermIndex:
 
     Args:
         passages: in corpus order.
-        settings: of the retriever `bm25s`: title weight, k1, b and language.
 
     Raises:
         DataError: there is no passage, or no passage has a word.
     """
 
-    def __init__(self, passages: Sequence[Passage], settings: Bm25s | None = None) -> None:
-        settings = settings or Bm25s()
-        self.analyzer = Analyzer(settings.language)
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        settings = Bm25s()
+        self._analyzer = Analyzer(settings.language)
         self._numbers: dict[str, int] = {}
         titles = [self._count(passage.title) for passage in passages]
         texts = [self._count(passage.text) for passage in passages]
@@ -56,9 +54,8 @@ class TermIndex:
         of_all = _sums(self.counts_NV, 0)
         self.share_V: Scores = of_all / max(float(of_all.sum()), 1.0)
         """How large a share of all words of the collection a term is."""
-        rows = [
-            title * settings.title_weight + text for title, text in zip(titles, texts, strict=True)
-        ]
+        weight = settings.title_weight
+        rows = [title * weight + text for title, text in zip(titles, texts, strict=True)]
         self._bm25 = BM25(k1=settings.k1, b=settings.b, method="lucene")
         vocabulary = (rows, dict(self._numbers))
         self._bm25.index(vocabulary, create_empty_token=False, show_progress=False)
@@ -66,7 +63,7 @@ class TermIndex:
     def query(self, text: str) -> dict[int, float]:
         """The known terms of a text; the weight is how often each stands in it."""
         found: dict[int, float] = {}
-        for term in self.analyzer.terms(text):
+        for term in self._analyzer.terms(text):
             if (number := self._numbers.get(term)) is not None:
                 found[number] = found.get(number, 0.0) + 1.0
         return found
@@ -99,9 +96,8 @@ class TermIndex:
         return _row(self.titles_NV, place)
 
     def _count(self, text: str) -> list[int]:
-        return [
-            self._numbers.setdefault(term, len(self._numbers)) for term in self.analyzer.terms(text)
-        ]
+        terms = self._analyzer.terms(text)
+        return [self._numbers.setdefault(term, len(self._numbers)) for term in terms]
 
 
 def _as_counts(rows: Sequence[Sequence[int]], num_terms: int) -> Any:
@@ -122,4 +118,3 @@ def _row(matrix: Any, place: int) -> NDArray[np.int32]:
 
 def _sums(matrix: Any, axis: int) -> Scores:
     return np.asarray(matrix.sum(axis=axis), dtype=np.float32).ravel()
-

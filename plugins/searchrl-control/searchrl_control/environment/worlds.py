@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from searchrl import ConfigError, suggest
+from searchrl import ConfigError
 from searchrl.contracts import Task
-from searchrl_control.collections.judged import (
-    SEED,
-    TRAIN_SHARE,
-    Judged,
-    read_judged,
-    write_draw,
-)
+from searchrl_control.collections.judged import Judged, read_judged, write_draw
 from searchrl_control.collections.places import default_cache, find_collection
-from searchrl_control.environment.actions import PUBLISHED
 from searchrl_control.environment.measures import CUTOFF
 from searchrl_control.environment.positions import Asker, Positions
+from searchrl_control.environment.settings import OF_EPISODES, EnvSettings
 from searchrl_control.generation.difficulty import Difficulty, difficulty_of
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Reformulator
@@ -35,42 +26,6 @@ from searchrl_control.searchers.ranking import by_words
 from searchrl_control.searchers.vectors import load_encoder
 
 ENV = "retrieval-control"
-CLASSICAL, ENDPOINT, POLICY = "classical", "endpoint", "policy"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which collection, and how it is searched: all that two equal worlds share.
-
-    Args:
-        collection: a folder, a name of BEIR, or `demo`.
-        data: the folder of collections by name.
-        hub: whether one of BEIR may be downloaded.
-        actions: the name of the set of actions.
-        topk: passages of a list.
-        split_seed, train_share: of the draw, where a collection has no two splits.
-        split_file: where that draw is written down, and compared with on every later opening.
-        encoder, model: of the embeddings; see `searchers.vectors`.
-        reformulator: `classical`, `endpoint` with `url` and `endpoint_model`, or `policy` with
-            `policy`: whose weights are asked, see `reformulate.writer`.
-        cache: the folder of vectors, reformulations and downloads; None: the user's own.
-    """
-
-    collection: str = "demo"
-    data: str | None = None
-    hub: bool = False
-    actions: str = PUBLISHED
-    topk: int = CUTOFF
-    split_seed: int = SEED
-    train_share: float = TRAIN_SHARE
-    split_file: str | None = None
-    encoder: str = "static"
-    model: str | None = None
-    reformulator: str = CLASSICAL
-    url: str | None = None
-    endpoint_model: str | None = None
-    policy: str | None = None
-    cache: str | None = None
 
 
 class World:
@@ -78,15 +33,13 @@ class World:
 
     Args:
         place: which one, and how it is searched.
-        reformulator: of Narrow and Broad; None: the one that `place` names.
+        reformulator: of Narrow and Broad; None: the one that the settings name.
 
     Raises:
         ConfigError, DataError: a setting or the data are wrong.
     """
 
-    def __init__(self, place: Place, reformulator: Reformulator | None = None) -> None:
-        if place.topk < 1:
-            raise ConfigError(f"env {ENV}: topk must be at least 1, got {place.topk}")
+    def __init__(self, place: EnvSettings, reformulator: Reformulator | None = None) -> None:
         cache = Path(place.cache).expanduser() if place.cache else default_cache()
         data = Path(place.data).expanduser() if place.data else None
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
@@ -146,35 +99,32 @@ class World:
         )
 
 
-def make_reformulator(place: Place, library: Library, cache: Path) -> Reformulator:
-    """The reformulator that a place names."""
-    if place.reformulator == CLASSICAL:
+def make_reformulator(place: EnvSettings, library: Library, cache: Path) -> Reformulator:
+    """The reformulator that the settings name."""
+    if place.reformulator == "classical":
         return Classical(library)
-    if place.reformulator == POLICY and place.policy:
-        return Written(ask_weights(place.policy, cache / "reformulations.sqlite"))
-    if place.reformulator == ENDPOINT and place.url and place.endpoint_model:
-        return Written(ask_endpoint(place.url, place.endpoint_model))
-    needs = {
-        POLICY: "needs env.policy: a run, the folder of a model, or tiny",
-        ENDPOINT: "needs env.url (such as http://localhost:8000/v1) and env.endpoint_model",
-    }
-    known = suggest(place.reformulator, (CLASSICAL, *needs))
-    raise ConfigError(
-        f"env.reformulator={place.reformulator} "
-        + needs.get(place.reformulator, f"is no reformulator.{known}")
-    )
+    if place.reformulator == "policy":
+        if place.policy:
+            return Written(ask_weights(place.policy, cache / "reformulations.sqlite"))
+        needs = "env.policy: a run, the folder of a model, or tiny"
+    else:
+        if place.url and place.endpoint_model:
+            return Written(ask_endpoint(place.url, place.endpoint_model))
+        needs = "env.url (such as http://localhost:8000/v1) and env.endpoint_model"
+    raise ConfigError(f"env.reformulator={place.reformulator} needs {needs}")
 
 
 _OPENING = threading.Lock()
 
 
-def open_world(settings: Mapping[str, Any]) -> World:
-    """The world of some settings of `Place`; the same object for the same settings."""
+def open_world(settings: EnvSettings) -> World:
+    """The world of some settings; the same object wherever lists and tasks are the same."""
+    told = {name: said for name, said in settings if name not in OF_EPISODES}
     # One at a time: many environments of a run ask for the same world at once.
     with _OPENING:
-        return _open(Place(**settings))
+        return _open(EnvSettings(**told))
 
 
 @functools.lru_cache(maxsize=8)
-def _open(place: Place) -> World:
+def _open(place: EnvSettings) -> World:
     return World(place)

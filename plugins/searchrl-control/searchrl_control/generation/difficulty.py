@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from random import Random
 
-from searchrl import ConfigError, suggest
+from searchrl import ConfigError
 from searchrl_control.environment.measures import recall
 
 
@@ -26,8 +26,7 @@ class Difficulty(StrEnum):
 
 
 ANY, MOSTLY_HARD = "any", "mostly_hard"
-LEVELS = (ANY, *Difficulty, MOSTLY_HARD)
-"""What `difficulty` can be set to."""
+"""What `difficulty` can be set to besides a level."""
 
 HARD_SHARE = 0.7
 
@@ -38,13 +37,6 @@ def difficulty_of(ranking: Sequence[str], qrels: Mapping[str, int]) -> Difficult
     if found >= 2 / 3:
         return Difficulty.EASY
     return Difficulty.HARD if found < 1 / 3 else Difficulty.MEDIUM
-
-
-def ensure_level(level: str) -> str:
-    """Return the value of `difficulty`; raise `ConfigError` if there is none of this name."""
-    if level not in LEVELS:
-        raise ConfigError(f"env.difficulty: no level {level!r}.{suggest(level, LEVELS)}")
-    return level
 
 
 def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:

@@ -7,8 +7,9 @@ functions of texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
@@ -20,7 +21,7 @@ NEAR = 0.7
 """A question that shares so much of its words (Jaccard) with a test question is that question."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Leakage:
     """What questions must not give away.
 
@@ -29,14 +30,13 @@ class Leakage:
 
     test_questions: tuple[str, ...] = ()
     test_passages: frozenset[str] = frozenset()
-    _words: tuple[frozenset[str], ...] = field(init=False, default=(), repr=False)
 
-    def __post_init__(self) -> None:
-        words = tuple(frozenset(tokenize(text)) for text in self.test_questions)
-        object.__setattr__(self, "_words", words)
+    @cached_property
+    def _test_words(self) -> list[frozenset[str]]:
+        return [frozenset(tokenize(text)) for text in self.test_questions]
 
-    def find_fault(self, question: str, sources: Sequence[Passage]) -> str:
-        """Say how a question leaks, or "" if it does not.
+    def find_fault(self, question: str, sources: Sequence[Passage]) -> tuple[str, str]:
+        """Say how a question leaks and what it quotes, or "" twice if it does not.
 
         Args:
             question: its text.
@@ -44,34 +44,21 @@ class Leakage:
         """
         words = tokenize(question)
         if not words:
-            return "it has no word"
+            return "it has no word", question
         for passage in sources:
             if passage.id in self.test_passages:
-                return f"it is made of passage {passage.id!r}, which answers a test question"
-            if copied := find_copy(words, tokenize(passage.text)):
-                return f"it copies {RUN} words in a row of passage {passage.id!r}: {copied!r}"
+                return "it is made of a passage that answers a test question", passage.id
+            if copied := set(_runs(words, RUN)) & set(_runs(tokenize(passage.text), RUN)):
+                return f"it copies {RUN} words in a row of its passage", " ".join(min(copied))
             title = tokenize(passage.title)
-            if len(title) > 1 and _stands_in(title, words):
-                return f"it names the title of passage {passage.id!r}: {passage.title!r}"
-        return self._find_near(frozenset(words))
-
-    def _find_near(self, words: frozenset[str]) -> str:
-        for text, others in zip(self.test_questions, self._words, strict=True):
-            if others and len(words & others) / len(words | others) >= NEAR:
-                return f"it is nearly the test question {text[:80]!r}"
-        return ""
+            if len(title) > 1 and tuple(title) in _runs(words, len(title)):
+                return "it names the title of its passage", passage.title
+        own = frozenset(words)
+        for text, others in zip(self.test_questions, self._test_words, strict=True):
+            if others and len(own & others) / len(own | others) >= NEAR:
+                return "it is nearly a test question", text
+        return "", ""
 
 
-def find_copy(words: Sequence[str], of: Sequence[str]) -> str:
-    """The first `RUN` words in a row that both have; "" if there are none."""
-    runs = set(_runs(of))
-    return next((" ".join(run) for run in _runs(words) if run in runs), "")
-
-
-def _runs(words: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    return (tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1))
-
-
-def _stands_in(part: Sequence[str], whole: Sequence[str]) -> bool:
-    ends = range(len(whole) - len(part) + 1)
-    return any(list(whole[at : at + len(part)]) == list(part) for at in ends)
+def _runs(words: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    return [tuple(words[at : at + count]) for at in range(len(words) - count + 1)]

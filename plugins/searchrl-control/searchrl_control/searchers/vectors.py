@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from searchrl_retrieval.dense.encoders import Encoder, as_text
 from searchrl_retrieval.dense.kinds import Dense, Static
 
-from searchrl import ConfigError, suggest
 from searchrl.contracts import Passage
 from searchrl_control.searchers.ranking import Scores
 
@@ -45,10 +44,8 @@ def load_encoder(kind: str = "static", model: str | None = None) -> NamedEncoder
         model: a folder, or an installed package that holds a model; None: that of the retriever.
 
     Raises:
-        ConfigError: there is no such kind, or no such model here.
+        ConfigError: there is no such model here.
     """
-    if kind not in KINDS:
-        raise ConfigError(f"env.encoder: there is no {kind!r}.{suggest(kind, KINDS)}")
     made = KINDS[kind](model=model) if model else KINDS[kind]()
     built_with = {name: said for name, said in made.built_with.items() if name != "model"}
     return NamedEncoder(made.load_encoder(), repr(built_with))

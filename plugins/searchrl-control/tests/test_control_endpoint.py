@@ -60,15 +60,14 @@ def test_what_the_model_writes_is_searched_and_kept(
     seen = []
     for endpoint in ("first", "first", "second"):
         env = RetrievalControlEnv(**settings, url=url, endpoint_model=endpoint)
-        env.world.positions._positions.clear()
-        env.world.positions._opened.clear()
+        env.world.positions.at.cache_clear()
+        env.world.positions.open.cache_clear()
         env.reset(options={"split": "train", "index": 0})
         env.step(0)
         *_, info = env.step(env.action_names.index("Broad"))
         seen.append((info["query"], info["passages"][0].id))
     assert seen == [("bees in spring", "bees")] * 3
     assert len(handler.prompts) == 2  # the second round was kept
-    assert (tmp_path / "own" / "reformulations.sqlite").is_file()
 
 
 def test_a_model_that_writes_nothing_is_an_error_and_no_query(

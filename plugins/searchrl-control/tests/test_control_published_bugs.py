@@ -20,7 +20,7 @@ from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
 from searchrl_control.training.loop import estimate
 
-# Two episodes, of two steps and of three. With discount and decay .5, 1/4 of what is later counts.
+# Two episodes, of two steps and of three. With a decay of .5, half of what is later counts.
 REWARDS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 4.0]])
 VALUES = torch.tensor([[2.0, 4.0, 99.0], [8.0, 2.0, 6.0]])
 IS_DONE = torch.tensor([[True, True, False], [True, True, True]])
@@ -31,13 +31,13 @@ def test_done_is_not_shifted_by_one_step_in_the_advantages() -> None:
 
     | t | r | V | V after | delta                  | advantage                |
     | 4 | 4 | 6 | 0       | 4 + 0 - 6 = -2         | -2                       |
-    | 3 | 1 | 2 | 6       | 1 + 3 - 2 = 2          | 2 + .25 * -2 = 1.5       |
-    | 2 | 0 | 8 | 2       | 0 + 1 - 8 = -7         | -7 + .25 * 1.5 = -6.625  |
+    | 3 | 1 | 2 | 6       | 1 + 6 - 2 = 5          | 5 + .5 * -2 = 4          |
+    | 2 | 0 | 8 | 2       | 0 + 2 - 8 = -6         | -6 + .5 * 4 = -4         |
     | 1 | 2 | 4 | 0       | 2 + 0 - 4 = -2         | -2                       |
-    | 0 | 1 | 2 | 4       | 1 + 2 - 2 = 1          | 1 + .25 * -2 = .5        |
+    | 0 | 1 | 2 | 4       | 1 + 4 - 2 = 3          | 3 + .5 * -2 = 2          |
     """
-    told = estimate(REWARDS, VALUES, IS_DONE, decay=0.5, discount=0.5)
-    assert told.tolist() == [[0.5, -2.0, 0.0], [-6.625, 1.5, -2.0]]
+    told = estimate(REWARDS, VALUES, IS_DONE, decay=0.5)
+    assert told.tolist() == [[2.0, -2.0, 0.0], [-4.0, 4.0, -2.0]]
 
 
 def test_advantages_without_decay_are_returns_minus_values() -> None:

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 from control_toy import PASSAGES, QUESTIONS, WordEncoder, make_library
-from searchrl_control.searchers.feedback import Feedback, Neighbours, broaden, rm3
+from searchrl_control.reformulate.classical import Neighbours, broaden, rm3
 from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import Found, by_vectors, by_words, fuse, points
 from searchrl_control.searchers.terms import TermIndex
@@ -96,8 +96,8 @@ def test_rm3_by_hand() -> None:
     index = TermIndex([Passage("a", "fox fox hen"), Passage("b", "hen owl"), Passage("c", "elk")] +
                       [Passage(f"x{n}", "elk") for n in range(40)])  # fmt: skip
     names = index.names
-    how = Feedback(passages=2, terms=2, original=0.5)
-    changed = rm3(index, index.query("fox"), [0, 1], [3.0, 1.0], how)
+    how = {"num_passages": 2, "num_terms": 2, "original": 0.5}
+    changed = rm3(index, index.query("fox"), [0, 1], [3.0, 1.0], **how)
     # P(t|R): fox 3/4 * 2/3 = .5, hen 3/4 * 1/3 + 1/4 * 1/2 = .375, owl .125: the best two.
     assert {names[number]: weight for number, weight in changed.items()} == pytest.approx(
         {"fox": 0.5 + 0.5 * 0.5 / 0.875, "hen": 0.5 * 0.375 / 0.875}
@@ -135,15 +135,15 @@ def test_neighbours_are_near_and_never_the_term_itself() -> None:
 def test_a_passage_links_to_the_titles_that_it_names() -> None:
     library = make_library()
     harbour, quill = (library.place_of[name] for name in ("harbour", "quill"))
-    covered = library.links.covered(harbour)
+    covered = library.links(harbour)
     assert covered[quill] == pytest.approx(1.0) and covered[harbour] == 0
-    assert library.links.covered(quill)[harbour] == 0
+    assert library.links(quill)[harbour] == 0
 
 
 def test_what_a_passage_has_counts_less_in_the_rest() -> None:
     library = make_library()
     query = library.terms.query("Tolmere island")
-    rest = library.links.residual(query, library.place_of["harbour"])
+    rest = library.residual(query, library.place_of["harbour"])
     assert [rest[number] for number in query] == [0.3, 1.0]
 
 

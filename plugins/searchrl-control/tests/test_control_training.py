@@ -18,17 +18,14 @@ from searchrl_control.policies.space import masked_logps
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Collected, Training
 
-from searchrl import ConfigError, load_plugins
+from searchrl import ConfigError
 
 MODULE = "searchrl_control"
 
 
 def make(toy: dict[str, Any], **settings: Any) -> Training:
-    entry = load_plugins([MODULE]).get("env", "retrieval-control")
     env = {**toy, "actions": "heads", **settings.pop("env", {})}
-    return Training(
-        build_settings({"envs": [env], "questions": 3, "group_size": 8}, settings), entry
-    )
+    return Training(build_settings({"envs": [env], "questions": 3, "group_size": 8}, settings))
 
 
 @pytest.mark.parametrize("network", ["linear", "gru"])
@@ -128,5 +125,7 @@ def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:
         build_settings({"max_step": 3})
     with pytest.raises(ConfigError, match="algorithm"):
         build_settings({"algorithm": "sarsa"})
-    with pytest.raises(ConfigError, match="action"):
+    with pytest.raises(ConfigError, match="network.name"):
+        build_settings({"network": "mpl"})
+    with pytest.raises(ConfigError, match="Did you mean 'actions'"):
         make(toy, env={"action": "heads"})

@@ -58,17 +58,6 @@ def test_a_strangers_run_asks_nobody(command: str, tmp_path: Path) -> None:
     assert "sk-secret" not in result.output and not (tmp_path / "new").exists()
 
 
-def test_who_names_the_address_has_said_whom_to_ask(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", **EVIL)
-    mine = ("--set", "env.url=http://127.0.0.1:9/mine", "--set", "env.reformulator=endpoint")
-    mine = (*mine, "--set", "env.model=m")
-    words = ("eval", "--config", run / "config.yaml", "--policy", "scripted")
-    # It goes on to what comes next: there is no such script.
-    result = call(*words, *mine)
-    assert "--trust" not in result.stderr and "evil" not in result.stderr
-    assert "evil" in call(*words, "--set", "env.reformulator=endpoint").stderr
-
-
 def test_a_strangers_run_writes_no_split_elsewhere(tmp_path: Path) -> None:
     """Without the rule, opening the environment writes the file."""
     split = tmp_path / "elsewhere" / "split.json"
@@ -78,19 +67,12 @@ def test_a_strangers_run_writes_no_split_elsewhere(tmp_path: Path) -> None:
     assert result.exit_code == 2 and str(split) in result.stderr and not split.exists()
 
 
-def test_a_strangers_cache_is_not_written(tmp_path: Path) -> None:
-    cache = tmp_path / "elsewhere"
-    run = make_run(tmp_path / "run", cache=str(cache))
-    result = call("eval", "--config", run / "config.yaml")
-    assert result.exit_code == 2 and str(cache) in result.stderr and not cache.exists()
-
-
 def test_a_strangers_training_asks_nobody_and_its_text_is_shown_as_text(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     for settings, said in (
         ({"envs": [{**EVIL}]}, "say that you mean it: --set env.url=ADDRESS"),
-        ({"network": {"name": "\x1b[31mx"}}, "there is no"),
+        ({"network": {"name": "\x1b[31mx"}}, "is damaged"),
     ):
         told = {"settings": settings, "space": {}}
         (run / "config.json").write_text(json.dumps(told))
@@ -99,4 +81,4 @@ def test_a_strangers_training_asks_nobody_and_its_text_is_shown_as_text(tmp_path
         for words in (("compare", run), ("train", "--resume", run)):
             result = call("control", *words)
             assert result.exit_code == 2 and "\x1b" not in result.output
-            assert said in result.output or "was trained for" in result.output
+            assert said in result.output

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from control_toy import act_fixed, play
 from searchrl_control.collections.judged import read_judged
-from searchrl_control.comparison.playing import act_by_rule, act_fixed, play
+from searchrl_control.comparison.playing import Board, make_heuristic
 from searchrl_control.comparison.sequences import list_sequences, name_of, play_sequences
 from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.worlds import Place, World
+from searchrl_control.environment.settings import EnvSettings
+from searchrl_control.environment.worlds import World
 
 from searchrl import DataError
 
@@ -133,11 +135,12 @@ def test_it_opens_and_every_policy_plays_it(name: str, toy: dict[str, Any], tmp_
         for split in ("train", "test"):
             values = play_sequences(env.world, split, sequences)
             for sequence in sequences[::9]:
-                played = play(env, split, act_fixed(env.actions, sequence))
-                told = {one.question: one.ndcg for one in played}
+                played = play(env, split, act_fixed(env, sequence))
+                told = {question: worth for question, worth, _ in played}
                 assert told == values[name_of(env.actions, sequence)]
                 assert all(0 <= value <= 1 for value in told.values())
-            found.append(len(play(env, split, act_by_rule(env.actions))))
+            board = Board(env, split)
+            found.append(len(board.play(make_heuristic(board.space)).played))
         assert tuple(found) == counts
 
 
@@ -160,7 +163,7 @@ def test_what_cannot_be_played_is_refused(
 
 def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     def notes(name: str) -> str:
-        return " ".join(read_judged("odd", UNUSUAL[name][0](tmp_path / name)).notes)
+        return " ".join(read_judged(UNUSUAL[name][0](tmp_path / name)).notes)
 
     assert "test questions too, left out: 1" in notes("a training question is a test question")
     assert "left out: 1" in notes("judged queries without a text")
@@ -178,11 +181,11 @@ def test_a_question_that_is_a_passage_does_not_find_itself(
     ]
     judged = [("0", "3", 1), ("1", "0", 1)]
     folder = write(tmp_path / "odd", DOCS, asked, {"train": judged[:1], "test": judged[1:]})
-    world = World(Place(**{**toy, "collection": str(folder)}))
+    world = World(EnvSettings(**{**toy, "collection": str(folder)}))
     itself = {
         q.id: world.asker(q).itself for split in ("train", "test") for q in world.questions(split)
     }
     assert itself == {"0": 0, "1": None}
     (first,) = world.questions("train")
-    listed = world.positions.list_after(world.asker(first), ())
+    (listed,) = world.positions.lists_after(world.asker(first), [()])
     assert "0" not in [name for name, _ in listed]

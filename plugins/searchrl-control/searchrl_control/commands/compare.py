@@ -131,6 +131,6 @@ def _show_sweep(run: Mapping[str, Any], *, has_table: bool) -> None:
     for one in rows:
         if one["has_collapsed"]:
             click.echo(
-                f"  collapsed: {one['checkpoint']} ends in {one['terminate']:.0%} of its decisions, "
-                f"and its least probability is {one['least_probability']:.1e}"
+                f"  collapsed: {one['checkpoint']} ends in {one['terminate']:.0%} of its "
+                f"decisions, and its least probability is {one['least_probability']:.1e}"
             )

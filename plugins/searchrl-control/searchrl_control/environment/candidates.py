@@ -7,14 +7,15 @@ adds to what is kept, and how far kept passages name it. `S` sources, `C` featur
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.features import Features, ListFeatures, bounded
-from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import Found
+from searchrl_control.environment.features import Features, bounded
+
+if TYPE_CHECKING:
+    from searchrl_control.environment.heads import HeadGame
 
 SOURCES = (
     Action.NARROW,
@@ -41,23 +42,7 @@ Kept = tuple[int, ...]
 """The places of the passages that were kept, in their order."""
 
 
-class Sources(Protocol):
-    """What every source finds for one question; see `heads`."""
-
-    question: Question
-    features: ListFeatures
-
-    def next_of(self, action: Action, kept: Kept, count: int) -> tuple[int, ...]:
-        """The next places of a source that are not kept yet, best first."""
-
-    def order(self, action: Action, kept: Kept) -> tuple[int, ...]:
-        """The first places of a source, best first."""
-
-    def found(self, action: Action, kept: Kept) -> Found | None:
-        """What a source finds; None for Hop while nothing is kept."""
-
-
-def tell_candidates(sources: Sources, kept: Kept) -> Features:
+def tell_candidates(sources: HeadGame, kept: Kept) -> Features:
     """The features [S, C] of the candidates; a row of zeros for a source without one."""
     nexts = {action: sources.next_of(action, kept, 2) for action in SOURCES}
     # Follow stands for Hop until a passage is kept: the scorer sees no hole there.
@@ -87,7 +72,7 @@ def tell_candidates(sources: Sources, kept: Kept) -> Features:
     return told
 
 
-def _beside_kept(sources: Sources, place: int, kept: Kept) -> list[float]:
+def _beside_kept(sources: HeadGame, place: int, kept: Kept) -> list[float]:
     """What a passage adds to those that are kept, and how they name each other."""
     library, features = sources.question.library, sources.features
     covers = features.share_of(place)

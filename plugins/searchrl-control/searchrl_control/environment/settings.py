@@ -69,7 +69,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def ensure_settings(kind: type[M], settings: Mapping[str, Any], whose: str) -> M:
-    """The settings as a model; raises `ConfigError` that lists what is wrong in those of `whose`."""
+    """The settings as a model; raises `ConfigError` that lists all that is wrong."""
     try:
         return kind.model_validate(settings)
     except ValidationError as error:

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from control_toy import PASSAGES, QUESTIONS, write_beir
-from searchrl_control.collections.demo import make_demo
 from searchrl_control.collections.judged import draw_split, read_judged, write_draw
-from searchrl_control.collections.places import BEIR, find_collection
+from searchrl_control.collections.places import BEIR, find_collection, make_demo
 from searchrl_control.environment.settings import EnvSettings
 from searchrl_control.environment.worlds import World
 

@@ -20,8 +20,7 @@ from searchrl_control.comparison.sequences import (
     name_of,
     play_sequences,
 )
-from searchrl_control.comparison.study import compare_played
-from searchrl_control.comparison.table import render, row_of
+from searchrl_control.comparison.study import compare_played, render, row_of
 from searchrl_control.environment.actions import HEADS, PUBLISHED, SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import LIST_FEATURES

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from control_toy import PASSAGES, QUESTIONS, make_library
 from searchrl_control.collections.judged import read_judged
-from searchrl_control.generation.difficulty import Difficulty, difficulty_of, order_by
+from searchrl_control.environment.measures import Difficulty, difficulty_of, order_by
 from searchrl_control.generation.leakage import Leakage
 from searchrl_control.generation.written import (
     Kind,

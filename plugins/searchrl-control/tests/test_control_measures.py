@@ -8,8 +8,8 @@ import random
 import pytest
 from control_toy import make_library
 from searchrl_control.environment.actions import HEADS, SETS, Action
-from searchrl_control.environment.candidates import CANDIDATE_FEATURES, SOURCES, tell_candidates
-from searchrl_control.environment.heads import HeadGame
+from searchrl_control.environment.features import CANDIDATE_FEATURES, SOURCES, tell_candidates
+from searchrl_control.environment.games import HeadGame
 from searchrl_control.environment.measures import CUTOFF, ndcg, recall
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.searchers.question import Question

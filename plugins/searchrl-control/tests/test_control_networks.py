@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 import torch
 from searchrl_control.environment.actions import HEADS, SETS, Action
-from searchrl_control.environment.candidates import CANDIDATE_FEATURES, SOURCES
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.features import LIST_FEATURES
-from searchrl_control.policies.inputs import NAMED, Inputs
-from searchrl_control.policies.networks import Network, NetworkSettings
+from searchrl_control.environment.features import CANDIDATE_FEATURES, LIST_FEATURES, SOURCES
+from searchrl_control.policies.networks import NAMED, Inputs, Network, NetworkSettings
 from searchrl_control.policies.space import Space, row_of, space_of
 from searchrl_control.policies.typical import FARTHEST, TYPICAL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from control_toy import PASSAGES, make_library
 from searchrl_control.environment.actions import PUBLISHED, SETS, Action
-from searchrl_control.environment.lists import ListGame
+from searchrl_control.environment.games import ListGame
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Asked, Reformulator, Rewrite
 from searchrl_control.reformulate.writer import Written, read_line

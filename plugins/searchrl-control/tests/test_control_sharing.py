@@ -14,11 +14,10 @@ import pytest
 import searchrl_control
 import searchrl_retrieval
 from searchrl_control.comparison.sequences import list_sequences, play_sequences
-from searchrl_control.environment import positions as positions_module
+from searchrl_control.environment import worlds
 from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import EnvSettings
-from searchrl_control.environment.worlds import World
 
 PACKAGES = [
     str(Path(str(package.__file__)).resolve().parents[1])
@@ -59,21 +58,21 @@ def test_as_many_questions_stay_open_as_fit_into_the_memory(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def most() -> int:
-        return int(World(EnvSettings(**toy)).positions.open.cache_parameters()["maxsize"])
+        return int(worlds.World(EnvSettings(**toy)).positions.open.cache_parameters()["maxsize"])
 
     roomy = most()
-    monkeypatch.setattr(positions_module, "MAX_BYTES", 0)
+    monkeypatch.setattr(worlds, "MAX_BYTES", 0)
     assert roomy > 1000 and most() == 16
 
 
 def test_memory_is_bounded_and_a_position_that_went_comes_back_the_same(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(positions_module, "MAX_POSITIONS", 2)
-    monkeypatch.setattr(positions_module, "MAX_BYTES", 0)
-    monkeypatch.setattr(positions_module, "_LEAST_QUESTIONS", 1)
-    positions = World(EnvSettings(**toy, actions="heads")).positions
-    askers = [positions_module.Asker(f"q{n}", f"salt honey {n}") for n in range(3)]
+    monkeypatch.setattr(worlds, "MAX_POSITIONS", 2)
+    monkeypatch.setattr(worlds, "MAX_BYTES", 0)
+    monkeypatch.setattr(worlds, "_LEAST_QUESTIONS", 1)
+    positions = worlds.World(EnvSettings(**toy, actions="heads")).positions
+    askers = [worlds.Asker(f"q{n}", f"salt honey {n}") for n in range(3)]
     first = positions.at(askers[0], (4,))
     for asker in askers:
         positions.at(asker, ())
@@ -87,7 +86,7 @@ def test_memory_is_bounded_and_a_position_that_went_comes_back_the_same(
 def test_sequences_that_begin_alike_share_their_searches(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, actions: str
 ) -> None:
-    world = World(EnvSettings(**toy, actions=actions))
+    world = worlds.World(EnvSettings(**toy, actions=actions))
     game = type(world.positions.open(world.asker(world.questions("train")[0])))
     sequences = list_sequences(world.positions.actions, 4)
     played: list[object] = []

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +10,16 @@ import numpy as np
 import pytest
 import torch
 from searchrl_control.policies.space import masked_logps
-from searchrl_control.training.folder import build_settings
+from searchrl_control.training.folder import (
+    begin_run,
+    build_settings,
+    read_config,
+    reopen_run,
+    run_training,
+)
 from searchrl_control.training.loop import Collected, Training
 
-from searchrl import ConfigError
+from searchrl import ConfigError, RunFolderError
 
 MODULE = "searchrl_control"
 
@@ -88,36 +89,31 @@ def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> N
 
 
 def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_path: Path) -> None:
-    config = tmp_path / "run.json"
-    env = {**toy, "actions": "heads", "difficulty": {"0": "any", "4": "mostly_hard"}}
-    told = {"envs": [env], "questions": 4, "group_size": 4, "algorithm": "ppo", "epochs": 2}
-    config.write_text(json.dumps({**told, "max_steps": 60, "checkpoint_every": 3}))
-    command = [sys.executable, "-m", "searchrl", "--plugin", MODULE, "control", "train"]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def start(*words: object) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*command, *map(str, words)], env=environ, stderr=subprocess.DEVNULL
-        )
-
+    stages = {"difficulty": {0: "any", 4: "mostly_hard"}}
+    more = {"algorithm": "ppo", "epochs": 2, "max_steps": 9, "checkpoint_every": 3}
+    settings = make(toy, env=stages, **more).settings
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start("--config", config, "--run-dir", whole).wait() == 0
-    process = start("--config", config, "--run-dir", killed)
-    while not (killed / "checkpoints" / "step_000006.safetensors").exists():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "checkpoints" / "step_000060.safetensors").exists()
-    assert start("--resume", killed).wait() == 0
+    run_training(begin_run(whole, settings), whole, print)
+    training = begin_run(killed, settings)
+    steps = iter(range(7))
+    with pytest.raises(StopIteration):  # in the eighth step
+        run_training(training, killed, lambda text: next(steps))
+    newest = sorted((killed / "checkpoints").iterdir())[-1]
+    assert newest.name == "step_000006.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])  # then step 3 is the newest that is whole
+    training = reopen_run(killed, read_config(killed)[0])
+    assert training.step == 3
+    run_training(training, killed, print)
 
     def read(folder: Path) -> dict[str, Any]:
         files = {path.name: path.read_bytes() for path in (folder / "checkpoints").iterdir()}
         rows = map(json.loads, (folder / "metrics.jsonl").read_text("utf-8").splitlines())
         return {**files, "rows": [{**row, "episodes_per_s": 0} for row in rows]}
 
-    one, other = read(whole), read(killed)
-    assert len(one["rows"]) == 60 and len(one) == 22
-    assert one == {k: v for k, v in other.items() if not k.endswith(".tmp")}
+    assert len(read(whole)["rows"]) == 9 and len(read(whole)) == 5
+    assert read(whole) == read(killed)
+    with pytest.raises(RunFolderError, match=f"--resume {whole}"):
+        begin_run(whole, settings)
 
 
 def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:

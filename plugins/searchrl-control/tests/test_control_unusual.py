@@ -60,16 +60,6 @@ def write(folder: Path, docs: Rows, asked: Rows, splits: Mapping[str, Qrels]) ->
     return folder
 
 
-def numbered(rows: Rows) -> Rows:
-    return [{**row, "_id": int(row["_id"])} for row in rows]
-
-
-def trec(folder: Path) -> Path:
-    write(folder, DOCS, ASKED, {"train": TRAIN, "test": TEST})
-    (folder / "qrels" / "test.tsv").write_text("103 0 2 1\n", "utf-8")
-    return folder
-
-
 def of(docs: Rows, asked: Rows, **splits: Qrels) -> Callable[[Path], Path]:
     return lambda folder: write(folder, docs, asked, splits)
 
@@ -78,21 +68,8 @@ UNUSUAL: Mapping[str, tuple[Callable[[Path], Path], tuple[int, int]]] = {
     "only a test split, graded": (of(DOCS, ASKED, test=JUDGED), (2, 2)),
     "only a validation split": (of(DOCS, ASKED, dev=JUDGED), (2, 2)),
     "a test split beside validation": (of(DOCS, ASKED, dev=TRAIN, test=JUDGED), (2, 2)),
-    "ids are numbers": (of(numbered(DOCS), numbered(ASKED), train=TRAIN, test=TEST), (2, 2)),
-    "no titles": (
-        of([{"_id": d["_id"], "text": d["text"]} for d in DOCS], ASKED, train=TRAIN, test=TEST),
-        (2, 2),
-    ),
-    "titles are null": (
-        of([{**d, "title": None} for d in DOCS], ASKED, train=TRAIN, test=TEST),
-        (2, 2),
-    ),
     "passages without any text": (
         of([*DOCS, {"_id": "x", "title": "", "text": " "}], ASKED, train=TRAIN, test=TEST),
-        (2, 2),
-    ),
-    "a title without a text": (
-        of([*DOCS, {"_id": "x", "title": "zebra", "text": ""}], ASKED, train=TRAIN, test=TEST),
         (2, 2),
     ),
     "relevant passages that are not there": (
@@ -119,7 +96,6 @@ UNUSUAL: Mapping[str, tuple[Callable[[Path], Path], tuple[int, int]]] = {
         of(DOCS, ASKED, train=[*TRAIN, ("103", "2", 1)], test=TEST),
         (2, 2),
     ),
-    "judgements as TREC has them": (trec, (2, 1)),
 }
 
 

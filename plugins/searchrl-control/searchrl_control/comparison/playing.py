@@ -19,7 +19,7 @@ from searchrl import PolicyError
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import LIST_FEATURES
-from searchrl_control.environment.games import Path
+from searchrl_control.environment.games import Moves
 from searchrl_control.environment.measures import ndcg
 from searchrl_control.policies.space import Decided, Space, masked_logps, row_of, space_of
 
@@ -67,7 +67,7 @@ class Board:
         self.space = space_of(env)
         self._questions = env.world.questions(split)
         self._askers = [env.world.asker(question) for question in self._questions]
-        self._rows: dict[tuple[int, Path | None, int], tuple[Tensor, Tensor]] = {}
+        self._rows: dict[tuple[int, Moves | None, int], tuple[Tensor, Tensor]] = {}
 
     def play(self, policy: Policy) -> Watched:
         """Play every question once, with the most probable action at each choice.
@@ -77,7 +77,7 @@ class Board:
         """
         count, limit = len(self._questions), self.env.max_steps
         seen_BSD = torch.zeros((count, limit, self.space.width))
-        paths: list[Path | None] = [None] * count
+        paths: list[Moves | None] = [None] * count
         done: list[list[Action]] = [[] for _ in range(count)]
         illegal, live = [0] * count, list(range(count))
         choices, least = Counter[str](), 0.0
@@ -111,13 +111,13 @@ class Board:
             played.append(Played(question.id, world.name, level, worth, actions, illegal[at]))
         return Watched(tuple(played), dict(choices.most_common()), math.exp(least))
 
-    def _row(self, at: int, path: Path | None, step: int) -> tuple[Tensor, Tensor]:
+    def _row(self, at: int, path: Moves | None, step: int) -> tuple[Tensor, Tensor]:
         """What is seen of a question after a path, as a row [D], and which actions are legal."""
         key = (at, path, step)
         if key not in self._rows:
             asker = self._askers[at]
             row = row_of(self.env, self.env.observe(asker, path, step))
-            legal = self.env.world.positions.legal(asker, path)
+            legal = self.env.world.positions.at(asker, path).legal
             self._rows[key] = torch.from_numpy(row), torch.tensor(legal)
         return self._rows[key]
 

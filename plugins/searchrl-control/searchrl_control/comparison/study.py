@@ -1,18 +1,19 @@
 """The comparison as a whole: networks against everything that decides nothing, on test questions.
 
-Owns its order. All that is chosen (the best sequences, the checkpoint of a run) is chosen on
-training questions; the test questions are played with what was chosen. In the pool each collection
-is a stratum: its share is no matter of chance.
+Owns its order, its statistics and its table. All that is chosen (the best sequences, the checkpoint
+of a run) is chosen on training questions; the test questions are played with what was chosen. In
+the pool each collection is a stratum: its share is no matter of chance.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
-from searchrl import ConfigError, DamagedError, RunFolderError, compare
+from searchrl import ConfigError, DamagedError, RunFolderError, compare, estimate
 from searchrl.contracts import Paired
 from searchrl_control.collections.judged import TEST, TRAIN
 from searchrl_control.comparison.oracle import measure_oracle
@@ -27,8 +28,8 @@ from searchrl_control.comparison.sequences import (
     means_of,
     play_all,
 )
-from searchrl_control.comparison.table import row_of, worth_of
 from searchrl_control.environment.actions import Action
+from searchrl_control.environment.measures import Difficulty
 
 COLLAPSED = 0.98
 """A network that ends in so many of its decisions has collapsed."""
@@ -191,3 +192,53 @@ def _tables(envs: Envs, everybody: ByName) -> dict[str, Any]:
 
 def _join(watched: Sequence[Watched]) -> tuple[Played, ...]:
     return tuple(chain.from_iterable(one.played for one in watched))
+
+
+_HEADS = ("policy", "nDCG@10", "95 %", "steps", *(str(level) for level in Difficulty), "actions")
+
+
+def worth_of(played: Iterable[Played]) -> dict[tuple[str, str], float]:
+    """nDCG@k by collection and question; the mean of those that were played several times."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for one in played:
+        found.setdefault((one.collection, one.question), []).append(one.ndcg)
+    return {key: fmean(values) for key, values in found.items()}
+
+
+def row_of(played: Sequence[Played]) -> dict[str, Any]:
+    """What the table says of one policy; `levels` have a mean and a count each.
+
+    If a question was played several times (by several runs), the mean of them counts, once.
+    """
+    values = worth_of(played)
+    level_of = {(one.collection, one.question): one.level for one in played}
+    done = Counter(action for one in played for action in one.actions)
+    levels = {}
+    for level in Difficulty:
+        if of_level := [value for key, value in values.items() if level_of[key] == level]:
+            levels[str(level)] = {"ndcg": fmean(of_level), "n": len(of_level)}
+    named = {"/".join(key): value for key, value in values.items()}
+    return {
+        "ndcg": estimate({"ndcg": named})["ndcg"],
+        "steps": done.total() / len(played),
+        "actions": {name: count / done.total() for name, count in done.most_common()},
+        "illegal": sum(one.num_illegal for one in played),
+        "levels": levels,
+    }
+
+
+def render(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The table in Markdown, a line for each policy."""
+    lines: list[Sequence[str]] = [_HEADS, ["---"] * len(_HEADS)]
+    for name, row in rows.items():
+        ndcg, levels = row["ndcg"], row["levels"]
+        of_levels = [
+            f"{levels[level]['ndcg']:.4f} ({levels[level]['n']})" if level in levels else ""
+            for level in map(str, Difficulty)
+        ]
+        actions = ", ".join(f"{action} {share:.0%}" for action, share in row["actions"].items())
+        interval = f"{ndcg['low']:.4f} to {ndcg['high']:.4f}" if "low" in ndcg else ""
+        lines.append(
+            (name, f"{ndcg['value']:.4f}", interval, f"{row['steps']:.2f}", *of_levels, actions)
+        )
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -21,18 +21,17 @@ from searchrl.envs import ensure_index, ensure_split
 from searchrl_control.collections.judged import SPLITS, Judged
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.features import BOUND
-from searchrl_control.environment.games import Path, Position
-from searchrl_control.environment.measures import ndcg, recall
-from searchrl_control.environment.positions import Asker
+from searchrl_control.environment.games import Moves, Position
+from searchrl_control.environment.measures import ANY, ndcg, order_by, recall
 from searchrl_control.environment.settings import EnvSettings, ensure_settings
-from searchrl_control.environment.worlds import ENV, World, open_world
-from searchrl_control.generation.difficulty import ANY, order_by
+from searchrl_control.environment.worlds import ENV, Asker, World, open_world
 from searchrl_control.reformulate.contract import Reformulator
 
 Observation = dict[str, Any]
 
 _TITLES = 5
 _CHARACTERS = 160
+_NOTHING = "Nothing was searched yet."
 
 
 class _Turn(NamedTuple):
@@ -41,7 +40,7 @@ class _Turn(NamedTuple):
     task: Task
     question: Judged
     asker: Asker
-    path: Path | None = None
+    path: Moves | None = None
     num_steps: int = 0
     num_illegal: int = 0
     worth: float = 0.0
@@ -118,11 +117,11 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         split = ensure_split(ENV, options.get("split", self.splits[0]), self.splits)
         index = options.get("index")
         if index is None:
-            index = self.np_random.integers(len(self._order(split)))
+            index = int(self.np_random.integers(len(self._order(split))))
         task = self.make_task(split, index)
         question = self.world.questions(split)[self._order(split)[task.index]]
         self._turn = _Turn(task, question, self.world.asker(question))
-        return self.observe(self._turn.asker, None, 0), self._tell(self._turn, None)
+        return self.observe(self._turn.asker, None, 0), self._tell(self._turn)
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Do one action; raises `ResetNeeded` outside an episode.
@@ -142,18 +141,18 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
             num_illegal=turn.num_illegal + is_illegal,
             is_over=done is Action.TERMINATE or turn.num_steps + 1 >= self.max_steps,
         )
-        position = self._look(turn)
-        worth = ndcg(self._ids(position), turn.question.qrels, self._positions.k)
+        position = self._positions.at(turn.asker, path)
+        worth = ndcg(self._positions.ids(position), turn.question.qrels, self._positions.k)
         earned = worth - turn.worth if self.settings.reward == "gain" else worth * turn.is_over
         reward = earned - (0.0 if done is Action.TERMINATE else self.settings.step_cost)
         self._turn = turn = turn._replace(worth=worth)
-        info = self._tell(turn, position)
+        info = self._tell(turn)
         why = f"action {action} was illegal" if is_illegal else ""
         info |= {"action": Act(ACT, str(done), why), "illegal": is_illegal}
         shown = self.observe(turn.asker, turn.path, turn.num_steps)
         return shown, reward, turn.is_over, False, info
 
-    def observe(self, asker: Asker, path: Path | None, num_steps: int) -> Observation:
+    def observe(self, asker: Asker, path: Moves | None, num_steps: int) -> Observation:
         """What is seen of a question after a path of actions; the same in every episode.
 
         Args:
@@ -164,13 +163,9 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         taken = np.zeros(len(self.actions), dtype=np.float32)
         for number in path or ():
             taken[number] += 1 / self.max_steps
-        blocks = {} if path is None else self._positions.at(asker, path).blocks
-        known = {**self._positions.statics(asker), **blocks}
+        blocks = self._positions.at(asker, path).blocks
         # Copies: whoever gets an observation may change it.
-        shown: Observation = {
-            name: known[name].copy() if name in known else np.zeros(width, np.float32)
-            for name, width in self._positions.widths.items()
-        }
+        shown: Observation = {name: block.copy() for name, block in blocks.items()}
         shown["step"] = np.int64(num_steps)
         shown["taken"] = taken
         return {key: shown[key] for key in sorted(shown)}
@@ -179,14 +174,12 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         """The question and the first passages in words, in mode `ansi`; nothing otherwise."""
         if self.render_mode != "ansi" or self._turn is None:
             return None
-        turn, position = self._turn, self._look(self._turn)
+        turn, position = self._turn, self._positions.at(self._turn.asker, self._turn.path)
         lines = [
             f"Question: {turn.task.question}",
             f"Actions left: {self.max_steps - turn.num_steps}.",
+            f"Searched: {position.text[:_CHARACTERS]}" if position.text else _NOTHING,
         ]
-        if position is None:
-            return "\n".join([*lines, "Nothing was searched yet."])
-        lines.append(f"Searched: {position.text[:_CHARACTERS]}")
         for number, passage in enumerate(self._passages(position)[:_TITLES], 1):
             shown = f"{passage.title}. {passage.text}" if passage.title else passage.text
             lines.append(f"{number}. {shown[:_CHARACTERS]}")
@@ -202,31 +195,21 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
             self._orders[split] = order
         return self._orders[split]
 
-    def _look(self, turn: _Turn) -> Position | None:
-        return None if turn.path is None else self._positions.at(turn.asker, turn.path)
-
-    def _ids(self, position: Position | None) -> tuple[str, ...]:
-        return () if position is None else self._positions.ids(position)
-
-    def _passages(self, position: Position | None) -> tuple[Passage, ...]:
-        if position is None:
-            return ()
+    def _passages(self, position: Position) -> tuple[Passage, ...]:
         passages = self.world.library.passages
-        return tuple(
-            Passage(passages[p].id, passages[p].text, passages[p].title, score)
-            for p, score in position.top
-        )
+        return tuple(replace(passages[place], score=score) for place, score in position.top)
 
-    def _tell(self, turn: _Turn, position: Position | None) -> dict[str, Any]:
-        ids = self._ids(position)
+    def _tell(self, turn: _Turn) -> dict[str, Any]:
+        position = self._positions.at(turn.asker, turn.path)
+        ids, k = self._positions.ids(position), self._positions.k
         return {
             "task": turn.task,
-            "action_mask": np.array(self._positions.legal(turn.asker, turn.path), dtype=np.int8),
+            "action_mask": np.array(position.legal, dtype=np.int8),
             "passages": self._passages(position),
-            "query": position.text if position is not None else "",
+            "query": position.text,
             "signals": {
                 "ndcg": turn.worth,
-                "recall": recall(ids, turn.question.qrels, self._positions.k),
+                "recall": recall(ids, turn.question.qrels, k),
                 "illegal": float(turn.num_illegal),
             },
         }

@@ -1,7 +1,11 @@
 """One question under one set of actions: which position every path of actions leads to.
 
-Owns what the sets have in common: states by path, each computed from the one before it, and how a
-reformulator is asked. The sets are `lists` and `heads`.
+Owns the states by path, each computed from the one before it, and how a reformulator is asked. In
+`published` actions add up: Narrow and Broad change the query that was searched last. In `heads` an
+action searches in its own way; its best passage that is not kept yet is kept as the next of the
+final list, and the rest of its list is the tail. A sequence of one action repeated is therefore
+that action's plain list, so every plain list is among the fixed sequences. The agent sees the next
+passage of every action before it chooses.
 """
 
 from __future__ import annotations
@@ -10,16 +14,30 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
+from functools import cached_property
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.features import Features, ListFeatures
+from searchrl_control.environment.features import (
+    CANDIDATE_FEATURES,
+    DEPTH,
+    LIST_FEATURES,
+    QUERY_FEATURES,
+    SOURCES,
+    Features,
+    Kept,
+    ListFeatures,
+    query_features,
+    tell_candidates,
+)
 from searchrl_control.reformulate.contract import Asked, Reformulator
-from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import Found
-from searchrl_control.searchers.terms import Query
+from searchrl_control.searchers.library import Query
+from searchrl_control.searchers.question import HOP_WEIGHT, Question
+from searchrl_control.searchers.ranking import Found, points
 
 SHOWN = 10
 """Passages that a reformulator is shown, at most."""
@@ -27,7 +45,7 @@ SHOWN = 10
 _MEAN_OF = 3
 """First passages whose embeddings are averaged."""
 
-Path = tuple[int, ...]
+Moves = tuple[int, ...]
 """The numbers of the actions that were done, after the first Search."""
 
 Top = list[tuple[int, float]]
@@ -37,10 +55,9 @@ S = TypeVar("S")
 
 
 class Position(NamedTuple):
-    """What the agent has in front of it.
+    """What the agent has in front of it: the list, and the parts of the observation.
 
-    `top` is the list. `blocks` are the parts of the observation that change with it. `legal` says,
-    by number, which actions do anything; `text` is what was searched.
+    `legal` says, by number, which actions do anything; `text` is what was searched.
     """
 
     top: Top
@@ -58,6 +75,9 @@ class Game(ABC, Generic[S]):
         reformulator: of Narrow and Broad.
     """
 
+    own: ClassVar[Mapping[str, int]]
+    """The blocks of the observation that this set has beside the others, and their widths."""
+
     def __init__(
         self, question: Question, actions: Sequence[Action], reformulator: Reformulator
     ) -> None:
@@ -67,20 +87,21 @@ class Game(ABC, Generic[S]):
         self.actions = actions
         self.reformulator = reformulator
         self.features = ListFeatures(question)
-        self._states: dict[Path, S] = {}
+        self._states: dict[Moves, S] = {}
 
-    @staticmethod
-    @abstractmethod
-    def widths(dim: int) -> dict[str, int]:
+    @classmethod
+    def widths(cls, dim: int) -> dict[str, int]:
         """The blocks of an observation and their widths; `dim` is that of an embedding."""
+        return {"query": dim, "found": dim, "terms": len(QUERY_FEATURES), **cls.own}
 
-    @abstractmethod
-    def statics(self) -> dict[str, Features]:
-        """The blocks of the observation that no action changes."""
+    @cached_property
+    def always(self) -> dict[str, Features]:
+        """The blocks that no action changes."""
+        return {"query": self.question.vector_D, "terms": query_features(self.question)}
 
     @abstractmethod
     def begin(self) -> S:
-        """The state after the first Search."""
+        """The state after the first Search: the single pass."""
 
     @abstractmethod
     def play(self, state: S, action: Action) -> S:
@@ -95,10 +116,10 @@ class Game(ABC, Generic[S]):
         """The list of a state."""
 
     @abstractmethod
-    def show(self, state: S) -> tuple[dict[str, Features], str]:
+    def show(self, state: S) -> tuple[Mapping[str, Features], str]:
         """The blocks of a state but `found`, and what was searched."""
 
-    def state(self, path: Path) -> S:
+    def state(self, path: Moves) -> S:
         """The state after Search and these actions."""
         if path not in self._states:
             self._states[path] = (
@@ -106,19 +127,22 @@ class Game(ABC, Generic[S]):
             )
         return self._states[path]
 
-    def look(self, path: Path, k: int) -> Position:
-        """The position after Search and these actions, with a list of k passages."""
+    def look(self, path: Moves | None, k: int) -> Position:
+        """The position after Search and these actions, with a list of k passages.
+
+        Before Search, without a path, there is no list, and Search alone is legal.
+        """
+        vectors = self.question.library.vectors
+        blank = {name: np.zeros(n, np.float32) for name, n in self.widths(vectors.dim).items()}
+        if path is None:
+            legal = tuple(one is Action.SEARCH for one in self.actions)
+            return Position([], blank | self.always, legal, "")
         state = self.state(path)
         top = self.top(state, k)
         blocks, text = self.show(state)
-        vectors = self.question.library.vectors
-        places = [place for place, _ in top[:_MEAN_OF]]
-        blocks["found"] = (
-            np.asarray(vectors.vectors_ND[places].mean(axis=0), dtype=np.float32)
-            if places
-            else np.zeros(vectors.dim, dtype=np.float32)
-        )
-        return Position(top, blocks, self.legal(state), text)
+        if places := [place for place, _ in top[:_MEAN_OF]]:
+            blank["found"] = vectors.vectors_ND[places].mean(axis=0, dtype=np.float32)
+        return Position(top, {**blank, **self.always, **blocks}, self.legal(state), text)
 
     def rewrite(self, action: Action, query: Query, found: Found) -> tuple[Query, str]:
         """What the reformulator makes of a search: terms that the collection knows, and a text."""
@@ -127,9 +151,147 @@ class Game(ABC, Generic[S]):
             replace(library.passages[place], score=float(found.scores_N[place]))
             for place in found.first(SHOWN).tolist()
         )
-        asked = Asked(self.question.text, library.terms.weights_of(query), passages)
+        terms = library.terms
+        asked = Asked(self.question.text, terms.weights_of(query), passages)
         is_narrow = action is Action.NARROW
         said = (self.reformulator.narrow if is_narrow else self.reformulator.broaden)(asked)
-        terms = library.terms
-        query = terms.query_of(said.weights) if said.weights else terms.query(said.text)
-        return query, said.text
+        return terms.query_of(said.weights) if said.weights else terms.query(said.text), said.text
+
+
+class ListState(NamedTuple):
+    """The list that is there, the terms and the text that were searched, and the list before it."""
+
+    query: Query
+    text: str
+    found: Found
+    before: Found | None = None
+
+
+class ListGame(Game[ListState]):
+    """The set `published`."""
+
+    own = MappingProxyType({"list": len(LIST_FEATURES)})
+
+    def begin(self) -> ListState:
+        """As points, like every list after it: feedback weighs passages by them."""
+        question = self.question
+        return ListState(question.query, question.text, points(question.words))
+
+    def play(self, state: ListState, action: Action) -> ListState:
+        """Another search; words that the collection does not know change nothing."""
+        query, text = self.rewrite(action, state.query, state.found)
+        if not query:
+            return state._replace(before=state.found)
+        return ListState(query, text, points(self.question.search_words(query)), state.found)
+
+    def legal(self, state: ListState) -> tuple[bool, ...]:
+        """Every action is."""
+        return (True,) * len(self.actions)
+
+    def top(self, state: ListState, k: int) -> Top:
+        """The list that is there."""
+        places = state.found.first(k)
+        return list(zip(places.tolist(), state.found.scores_N[places].tolist(), strict=True))
+
+    def show(self, state: ListState) -> tuple[Mapping[str, Features], str]:
+        """The signs of the list."""
+        return {"list": self.features.of(state.found, state.before)}, state.text
+
+
+class HeadState(NamedTuple):
+    """The passages that were kept, and the order of the source whose list is the tail."""
+
+    kept: Kept
+    tail: tuple[int, ...]
+
+
+class HeadGame(Game[HeadState]):
+    """The set `heads`. What a source finds is searched once, when it is first needed."""
+
+    own = MappingProxyType(
+        {
+            "searches": 3 * len(LIST_FEATURES),
+            "candidates": len(SOURCES) * len(CANDIDATE_FEATURES),
+        }
+    )
+
+    def __init__(
+        self, question: Question, actions: Sequence[Action], reformulator: Reformulator
+    ) -> None:
+        super().__init__(question, actions, reformulator)
+        # Of Hop they depend on what is kept; the features do not depend on the source of the tail.
+        self._found: dict[tuple[Action, Kept], Found] = {}
+        self._orders: dict[tuple[Action, Kept], tuple[int, ...]] = {}
+        self._told: dict[Kept, Features] = {}
+
+    @cached_property
+    def always(self) -> dict[str, Features]:
+        """With the signs of the lists by words, fused and followed."""
+        question, of = self.question, self.features.of
+        lists = (
+            of(question.words),
+            of(question.fused, question.words),
+            of(question.followed, question.fused),
+        )
+        return {**super().always, "searches": np.concatenate(lists)}
+
+    def begin(self) -> HeadState:
+        """Nothing is kept."""
+        return HeadState((), self.order(Action.WORDS, ()))
+
+    def play(self, state: HeadState, action: Action) -> HeadState:
+        """One more is kept."""
+        first = self.next_of(action, state.kept, 1)
+        return HeadState((*state.kept, *first), self.order(action, state.kept))
+
+    def legal(self, state: HeadState) -> tuple[bool, ...]:
+        """A source that has a passage to keep, and Terminate; Search does nothing here."""
+        return tuple(
+            one is Action.TERMINATE or (one in SOURCES and bool(self.next_of(one, state.kept, 1)))
+            for one in self.actions
+        )
+
+    def top(self, state: HeadState, k: int) -> Top:
+        """What is kept and the tail, with points that say no more than the order."""
+        left = (place for place in state.tail if place not in state.kept)
+        places = islice(chain(state.kept, left), k)
+        return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
+
+    def show(self, state: HeadState) -> tuple[Mapping[str, Features], str]:
+        """The candidates."""
+        if state.kept not in self._told:
+            self._told[state.kept] = tell_candidates(self, state.kept).ravel()
+        return {"candidates": self._told[state.kept]}, self.question.text
+
+    def next_of(self, action: Action, kept: Kept, count: int) -> tuple[int, ...]:
+        """The next places of a source that are not kept yet, best first."""
+        left = (place for place in self.order(action, kept) if place not in kept)
+        return tuple(islice(left, count))
+
+    def order(self, action: Action, kept: Kept) -> tuple[int, ...]:
+        """The first places of a source, best first; none for Hop while nothing is kept."""
+        key = (action, kept if action is Action.HOP else ())
+        if key not in self._orders:
+            found = self.found(action, kept)
+            self._orders[key] = () if found is None else tuple(found.first(DEPTH).tolist())
+        return self._orders[key]
+
+    def found(self, action: Action, kept: Kept) -> Found | None:
+        """What a source finds; None for Hop while nothing is kept."""
+        if action is Action.HOP and not kept:
+            return None
+        key = (action, kept if action is Action.HOP else ())
+        if key not in self._found:
+            self._found[key] = self._search(action, kept)
+        return self._found[key]
+
+    def _search(self, action: Action, kept: Kept) -> Found:
+        question = self.question
+        if action in (Action.NARROW, Action.BROAD):
+            query, _ = self.rewrite(action, question.query, points(question.words))
+            return question.with_vectors(query or question.query)
+        if action is Action.HOP:
+            return question.follow(list(kept), HOP_WEIGHT)
+        lists = {Action.WORDS: "words", Action.DENSE: "similar", Action.FUSE: "fused"}
+        found: Found = getattr(question, lists.get(action, "followed"))
+        return found

@@ -1,29 +1,151 @@
-"""A collection with everything that its episodes share, opened once per process.
+"""A collection with everything that its episodes share, and every position that was reached.
 
-Owns the order in which it is opened, and what counts as the same: all settings that change a list
-or a task. Many environments of one training run share one world, and so its memory of positions.
+Owns what counts as the same collection: all settings that change a list or a task; and two kinds of
+memory. Positions (what the agent sees, some kilobytes) are kept for all questions, up to a number;
+the searches behind them (arrays over the whole collection) for as many of the last questions as fit
+into a budget. A position depends on the question and the actions before it and on nothing else, so
+a cold and a warm memory give the same episodes. Safe to use from several threads.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from searchrl import ConfigError
 from searchrl.contracts import Task
 from searchrl_control.collections.judged import Judged, read_judged, write_draw
 from searchrl_control.collections.places import default_cache, find_collection
-from searchrl_control.environment.measures import CUTOFF
-from searchrl_control.environment.positions import Asker, Positions
+from searchrl_control.environment.actions import HEADS, SETS, Action
+from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position
+from searchrl_control.environment.measures import CUTOFF, Difficulty, difficulty_of
 from searchrl_control.environment.settings import OF_EPISODES, EnvSettings
-from searchrl_control.generation.difficulty import Difficulty, difficulty_of
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.reformulate.writer import Written, ask_endpoint, ask_weights
 from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import by_words
 from searchrl_control.searchers.vectors import load_encoder
+
+MAX_POSITIONS = 40_000
+"""Positions in memory; the ones that were not used for longest go first."""
+
+MAX_BYTES = 2**30
+"""Memory for the searches of the last questions. A step of training that has more questions than
+fit computes them again for every action."""
+
+_BYTES_PER_PASSAGE = 250
+"""Of a question whose episodes went everywhere: about 50 rankings of a score and a flag each."""
+
+_BYTES_BESIDE = 2**19
+"""What such a question has beside them, however small its collection: paths and their signs."""
+
+_LEAST_QUESTIONS = 16
+
+
+class Asker(NamedTuple):
+    """A question: its id, its text, and the place of a passage that is the question, if one is."""
+
+    id: str
+    text: str
+    itself: int | None = None
+
+
+class Step(NamedTuple):
+    """The path after an action, what was done, and whether the action was illegal."""
+
+    path: Moves
+    done: Action
+    is_illegal: bool
+
+
+class Positions:
+    """The positions of one collection under one set of actions.
+
+    Args:
+        library: the collection.
+        actions: the name of the set.
+        reformulator: of Narrow and Broad.
+        k: passages of a list.
+    """
+
+    def __init__(self, library: Library, actions: str, reformulator: Reformulator, k: int) -> None:
+        self.library = library
+        self.actions: tuple[Action, ...] = tuple(SETS[actions])
+        self.k = k
+        self._game: type[Game[Any]] = HeadGame if actions == HEADS else ListGame
+        self._reformulator = reformulator
+        self.widths: Mapping[str, int] = self._game.widths(library.vectors.dim)
+        """The blocks of an observation and their widths."""
+        per_question = _BYTES_PER_PASSAGE * len(library.passages) + _BYTES_BESIDE
+        max_questions = max(_LEAST_QUESTIONS, MAX_BYTES // per_question)
+        self.open = lru_cache(maxsize=max_questions)(self._open)
+        """The searches of a question."""
+        self.at = lru_cache(maxsize=MAX_POSITIONS)(self._at)
+        """The position of a question after the first Search and a path of actions; see `look`."""
+
+    def advance(self, asker: Asker, path: Moves | None, number: int) -> Step:
+        """What an action does: the one rule of which are legal, for episodes and comparisons.
+
+        The first action is Search. An illegal one, and one that is no number of an action, becomes
+        Search, and Search begins again. Terminate leaves the list as it is.
+
+        Args:
+            asker: the question.
+            path: the actions so far; None: there was no Search yet.
+            number: of the action.
+        """
+        return self._go_on(self.at(asker, path).legal, path, number)
+
+    def lists_after(
+        self, asker: Asker, sequences: Sequence[Moves], k: int | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """The lists after many sequences, as ids with scores; nothing is observed.
+
+        What they begin alike is played once. `k` passages, by default as many as in an episode.
+        """
+        game, passages = self.open(asker), self.library.passages
+        paths: dict[Moves, Moves] = {(): ()}
+
+        def follow(sequence: Moves) -> Moves:
+            if sequence not in paths:
+                before = follow(sequence[:-1])
+                legal = game.legal(game.state(before))
+                paths[sequence] = self._go_on(legal, before, sequence[-1]).path
+            return paths[sequence]
+
+        with game.lock:
+            tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
+        return [[(passages[place].id, score) for place, score in top] for top in tops]
+
+    def ids(self, position: Position) -> tuple[str, ...]:
+        """The ids of the passages of a list, best first."""
+        return tuple(self.library.passages[place].id for place, _ in position.top)
+
+    def _go_on(self, legal: Sequence[bool], path: Moves | None, number: int) -> Step:
+        is_illegal = not (0 <= number < len(legal) and legal[number])
+        done = Action.SEARCH if is_illegal else self.actions[number]
+        if done is Action.SEARCH or path is None:
+            return Step((), done, is_illegal)
+        return Step(path if done is Action.TERMINATE else (*path, number), done, is_illegal)
+
+    def _open(self, asker: Asker) -> Game[Any]:
+        question = Question(self.library, asker.text, asker.itself)
+        return self._game(question, self.actions, self._reformulator)
+
+    def _at(self, asker: Asker, path: Moves | None) -> Position:
+        game = self.open(asker)
+        with game.lock:
+            position: Position = game.look(path, self.k)
+        for block in position.blocks.values():
+            block.setflags(write=False)  # kept, and shared by all episodes
+        return position
+
 
 ENV = "retrieval-control"
 

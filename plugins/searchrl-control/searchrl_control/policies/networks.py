@@ -1,12 +1,14 @@
 """The networks `linear`, `mlp` and `gru`: what speaks for each action, and a critic.
 
-Owns how they are built. All three weigh the signs for each action on its own. Where the environment
-shows candidates (the set `heads`), one scorer that all sources share says what speaks for each of
-them, so what is learned of one source helps the others. A network may begin as a fixed sequence of
-actions: the best one of the training questions is a strong policy, and the network has only to
-learn where to leave it; a KL to the start (`beta`) says how far. Without it, the few hundred
-training questions of a collection do not suffice (docs/log.md). Shapes: B episodes, S choices, D
-numbers seen, G signs, H hidden numbers, K sources, C features of a candidate, N steps, A actions.
+Owns what they read and how they are built. Signs are read as how far they are from what is usual
+(`typical`). The embeddings of texts are left out: they overfit on the few hundred training
+questions that collections have. All three weigh the signs for each action on its own. Where the
+environment shows candidates (the set `heads`), one scorer that all sources share says what speaks
+for each of them, so what is learned of one source helps the others. A network may begin as a fixed
+sequence of actions: the best one of the training questions is a strong policy, and the network has
+only to learn where to leave it; a KL to the start (`beta`) says how far (docs/log.md). Shapes: B
+episodes, S choices, D numbers seen, G signs, H hidden numbers, K sources, C features of a
+candidate, N steps, A actions.
 """
 
 from __future__ import annotations
@@ -19,9 +21,69 @@ from torch import Tensor, nn
 
 from searchrl import ConfigError, suggest
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.candidates import CANDIDATE_FEATURES, SOURCES
-from searchrl_control.policies.inputs import Inputs
+from searchrl_control.environment.features import (
+    CANDIDATE_FEATURES,
+    LIST_FEATURES,
+    QUERY_FEATURES,
+    SOURCES,
+)
 from searchrl_control.policies.space import Decided, Space
+from searchrl_control.policies.typical import FARTHEST, TYPICAL
+
+CANDIDATES = "candidates"
+NAMED = {
+    CANDIDATES: CANDIDATE_FEATURES,
+    "list": LIST_FEATURES,
+    "searches": LIST_FEATURES,
+    "terms": QUERY_FEATURES,
+}
+"""The blocks whose numbers have names; a block may hold them several times."""
+EMBEDDINGS = ("found", "query")
+
+
+class Inputs(nn.Module):
+    """Splits rows [B, S, D] into signs [B, S, G], and candidates [B, S, K, C] if there are any.
+
+    `width` is G.
+    """
+
+    mean_D: Tensor
+    spread_D: Tensor
+
+    def __init__(self, space: Space) -> None:
+        super().__init__()
+        self.candidates = space.find_block(CANDIDATES)
+        mean_D, spread_D = torch.zeros(space.width), torch.ones(space.width)
+        self.signs: list[slice] = []
+        for name, width in space.blocks:
+            block = space.find_block(name)
+            assert block is not None
+            if name in NAMED:
+                usual = torch.tensor([TYPICAL[sign] for sign in NAMED[name]])
+                usual = usual.repeat(width // len(NAMED[name]), 1)
+                mean_D[block], spread_D[block] = usual.unbind(dim=1)
+            if name not in (*EMBEDDINGS, CANDIDATES):
+                self.signs.append(block)
+        # Not saved: they follow from the space.
+        self.register_buffer("mean_D", mean_D, persistent=False)
+        self.register_buffer("spread_D", spread_D, persistent=False)
+        self.width = sum(block.stop - block.start for block in self.signs)
+        if self.candidates is not None:
+            self.width += 2 * len(CANDIDATE_FEATURES)
+
+    def forward(self, seen_BSD: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The parts of rows. Of the candidates, their mean and their spread are signs as well."""
+        known_BSD = (seen_BSD - self.mean_D) / self.spread_D
+        known_BSD = known_BSD.clamp(-FARTHEST, FARTHEST)
+        parts = [known_BSD[..., block] for block in self.signs]
+        if self.candidates is None:
+            return torch.cat(parts, dim=-1), None
+        shape = (*seen_BSD.shape[:-1], len(SOURCES), len(CANDIDATE_FEATURES))
+        candidates_BSKC = known_BSD[..., self.candidates].reshape(shape)
+        mean_BSC = candidates_BSKC.mean(dim=-2)
+        spread_BSC = candidates_BSKC.amax(dim=-2) - candidates_BSKC.amin(dim=-2)
+        return torch.cat([*parts, mean_BSC, spread_BSC], dim=-1), candidates_BSKC
+
 
 _SMALL = 0.01
 """The spread of the last layers at the start: every action is about as likely, and every layer

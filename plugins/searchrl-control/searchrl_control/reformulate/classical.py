@@ -19,9 +19,8 @@ import numpy as np
 from searchrl_retrieval.dense.encoders import Encoder
 
 from searchrl_control.reformulate.contract import Asked, Rewrite
-from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.library import Library, Query, TermIndex
 from searchrl_control.searchers.ranking import Scores
-from searchrl_control.searchers.terms import Query, TermIndex
 
 _FREQUENT = 0.1
 """A term in more than this share of the passages says nothing of a query."""

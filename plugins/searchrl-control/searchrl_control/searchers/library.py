@@ -1,22 +1,128 @@
-"""One collection, ready to be searched in every way: what all episodes over it share.
+"""One collection, ready to be searched: its terms, its vectors, and the links of its passages.
 
-Owns the links of passages: from a passage to those whose title it holds. `N` is the number of
-passages.
+Owns the vocabulary and the counts that feedback, links and features are made of. Scores are those
+of the retriever `bm25s` with its defaults, for queries whose terms have weights. A passage links to
+those whose title it holds. `N` is the number of passages, `V` of terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bm25s import BM25
+from numpy.typing import NDArray
+from searchrl_retrieval.bm25s.kind import Bm25s
+from searchrl_retrieval.bm25s.words import Analyzer
 
+from searchrl import DataError
 from searchrl.contracts import Passage
 from searchrl_control.searchers.ranking import Scores
-from searchrl_control.searchers.terms import Query, TermIndex
 from searchrl_control.searchers.vectors import NamedEncoder, VectorIndex
+
+Query = Mapping[int, float]
+"""The number of a term -> its weight. In the order of the text, where there is one."""
+
+
+class TermIndex:
+    """Terms of a collection and their scores.
+
+    Args:
+        passages: in corpus order.
+
+    Raises:
+        DataError: there is no passage, or no passage has a word.
+    """
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        settings = Bm25s()
+        self._analyzer = Analyzer(settings.language)
+        self._numbers: dict[str, int] = {}
+        titles = [self._count(passage.title) for passage in passages]
+        texts = [self._count(passage.text) for passage in passages]
+        self.names: tuple[str, ...] = tuple(self._numbers)
+        if not self.names:
+            raise DataError("the collection cannot be searched: no passage of it has a word")
+        self.titles_NV = _as_counts(titles, len(self.names))
+        self.counts_NV = (_as_counts(texts, len(self.names)) + self.titles_NV).tocsr()
+        self.num_passages = len(passages)
+        self.lengths_N: Scores = _sums(self.counts_NV, 1)
+        self.found_in_V: Scores = _sums(self.counts_NV > 0, 0)
+        """In how many passages a term stands."""
+        n = self.num_passages
+        self.idf_V: Scores = np.log1p((n - self.found_in_V + 0.5) / (self.found_in_V + 0.5))
+        of_all = _sums(self.counts_NV, 0)
+        self.share_V: Scores = of_all / max(float(of_all.sum()), 1.0)
+        """How large a share of all words of the collection a term is."""
+        weight = settings.title_weight
+        rows = [title * weight + text for title, text in zip(titles, texts, strict=True)]
+        self._bm25 = BM25(k1=settings.k1, b=settings.b, method="lucene")
+        vocabulary = (rows, dict(self._numbers))
+        self._bm25.index(vocabulary, create_empty_token=False, show_progress=False)
+
+    def query(self, text: str) -> dict[int, float]:
+        """The known terms of a text; the weight is how often each stands in it."""
+        found: dict[int, float] = {}
+        for term in self._analyzer.terms(text):
+            if (number := self._numbers.get(term)) is not None:
+                found[number] = found.get(number, 0.0) + 1.0
+        return found
+
+    def query_of(self, weights: Mapping[str, float]) -> dict[int, float]:
+        """A query of index terms with weights; terms that the collection lacks are left out."""
+        return {
+            self._numbers[term]: float(weight)
+            for term, weight in weights.items()
+            if term in self._numbers and weight > 0
+        }
+
+    def weights_of(self, query: Query) -> dict[str, float]:
+        """A query with its terms by name: what `query_of` reads."""
+        return {self.names[number]: float(weight) for number, weight in query.items()}
+
+    def score(self, query: Query) -> Scores:
+        """The score [N] of every passage: the sum of its terms' scores times their weights."""
+        scores = np.zeros(self.num_passages, dtype=np.float32)
+        for number, weight in query.items():
+            scores += np.float32(weight) * self._bm25.get_scores_from_ids([number])
+        return scores
+
+    def terms_in(self, place: int) -> NDArray[np.int32]:
+        """The numbers of the terms of a passage and its title, each once."""
+        return _row(self.counts_NV, place)
+
+    def terms_in_title(self, place: int) -> NDArray[np.int32]:
+        """The numbers of the terms of a passage's title, each once."""
+        return _row(self.titles_NV, place)
+
+    def _count(self, text: str) -> list[int]:
+        terms = self._analyzer.terms(text)
+        return [self._numbers.setdefault(term, len(self._numbers)) for term in terms]
+
+
+def _as_counts(rows: Sequence[Sequence[int]], num_terms: int) -> Any:
+    """How often each term stands in each row: [N, V]."""
+    ends = np.cumsum([0, *(len(row) for row in rows)])
+    terms = np.fromiter((number for row in rows for number in row), np.int32, int(ends[-1]))
+    ones = np.ones(len(terms), dtype=np.float32)
+    counts = sp.csr_matrix((ones, terms, ends), shape=(len(rows), num_terms))
+    counts.sum_duplicates()
+    return counts
+
+
+def _row(matrix: Any, place: int) -> NDArray[np.int32]:
+    """The columns of a row that are not 0."""
+    start, end = matrix.indptr[place : place + 2]
+    return np.asarray(matrix.indices[start:end], dtype=np.int32)
+
+
+def _sums(matrix: Any, axis: int) -> Scores:
+    return np.asarray(matrix.sum(axis=axis), dtype=np.float32).ravel()
+
 
 COVERED = 0.3
 """The weight of a query's term once a passage has it. At 0 every collection loses: measured."""

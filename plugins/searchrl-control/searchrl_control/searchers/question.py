@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.library import Library, Query
 from searchrl_control.searchers.ranking import (
     Found,
     Scores,
@@ -20,7 +20,6 @@ from searchrl_control.searchers.ranking import (
     points,
     raise_by,
 )
-from searchrl_control.searchers.terms import Query
 
 VECTOR_WEIGHT = 0.3
 """Of the vectors beside the words in a fused search."""
@@ -51,7 +50,6 @@ class Question:
         self.query = library.terms.query(text)
         self.vector_D = library.vectors.embed(text)
         self._rests: dict[int, Scores] = {}
-        self._hops: dict[tuple[int, ...], Found] = {}
 
     @cached_property
     def words(self) -> Found:
@@ -74,7 +72,7 @@ class Question:
     @cached_property
     def followed(self) -> Found:
         """The fused ranking, half of it for what its first passages leave open, with links."""
-        return self._follow(self.fused.first(PIVOTS).tolist(), LINK_WEIGHT)
+        return self.follow(self.fused.first(PIVOTS).tolist(), LINK_WEIGHT)
 
     def search_words(self, query: Query) -> Found:
         """BM25 of a query whose terms have weights."""
@@ -88,13 +86,7 @@ class Question:
         found = self.words if query is self.query else self.search_words(query)
         return points(fuse(found, self.similar, VECTOR_WEIGHT))
 
-    def hop(self, kept: tuple[int, ...]) -> Found:
-        """The fused ranking, half of it for what these kept passages leave open, with links."""
-        if kept not in self._hops:
-            self._hops[kept] = self._follow(list(kept), HOP_WEIGHT)
-        return self._hops[kept]
-
-    def _follow(self, places: list[int], weight: float) -> Found:
+    def follow(self, places: list[int], weight: float) -> Found:
         """Half the fused ranking, half a search for what is left, and the titles that are named.
 
         What is left is the mean over these passages. A title gets the square of its share.

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from searchrl import PolicyError
 from searchrl_control.collections.judged import TRAIN
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.generation.difficulty import ANY
+from searchrl_control.environment.measures import ANY
 from searchrl_control.policies.networks import Network, NetworkSettings
 from searchrl_control.policies.space import Space, masked_logps, row_of, shared_space
 

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 from control_toy import PASSAGES, QUESTIONS, write_beir
-from searchrl_control.collections.judged import draw_split, read_judged, write_draw
-from searchrl_control.collections.places import BEIR, find_collection, make_demo
-from searchrl_control.environment.settings import EnvSettings
-from searchrl_control.environment.worlds import World
+from searchrl_control.collections.judged import draw_split, read_judged
+from searchrl_control.collections.places import BEIR, find_collection
 
 from searchrl import ConfigError, DataError
 
@@ -21,15 +19,12 @@ IDS = [f"q{number}" for number in range(11)]
 
 
 def test_a_draw_depends_on_the_ids_the_seed_and_the_share_alone() -> None:
-    draw = draw_split(IDS, seed=18)
-    assert draw == draw_split(reversed(IDS), seed=18)
-    assert sorted(draw.train + draw.test) == sorted(IDS) and len(draw.train) == 5
-    assert draw_split(IDS, seed=19).train != draw.train
-    assert len(draw_split(IDS, train_share=0.25).train) == 2
-
-
-def test_the_draw_is_the_one_that_was_written_down_before_training() -> None:
-    assert draw_split(IDS, seed=18).train == ("q9", "q7", "q0", "q3", "q2")
+    train, test = draw_split(IDS, seed=18)
+    assert (train, test) == draw_split(reversed(IDS), seed=18)
+    assert sorted(train + test) == sorted(IDS)
+    assert train == ["q9", "q7", "q0", "q3", "q2"]  # what was drawn before anything was trained
+    assert draw_split(IDS, seed=19)[0] != train
+    assert len(draw_split(IDS, train_share=0.25)[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -41,23 +36,9 @@ def test_a_split_with_an_empty_side_is_refused(ids: list[str], share: float, sai
         draw_split(ids, train_share=share)
 
 
-def test_a_written_split_is_never_another_one(tmp_path: Path) -> None:
-    path = tmp_path / "splits" / "toy.json"
-    write_draw(draw_split(IDS, 18), path)
-    told = json.loads(path.read_text("utf-8"))
-    assert told["seed"] == 18 and len(told["train"]) == 5
-    write_draw(draw_split(IDS, 18), path)
-    for other in (draw_split(IDS, 19), draw_split(IDS[:-1], 18)):
-        with pytest.raises(DataError, match="another split"):
-            write_draw(other, path)
-    path.write_text("{}", "utf-8")
-    with pytest.raises(DataError, match="no file of a split"):
-        write_draw(draw_split(IDS, 18), path)
-
-
 def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
     found = read_judged(write_beir(tmp_path / "toy"))
-    assert found.draw is None
+    assert not found.is_drawn
     assert [q.id for q in found.questions["train"]] == ["q-salt", "q-quill", "q-hive"]
     assert found.questions["test"][0].qrels == {"glass": 1, "lost": 1}
     assert len(found.passages) == len(PASSAGES) and "not in the corpus" in " ".join(found.notes)
@@ -66,8 +47,10 @@ def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
 def test_a_folder_with_one_split_is_drawn_from(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "toy", splits={"test": list(QUESTIONS)})
     found = read_judged(folder)
-    assert found.draw == draw_split(QUESTIONS)
-    assert tuple(q.id for q in found.questions["train"]) == found.draw.train
+    assert found.is_drawn
+    assert [[q.id for q in found.questions[split]] for split in ("train", "test")] == [
+        *draw_split(QUESTIONS)
+    ]
 
 
 def test_a_pool_of_questions_that_name_their_gold_is_drawn_from(tmp_path: Path) -> None:
@@ -81,7 +64,7 @@ def test_a_pool_of_questions_that_name_their_gold_is_drawn_from(tmp_path: Path) 
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
     found = read_judged(tmp_path)
-    assert found.draw == draw_split(row["id"] for row in asked)
+    assert [q.id for q in found.questions["train"]] == draw_split(row["id"] for row in asked)[0]
     everyone = [*found.questions["train"], *found.questions["test"]]
     assert {q.id: dict(q.qrels) for q in everyone} == {
         row["id"]: dict.fromkeys(row["supporting_ids"], 1) for row in asked
@@ -101,9 +84,8 @@ def test_a_name_is_a_path_a_folder_of_data_or_the_made_up_one(tmp_path: Path) ->
     folder = write_beir(tmp_path / "data" / "scifact")
     assert find_collection(str(folder)) == folder
     assert find_collection("scifact", tmp_path / "data") == folder
-    demo = find_collection("demo", cache=tmp_path)
-    assert demo == find_collection("demo", cache=tmp_path)
-    assert len(read_judged(demo).passages) == len(make_demo()[0])
+    demo = read_judged(find_collection("demo"))
+    assert len(demo.passages) == 72 and {len(of) for of in demo.questions.values()} == {36}
 
 
 def test_a_missing_collection_says_what_to_do(tmp_path: Path) -> None:
@@ -173,15 +155,3 @@ def test_a_download_that_fails_leaves_nothing_behind(
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match=r"searchrl-control\[hub\]"):
         find_collection("fiqa", hub=True, cache=tmp_path)
-
-
-def test_the_environment_writes_its_split_down(toy: dict[str, Any], tmp_path: Path) -> None:
-    folder = write_beir(tmp_path / "toy", splits={"test": list(QUESTIONS)})
-    place = {**toy, "collection": str(folder), "split_file": str(tmp_path / "split.json")}
-    world = World(EnvSettings(**place))
-    told = json.loads((tmp_path / "split.json").read_text("utf-8"))
-    assert told["train"] == [q.id for q in world.questions("train")]
-    with pytest.raises(DataError, match="another split"):
-        World(EnvSettings(**place, split_seed=5))
-    with pytest.raises(ConfigError, match="both splits of its own"):
-        World(EnvSettings(**{**place, "collection": toy["collection"]}))

@@ -93,9 +93,9 @@ def test_a_run_of_somebody_else_asks_nobody_and_writes_nothing_elsewhere(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "400")
-    split = tmp_path / "elsewhere" / "split.json"
+    cache = tmp_path / "elsewhere"
     for number, (own, said) in enumerate(
-        (({**EVIL}, EVIL["url"]), ({"split_file": str(split)}, str(split)))
+        (({**EVIL}, EVIL["url"]), ({"cache": str(cache)}, str(cache)))
     ):
         run = tmp_path / f"run{number}"
         run.mkdir()
@@ -104,7 +104,7 @@ def test_a_run_of_somebody_else_asks_nobody_and_writes_nothing_elsewhere(
         (run / "provenance.json").write_text('{"plugins": []}')
         result = call("eval", "--config", run / "config.yaml")
         assert result.exit_code == 2 and said in result.stderr and "--trust" in result.stderr
-    assert not split.exists()
+    assert not cache.exists()
 
 
 def test_a_training_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(

@@ -105,7 +105,7 @@ def test_questions_become_the_training_questions_of_a_folder(
 ) -> None:
     said = call(str(tmp_path / "made"), *collection, "--count", "9", "--seed", "2")
     found = read_judged(tmp_path / "made")
-    assert found.draw is None and [one.id for one in found.questions["test"]] == ["q-fish"]
+    assert not found.is_drawn and [one.id for one in found.questions["test"]] == ["q-fish"]
     made = found.questions["train"]
     assert f"{len(made)} of 9 questions" in said
     assert not any("salt" in one.qrels for one in made)

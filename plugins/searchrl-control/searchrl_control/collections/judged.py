@@ -1,20 +1,16 @@
 """A collection as the environment needs it: passages, and judged questions by split.
 
 Owns which splits there are: those of a BEIR folder that has judgements for both, or a draw by a
-seed, written down before anything is trained. Ids are sorted before they are shuffled, so neither
-the order of a file nor the names of passages decides. Files are read by
-`searchrl_retrieval.evaluation`.
+seed. Files are read by `searchrl_retrieval.evaluation`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 
@@ -38,34 +34,18 @@ class Judged:
     qrels: Mapping[str, int]
 
 
-class Draw(NamedTuple):
-    """The ids of the training and of the test questions, each in the order of the draw."""
-
-    train: tuple[str, ...]
-    test: tuple[str, ...]
-    seed: int
-    train_share: float
-
-
 @dataclass(frozen=True, slots=True)
 class JudgedCollection:
-    """Passages, and the questions of both splits.
-
-    `draw` is what made the splits; None: the folder has them. `notes` say what was left out.
-    """
+    """Passages, the questions of both splits, whether these were drawn, and what was left out."""
 
     passages: Sequence[Passage]
     questions: Mapping[str, tuple[Judged, ...]]
-    draw: Draw | None
+    is_drawn: bool
     notes: tuple[str, ...]
 
 
 def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) -> JudgedCollection:
     """Read a collection.
-
-    Args:
-        path: a BEIR folder, or a folder of questions that name their gold passages.
-        seed, train_share: of the draw, where the folder has no two splits.
 
     Raises:
         DataError: no such layout, or rows that cannot be used.
@@ -81,7 +61,7 @@ def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) 
         if not trained:
             raise DataError(f"'{path}': every training question is a test question as well")
         questions = {TRAIN: trained, TEST: _list(test)}
-        return JudgedCollection(test.passages, questions, None, tuple(notes))
+        return JudgedCollection(test.passages, questions, False, tuple(notes))
     # Of a BEIR folder with one of the two, that one is drawn from; a validation split is not mixed
     # into it, unless there is nothing else.
     only = next((split for split in (*SPLITS, *judged) if split in judged), "")
@@ -94,16 +74,18 @@ def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) 
     by_id = {one.id: one for one in _list(whole)}
     if unjudged := len(whole.questions) - len(by_id):
         notes.append(f"questions without a relevant passage, left out: {unjudged}")
-    draw = draw_split(by_id, seed, train_share)
-    questions = {
-        TRAIN: tuple(by_id[one] for one in draw.train),
-        TEST: tuple(by_id[one] for one in draw.test),
-    }
-    return JudgedCollection(whole.passages, questions, draw, tuple(notes))
+    halves = zip(SPLITS, draw_split(by_id, seed, train_share), strict=True)
+    questions = {split: tuple(by_id[one] for one in ids) for split, ids in halves}
+    return JudgedCollection(whole.passages, questions, True, tuple(notes))
 
 
-def draw_split(ids: Iterable[str], seed: int = SEED, train_share: float = TRAIN_SHARE) -> Draw:
+def draw_split(
+    ids: Iterable[str], seed: int = SEED, train_share: float = TRAIN_SHARE
+) -> tuple[list[str], list[str]]:
     """Split the ids of questions; `train_share` of them, rounded down, are for training.
+
+    Ids are sorted before they are shuffled: neither the order of a file nor the names of passages
+    decides.
 
     Raises:
         DataError: a side would be empty.
@@ -116,31 +98,7 @@ def draw_split(ids: Iterable[str], seed: int = SEED, train_share: float = TRAIN_
             "expected at least one on either side"
         )
     Random(seed).shuffle(ordered)
-    return Draw(tuple(ordered[:num_train]), tuple(ordered[num_train:]), seed, train_share)
-
-
-def write_draw(draw: Draw, path: Path) -> None:
-    """Write a draw down; if the file is there already, it must say the same.
-
-    Raises:
-        DataError: it says something else: another seed or share, or other questions.
-    """
-    told = json.loads(json.dumps(draw._asdict()))
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        return
-    try:
-        written = json.loads(path.read_text("utf-8"))
-        is_same = all(written[side] == told[side] for side in SPLITS)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"'{path}' is no file of a split: {error}") from error
-    if not is_same:
-        raise DataError(
-            f"'{path}' says another split than the questions with seed {draw.seed} and a training "
-            f"share of {draw.train_share:g} give. What was trained on one must not be tested on "
-            "the other: use the seed and the data of that file, or write a new file"
-        )
+    return ordered[:num_train], ordered[num_train:]
 
 
 def _list(collection: Collection) -> tuple[Judged, ...]:

@@ -34,14 +34,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 def measure_oracle(
     envs: Envs, split: str, training: Mapping[str, Values], values: Mapping[str, Values]
 ) -> dict[str, Any]:
-    """The oracle over the best kinds of sequences, and its control; pooled and of each collection.
-
-    Args:
-        envs: the collections.
-        split: whose questions.
-        training: every sequence on training questions, which say what the best kinds are.
-        values: every sequence on the questions of `split`.
-    """
+    """The oracle over six sequences that are best in training, and its control, on a split."""
     kinds = choose_kinds(means_of(list(training.values())))
     if len(kinds) < 2:
         return {}

@@ -55,12 +55,7 @@ class Watched(NamedTuple):
 
 
 class Board:
-    """The questions of a split of one collection, as policies see them.
-
-    Args:
-        env: of the collection; all questions of the split are played, whatever its difficulty.
-        split: whose questions.
-    """
+    """The questions of a split of one collection, as policies see them."""
 
     def __init__(self, env: RetrievalControlEnv, split: str) -> None:
         self.env = env

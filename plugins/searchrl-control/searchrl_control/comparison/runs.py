@@ -44,11 +44,6 @@ class TrainedRun(NamedTuple):
 def read_runs(paths: Sequence[Path], changes: Mapping[str, Any]) -> list[TrainedRun]:
     """Read runs of one training.
 
-    Args:
-        paths: of the runs.
-        changes: settings of the environment to put over those of the runs, such as where the data
-            lie on this machine.
-
     Raises:
         RunFolderError: there is no run, or it has no checkpoint.
         DamagedError: its configuration cannot be read.

@@ -31,12 +31,7 @@ KINDS = 6
 
 
 def list_sequences(actions: Sequence[Action], max_steps: int) -> list[tuple[int, ...]]:
-    """The sequences of a set as numbers of actions, without the first Search; shorter ones first.
-
-    Args:
-        actions: of the set, in the order of their numbers.
-        max_steps: actions of an episode, Search among them.
-    """
+    """The sequences of a set as numbers of actions, without Search; shorter ones first."""
     fixed = [n for n, one in enumerate(actions) if one not in (Action.SEARCH, Action.TERMINATE)]
     found = [one for length in range(max_steps) for one in itertools.product(fixed, repeat=length)]
     # Hop starts from a kept passage: first, it would be illegal.

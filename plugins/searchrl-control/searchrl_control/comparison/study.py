@@ -81,7 +81,7 @@ def compare_runs(envs: Envs, runs: Sequence[TrainedRun], say: Say) -> dict[str, 
             for name, env in envs.items()
         },
         "notes": {name: list(env.world.judged.notes) for name, env in envs.items()},
-        "drawn_split": {name: env.world.judged.draw is not None for name, env in envs.items()},
+        "drawn_split": {name: env.world.judged.is_drawn for name, env in envs.items()},
         "on_test": {
             "ndcg": pooled,
             "highest": {"sequence": highest, "ndcg": pooled[highest]},

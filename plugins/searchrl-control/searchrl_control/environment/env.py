@@ -153,13 +153,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         return shown, reward, turn.is_over, False, info
 
     def observe(self, asker: Asker, path: Moves | None, num_steps: int) -> Observation:
-        """What is seen of a question after a path of actions; the same in every episode.
-
-        Args:
-            asker: the question.
-            path: as `positions` has it; None: nothing was searched yet.
-            num_steps: actions that were done, those that led back to the start among them.
-        """
+        """What is seen of a question after a path of actions; the same in every episode."""
         taken = np.zeros(len(self.actions), dtype=np.float32)
         for number in path or ():
             taken[number] += 1 / self.max_steps

@@ -64,11 +64,7 @@ def query_features(question: Question) -> Features:
 
 
 class ListFeatures:
-    """The features of the lists of one question.
-
-    Args:
-        question: whose lists they are.
-    """
+    """The features of the lists of one question."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -80,12 +76,7 @@ class ListFeatures:
         self._as_vectors = set(question.similar.first(SHOWN).tolist())
 
     def of(self, found: Found, before: Found | None = None) -> Features:
-        """The features [29] of a list, as `LIST_FEATURES` names them; zeros if it is empty.
-
-        Args:
-            found: the list.
-            before: the list of the step before.
-        """
+        """The features [29] of a list, as `LIST_FEATURES` names them; zeros if it is empty."""
         places = found.first(SHOWN)
         if not len(places):
             return np.zeros(len(LIST_FEATURES), dtype=np.float32)

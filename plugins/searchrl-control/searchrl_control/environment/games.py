@@ -67,13 +67,7 @@ class Position(NamedTuple):
 
 
 class Game(ABC, Generic[S]):
-    """One question under one set of actions.
-
-    Args:
-        question: of the episode.
-        actions: of the set.
-        reformulator: of Narrow and Broad.
-    """
+    """One question under one set of actions."""
 
     own: ClassVar[Mapping[str, int]]
     """The blocks of the observation that this set has beside the others, and their widths."""

@@ -81,11 +81,6 @@ def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:
     number of the task and `key` decide. Where no question is hard, the hardest there are stand in
     for them: a run over several collections must not end because the single pass is good on one.
 
-    Args:
-        level: not `any`.
-        levels: of all questions.
-        key: of the draw.
-
     Raises:
         ConfigError: no question is of this level.
     """

@@ -36,8 +36,6 @@ class EnvSettings(BaseModel):
     split_seed: int = SEED
     train_share: Annotated[float, Field(gt=0, lt=1)] = TRAIN_SHARE
     """Of the draw, where a collection has no two splits."""
-    split_file: str | None = None
-    """Where that draw is written down; another draw is refused from then on."""
     encoder: Literal["static", "dense"] = "static"
     """`dense` is a sentence-transformers model."""
     model: str | None = None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from searchrl import ConfigError
 from searchrl.contracts import Task
-from searchrl_control.collections.judged import Judged, read_judged, write_draw
+from searchrl_control.collections.judged import Judged, read_judged
 from searchrl_control.collections.places import default_cache, find_collection
 from searchrl_control.environment.actions import HEADS, SETS, Action
 from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position
@@ -65,14 +65,7 @@ class Step(NamedTuple):
 
 
 class Positions:
-    """The positions of one collection under one set of actions.
-
-    Args:
-        library: the collection.
-        actions: the name of the set.
-        reformulator: of Narrow and Broad.
-        k: passages of a list.
-    """
+    """The positions of one collection under one set of actions."""
 
     def __init__(self, library: Library, actions: str, reformulator: Reformulator, k: int) -> None:
         self.library = library
@@ -94,11 +87,6 @@ class Positions:
 
         The first action is Search. An illegal one, and one that is no number of an action, becomes
         Search, and Search begins again. Terminate leaves the list as it is.
-
-        Args:
-            asker: the question.
-            path: the actions so far; None: there was no Search yet.
-            number: of the action.
         """
         return self._go_on(self.at(asker, path).legal, path, number)
 
@@ -153,10 +141,6 @@ ENV = "retrieval-control"
 class World:
     """An opened collection: its questions, and the positions of their episodes.
 
-    Args:
-        place: which one, and how it is searched.
-        reformulator: of Narrow and Broad; None: the one that the settings name.
-
     Raises:
         ConfigError, DataError: a setting or the data are wrong.
     """
@@ -167,13 +151,6 @@ class World:
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
         self.name = Path(place.collection).name
         self.judged = read_judged(path, place.split_seed, place.train_share)
-        if place.split_file:
-            if self.judged.draw is None:
-                raise ConfigError(
-                    f"env {ENV}: the collection '{place.collection}' has both splits of its own; "
-                    "leave split_file out"
-                )
-            write_draw(self.judged.draw, Path(place.split_file))
         encoder = load_encoder(place.encoder, place.model)
         self.library = Library(self.judged.passages, encoder, cache)
         made = reformulator or make_reformulator(place, self.library, cache)

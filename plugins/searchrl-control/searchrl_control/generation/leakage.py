@@ -36,12 +36,7 @@ class Leakage:
         return [frozenset(tokenize(text)) for text in self.test_questions]
 
     def find_fault(self, question: str, sources: Sequence[Passage]) -> tuple[str, str]:
-        """Say how a question leaks and what it quotes, or "" twice if it does not.
-
-        Args:
-            question: its text.
-            sources: the passages that it was made of: those that it should find.
-        """
+        """Say how a question leaks and what it quotes, or "" twice if it does not."""
         words = tokenize(question)
         if not words:
             return "it has no word", question

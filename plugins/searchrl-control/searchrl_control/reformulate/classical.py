@@ -58,12 +58,7 @@ class Classical:
 
 
 class Neighbours:
-    """The terms of a collection that an encoder places near a term. Found when they are asked for.
-
-    Args:
-        index: the collection.
-        encoder: of texts; stems are encoded as if they were words.
-    """
+    """The terms of a collection that an encoder places near a term; stems count as words."""
 
     def __init__(self, index: TermIndex, encoder: Encoder) -> None:
         self._index = index

@@ -31,9 +31,6 @@ Query = Mapping[int, float]
 class TermIndex:
     """Terms of a collection and their scores.
 
-    Args:
-        passages: in corpus order.
-
     Raises:
         DataError: there is no passage, or no passage has a word.
     """
@@ -134,11 +131,6 @@ _KEPT_BYTES = 200_000_000
 
 class Library:
     """The passages of a collection with their terms, vectors and links.
-
-    Args:
-        passages: in corpus order.
-        encoder: of their vectors.
-        cache: the folder that keeps vectors; None: nowhere.
 
     Raises:
         DataError: no passage has a word.

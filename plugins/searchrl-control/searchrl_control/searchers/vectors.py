@@ -39,10 +39,6 @@ class NamedEncoder(NamedTuple):
 def load_encoder(kind: str = "static", model: str | None = None) -> NamedEncoder:
     """Load an encoder of this machine.
 
-    Args:
-        kind: `static` or `dense`.
-        model: a folder, or an installed package that holds a model; None: that of the retriever.
-
     Raises:
         ConfigError: there is no such model here.
     """
@@ -52,13 +48,7 @@ def load_encoder(kind: str = "static", model: str | None = None) -> NamedEncoder
 
 
 class VectorIndex:
-    """The vectors of a collection.
-
-    Args:
-        passages: in corpus order.
-        named: the encoder.
-        folder: where vectors are kept; None: nowhere.
-    """
+    """The vectors of a collection."""
 
     def __init__(
         self, passages: Sequence[Passage], named: NamedEncoder, folder: Path | None = None

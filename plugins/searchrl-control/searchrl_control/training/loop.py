@@ -88,9 +88,6 @@ class Collected:
 class Training:
     """A network under training, with what it is trained on.
 
-    Args:
-        settings: what it is made of.
-
     Raises:
         ConfigError, DataError: a setting or the data are wrong, or two collections show or offer
             other things.

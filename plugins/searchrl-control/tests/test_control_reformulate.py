@@ -1,17 +1,30 @@
-"""Reformulators: the contract, what a model writes, and what is searched of it."""
+"""Reformulators: the contract, what models write, weights that are here, made-up questions."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
 import pytest
-from control_toy import PASSAGES, make_library
+from click.testing import CliRunner
+from control_toy import PASSAGES, QUESTIONS, make_library, write_beir
+from searchrl_control.collections.judged import read_judged
 from searchrl_control.environment.actions import PUBLISHED, SETS, Action
+from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.games import ListGame
+from searchrl_control.reformulate import writer
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Asked, Reformulator, Rewrite
-from searchrl_control.reformulate.writer import Written, read_line
+from searchrl_control.reformulate.writer import Written, ask_weights, read_line
 from searchrl_control.searchers.question import Question
 
+from searchrl import ConfigError, DamagedError, PolicyError
+from searchrl.cli import main
+from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.contracts import Passage
+from searchrl.run_folder.sealing import write_checksums
 
 ASKED = Asked("where does salt come from", {"salt": 1.0, "come": 1.0}, PASSAGES[:2])
 
@@ -88,3 +101,120 @@ def test_the_classical_one_narrows_by_feedback_and_tells_it_in_words() -> None:
     assert set(told.text.split()) == set(told.weights) and "salt" in told.weights
     assert "fish" in " ".join(told.weights) and max(told.weights, key=told.weights.get) == "salt"
     assert set(classical.broaden(ASKED).weights) >= {"salt", "come"}
+
+
+def test_the_same_weights_always_write_the_same(tmp_path: Path) -> None:
+    first = ask_weights("tiny", tmp_path / "one")
+    second = ask_weights(str(find_packaged(EMBEDDED)), tmp_path / "other")
+    said = first("Where does salt come from?")
+    assert said.strip() and said == second("Where does salt come from?")
+
+
+def test_a_run_and_a_model_without_a_template_are_asked(tmp_path: Path) -> None:
+    tiny = find_packaged(EMBEDDED)
+    assert tiny is not None
+    shutil.copytree(tiny, tmp_path / "run" / "policy")
+    (tmp_path / "run" / "config.yaml").write_text("{}", "utf-8")
+    write_checksums(tmp_path / "run" / "policy")
+    kept = tmp_path / "kept"
+    run = ask_weights(str(tmp_path / "run"), tmp_path / "other")
+    assert run("salt") == ask_weights("tiny", kept)("salt")
+    plain = tmp_path / "plain"
+    shutil.copytree(tiny, plain)
+    (plain / "chat_template.jinja").unlink()
+    assert ask_weights(str(plain), tmp_path / "third")("salt").strip()
+
+
+def test_what_writes_no_text_is_refused(tmp_path: Path) -> None:
+    for name in ("endpoint:http://localhost:1/v1", str(tmp_path / "nowhere"), str(tmp_path)):
+        with pytest.raises(ConfigError, match=r"no weights at.*env\.reformulator=endpoint"):
+            ask_weights(name, tmp_path / "kept")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}", "utf-8")
+    with pytest.raises((PolicyError, DamagedError)):
+        ask_weights(str(broken), tmp_path / "kept")("salt")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The prompts that the model gets; it answers with a thought and a query."""
+    prompts: list[str] = []
+
+    def answer(tokenizer: Any, model: Any, prompt: str) -> str:
+        prompts.append(prompt)
+        return "<think>\nWhat do bees do?\n</think>\nNew query: bees in spring"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.setattr(writer, "_generate", answer)
+    return prompts
+
+
+def test_a_policy_narrows_and_broadens_and_is_asked_once(
+    toy: dict[str, Any], asked: list[str], tmp_path: Path
+) -> None:
+    settings = {**toy, "cache": str(tmp_path), "reformulator": "policy", "policy": "tiny"}
+    for split_seed in (1, 2):  # two worlds, one memory on disk
+        env = RetrievalControlEnv(**settings, split_seed=split_seed)
+        env.reset(options={"split": "train", "index": 0})
+        env.step(0)
+        *_, info = env.step(env.action_names.index("Broad"))
+        assert info["query"] == "bees in spring" and info["passages"][0].id == "bees"
+        assert len(asked) == 1
+    assert "where does salt come from" in asked[0]
+    assert (tmp_path / "reformulations.sqlite").is_file()
+
+
+def call(*words: str, fails: bool = False) -> str:
+    own = ["--plugin", "searchrl_control", "control", "questions"]
+    result = CliRunner().invoke(main, [*own, *words])
+    assert (result.exit_code != 0) is fails and "Traceback" not in result.output, result.output
+    return result.output
+
+
+@pytest.fixture
+def collection(toy: dict[str, Any], tmp_path: Path) -> list[str]:
+    """The flags that name a collection whose test questions leave most passages alone."""
+    ids = list(QUESTIONS)
+    splits = {"train": ids[:5], "test": ids[5:]}  # the test asks about salt
+    folder = write_beir(tmp_path / "toy", splits=splits)
+    given = ("--set", f"env.model={toy['model']}", "--set", f"env.cache={toy['cache']}")
+    return ["--collection", str(folder), *given]
+
+
+def test_questions_become_the_training_questions_of_a_folder(
+    collection: list[str], toy: dict[str, Any], tmp_path: Path
+) -> None:
+    said = call(str(tmp_path / "made"), *collection, "--count", "9", "--seed", "2")
+    found = read_judged(tmp_path / "made")
+    assert not found.is_drawn and [one.id for one in found.questions["test"]] == ["q-fish"]
+    made = found.questions["train"]
+    assert f"{len(made)} of 9 questions" in said
+    assert not any("salt" in one.qrels for one in made)
+    env = RetrievalControlEnv(**{**toy, "collection": str(tmp_path / "made")})
+    assert env.num_tasks("train") == len(made)
+    assert "is there already" in call(str(tmp_path / "made"), *collection, fails=True)
+
+
+def test_questions_of_any_policy_are_checked_and_what_leaks_is_kept_with_the_reason(
+    collection: list[str], asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "made"
+    replies = iter(["what keeps fish", *["who works in a hive"] * 99])
+    monkeypatch.setattr(writer, "_generate", lambda tokenizer, model, prompt: next(replies))
+    said = call(str(out), *collection, "--count", "2", "--kind", "single", "--writer", "tiny")
+    assert "2 single, 0 multi, 0 adversarial" in said
+    left, *_ = map(json.loads, (out / "left_out.jsonl").read_text("utf-8").splitlines())
+    assert left["text"] == "what keeps fish" and "nearly a test question" in left["reason"]
+    monkeypatch.setattr(writer, "_generate", lambda *given: "what keeps fish")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    words = (str(tmp_path / "none"), *collection, "--count", "2", "--writer", "tiny")
+    assert "every question that was written leaks" in call(*words, fails=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_server_needs_the_name_of_a_model(collection: list[str], tmp_path: Path) -> None:
+    out = str(tmp_path / "made")
+    said = call(out, *collection, "--writer", "endpoint:http://localhost:1/v1", fails=True)
+    assert "--writer endpoint:URL and --model NAME go together" in said
+    assert "go together" in call(out, *collection, "--model", "x", fails=True)

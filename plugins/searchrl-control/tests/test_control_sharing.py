@@ -1,7 +1,8 @@
-"""What episodes share: a world in several threads, and what an import brings along."""
+"""What episodes share, what an import brings along, and the criteria of each kind of part."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import searchrl_control
@@ -18,6 +20,9 @@ from searchrl_control.environment import worlds
 from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import EnvSettings
+
+from searchrl import load_plugins
+from searchrl.testing import Status, check_plugin
 
 PACKAGES = [
     str(Path(str(package.__file__)).resolve().parents[1])
@@ -113,3 +118,36 @@ def test_what_an_import_brings_along(module: str, never: set[str]) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+MODULE = "searchrl_control"
+
+
+@pytest.fixture(autouse=True)
+def found_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Criteria are checked in processes of their own, too."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+@pytest.mark.parametrize("actions", ["published", "heads"])
+def test_the_environment(toy: dict[str, Any], actions: str) -> None:
+    settings = {**toy, "actions": actions}
+    (report,) = check_plugin("retrieval-control", kind="env", settings=settings, plugins=[MODULE])
+    assert report.is_good, report.failed
+    skipped = {one.number for one in report.results if one.status is Status.NOT_APPLICABLE}
+    assert skipped <= {"E16", "E17"}
+
+
+def test_the_judged_component() -> None:
+    (report,) = check_plugin("list_judge", kind="reward", plugins=[MODULE])
+    assert report.is_good, report.failed
+
+
+def test_the_id_of_gymnasium_is_the_plain_environment_where_plugins_are_loaded(
+    toy: dict[str, Any],
+) -> None:
+    load_plugins([MODULE])  # makes ids of all environments of plugins
+    env = gymnasium.make(f"{MODULE}:searchrl/RetrievalControl-v0", **toy)
+    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
+    _, info = env.reset(seed=0)
+    assert info["action_mask"].tolist() == [1, 0, 0, 0]

@@ -17,7 +17,7 @@ from searchrl_control.training.folder import (
     reopen_run,
     run_training,
 )
-from searchrl_control.training.loop import Collected, Training
+from searchrl_control.training.loop import Collected, Training, estimate
 
 from searchrl import ConfigError, RunFolderError
 
@@ -125,3 +125,28 @@ def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:
         build_settings({"network": "mpl"})
     with pytest.raises(ConfigError, match="Did you mean 'actions'"):
         make(toy, env={"action": "heads"})
+
+
+# Two episodes, of two steps and of three. With a decay of .5, half of what is later counts.
+REWARDS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 4.0]])
+VALUES = torch.tensor([[2.0, 4.0, 99.0], [8.0, 2.0, 6.0]])
+IS_DONE = torch.tensor([[True, True, False], [True, True, True]])
+
+
+def test_done_is_not_shifted_by_one_step_in_the_advantages() -> None:
+    """The hand table, from the back, one episode after the other:
+
+    | t | r | V | V after | delta                  | advantage                |
+    | 4 | 4 | 6 | 0       | 4 + 0 - 6 = -2         | -2                       |
+    | 3 | 1 | 2 | 6       | 1 + 6 - 2 = 5          | 5 + .5 * -2 = 4          |
+    | 2 | 0 | 8 | 2       | 0 + 2 - 8 = -6         | -6 + .5 * 4 = -4         |
+    | 1 | 2 | 4 | 0       | 2 + 0 - 4 = -2         | -2                       |
+    | 0 | 1 | 2 | 4       | 1 + 4 - 2 = 3          | 3 + .5 * -2 = 2          |
+    """
+    told = estimate(REWARDS, VALUES, IS_DONE, decay=0.5)
+    assert told.tolist() == [[2.0, -2.0, 0.0], [-4.0, 4.0, -2.0]]
+
+
+def test_advantages_without_decay_are_returns_minus_values() -> None:
+    told = estimate(REWARDS, VALUES, IS_DONE, decay=1.0)
+    assert (told + VALUES)[IS_DONE].tolist() == [3.0, 2.0, 5.0, 5.0, 4.0]

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.searchers.library import Library
-from searchrl_control.searchers.vectors import NamedEncoder, Vectors
+from searchrl_control.searchers.library import Library, NamedEncoder, Vectors
 from searchrl_retrieval.dense.encoders import as_text, normalise
 
 from searchrl.contracts import Passage

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import torch
 from control_toy import act_fixed, play
-from searchrl_control.comparison.oracle import measure_margin, redraw
 from searchrl_control.comparison.playing import Board, Played, make_heuristic
 from searchrl_control.comparison.sequences import (
     as_start,
     choose_best,
     choose_kinds,
     list_sequences,
+    measure_margin,
     name_of,
     play_sequences,
+    redraw,
 )
 from searchrl_control.comparison.study import compare_played, render, row_of
 from searchrl_control.environment.actions import HEADS, PUBLISHED, SETS

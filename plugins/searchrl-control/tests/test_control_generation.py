@@ -9,9 +9,9 @@ import pytest
 from control_toy import PASSAGES, QUESTIONS, make_library
 from searchrl_control.collections.judged import read_judged
 from searchrl_control.environment.measures import Difficulty, difficulty_of, order_by
-from searchrl_control.generation.leakage import Leakage
 from searchrl_control.generation.written import (
     Kind,
+    Leakage,
     model_writer,
     save_questions,
     write_questions,

@@ -15,10 +15,9 @@ from searchrl_control.environment.features import CANDIDATE_FEATURES, SOURCES, t
 from searchrl_control.environment.games import HeadGame
 from searchrl_control.environment.measures import CUTOFF, ndcg, recall
 from searchrl_control.reformulate.classical import Classical, Neighbours, broaden, rm3
-from searchrl_control.searchers.library import TermIndex
+from searchrl_control.searchers.library import NamedEncoder, TermIndex, VectorIndex
 from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import Found, by_vectors, by_words, fuse, points
-from searchrl_control.searchers.vectors import NamedEncoder, VectorIndex
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.evaluation.measures import measure
 from searchrl_retrieval.fusion import fuse as fuse_passages

@@ -45,11 +45,7 @@ class JudgedCollection:
 
 
 def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) -> JudgedCollection:
-    """Read a collection.
-
-    Raises:
-        DataError: no such layout, or rows that cannot be used.
-    """
+    """Read a collection. Raises `DataError`: no such layout, or rows that cannot be used."""
     judged = find_judgements(path) if path.is_dir() else {}
     if {TRAIN, TEST} <= judged.keys():
         train, test = (read_collection(path, split) for split in SPLITS)

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import click
 
-from searchrl_control.commands.compare import compare, sequences
-from searchrl_control.commands.surroundings import (
+from searchrl_control.commands.compare import (
     FILE,
     FOLDER,
     collection_flag,
+    compare,
     read_assignments,
     read_settings,
     say,
+    sequences,
     set_flag,
 )
 
@@ -79,9 +80,9 @@ def questions(
     from searchrl_control.collections.judged import TEST
     from searchrl_control.collections.places import default_cache
     from searchrl_control.environment.env import RetrievalControlEnv
-    from searchrl_control.generation.leakage import Leakage
     from searchrl_control.generation.written import (
         Kind,
+        Leakage,
         model_writer,
         save_questions,
         write_questions,

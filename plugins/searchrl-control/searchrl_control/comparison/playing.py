@@ -67,8 +67,7 @@ class Board:
     def play(self, policy: Policy) -> Watched:
         """Play every question once, with the most probable action at each choice.
 
-        Raises:
-            PolicyError: the policy gives logits that are not finite.
+        Raises `PolicyError`: the policy gives logits that are not finite.
         """
         count, limit = len(self._questions), self.env.max_steps
         seen_BSD = torch.zeros((count, limit, self.space.width))

@@ -16,7 +16,6 @@ from typing import Any
 from searchrl import ConfigError, DamagedError, RunFolderError, compare, estimate
 from searchrl.contracts import Paired
 from searchrl_control.collections.judged import TEST, TRAIN
-from searchrl_control.comparison.oracle import measure_oracle
 from searchrl_control.comparison.playing import Board, Played, Watched, make_heuristic
 from searchrl_control.comparison.runs import TrainedRun, load_network
 from searchrl_control.comparison.sequences import (
@@ -26,6 +25,7 @@ from searchrl_control.comparison.sequences import (
     Values,
     describe,
     means_of,
+    measure_oracle,
     play_all,
 )
 from searchrl_control.environment.actions import Action
@@ -145,8 +145,7 @@ def sweep(run: TrainedRun, boards: Sequence[Board], say: Say) -> list[dict[str, 
 def compare_played(first: Sequence[Played], second: Sequence[Played]) -> dict[str, Any]:
     """The first policy minus the second, paired by question: pooled, and of each collection.
 
-    Raises:
-        ValueError: the two were not measured on the same questions.
+    Raises `ValueError`: the two were not measured on the same questions.
     """
     ours, theirs = worth_of(first), worth_of(second)
     if ours.keys() != theirs.keys():

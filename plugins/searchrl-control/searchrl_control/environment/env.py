@@ -7,6 +7,7 @@ observed and what `info` tells. A plain Gymnasium environment without text: `Dis
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,9 +16,9 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete
 
-from searchrl.contracts import ACT, Passage, Task
+from searchrl.contracts import ACT, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.contracts import Action as Act
-from searchrl.envs import ensure_index, ensure_split
+from searchrl.envs import TextAdapter, ensure_index, ensure_split
 from searchrl_control.collections.judged import SPLITS, Judged
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.features import BOUND
@@ -207,3 +208,21 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
                 "illegal": float(turn.num_illegal),
             },
         }
+
+
+def make_env(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any) -> TextAdapter:
+    """The environment in words; a language model is shown titles and texts, and not numbers."""
+    env = RetrievalControlEnv(render_mode="ansi", **settings)
+    return TextAdapter(
+        env,
+        protocol=protocol,
+        name=ENV,
+        action_names=list(env.action_names),
+        max_turns=env.max_steps,
+    )
+
+
+# A configuration is checked against the signature of the factory.
+_own = [*inspect.signature(make_env).parameters.values()][:2]
+_of_env = inspect.signature(EnvSettings).parameters.values()
+make_env.__signature__ = inspect.Signature([*_own, *_of_env])  # type: ignore[attr-defined]

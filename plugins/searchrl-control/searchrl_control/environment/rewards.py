@@ -35,8 +35,7 @@ class ListJudge:
     def __call__(self, episode: Episode) -> float | Score | Unscored:
         """Score the passages of the last turn.
 
-        Raises:
-            ScoringFailure: the judge says something else.
+        Raises `ScoringFailure`: the judge says something else.
         """
         passages = episode.turns[-1].passages if episode.turns else ()
         shown = "\n\n".join(map(_show, passages[:_SHOWN]))

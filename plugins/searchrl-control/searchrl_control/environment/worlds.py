@@ -27,10 +27,9 @@ from searchrl_control.environment.settings import OF_EPISODES, EnvSettings
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.reformulate.writer import Written, ask_endpoint, ask_weights
-from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.library import Library, load_encoder
 from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import by_words
-from searchrl_control.searchers.vectors import load_encoder
 
 MAX_POSITIONS = 40_000
 """Positions in memory; the ones that were not used for longest go first."""

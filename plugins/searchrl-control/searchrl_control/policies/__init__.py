@@ -1,3 +1,3 @@
-"""Networks that decide: `space` is what they see and say, `inputs` what they read of it, `typical`
-what is usual, `networks` are linear, MLP and GRU. Imports nothing.
+"""Networks that decide: `space` is what they see and say, `networks` are linear, MLP and GRU,
+`typical` is what is usual of a sign. Imports nothing.
 """

@@ -115,8 +115,7 @@ class NetworkSettings(BaseModel):
 class Network(nn.Module):
     """Inputs, a body, a head for the actions and one for the value.
 
-    Raises:
-        ConfigError: an action of the start is not there, or they are too many.
+    Raises `ConfigError`: an action of the start is not there, or they are too many.
     """
 
     start_NA: Tensor

@@ -75,8 +75,7 @@ class Written:
 def ask_endpoint(url: str, model: str, settings: EndpointConfig | None = None) -> Ask:
     """A function that asks an OpenAI-compatible endpoint, with its cache, retries and budget.
 
-    Raises:
-        ConfigError: for a wrong address or key.
+    Raises `ConfigError`: for a wrong address or key.
     """
     client = Client(url, model, settings or EndpointConfig())
 

@@ -1,16 +1,20 @@
 """One collection, ready to be searched: its terms, its vectors, and the links of its passages.
 
-Owns the vocabulary and the counts that feedback, links and features are made of. Scores are those
-of the retriever `bm25s` with its defaults, for queries whose terms have weights. A passage links to
-those whose title it holds. `N` is the number of passages, `V` of terms.
+Owns the vocabulary, the counts that feedback, links and features are made of, and the file of
+vectors, whose name is made of the model's files and of all texts. Scores are those of the retriever
+`bm25s` with its defaults, for queries whose terms have weights; embeddings are those of an encoder
+of searchrl-retrieval, frozen, computed once and kept on disk. A passage links to those whose title
+it holds. `N` is the number of passages, `V` of terms, `D` of dimensions.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,11 +22,78 @@ from bm25s import BM25
 from numpy.typing import NDArray
 from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.bm25s.words import Analyzer
+from searchrl_retrieval.dense.encoders import Encoder, as_text
+from searchrl_retrieval.dense.kinds import Dense, Static
 
 from searchrl import DataError
 from searchrl.contracts import Passage
 from searchrl_control.searchers.ranking import Scores
-from searchrl_control.searchers.vectors import NamedEncoder, VectorIndex
+
+Vectors = NDArray[np.float32]
+
+KINDS = {"static": Static, "dense": Dense}
+"""A table of vectors (quick), or a sentence-transformers model."""
+
+_BATCH = 512
+
+
+class NamedEncoder(NamedTuple):
+    """An encoder, and the text that two equal ones share."""
+
+    encoder: Encoder
+    fingerprint: str
+
+
+def load_encoder(kind: str = "static", model: str | None = None) -> NamedEncoder:
+    """Load an encoder of this machine. Raises `ConfigError`: there is no such model here."""
+    made = KINDS[kind](model=model) if model else KINDS[kind]()
+    built_with = {name: said for name, said in made.built_with.items() if name != "model"}
+    return NamedEncoder(made.load_encoder(), repr(built_with))
+
+
+class VectorIndex:
+    """The vectors of a collection."""
+
+    def __init__(
+        self, passages: Sequence[Passage], named: NamedEncoder, folder: Path | None = None
+    ) -> None:
+        self.encoder = named.encoder
+        self.dim = named.encoder.dim
+        digest = hashlib.sha256(named.fingerprint.encode())
+        for passage in passages:
+            text = as_text(passage).encode()
+            digest.update(b"%d:" % len(text) + text)
+        path = folder / f"vectors-{digest.hexdigest()[:32]}.npy" if folder else None
+        self.vectors_ND = self._load(passages, path)
+
+    def embed(self, text: str) -> Vectors:
+        """The vector [D] of a query."""
+        return np.asarray(self.encoder.encode_queries([text])[0], dtype=np.float32)
+
+    def score(self, vector_D: Vectors) -> Scores:
+        """The similarity [N] of every passage with a query's vector."""
+        return np.asarray(self.vectors_ND @ vector_D, dtype=np.float32)
+
+    def _load(self, passages: Sequence[Passage], path: Path | None) -> Vectors:
+        vectors = np.zeros((len(passages), self.dim), dtype=np.float32)
+        try:
+            if path is not None:
+                kept: Vectors = np.load(path, allow_pickle=False)
+                if kept.shape == vectors.shape:
+                    return kept
+        except (ValueError, OSError, EOFError):
+            pass  # not there, or damaged: computed and kept
+        for start in range(0, len(passages), _BATCH):
+            batch = passages[start : start + _BATCH]
+            vectors[start : start + len(batch)] = self.encoder.encode_passages(batch)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Another process may do the same: whoever is last puts the same file there.
+            half = path.with_name(f"{path.stem}.{os.getpid()}.half.npy")
+            np.save(half, vectors)
+            half.replace(path)
+        return vectors
+
 
 Query = Mapping[int, float]
 """The number of a term -> its weight. In the order of the text, where there is one."""
@@ -31,8 +102,7 @@ Query = Mapping[int, float]
 class TermIndex:
     """Terms of a collection and their scores.
 
-    Raises:
-        DataError: there is no passage, or no passage has a word.
+    Raises `DataError`: there is no passage, or no passage has a word.
     """
 
     def __init__(self, passages: Sequence[Passage]) -> None:
@@ -132,8 +202,7 @@ _KEPT_BYTES = 200_000_000
 class Library:
     """The passages of a collection with their terms, vectors and links.
 
-    Raises:
-        DataError: no passage has a word.
+    Raises `DataError`: no passage has a word.
     """
 
     def __init__(

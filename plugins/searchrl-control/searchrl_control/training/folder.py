@@ -47,8 +47,7 @@ def build_settings(*layers: Mapping[str, Any]) -> Settings:
 def begin_run(folder: Path, settings: Settings) -> Training:
     """A new training, with its configuration written before the first step.
 
-    Raises:
-        RunFolderError: the folder is not empty.
+    Raises `RunFolderError`: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunFolderError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -20,8 +19,6 @@ from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import Found, by_vectors, by_words, fuse, points
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.evaluation.measures import measure
-from searchrl_retrieval.fusion import fuse as fuse_passages
-from searchrl_retrieval.fusion import min_max
 
 from searchrl import DataError
 from searchrl.contracts import Passage
@@ -81,19 +78,11 @@ def test_points_by_hand() -> None:
     assert points(found([2, 2, 0])).scores_N.tolist() == [1, 1, 0]
 
 
-def test_fusion_is_that_of_the_retriever_hybrid() -> None:
-    rng = Random(0)
-    for _ in range(50):
-        scores = [[rng.choice([0, 0, 1, 2, 3.5]) for _ in range(9)] for _ in range(2)]
-        ours = fuse(found(scores[0]), found(scores[1]), 0.3, depth=5)
-        rankings = [
-            [Passage(f"p{place}", "", score=one[place]) for place in found(one).first(5).tolist()]
-            for one in scores
-        ]
-        theirs = fuse_passages(rankings, [0.7, 0.3], min_max)
-        assert {p.id: pytest.approx(p.score, abs=1e-6) for p in theirs} == {
-            f"p{place}": float(ours.scores_N[place]) for place in np.flatnonzero(ours.is_in_N)
-        }
+def test_fusion_by_hand() -> None:
+    """Points of the first are 1, 0, .5 at the places 0, 2, 3; of the second 0, 1 at 1, 2."""
+    told = fuse(found([4, 0, 2, 3, 0]), found([0, 1, 3, 0, 0]), 0.3)
+    assert told.scores_N.tolist() == pytest.approx([0.7, 0.0, 0.3, 0.35, 0.0])
+    assert told.first(9).tolist() == [0, 3, 2, 1]
 
 
 def test_rm3_by_hand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_
         rows = map(json.loads, (folder / "metrics.jsonl").read_text("utf-8").splitlines())
         return {**files, "rows": [{**row, "episodes_per_s": 0} for row in rows]}
 
+    assert (whole / "tensorboard").is_dir() is (find_spec("tensorboard") is not None)
     assert len(read(whole)["rows"]) == 9 and len(read(whole)) == 5
     assert read(whole) == read(killed)
     with pytest.raises(RunFolderError, match=f"--resume {whole}"):

@@ -48,10 +48,6 @@ _TEMPLATE = "template"
 )  # fmt: skip
 @click.option("--model", metavar="NAME", help="Of an endpoint: the model that is asked.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the draws.")
-@click.option(
-    "--own-test", is_flag=True,
-    help="Draw the test questions from the made-up ones, not from the collection.",
-)  # fmt: skip
 def questions(
     folder: Path,
     collection: str,
@@ -61,7 +57,6 @@ def questions(
     writer: str,
     model: str | None,
     seed: int,
-    own_test: bool,
 ) -> None:
     """Make training questions of the passages of a collection, without those that leak.
 
@@ -125,7 +120,7 @@ def questions(
             f"every question that was written leaks: {left_out}. Nothing was saved; use another "
             "writer, or another --kind"
         )
-    save_questions(made, library, folder, () if own_test else test)
+    save_questions(made, library, folder, test)
     told = ", ".join(f"{sum(one.kind == kind for one in good)} {kind}" for kind in _KINDS)
     click.echo(f"{len(good):,} of {count:,} questions: {told}")
     if left_out:

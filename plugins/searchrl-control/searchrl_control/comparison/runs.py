@@ -24,7 +24,7 @@ from searchrl_control.policies.space import Space, shared_space
 from searchrl_control.training.folder import list_checkpoints, load_weights, read_config
 from searchrl_control.training.loop import Settings
 
-_OF_TRAINING = ("difficulty", "reward", "step_cost", "weight")
+_OF_TRAINING = ("difficulty", "reward", "step_cost")
 """Settings that say how a run was trained, and nothing of which lists its actions make."""
 
 

@@ -45,9 +45,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     envs: list[dict[str, Any]] = Field(default=[{"collection": "demo"}], min_length=1)
-    """Settings of `retrieval-control`, once for each collection. Two more keys: `weight`, how often
-    its questions are drawn (by default, as many as it has), and `difficulty`, which may be a
-    mapping of steps to levels: `{0: any, 5: mostly_hard}`."""
+    """Settings of `retrieval-control`, once for each collection, whose questions are drawn as often
+    as it has some. `difficulty` may be a mapping of steps to levels: `{0: any, 5: mostly_hard}`."""
     network: NetworkSettings = NetworkSettings()
     algorithm: Literal["ppo", "dr_grpo"] = "dr_grpo"
     """`ppo` learns from the network's critic; `dr_grpo` compares the episodes of a question."""
@@ -245,12 +244,8 @@ class Training:
     ) -> tuple[list[RetrievalControlEnv], list[dict[str, Any]]]:
         """The environment and the task of every episode of a step, group after group."""
         settings = self.settings
-        weights = np.array(
-            [
-                float(one.get("weight") or self._take(number, 0, 1)[0].num_tasks(TRAIN))
-                for number, one in enumerate(settings.envs)
-            ]
-        )
+        sizes = range(len(settings.envs))
+        weights = np.array([float(self._take(n, 0, 1)[0].num_tasks(TRAIN)) for n in sizes])
         which = rng.choice(len(weights), settings.questions, p=weights / weights.sum()).tolist()
         envs: list[RetrievalControlEnv] = []
         tasks: list[dict[str, Any]] = []
@@ -265,7 +260,7 @@ class Training:
 
     def _take(self, number: int, done: int, count: int) -> list[RetrievalControlEnv]:
         """Environments of a collection as it is after so many steps; they are used again."""
-        own = {key: value for key, value in self.settings.envs[number].items() if key != "weight"}
+        own = dict(self.settings.envs[number])
         if isinstance(stages := own.get("difficulty", ANY), Mapping):
             begun = [int(step) for step in stages if int(step) <= done]
             own["difficulty"] = {int(step): level for step, level in stages.items()}[max(begun)]

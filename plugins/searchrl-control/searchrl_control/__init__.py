@@ -18,7 +18,7 @@ def register_envs(register: RegisterEnv) -> None:
     """`retrieval-control`, in words."""
     register(
         "retrieval-control",
-        "searchrl_control.environment.factory:make_env",
+        "searchrl_control.environment.env:make_env",
         protocol="act",
         reward="env",
         description="decide how a question is searched: search, narrow, broaden, end",

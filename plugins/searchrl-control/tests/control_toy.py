@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from searchrl_control.searchers.library import Library
-from searchrl_control.searchers.vectors import NamedEncoder, Vectors
+from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.searchers.library import Library, NamedEncoder, Vectors
 from searchrl_retrieval.dense.encoders import as_text, normalise
 
 from searchrl.contracts import Passage
@@ -108,3 +109,26 @@ def write_model(folder: Path, texts: Sequence[str]) -> Path:
     matrix = np.stack([np.zeros(DIM, np.float32), *(vector_of(word) for word in words)])
     save_file({"embeddings": matrix}, folder / "model.safetensors")
     return folder
+
+
+def play(
+    env: RetrievalControlEnv, split: str, act: Callable[[Any, Any], int]
+) -> list[tuple[str, float, tuple[str, ...]]]:
+    """Every task of a split once: the question, nDCG of the last list, and what was done."""
+    found = []
+    for index in range(env.num_tasks(split)):
+        shown, info = env.reset(options={"split": split, "index": index})
+        done: list[str] = []
+        is_over = False
+        while not is_over:
+            shown, _, is_over, _, info = env.step(act(shown, info))
+            done.append(info["action"].payload)
+        task = info["task"]
+        found.append((task.meta["question"], info["signals"]["ndcg"], tuple(done)))
+    return found
+
+
+def act_fixed(env: RetrievalControlEnv, sequence: Sequence[int]) -> Callable[[Any, Any], int]:
+    """The policy of a fixed sequence: Search, its actions, Terminate."""
+    numbers = (0, *sequence, *[env.action_names.index("Terminate")] * env.max_steps)
+    return lambda shown, info: numbers[int(shown["step"])]

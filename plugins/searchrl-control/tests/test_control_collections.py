@@ -1,21 +1,24 @@
-"""Collections by name, and who is training and who is test."""
+"""Collections by name, who is training and who is test, and collections that are unlike ours."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from control_toy import PASSAGES, QUESTIONS, write_beir
-from searchrl_control.collections.demo import make_demo
-from searchrl_control.collections.halves import draw_halves, write_halves
-from searchrl_control.collections.hub import BEIR
-from searchrl_control.collections.judged import read_judged
-from searchrl_control.collections.places import find_collection
-from searchrl_control.environment.worlds import Place, World
+from control_toy import PASSAGES, QUESTIONS, act_fixed, play, write_beir
+from searchrl_control.collections.judged import draw_split, read_judged
+from searchrl_control.collections.places import BEIR, find_collection
+from searchrl_control.comparison.playing import Board, make_heuristic
+from searchrl_control.comparison.sequences import list_sequences, name_of, play_sequences
+from searchrl_control.environment.actions import SETS
+from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.environment.settings import EnvSettings
+from searchrl_control.environment.worlds import World
 
 from searchrl import ConfigError, DataError
 
@@ -23,44 +26,26 @@ IDS = [f"q{number}" for number in range(11)]
 
 
 def test_a_draw_depends_on_the_ids_the_seed_and_the_share_alone() -> None:
-    halves = draw_halves(IDS, seed=18)
-    assert halves == draw_halves(reversed(IDS), seed=18)
-    assert sorted(halves.train + halves.test) == sorted(IDS) and len(halves.train) == 5
-    assert draw_halves(IDS, seed=19).train != halves.train
-    assert len(draw_halves(IDS, train_share=0.25).train) == 2
-
-
-def test_the_draw_is_the_one_that_was_written_down_before_training() -> None:
-    assert draw_halves(IDS, seed=18).train == ("q9", "q7", "q0", "q3", "q2")
+    train, test = draw_split(IDS, seed=18)
+    assert (train, test) == draw_split(reversed(IDS), seed=18)
+    assert sorted(train + test) == sorted(IDS)
+    assert train == ["q9", "q7", "q0", "q3", "q2"]  # what was drawn before anything was trained
+    assert draw_split(IDS, seed=19)[0] != train
+    assert len(draw_split(IDS, train_share=0.25)[0]) == 2
 
 
 @pytest.mark.parametrize(
     ("ids", "share", "said"),
-    [(["a", "a", "b"], 0.5, "'a' is there twice"), (["a"], 0.5, "at least one on either side"),
-     (["a", "b"], 1.0, "at least one on either side")],
-)  # fmt: skip
+    [(["a"], 0.5, "at least one on either side"), (["a", "b"], 1.0, "at least one on either side")],
+)
 def test_a_split_with_an_empty_side_is_refused(ids: list[str], share: float, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        draw_halves(ids, train_share=share)
-
-
-def test_a_written_split_is_never_another_one(tmp_path: Path) -> None:
-    path = tmp_path / "splits" / "toy.json"
-    write_halves(draw_halves(IDS, 18), path)
-    told = json.loads(path.read_text("utf-8"))
-    assert told["seed"] == 18 and len(told["train"]) == 5 and len(told["sha256"]) == 64
-    write_halves(draw_halves(IDS, 18), path)
-    for other in (draw_halves(IDS, 19), draw_halves(IDS[:-1], 18)):
-        with pytest.raises(DataError, match="another split"):
-            write_halves(other, path)
-    path.write_text("{}", "utf-8")
-    with pytest.raises(DataError, match="no file of a split"):
-        write_halves(draw_halves(IDS, 18), path)
+        draw_split(ids, train_share=share)
 
 
 def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
-    found = read_judged("toy", write_beir(tmp_path / "toy"))
-    assert found.halves is None
+    found = read_judged(write_beir(tmp_path / "toy"))
+    assert not found.is_drawn
     assert [q.id for q in found.questions["train"]] == ["q-salt", "q-quill", "q-hive"]
     assert found.questions["test"][0].qrels == {"glass": 1, "lost": 1}
     assert len(found.passages) == len(PASSAGES) and "not in the corpus" in " ".join(found.notes)
@@ -68,9 +53,11 @@ def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
 
 def test_a_folder_with_one_split_is_drawn_from(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "toy", splits={"test": list(QUESTIONS)})
-    found = read_judged("toy", folder)
-    assert found.halves == draw_halves(QUESTIONS)
-    assert tuple(q.id for q in found.questions["train"]) == found.halves.train
+    found = read_judged(folder)
+    assert found.is_drawn
+    assert [[q.id for q in found.questions[split]] for split in ("train", "test")] == [
+        *draw_split(QUESTIONS)
+    ]
 
 
 def test_a_pool_of_questions_that_name_their_gold_is_drawn_from(tmp_path: Path) -> None:
@@ -83,8 +70,8 @@ def test_a_pool_of_questions_that_name_their_gold_is_drawn_from(tmp_path: Path) 
     for name, lines in (("corpus", rows), ("questions", asked)):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
-    found = read_judged("pool", tmp_path)
-    assert found.halves == draw_halves(row["id"] for row in asked)
+    found = read_judged(tmp_path)
+    assert [q.id for q in found.questions["train"]] == draw_split(row["id"] for row in asked)[0]
     everyone = [*found.questions["train"], *found.questions["test"]]
     assert {q.id: dict(q.qrels) for q in everyone} == {
         row["id"]: dict.fromkeys(row["supporting_ids"], 1) for row in asked
@@ -97,16 +84,15 @@ def test_a_question_without_a_relevant_passage_is_left_out(tmp_path: Path) -> No
     folder = write_beir(
         tmp_path / "toy", questions=questions, splits={"train": ids[:3], "test": ids[3:]}
     )
-    assert "q-zero" not in [q.id for q in read_judged("toy", folder).questions["test"]]
+    assert "q-zero" not in [q.id for q in read_judged(folder).questions["test"]]
 
 
 def test_a_name_is_a_path_a_folder_of_data_or_the_made_up_one(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "data" / "scifact")
     assert find_collection(str(folder)) == folder
     assert find_collection("scifact", tmp_path / "data") == folder
-    demo = find_collection("demo", cache=tmp_path)
-    assert demo == find_collection("demo", cache=tmp_path)
-    assert len(read_judged("demo", demo).passages) == len(make_demo()[0])
+    demo = read_judged(find_collection("demo"))
+    assert len(demo.passages) == 72 and {len(of) for of in demo.questions.values()} == {36}
 
 
 def test_a_missing_collection_says_what_to_do(tmp_path: Path) -> None:
@@ -116,8 +102,19 @@ def test_a_missing_collection_says_what_to_do(tmp_path: Path) -> None:
         find_collection("scifcat")
 
 
+class HubTable(list[dict[str, Any]]):
+    """A table of the package `datasets` as far as it is used."""
+
+    def to_json(self, path: Path) -> None:
+        path.write_text("".join(json.dumps(row) + "\n" for row in self), "utf-8")
+
+    def to_csv(self, path: Path, sep: str) -> None:
+        lines = [sep.join(self[0]), *(sep.join(map(str, row.values())) for row in self)]
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
 class Hub:
-    """The package `datasets` as far as it is used, with the small collection."""
+    """The package `datasets` with the small collection."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
@@ -130,10 +127,12 @@ class Hub:
                 for q, (_, qrels) in QUESTIONS.items()
                 for p, grade in qrels.items()
             ]
-            return {"train": rows[:4], "validation": rows[:1], "test": rows[4:]}
+            parts = {"train": rows[:4], "validation": rows[:1], "test": rows[4:]}
+            return {split: HubTable(part) for split, part in parts.items()}
         if name == "queries":
-            return [{"_id": q, "title": "", "text": text} for q, (text, _) in QUESTIONS.items()]
-        return [{"_id": p.id, "title": p.title or None, "text": p.text} for p in PASSAGES]
+            asked = QUESTIONS.items()
+            return HubTable({"_id": q, "title": "", "text": text} for q, (text, _) in asked)
+        return HubTable({"_id": p.id, "title": p.title or None, "text": p.text} for p in PASSAGES)
 
 
 @pytest.mark.parametrize("name", BEIR)
@@ -144,7 +143,7 @@ def test_a_collection_of_beir_is_downloaded_once(
     monkeypatch.setitem(sys.modules, "datasets", hub)
     folder = find_collection(name, hub=True, cache=tmp_path)
     assert find_collection(name, hub=True, cache=tmp_path) == folder and len(hub.asked) == 3
-    found = read_judged(name, folder)
+    found = read_judged(folder)
     assert [q.id for q in found.questions["train"]] == ["q-salt", "q-quill"]
     assert {passage.id for passage in found.passages} == {passage.id for passage in PASSAGES}
     assert (folder / "qrels" / "dev.tsv").is_file()
@@ -165,13 +164,140 @@ def test_a_download_that_fails_leaves_nothing_behind(
         find_collection("fiqa", hub=True, cache=tmp_path)
 
 
-def test_the_environment_writes_its_split_down(toy: dict[str, Any], tmp_path: Path) -> None:
-    folder = write_beir(tmp_path / "toy", splits={"test": list(QUESTIONS)})
-    place = {**toy, "collection": str(folder), "split_file": str(tmp_path / "split.json")}
-    world = World(Place(**place))
-    told = json.loads((tmp_path / "split.json").read_text("utf-8"))
-    assert told["train"] == [q.id for q in world.questions("train")]
-    with pytest.raises(DataError, match="another split"):
-        World(Place(**place, split_seed=5))
-    with pytest.raises(ConfigError, match="both splits of its own"):
-        World(Place(**{**place, "collection": toy["collection"]}))
+Rows = Sequence[Mapping[str, Any]]
+Qrels = Sequence[tuple[str, str, int]]
+
+DOCS: Rows = [
+    {"_id": str(number), "title": "", "text": text}
+    for number, text in enumerate(
+        [
+            "salt comes from the sea",
+            "bees make honey in spring",
+            "the harbour of Tolmere is old",
+            "a market sells glass",
+        ]
+    )
+]
+ASKED: Rows = [
+    {"_id": str(100 + number), "text": text}
+    for number, text in enumerate(
+        ["where does salt come from", "who makes honey", "zebra quagga", "old harbour"]
+    )
+]
+JUDGED: Qrels = [
+    ("100", "0", 2),
+    ("100", "3", 1),
+    ("101", "1", 1),
+    ("102", "3", 1),
+    ("103", "2", 1),
+]
+TRAIN, TEST = JUDGED[:3], JUDGED[3:]
+
+
+def write(folder: Path, docs: Rows, asked: Rows, splits: Mapping[str, Qrels]) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", docs), ("queries", asked)):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, "utf-8")
+    for split, judged in splits.items():
+        lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judged)]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+def of(docs: Rows, asked: Rows, **splits: Qrels) -> Callable[[Path], Path]:
+    return lambda folder: write(folder, docs, asked, splits)
+
+
+UNUSUAL: Mapping[str, tuple[Callable[[Path], Path], tuple[int, int]]] = {
+    "only a test split, graded": (of(DOCS, ASKED, test=JUDGED), (2, 2)),
+    "only a validation split": (of(DOCS, ASKED, dev=JUDGED), (2, 2)),
+    "a test split beside validation": (of(DOCS, ASKED, dev=TRAIN, test=JUDGED), (2, 2)),
+    "passages without any text": (
+        of([*DOCS, {"_id": "x", "title": "", "text": " "}], ASKED, train=TRAIN, test=TEST),
+        (2, 2),
+    ),
+    "nothing relevant to some": (
+        of(DOCS, ASKED, train=[("100", "0", 0), *TRAIN[2:]], test=[("102", "3", -1), TEST[1]]),
+        (1, 1),
+    ),
+    "nothing relevant to some, drawn": (
+        of(DOCS, ASKED, test=[("100", "0", 0), *JUDGED[2:]]),
+        (1, 2),
+    ),
+    "one passage": (
+        of(DOCS[:1], ASKED, train=[("100", "0", 1)], test=[("101", "0", 1), ("102", "0", 1)]),
+        (1, 2),
+    ),
+    "a training question is a test question": (
+        of(DOCS, ASKED, train=[*TRAIN, ("103", "2", 1)], test=TEST),
+        (2, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(UNUSUAL))
+def test_it_opens_and_every_policy_plays_it(name: str, toy: dict[str, Any], tmp_path: Path) -> None:
+    make, counts = UNUSUAL[name]
+    folder = make(tmp_path / "odd")
+    for actions in SETS:
+        place = {**toy, "collection": str(folder)}
+        env = RetrievalControlEnv(**place, actions=actions, max_steps=3)
+        sequences = list_sequences(env.actions, 3)
+        found = []
+        for split in ("train", "test"):
+            values = play_sequences(env.world, split, sequences)
+            for sequence in sequences[::9]:
+                played = play(env, split, act_fixed(env, sequence))
+                told = {question: worth for question, worth, _ in played}
+                assert told == values[name_of(env.actions, sequence)]
+                assert all(0 <= value <= 1 for value in told.values())
+            board = Board(env, split)
+            found.append(len(board.play(make_heuristic(board.space)).played))
+        assert tuple(found) == counts
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (of(DOCS, ASKED, test=JUDGED[:1]), "cannot be split"),
+        (of([{"_id": "1", "text": "…"}], ASKED, test=[("100", "1", 1), ("101", "1", 1)]),
+         "no passage of it has a word"),
+        (of(DOCS, ASKED, train=TEST, test=TEST), "every training question is a test question"),
+        (of(DOCS, ASKED, test=[("900", "0", 1)]), "which is no query; nor is another"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_played_is_refused(
+    make: Callable[[Path], Path], said: str, toy: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=said):
+        RetrievalControlEnv(**{**toy, "collection": str(make(tmp_path / "odd"))})
+
+
+def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+    def notes(name: str) -> str:
+        return " ".join(read_judged(UNUSUAL[name][0](tmp_path / name)).notes)
+
+    assert "test questions too, left out: 1" in notes("a training question is a test question")
+    assert "not used: validation" in notes("a test split beside validation")
+    assert "left out: 1" in notes("nothing relevant to some, drawn")
+
+
+def test_a_question_that_is_a_passage_does_not_find_itself(
+    toy: dict[str, Any], tmp_path: Path
+) -> None:
+    """As in ArguAna; a passage that has the id of a question by chance is another one."""
+    asked = [
+        {"_id": "0", "text": "salt  comes\nfrom the sea"},
+        {"_id": "1", "text": "salt comes from the sea"},
+    ]
+    judged = [("0", "3", 1), ("1", "0", 1)]
+    folder = write(tmp_path / "odd", DOCS, asked, {"train": judged[:1], "test": judged[1:]})
+    world = World(EnvSettings(**{**toy, "collection": str(folder)}))
+    itself = {
+        q.id: world.asker(q).itself for split in ("train", "test") for q in world.questions(split)
+    }
+    assert itself == {"0": 0, "1": None}
+    (first,) = world.questions("train")
+    (listed,) = world.positions.lists_after(world.asker(first), [()])
+    assert "0" not in [name for name, _ in listed]

@@ -8,34 +8,38 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searchrl_control.comparison.oracle import _redraw, measure_margin
-from searchrl_control.comparison.paired import compare_each, compare_pooled
-from searchrl_control.comparison.playing import Played, act_by_rule, act_fixed, play
+import torch
+from control_toy import act_fixed, play
+from searchrl_control.comparison.playing import Board, Played, make_heuristic
 from searchrl_control.comparison.sequences import (
+    as_start,
     choose_best,
+    choose_kinds,
     list_sequences,
+    measure_margin,
     name_of,
     play_sequences,
+    redraw,
 )
-from searchrl_control.comparison.table import render, row_of
-from searchrl_control.environment.actions import HEADS, PUBLISHED, SETS, WIDE, Action
+from searchrl_control.comparison.study import compare_played, render, row_of
+from searchrl_control.environment.actions import HEADS, PUBLISHED, SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import LIST_FEATURES
 from searchrl_control.environment.measures import ndcg
+from searchrl_control.policies.space import space_of
 
 from searchrl import compare
 
 
 @pytest.mark.parametrize(
     ("actions", "count"),
-    [(PUBLISHED, 1 + 2 + 4 + 8 + 16), (WIDE, sum(6**n for n in range(5))),
-     (HEADS, 1 + sum(6 * 7**n for n in range(4)))],
-)  # fmt: skip
+    [(PUBLISHED, 1 + 2 + 4 + 8 + 16), (HEADS, 1 + sum(6 * 7**n for n in range(4)))],
+)
 def test_every_sequence_is_there_once(actions: str, count: int) -> None:
     found = list_sequences(SETS[actions], 5)
     assert len(found) == len(set(found)) == count and found[0] == ()
     names = [name_of(SETS[actions], sequence) for sequence in found]
-    assert len(set(names)) == count and not [n for n in names if "Terminate" in n or "Back" in n]
+    assert len(set(names)) == count and not [name for name in names if "Terminate" in name]
 
 
 @pytest.mark.parametrize("actions", list(SETS))
@@ -44,34 +48,44 @@ def test_a_sequence_is_worth_what_an_episode_of_it_is(toy: dict[str, Any], actio
     sequences = list_sequences(env.actions, 3)
     values = play_sequences(env.world, "train", sequences)
     for sequence in sequences:
-        played = play(env, "train", act_fixed(env.actions, sequence))
-        assert {one.question: one.ndcg for one in played} == values[name_of(env.actions, sequence)]
-        assert not any(one.num_illegal for one in played)
+        played = play(env, "train", act_fixed(env, sequence))
+        of = values[name_of(env.actions, sequence)]
+        assert {question: worth for question, worth, _ in played} == of
 
 
 def test_the_best_sequence_is_chosen_on_pooled_training_questions() -> None:
     small = {"a": {"1": 1.0}, "b": {"1": 0.0}, "c": {"1": 1.0}}
     large = {"a": dict.fromkeys("1234", 0.1), "b": dict.fromkeys("1234", 0.5)}
     assert choose_best([small]) == "a"  # the first of equals
-    assert choose_best([small, large]) == "b"  # questions count, not collections
-    with pytest.raises(ValueError, match="no sequence"):
-        choose_best([{"a": {"1": 1.0}}, {"b": {"1": 1.0}}])
+    assert choose_best([{k: small[k] for k in "ab"}, large]) == "b"  # questions count
 
 
-def test_the_heuristic_looks_once_and_then_ends() -> None:
-    actions = SETS[PUBLISHED]
-    act = act_by_rule(actions)
+def test_kinds_differ_in_length_or_in_their_last_action() -> None:
+    means = {"Search, Hop": 0.5, "Search, Fuse, Hop": 0.6, "Search, Hop, Hop": 0.4, "Search": 0.3}
+    assert choose_kinds(means) == ["Search, Fuse, Hop", "Search, Hop", "Search"]
+    assert as_start("Search, Fuse, Hop") == "[Fuse, Hop]" and as_start("Search") == "[]"
 
-    def look(step: int, share: float, gap: float) -> Action:
-        told = np.zeros(len(LIST_FEATURES))
-        told[LIST_FEATURES.index("share_three")] = share
-        told[LIST_FEATURES.index("gap_last")] = gap
-        return actions[act({"step": step, "list": told}, {})]
 
-    assert look(0, 1, 1) is Action.SEARCH
-    assert look(1, 0.4, 1) is Action.BROAD
-    assert look(1, 0.6, 0.1) is Action.NARROW
-    assert look(1, 0.6, 0.5) is look(2, 0.1, 0.1) is Action.TERMINATE
+@pytest.mark.parametrize("actions", list(SETS))
+def test_the_heuristic_looks_once_and_then_ends(toy: dict[str, Any], actions: str) -> None:
+    env = RetrievalControlEnv(**toy, actions=actions)
+    space = space_of(env)
+    block = space.find_block("list" if actions == PUBLISHED else "searches")
+    step = space.find_block("step")
+    assert block is not None and step is not None
+
+    def look(at: int, share: float, gap: float) -> str:
+        seen = torch.zeros((1, 1, space.width))
+        seen[0, 0, step.start + at] = 1
+        seen[0, 0, block.start + LIST_FEATURES.index("share_three")] = share
+        seen[0, 0, block.start + LIST_FEATURES.index("gap_last")] = gap
+        return space.actions[int(make_heuristic(space)(seen).logits_BSA.argmax())]
+
+    assert look(1, 0.4, 1) == look(1, 0.4, 0.1) == "Broad"
+    assert look(1, 0.6, 0.1) == "Narrow"
+    assert look(1, 0.6, 0.5) == look(2, 0.1, 0.1) == "Terminate"
+    watched = Board(env, "train").play(make_heuristic(space))
+    assert all(one.actions[0] == "Search" and len(one.actions) <= 3 for one in watched.played)
 
 
 def lists_and_qrels(rng: Random, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -85,11 +99,11 @@ def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_contro
     rng = np.random.default_rng(5)
     values = {"best": {n: ndcg([d for d, _ in lists[n]], qrels[n]) for n in lists}}
     for number in range(5):
-        values[f"noise{number}"] = {n: ndcg(_redraw(lists[n], 0.15, rng), qrels[n]) for n in lists}
+        values[f"noise{number}"] = {n: ndcg(redraw(lists[n], 0.15, rng), qrels[n]) for n in lists}
     margin = measure_margin(values, "best", lists, qrels)
-    assert margin.oracle - margin.best > 0.05  # it looks as if there were much to win
-    assert abs(margin.learnable) < 0.02
-    assert margin.control_spread == pytest.approx(margin.spread, rel=0.1)
+    assert margin["oracle"] - margin["best"] > 0.05  # it looks as if there were much to win
+    assert abs(margin["learnable"]) < 0.02
+    assert margin["control_spread"] == pytest.approx(margin["spread"], rel=0.1)
 
 
 def test_an_oracle_over_lists_that_truly_help_some_questions_wins_beyond_its_control() -> None:
@@ -108,64 +122,45 @@ def test_an_oracle_over_lists_that_truly_help_some_questions_wins_beyond_its_con
     }
     values["base"] = {n: ndcg([d for d, _ in base], qrels[n]) for n in lists}
     margin = measure_margin(values, "base", lists, qrels)
-    assert margin.oracle > margin.best + 0.3
-    assert margin.control_spread == pytest.approx(margin.spread, rel=0.05)
-    assert margin.learnable > 0.1
+    assert margin["oracle"] > margin["best"] + 0.3
+    assert margin["control_spread"] == pytest.approx(margin["spread"], rel=0.05)
+    assert margin["learnable"] > 0.1
 
 
-def test_a_margin_needs_another_list_and_a_list_for_every_question() -> None:
-    lists, qrels = lists_and_qrels(Random(0), 3)
-    one = {"best": dict.fromkeys(lists, 0.5)}
-    with pytest.raises(ValueError, match="at least two"):
-        measure_margin(one, "best", lists, qrels)
-    two = {**one, "other": dict.fromkeys(lists, 0.4)}
-    with pytest.raises(ValueError, match="a list for every question"):
-        measure_margin(two, "best", {}, qrels)
-
-
-def two_policies(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-    first, second = {}, {}
+def two_policies(rng: np.random.Generator) -> tuple[list[Played], list[Played]]:
+    first, second = [], []
     for name, size, shift in (("big", 400, 0.0), ("small", 40, 0.3)):
-        level = rng.random(size)
-        second[name] = {f"q{n}": float(value) for n, value in enumerate(level)}
-        first[name] = {
-            f"q{n}": float(value + shift + 0.1 * rng.standard_normal())
-            for n, value in enumerate(level)
-        }
+        for n, value in enumerate(rng.random(size)):
+            worth = float(value + shift + 0.1 * rng.standard_normal())
+            first.append(Played(f"q{n}", name, "easy", worth, ()))
+            second.append(Played(f"q{n}", name, "easy", float(value), ()))
     return first, second
 
 
 def test_pooled_interval_knows_no_spread_between_collections() -> None:
     first, second = two_policies(np.random.default_rng(0))
-    told = compare_pooled(first, second)
-    strata = [np.array([first[name][q] - second[name][q] for q in first[name]]) for name in first]
+    found = compare_played(first, second)
+    told = found["pooled"]
+    minus = [(a.collection, a.ndcg - b.ndcg) for a, b in zip(first, second, strict=True)]
+    strata = [np.array([d for c, d in minus if c == name]) for name in ("big", "small")]
     total = sum(len(one) for one in strata)
     error = math.sqrt(sum(len(one) * one.var(ddof=1) for one in strata)) / total
     assert told["value"] == pytest.approx(sum(one.sum() for one in strata) / total)
-    assert told["n"] == total
+    assert told["n"] == total and found["each"]["small"]["n"] == 40
+    assert found["each"]["small"]["value"] == pytest.approx(strata[1].mean())
     assert told["high"] - told["low"] == pytest.approx(2 * 1.96 * error, rel=0.05)
     # All questions together have a spread that is none: that between collections.
-    flat = [
-        {f"{name}/{q}": v for name, of in one.items() for q, v in of.items()}
-        for one in (first, second)
-    ]
+    flat = [{f"{p.collection}/{p.question}": p.ndcg for p in one} for one in (first, second)]
     loose = compare({"x": flat[0]}, {"x": flat[1]})["x"]
     assert told["high"] - told["low"] < 0.85 * (loose["high"] - loose["low"])
 
 
-def test_equal_policies_have_no_interval() -> None:
+def test_equal_policies_have_no_interval_and_other_questions_are_not_compared() -> None:
     first, _ = two_policies(np.random.default_rng(2))
-    told = compare_pooled(first, first)
+    told = compare_played(first, first)["pooled"]
     assert (told["value"], told["p"]) == (0, 1) and "low" not in told
-
-
-def test_policies_on_different_questions_are_not_compared() -> None:
-    first, second = two_policies(np.random.default_rng(2))
-    del second["big"]["q0"]
     with pytest.raises(ValueError, match="same questions"):
-        compare_pooled(first, second)
-    with pytest.raises(ValueError, match="no question"):
-        compare_each({}, {})
+        compare_played(first, first[1:])
 
 
 def test_the_table_by_hand() -> None:
@@ -182,5 +177,3 @@ def test_the_table_by_hand() -> None:
     lines = render({"agent": row}).splitlines()
     assert lines[0].startswith("| policy | nDCG@10 |") and len(lines) == 3
     assert "| 0.7500 (2) |  | 0.0000 (1) |" in lines[2] and "Broad 25%" in lines[2]
-    with pytest.raises(ValueError, match="no episode"):
-        row_of([])

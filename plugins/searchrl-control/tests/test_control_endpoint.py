@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint as the reformulator of the environment."""
+"""A model behind an endpoint as the reformulator, and whom a run of somebody else may ask."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.reformulate.writer import ask_endpoint
 
 from searchrl import EndpointFailure
 from searchrl.api_client import EndpointConfig
+from searchrl.cli import main
 
 
 class Model(BaseHTTPRequestHandler):
@@ -60,15 +62,14 @@ def test_what_the_model_writes_is_searched_and_kept(
     seen = []
     for endpoint in ("first", "first", "second"):
         env = RetrievalControlEnv(**settings, url=url, endpoint_model=endpoint)
-        env.world.positions._positions.clear()
-        env.world.positions._opened.clear()
+        env.world.positions.at.cache_clear()
+        env.world.positions.open.cache_clear()
         env.reset(options={"split": "train", "index": 0})
         env.step(0)
         *_, info = env.step(env.action_names.index("Broad"))
         seen.append((info["query"], info["passages"][0].id))
     assert seen == [("bees in spring", "bees")] * 3
     assert len(handler.prompts) == 2  # the second round was kept
-    assert (tmp_path / "own" / "reformulations.sqlite").is_file()
 
 
 def test_a_model_that_writes_nothing_is_an_error_and_no_query(
@@ -78,3 +79,46 @@ def test_a_model_that_writes_nothing_is_an_error_and_no_query(
     handler.reply = "  "
     with pytest.raises(EndpointFailure, match="wrote nothing"):
         ask_endpoint(url, "silent", EndpointConfig(max_retries=0))("prompt")
+
+
+EVIL = {"reformulator": "endpoint", "endpoint_model": "m", "url": "http://127.0.0.1:9/evil"}
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(main, ["--plugin", "searchrl_control", *map(str, words)])
+
+
+def test_a_run_of_somebody_else_asks_nobody_and_writes_nothing_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "400")
+    cache = tmp_path / "elsewhere"
+    for number, (own, said) in enumerate(
+        (({**EVIL}, EVIL["url"]), ({"cache": str(cache)}, str(cache)))
+    ):
+        run = tmp_path / f"run{number}"
+        run.mkdir()
+        told = {"env": {"name": "retrieval-control", **own}, "model": {"name": "tiny"}}
+        (run / "config.yaml").write_text(json.dumps(told))  # JSON is YAML
+        (run / "provenance.json").write_text('{"plugins": []}')
+        result = call("eval", "--config", run / "config.yaml")
+        assert result.exit_code == 2 and said in result.stderr and "--trust" in result.stderr
+    assert not cache.exists()
+
+
+def test_a_training_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step_000000.safetensors").write_bytes(b"")
+    for settings, said in (
+        ({"envs": [{**EVIL}]}, "say that you mean it: --set env.url=ADDRESS"),
+        ({"network": {"name": "\x1b[31mx"}}, "is damaged"),
+    ):
+        told = {"settings": settings, "space": {}}
+        (tmp_path / "config.json").write_text(json.dumps(told))
+        for words in (("compare", tmp_path), ("train", "--resume", tmp_path)):
+            result = call("control", *words)
+            assert result.exit_code == 2 and "\x1b" not in result.output
+            assert said in result.output

@@ -1,23 +1,27 @@
-"""The environment `retrieval-control` as Gymnasium sees it: spaces, masks, limits, rewards."""
+"""The environment `retrieval-control` as Gymnasium sees it, and faults of the published agent."""
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import warnings
+from dataclasses import replace
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from control_toy import PASSAGES, QUESTIONS, write_beir
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from searchrl_control.environment.actions import SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
-from searchrl_control.environment.worlds import Place, World
+from searchrl_control.environment.settings import EnvSettings
+from searchrl_control.environment.worlds import World
 
-from searchrl import ConfigError, EnvironmentFailure, ScoringFailure
-from searchrl.contracts import JudgeCase, Unscored, Verdict
+from searchrl import ConfigError
 from searchrl.envs import TextAdapter
 from searchrl.protocols.act import ThinkAct
 
@@ -48,30 +52,6 @@ def test_the_checker_of_gymnasium_finds_nothing(toy: dict[str, Any], actions: st
 
 
 @every_set
-def test_ten_lines_of_a_random_loop(toy: dict[str, Any], actions: str) -> None:
-    env = gymnasium.make(ID, actions=actions, **toy)
-    total, episodes = 0.0, 0
-    observation, info = env.reset(seed=7)
-    env.action_space.seed(7)
-    while episodes < 20:
-        action = env.action_space.sample(info["action_mask"])
-        observation, reward, terminated, truncated, info = env.step(action)
-        total += float(reward)
-        if terminated or truncated:
-            episodes += 1
-            observation, info = env.reset()
-    assert 0 < total < 20 and observation in env.observation_space
-
-
-@pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="needs wordllama")
-def test_it_plays_without_any_setting_but_a_folder(tmp_path: Any) -> None:
-    env = gymnasium.make(ID, cache=str(tmp_path))
-    env.reset(seed=0)
-    _, reward, _, _, info = env.step(0)
-    assert info["action"].payload == "Search" and len(info["passages"]) == 10 and reward < 0
-
-
-@every_set
 def test_first_action_is_search_and_all_are_told_by_the_mask(
     toy: dict[str, Any], actions: str
 ) -> None:
@@ -81,20 +61,10 @@ def test_first_action_is_search_and_all_are_told_by_the_mask(
     info = do(env, "Search")[-1]
     expected = {
         "published": [1, 1, 1, 1],
-        "wide": [1, 1, 1, 1, 1, 1, 1, 1, 0],  # nothing to go back to
         "heads": [0, 1, 1, 1, 1, 1, 1, 1, 0],  # nothing to hop from
     }
     assert info["action_mask"].tolist() == expected[actions]
-
-
-def test_mask_opens_once_there_is_something_to_go_back_to_or_to_hop_from(
-    toy: dict[str, Any],
-) -> None:
-    for actions, name in (("wide", "Back"), ("heads", "Hop")):
-        env = make(toy, actions=actions)
-        env.reset(options={"split": "train", "index": 0})
-        info = do(env, "Search", "Fuse")[-1]
-        assert info["action_mask"][env.action_names.index(name)] == 1
+    assert do(env, "Broad")[-1]["action_mask"][-1] == 1
 
 
 @pytest.mark.parametrize("first", [1, 2, 3, -1, 99])
@@ -121,15 +91,9 @@ def test_terminate_ends_with_the_list_that_is_there(toy: dict[str, Any]) -> None
     assert terminated and not truncated and info["passages"] == before
     with pytest.raises(ResetNeeded, match="outside an episode"):
         env.step(0)
-
-
-def test_five_steps_are_the_limit(toy: dict[str, Any]) -> None:
-    env = make(toy)
     env.reset(options={"split": "train", "index": 0})
-    *_, terminated, _, _ = do(env, "Search", "Broad", "Narrow", "Broad")
-    assert not terminated
-    _, _, terminated, truncated, _ = do(env, "Narrow")
-    assert terminated and not truncated
+    assert not do(env, "Search", "Broad", "Narrow", "Broad")[2]
+    assert do(env, "Narrow")[2:4] == (True, False)  # the fifth step is the last
 
 
 def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any]) -> None:
@@ -152,49 +116,17 @@ def test_gains_add_up_to_the_reward_at_the_end(toy: dict[str, Any], actions: str
     assert sums[0] == pytest.approx(sums[1])
 
 
-class Strict:
-    """A judge that wants a word."""
-
-    def __init__(self, said: Any) -> None:
-        self.said = said
-        self.cases: list[JudgeCase] = []
-
-    def judge(self, case: JudgeCase) -> Any:
-        self.cases.append(case)
-        return self.said
-
-
-def test_a_judge_reads_the_first_passages_at_the_end(toy: dict[str, Any]) -> None:
-    judge = Strict(Verdict(0.5))
-    env = make(toy, reward="judge", judge=judge, step_cost=0.0)
-    env.reset(options={"split": "train", "index": 0})
-    _, total, _, _, info = do(env, "Search", "Terminate")
-    (case,) = judge.cases
-    assert total == 0.5 and info["passages"][0].text in case.answer
-    assert case.question == info["task"].question and case.references
-
-
-def test_a_judge_that_says_nothing_is_no_zero(toy: dict[str, Any]) -> None:
-    for said, error in ((Unscored("no idea"), EnvironmentFailure), (0.7, ScoringFailure)):
-        env = make(toy, reward="judge", judge=Strict(said))
-        env.reset(options={"split": "train", "index": 0})
-        with pytest.raises(error, match="judge"):
-            do(env, "Search", "Terminate")
-
-
 @every_set
 def test_a_cold_and_a_warm_memory_give_the_same_episodes(toy: dict[str, Any], actions: str) -> None:
-    world = World(Place(**toy, actions=actions))
+    world = World(EnvSettings(**toy, actions=actions))
     question = world.questions("train")[1]
     asker = world.asker(question)
-    numbers = [world.positions.actions.index(a) for a in (Action.FUSE, Action.BROAD)
-               if a in world.positions.actions]  # fmt: skip
-    path = tuple(numbers)
+    path = tuple(world.positions.actions.index(a) for a in (Action.NARROW, Action.BROAD))
     warm = [world.positions.at(asker, path[:upto]) for upto in range(len(path) + 1)]
     assert world.positions.at(asker, path) is warm[-1]
-    assert world.positions.num_cold == len(warm)
-    cold = World(Place(**toy, actions=actions)).positions.at(asker, path)
-    assert cold.places == warm[-1].places and cold.scores == warm[-1].scores
+    assert world.positions.at.cache_info().misses == len(warm)
+    cold = World(EnvSettings(**toy, actions=actions)).positions.at(asker, path)
+    assert cold.top == warm[-1].top
     assert all(np.array_equal(cold.blocks[name], warm[-1].blocks[name]) for name in cold.blocks)
 
 
@@ -235,15 +167,15 @@ def test_difficulty_chooses_the_questions(toy: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"actions": "wider"}, "Did you mean 'wide'"),
-        ({"reward": "ndgc"}, "Did you mean 'ndcg'"),
-        ({"reward": "judge"}, "needs a judge"),
-        ({"difficulty": "hardest"}, "Did you mean 'hard'"),
-        ({"max_steps": 0}, "max_steps of at least 1"),
+        ({"actions": "wide"}, "actions = 'wide'.*'published' or 'heads'"),
+        ({"reward": "ndgc"}, "'ndcg' or 'gain'"),
+        ({"difficulty": "hardest"}, "difficulty = 'hardest'.*'mostly_hard'"),
+        ({"max_steps": 0}, "max_steps = 0"),
         ({"collecton": "x"}, "Did you mean 'collection'"),
         ({"reformulator": "endpoint"}, "env.url"),
-        ({"encoder": "statics"}, "Did you mean 'static'"),
-        ({"topk": 0}, "topk must be at least 1"),
+        ({"reformulator": "policy"}, "env.policy"),
+        ({"encoder": "statics"}, "'static' or 'dense'"),
+        ({"topk": 0}, "topk = 0"),
     ],
 )
 def test_a_wrong_setting_says_what_is_right(
@@ -273,3 +205,73 @@ def test_an_action_that_was_repeated_is_shown_as_often_as_it_was_taken(toy: dict
     env.reset(options={"split": "train", "index": 0})
     shown = do(env, "Search", "Broad", "Broad", "Narrow")[0]
     assert shown["taken"].tolist() == pytest.approx([0.0, 1 / 5, 2 / 5, 0.0])
+
+
+@pytest.mark.parametrize("actions", list(SETS))
+def test_a_policy_that_always_terminates_is_the_single_pass_and_not_zero(
+    toy: dict[str, Any], actions: str
+) -> None:
+    env = RetrievalControlEnv(**toy, actions=actions)
+    end = env.actions.index(Action.TERMINATE)
+    for index in range(2):
+        worth = []
+        for first in (0, end):
+            _, info = env.reset(options={"split": "train", "index": index})
+            assert not info["action_mask"][end]
+            _, _, terminated, *_ = env.step(first)
+            assert not terminated
+            _, _, terminated, _, info = env.step(end)
+            assert terminated
+            worth.append(info["signals"]["ndcg"])
+        assert worth[0] == worth[1] > 0
+
+
+def test_an_episode_neither_reads_nor_seeds_the_global_random_numbers(toy: dict[str, Any]) -> None:
+    seen = []
+    for seed in (1, 2):
+        np.random.seed(seed)
+        before = np.random.get_state()[1].copy()  # type: ignore[index]
+        env = RetrievalControlEnv(**toy)
+        _, info = env.reset(seed=5)
+        tasks = [info["task"].id] + [env.reset()[1]["task"].id for _ in range(8)]
+        env.step(0)
+        assert np.array_equal(before, np.random.get_state()[1])  # type: ignore[index]
+        seen.append(tasks)
+    assert seen[0] == seen[1] and len(set(seen[0])) > 1
+
+
+@pytest.mark.parametrize("actions", list(SETS))
+def test_renaming_the_documents_changes_nothing(
+    toy: dict[str, Any], tmp_path: Path, actions: str
+) -> None:
+    names = [passage.id for passage in PASSAGES]
+    new = dict(zip(names, Random(3).sample(names, len(names)), strict=True))
+    assert sum(new[name] != name for name in names) > 4
+    renamed = [replace(passage, id=new[passage.id]) for passage in PASSAGES]
+    questions = {
+        name: (text, {new.get(one, one): grade for one, grade in qrels.items()})
+        for name, (text, qrels) in QUESTIONS.items()
+    }
+    folder = str(write_beir(tmp_path / "toy", renamed, questions))
+    envs = [RetrievalControlEnv(**{**toy, **more}, actions=actions)
+            for more in ({}, {"collection": folder})]  # fmt: skip
+    rng = Random(0)
+    for _ in range(12):
+        options = {"split": "train", "index": rng.randrange(3)}
+        steps = [rng.randrange(len(envs[0].actions)) for _ in range(5)]
+        told = [_play(env, options, steps) for env in envs]
+        assert told[0] == told[1]
+
+
+def _play(env: RetrievalControlEnv, options: dict[str, Any], steps: list[int]) -> str:
+    """All that an episode says, but for the ids."""
+    said: list[Any] = []
+    shown, _ = env.reset(options=options)
+    for step in steps:
+        shown, reward, terminated, truncated, info = env.step(step)
+        said += [reward, info["signals"], info["action_mask"].tolist(), info["query"]]
+        said += [[passage.text for passage in info["passages"]]]
+        said += [np.asarray(value).tolist() for value in shown.values()]
+        if terminated or truncated:
+            break
+    return json.dumps(said)

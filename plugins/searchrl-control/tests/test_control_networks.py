@@ -1,4 +1,4 @@
-"""The networks: what they read, what they share, and that all of them learns."""
+"""The networks: what they read, what they share, how they begin, and that all of them learns."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ from typing import Any
 import pytest
 import torch
 from searchrl_control.environment.actions import HEADS, SETS, Action
-from searchrl_control.environment.candidates import CANDIDATE_FEATURES
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.heads import SOURCES
-from searchrl_control.policies.networks import (
-    Network,
-    make_gru,
-    make_linear,
-    make_mlp,
-    make_network,
-)
+from searchrl_control.environment.features import CANDIDATE_FEATURES, LIST_FEATURES, SOURCES
+from searchrl_control.policies.networks import NAMED, Inputs, Network, NetworkSettings
 from searchrl_control.policies.space import Space, row_of, space_of
+from searchrl_control.policies.typical import FARTHEST, TYPICAL
 
 from searchrl import ConfigError
 
-B, S = 6, 5
-NETWORKS = (make_linear, make_mlp, make_gru)
-
-every_network = pytest.mark.parametrize("make", NETWORKS)
+every_network = pytest.mark.parametrize("name", ["linear", "mlp", "gru"])
 every_set = pytest.mark.parametrize("actions", list(SETS))
 
 
@@ -33,24 +24,21 @@ def space_in(toy: dict[str, Any], actions: str) -> Space:
 
 
 def seen_in(space: Space) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn((B, S, space.width), generator=generator)
+    return torch.randn((6, 5, space.width), generator=torch.Generator().manual_seed(0))
 
 
-def made(make: Any, space: Space, **settings: Any) -> Network:
+def made(name: str, space: Space, **settings: Any) -> Network:
     torch.manual_seed(0)
-    network = make(space, **settings)
-    assert isinstance(network, Network)
-    return network.eval()
+    return Network(space, NetworkSettings(name=name, **settings))
 
 
 @every_set
 @every_network
 def test_at_the_start_every_legal_action_is_about_as_likely(
-    toy: dict[str, Any], make: Any, actions: str
+    toy: dict[str, Any], name: str, actions: str
 ) -> None:
     env = RetrievalControlEnv(**toy, actions=actions)
-    network = made(make, space_of(env))
+    network = made(name, space_of(env))
     rows = []
     shown, _ = env.reset(options={"split": "train", "index": 0})
     for _ in range(3):
@@ -63,50 +51,27 @@ def test_at_the_start_every_legal_action_is_about_as_likely(
     assert chosen.value_BS.shape == (1, 3)
 
 
-@every_set
 @every_network
-def test_layers_that_read_embeddings_get_a_gradient(
-    toy: dict[str, Any], make: Any, actions: str
-) -> None:
-    """The published encoder was called without a gradient: it never learned anything."""
-    space = space_in(toy, actions)
-    network = made(make, space, embedding=4)
-    chosen = network(seen_in(space))
-    torch.log_softmax(chosen.logits_BSA, dim=-1)[..., 0].sum().backward()
-    encoders = [*network.inputs.encoders.parameters()]
-    assert len(encoders) == 4  # the weights and biases for the question and for what was found
-    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in encoders)
-    before = [p.detach().clone() for p in encoders]
-    torch.optim.SGD(network.parameters(), lr=0.1).step()
-    assert all(not torch.equal(p, was) for p, was in zip(encoders, before, strict=True))
-
-
-@every_network
-def test_embeddings_are_read_only_if_they_are_wanted(toy: dict[str, Any], make: Any) -> None:
+def test_embeddings_of_texts_are_not_read(toy: dict[str, Any], name: str) -> None:
     space = space_in(toy, HEADS)
-    block = space.find_block("query")
-    assert block is not None
-    seen = seen_in(space)
+    network, seen = made(name, space), seen_in(space)
     other = seen.clone()
-    other[..., block] += 1
+    for block in ("query", "found"):
+        other[..., space.find_block(block)] += 1
     with torch.no_grad():
-        for embedding, is_equal in ((0, True), (4, False)):
-            network = made(make, space, embedding=embedding)
-            one, two = network(seen).logits_BSA, network(other).logits_BSA
-            assert torch.equal(one, two) is is_equal
+        assert torch.equal(network(seen).logits_BSA, network(other).logits_BSA)
 
 
 @every_network
-def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], make: Any) -> None:
+def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], name: str) -> None:
     """What two sources show is exchanged: so is what speaks for them, and for nothing else."""
     space = space_in(toy, HEADS)
-    network = made(make, space)
+    network = made(name, space)
     with torch.no_grad():
         network.actor.weight.zero_()
     block = space.find_block("candidates")
     assert block is not None
-    seen = seen_in(space)
-    width = len(CANDIDATE_FEATURES)
+    seen, width = seen_in(space), len(CANDIDATE_FEATURES)
     first = slice(block.start, block.start + width)
     last = slice(block.stop - width, block.stop)
     other = seen.clone()
@@ -124,23 +89,84 @@ def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], make: Any) 
 
 
 @every_network
-def test_another_space_is_read_as_it_is(make: Any) -> None:
-    space = Space((("candidates", 7), ("query", 3)), ("left", "right"))
-    chosen = made(make, space)(seen_in(space))
-    assert chosen.logits_BSA.shape == (B, S, 2)
-    alone = Space((("query", 3),), ("left", "right"))
-    network = made(make, alone)
-    assert network.inputs.width == 3
+def test_what_comes_later_changes_no_earlier_choice(toy: dict[str, Any], name: str) -> None:
+    space = space_in(toy, HEADS)
+    network, seen = made(name, space), seen_in(space)
+    other = seen.clone()
+    other[:, 3:] += 1
+    with torch.no_grad():
+        one, two = network(seen).logits_BSA, network(other).logits_BSA
+    assert torch.equal(one[:, :3], two[:, :3]) and not torch.equal(one[:, 3:], two[:, 3:])
+
+
+def steps_of(space: Space) -> torch.Tensor:
+    """An episode of zeros that shows its step."""
+    block = space.find_block("step")
+    assert block is not None
+    seen = torch.zeros((1, space.max_choices, space.width))
+    for step in range(space.max_choices):
+        seen[0, step, block.start + step] = 1
+    return seen
+
+
+@every_set
+@every_network
+def test_a_network_begins_as_its_sequence(toy: dict[str, Any], name: str, actions: str) -> None:
+    space = space_in(toy, actions)
+    names = ("Broad", "Narrow")
+    network = made(name, space, start=names)
+    usual = made(name, space)(steps_of(space)).logits_BSA
+    more = (network(steps_of(space)).logits_BSA - usual)[0]
+    expected = torch.zeros_like(more)
+    for step, action in enumerate([*names, "Terminate"], 1):
+        expected[step, space.actions.index(action)] = 3.0
+    assert torch.allclose(more, expected, atol=1e-5)
+    assert not [key for key in network.state_dict() if "start" in key]
 
 
 @pytest.mark.parametrize(
-    ("described", "said"),
-    [
-        ({"name": "mpl"}, "Did you mean 'mlp'"),
-        ({"name": "mlp", "hidden": 0}, r"network.hidden = 0: .*greater than or equal to 1"),
-        ({"name": "linear", "hidden": 4}, r"network.hidden.*takes embedding, start, strength"),
-    ],
+    ("names", "said"),
+    [(("Folow",), "Did you mean 'Follow'"), (("Fuse",) * 5, "at most 4 can follow; got 5")],
 )
-def test_a_network_that_cannot_be_made_is_refused(described: dict[str, Any], said: str) -> None:
+def test_a_sequence_that_cannot_be_played_is_refused(
+    toy: dict[str, Any], names: tuple[str, ...], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
-        make_network(Space((("query", 3),), ("left", "right")), described)
+        made("linear", space_in(toy, HEADS), start=names)
+
+
+@every_network
+def test_no_action_can_become_impossible(toy: dict[str, Any], name: str) -> None:
+    """The published agent ended with 100 % Terminate, from where no gradient leads back."""
+    space = space_in(toy, HEADS)
+    network = made(name, space, start=("Fuse",))
+    with torch.no_grad():
+        network.actor.bias.fill_(-1e6)
+        network.actor.bias[space.actions.index("Terminate")] = 1e6
+        shares = torch.softmax(network(steps_of(space)).logits_BSA, dim=-1)
+    assert shares.min() > 1e-9 and shares.max() > 0.99
+
+
+def test_every_sign_has_a_usual_mean_and_spread() -> None:
+    assert {name for names in NAMED.values() for name in names} == set(TYPICAL)
+    assert all(spread >= 0.01 for _, spread in TYPICAL.values())
+
+
+@every_set
+def test_signs_are_read_as_how_far_they_are_from_what_is_usual(
+    toy: dict[str, Any], actions: str
+) -> None:
+    space = space_in(toy, actions)
+    inputs = Inputs(space)
+    block = space.find_block("searches" if actions == HEADS else "list")
+    assert block is not None
+    mean, spread = TYPICAL["clarity"]
+    at = block.start + LIST_FEATURES.index("clarity")
+    found = []
+    for value in (mean, mean + spread, mean + 100 * spread):
+        seen = torch.zeros((1, 1, space.width))
+        seen[0, 0, at] = value
+        other = seen.clone()
+        other[0, 0, at] = mean
+        found.append((inputs(seen)[0] - inputs(other)[0]).abs().max().item())
+    assert found == pytest.approx([0.0, 1.0, FARTHEST], abs=1e-4)

@@ -1,77 +1,42 @@
-"""Reformulators: the contract, what a model writes, and what is kept on disk."""
+"""Reformulators: the contract, what models write, weights that are here, made-up questions."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from control_toy import PASSAGES, make_library
-from searchrl_control.environment.actions import Action
-from searchrl_control.environment.lists import Lists
+from click.testing import CliRunner
+from control_toy import PASSAGES, QUESTIONS, make_library, write_beir
+from searchrl_control.collections.judged import read_judged
+from searchrl_control.environment.actions import PUBLISHED, SETS, Action
+from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.environment.games import ListGame
+from searchrl_control.reformulate import writer
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Asked, Reformulator, Rewrite
-from searchrl_control.reformulate.kept import Kept
-from searchrl_control.reformulate.writer import Written, read_line
+from searchrl_control.reformulate.writer import Written, ask_weights, read_line
 from searchrl_control.searchers.question import Question
 
-from searchrl.api_client import JsonCache
+from searchrl import ConfigError, DamagedError, PolicyError
+from searchrl.cli import main
+from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.contracts import Passage
+from searchrl.run_folder.sealing import write_checksums
 
 ASKED = Asked("where does salt come from", {"salt": 1.0, "come": 1.0}, PASSAGES[:2])
 
 
-class Counting:
-    """A reformulator that counts how often it is asked."""
-
-    key = "counting"
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+class Own:
+    """A reformulator of a user's own."""
 
     def narrow(self, asked: Asked) -> Rewrite:
-        self.asked.append("narrow")
         return Rewrite("salt of the sea", {"salt": 2.0, "sea": 0.1})
 
     def broaden(self, asked: Asked) -> Rewrite:
-        self.asked.append("broaden")
         return Rewrite("things from water")
-
-
-def test_what_was_asked_once_is_never_asked_again(tmp_path: Path) -> None:
-    inner = Counting()
-    for _ in range(2):
-        kept = Kept(inner, tmp_path / "kept.sqlite")
-        assert isinstance(kept, Reformulator) and kept.key == "counting"
-        assert kept.narrow(ASKED) == Rewrite("salt of the sea", {"salt": 2.0, "sea": 0.1})
-        assert kept.broaden(ASKED) == Rewrite("things from water")
-    assert inner.asked == ["narrow", "broaden"]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Asked("another question", ASKED.weights, ASKED.passages),
-        Asked(ASKED.question, {"salt": 1.0}, ASKED.passages),
-        Asked(ASKED.question, ASKED.weights, PASSAGES[:1]),
-    ],
-)
-def test_another_search_is_asked_anew(tmp_path: Path, other: Asked) -> None:
-    inner = Counting()
-    kept = Kept(inner, tmp_path / "kept.sqlite")
-    kept.narrow(ASKED)
-    kept.narrow(other)
-    assert inner.asked == ["narrow", "narrow"]
-
-
-def test_an_answer_that_was_damaged_is_asked_again(tmp_path: Path) -> None:
-    inner = Counting()
-    kept = Kept(inner, tmp_path / "kept.sqlite")
-    kept.narrow(ASKED)
-    cache = JsonCache(tmp_path / "kept.sqlite")
-    with cache._database:
-        cache._database.execute("UPDATE replies SET reply = ?", ('{"text": 1, "weights": {}}',))
-    assert kept.narrow(ASKED).text == "salt of the sea" and len(inner.asked) == 2
-    assert JsonCache.key("a", {}) != JsonCache.key("b", {})
 
 
 def test_a_model_is_shown_the_question_and_what_was_found() -> None:
@@ -81,11 +46,10 @@ def test_a_model_is_shown_the_question_and_what_was_found() -> None:
         prompts.append(prompt)
         return 'New query: "sea salt"\nBecause it is shorter.'
 
-    written = Written(ask, "test")
+    written = Written(ask)
     assert written.narrow(ASKED) == written.broaden(ASKED) == Rewrite("sea salt")
     assert all(ASKED.question in prompt and "- Tolmere. The old" in prompt for prompt in prompts)
     assert "fewer" in prompts[0] and "more documents" in prompts[1]
-    assert written.key == "written:test"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +60,8 @@ def test_a_model_is_shown_the_question_and_what_was_found() -> None:
         ("`sea`", "sea"),
         ("", ""),
         ('""', ""),
+        ("<think>\nhm\n</think>\n\nQuery: salt and sea\nmore", "salt and sea"),
+        ("<think> it never ends", ""),
     ],
 )
 def test_the_first_line_that_says_anything_is_the_query(reply: str, line: str) -> None:
@@ -103,26 +69,28 @@ def test_the_first_line_that_says_anything_is_the_query(reply: str, line: str) -
 
 
 def test_a_model_that_writes_nothing_leaves_the_question() -> None:
-    assert Written(lambda prompt: " ", "silent").narrow(ASKED).text == ASKED.question
+    assert Written(lambda prompt: " ").narrow(ASKED).text == ASKED.question
+
+
+def game_of(reformulator: Reformulator) -> ListGame:
+    return ListGame(Question(make_library(), ASKED.question), SETS[PUBLISHED], reformulator)
 
 
 def test_a_rewrite_of_unknown_words_changes_nothing() -> None:
-    lists = Lists(Written(lambda prompt: "zebra quagga", "zoo"))
-    question = Question(make_library(), ASKED.question)
-    begun = lists.begin(question)
-    assert lists.top(lists.play(question, begun, Action.NARROW), 8) == lists.top(begun, 8)
+    game = game_of(Written(lambda prompt: "zebra quagga"))
+    begun = game.begin()
+    after = game.play(begun, Action.NARROW)
+    assert game.top(after, 8) == game.top(begun, 8) and after.text == begun.text
 
 
 def test_text_and_weights_of_a_rewrite_are_searched() -> None:
-    library = make_library()
-    question = Question(library, ASKED.question)
-    lists = Lists(Counting())
-    begun = lists.begin(question)
-    narrow = lists.play(question, begun, Action.NARROW)
-    assert narrow.weights == {"salt": 2.0, "sea": pytest.approx(0.1)}
-    lists = Lists(Written(lambda prompt: "honey of bees", "bees"))
-    first = lists.top(lists.play(question, begun, Action.BROAD), 1)[0][0]
-    assert library.passages[first].id == "bees"
+    game = game_of(Own())
+    narrow = game.play(game.begin(), Action.NARROW)
+    terms = game.question.library.terms
+    assert terms.weights_of(narrow.query) == {"salt": 2.0, "sea": pytest.approx(0.1)}
+    game = game_of(Written(lambda prompt: "honey of bees"))
+    first = game.top(game.play(game.begin(), Action.BROAD), 1)[0][0]
+    assert game.question.library.passages[first].id == "bees"
 
 
 def test_the_classical_one_narrows_by_feedback_and_tells_it_in_words() -> None:
@@ -135,6 +103,118 @@ def test_the_classical_one_narrows_by_feedback_and_tells_it_in_words() -> None:
     assert set(classical.broaden(ASKED).weights) >= {"salt", "come"}
 
 
-def test_settings_are_in_the_key() -> None:
-    library = make_library()
-    assert Classical(library).key != Classical(library, keep=0.5).key
+def test_the_same_weights_always_write_the_same(tmp_path: Path) -> None:
+    first = ask_weights("tiny", tmp_path / "one")
+    second = ask_weights(str(find_packaged(EMBEDDED)), tmp_path / "other")
+    said = first("Where does salt come from?")
+    assert said.strip() and said == second("Where does salt come from?")
+
+
+def test_a_run_and_a_model_without_a_template_are_asked(tmp_path: Path) -> None:
+    tiny = find_packaged(EMBEDDED)
+    assert tiny is not None
+    shutil.copytree(tiny, tmp_path / "run" / "policy")
+    (tmp_path / "run" / "config.yaml").write_text("{}", "utf-8")
+    write_checksums(tmp_path / "run" / "policy")
+    kept = tmp_path / "kept"
+    run = ask_weights(str(tmp_path / "run"), tmp_path / "other")
+    assert run("salt") == ask_weights("tiny", kept)("salt")
+    plain = tmp_path / "plain"
+    shutil.copytree(tiny, plain)
+    (plain / "chat_template.jinja").unlink()
+    assert ask_weights(str(plain), tmp_path / "third")("salt").strip()
+
+
+def test_what_writes_no_text_is_refused(tmp_path: Path) -> None:
+    for name in ("endpoint:http://localhost:1/v1", str(tmp_path / "nowhere"), str(tmp_path)):
+        with pytest.raises(ConfigError, match=r"no weights at.*env\.reformulator=endpoint"):
+            ask_weights(name, tmp_path / "kept")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}", "utf-8")
+    with pytest.raises((PolicyError, DamagedError)):
+        ask_weights(str(broken), tmp_path / "kept")("salt")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The prompts that the model gets; it answers with a thought and a query."""
+    prompts: list[str] = []
+
+    def answer(tokenizer: Any, model: Any, prompt: str) -> str:
+        prompts.append(prompt)
+        return "<think>\nWhat do bees do?\n</think>\nNew query: bees in spring"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.setattr(writer, "_generate", answer)
+    return prompts
+
+
+def test_a_policy_narrows_and_broadens_and_is_asked_once(
+    toy: dict[str, Any], asked: list[str], tmp_path: Path
+) -> None:
+    settings = {**toy, "cache": str(tmp_path), "reformulator": "policy", "policy": "tiny"}
+    for split_seed in (1, 2):  # two worlds, one memory on disk
+        env = RetrievalControlEnv(**settings, split_seed=split_seed)
+        env.reset(options={"split": "train", "index": 0})
+        env.step(0)
+        *_, info = env.step(env.action_names.index("Broad"))
+        assert info["query"] == "bees in spring" and info["passages"][0].id == "bees"
+        assert len(asked) == 1
+    assert "where does salt come from" in asked[0]
+    assert (tmp_path / "reformulations.sqlite").is_file()
+
+
+def call(*words: str, fails: bool = False) -> str:
+    own = ["--plugin", "searchrl_control", "control", "questions"]
+    result = CliRunner().invoke(main, [*own, *words])
+    assert (result.exit_code != 0) is fails and "Traceback" not in result.output, result.output
+    return result.output
+
+
+@pytest.fixture
+def collection(toy: dict[str, Any], tmp_path: Path) -> list[str]:
+    """The flags that name a collection whose test questions leave most passages alone."""
+    ids = list(QUESTIONS)
+    splits = {"train": ids[:5], "test": ids[5:]}  # the test asks about salt
+    folder = write_beir(tmp_path / "toy", splits=splits)
+    given = ("--set", f"env.model={toy['model']}", "--set", f"env.cache={toy['cache']}")
+    return ["--collection", str(folder), *given]
+
+
+def test_questions_become_the_training_questions_of_a_folder(
+    collection: list[str], toy: dict[str, Any], tmp_path: Path
+) -> None:
+    said = call(str(tmp_path / "made"), *collection, "--count", "9", "--seed", "2")
+    found = read_judged(tmp_path / "made")
+    assert not found.is_drawn and [one.id for one in found.questions["test"]] == ["q-fish"]
+    made = found.questions["train"]
+    assert f"{len(made)} of 9 questions" in said
+    assert not any("salt" in one.qrels for one in made)
+    env = RetrievalControlEnv(**{**toy, "collection": str(tmp_path / "made")})
+    assert env.num_tasks("train") == len(made)
+    assert "is there already" in call(str(tmp_path / "made"), *collection, fails=True)
+
+
+def test_questions_of_any_policy_are_checked_and_what_leaks_is_kept_with_the_reason(
+    collection: list[str], asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "made"
+    replies = iter(["what keeps fish", *["who works in a hive"] * 99])
+    monkeypatch.setattr(writer, "_generate", lambda tokenizer, model, prompt: next(replies))
+    said = call(str(out), *collection, "--count", "2", "--kind", "single", "--writer", "tiny")
+    assert "2 single, 0 multi, 0 adversarial" in said
+    left, *_ = map(json.loads, (out / "left_out.jsonl").read_text("utf-8").splitlines())
+    assert left["text"] == "what keeps fish" and "nearly a test question" in left["reason"]
+    monkeypatch.setattr(writer, "_generate", lambda *given: "what keeps fish")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    words = (str(tmp_path / "none"), *collection, "--count", "2", "--writer", "tiny")
+    assert "every question that was written leaks" in call(*words, fails=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_server_needs_the_name_of_a_model(collection: list[str], tmp_path: Path) -> None:
+    out = str(tmp_path / "made")
+    said = call(out, *collection, "--writer", "endpoint:http://localhost:1/v1", fails=True)
+    assert "--writer endpoint:URL and --model NAME go together" in said
+    assert "go together" in call(out, *collection, "--model", "x", fails=True)

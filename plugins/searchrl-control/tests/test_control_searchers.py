@@ -1,23 +1,24 @@
-"""Searches of one collection: against the retrievers, by hand, and without regard to ids."""
+"""Searches of one collection, measures and signs: against libraries and by hand."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import random
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
 from control_toy import PASSAGES, QUESTIONS, WordEncoder, make_library
-from searchrl_control.searchers.feedback import Feedback, Neighbours, broaden, rm3
+from searchrl_control.environment.actions import HEADS, SETS, Action
+from searchrl_control.environment.features import CANDIDATE_FEATURES, SOURCES, tell_candidates
+from searchrl_control.environment.games import HeadGame
+from searchrl_control.environment.measures import CUTOFF, ndcg, recall
+from searchrl_control.reformulate.classical import Classical, Neighbours, broaden, rm3
+from searchrl_control.searchers.library import NamedEncoder, TermIndex, VectorIndex
 from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import Found, by_vectors, by_words, fuse, points
-from searchrl_control.searchers.terms import TermIndex
-from searchrl_control.searchers.vectors import NamedEncoder, VectorIndex
 from searchrl_retrieval.bm25s.kind import make_bm25s
-from searchrl_retrieval.fusion import fuse as fuse_passages
-from searchrl_retrieval.fusion import min_max
+from searchrl_retrieval.evaluation.measures import measure
 
 from searchrl import DataError
 from searchrl.contracts import Passage
@@ -77,27 +78,19 @@ def test_points_by_hand() -> None:
     assert points(found([2, 2, 0])).scores_N.tolist() == [1, 1, 0]
 
 
-def test_fusion_is_that_of_the_retriever_hybrid() -> None:
-    rng = Random(0)
-    for _ in range(50):
-        scores = [[rng.choice([0, 0, 1, 2, 3.5]) for _ in range(9)] for _ in range(2)]
-        ours = fuse(found(scores[0]), found(scores[1]), 0.3, depth=5)
-        rankings = [
-            [Passage(f"p{place}", "", score=one[place]) for place in found(one).first(5).tolist()]
-            for one in scores
-        ]
-        theirs = fuse_passages(rankings, [0.7, 0.3], min_max)
-        assert {p.id: pytest.approx(p.score, abs=1e-6) for p in theirs} == {
-            f"p{place}": float(ours.scores_N[place]) for place in np.flatnonzero(ours.is_in_N)
-        }
+def test_fusion_by_hand() -> None:
+    """Points of the first are 1, 0, .5 at the places 0, 2, 3; of the second 0, 1 at 1, 2."""
+    told = fuse(found([4, 0, 2, 3, 0]), found([0, 1, 3, 0, 0]), 0.3)
+    assert told.scores_N.tolist() == pytest.approx([0.7, 0.0, 0.3, 0.35, 0.0])
+    assert told.first(9).tolist() == [0, 3, 2, 1]
 
 
 def test_rm3_by_hand() -> None:
     index = TermIndex([Passage("a", "fox fox hen"), Passage("b", "hen owl"), Passage("c", "elk")] +
                       [Passage(f"x{n}", "elk") for n in range(40)])  # fmt: skip
     names = index.names
-    how = Feedback(passages=2, terms=2, original=0.5)
-    changed = rm3(index, index.query("fox"), [0, 1], [3.0, 1.0], how)
+    how = {"num_passages": 2, "num_terms": 2, "original": 0.5}
+    changed = rm3(index, index.query("fox"), [0, 1], [3.0, 1.0], **how)
     # P(t|R): fox 3/4 * 2/3 = .5, hen 3/4 * 1/3 + 1/4 * 1/2 = .375, owl .125: the best two.
     assert {names[number]: weight for number, weight in changed.items()} == pytest.approx(
         {"fox": 0.5 + 0.5 * 0.5 / 0.875, "hen": 0.5 * 0.375 / 0.875}
@@ -135,15 +128,15 @@ def test_neighbours_are_near_and_never_the_term_itself() -> None:
 def test_a_passage_links_to_the_titles_that_it_names() -> None:
     library = make_library()
     harbour, quill = (library.place_of[name] for name in ("harbour", "quill"))
-    covered = library.links.covered(harbour)
+    covered = library.links(harbour)
     assert covered[quill] == pytest.approx(1.0) and covered[harbour] == 0
-    assert library.links.covered(quill)[harbour] == 0
+    assert library.links(quill)[harbour] == 0
 
 
 def test_what_a_passage_has_counts_less_in_the_rest() -> None:
     library = make_library()
     query = library.terms.query("Tolmere island")
-    rest = library.links.residual(query, library.place_of["harbour"])
+    rest = library.residual(query, library.place_of["harbour"])
     assert [rest[number] for number in query] == [0.3, 1.0]
 
 
@@ -162,19 +155,7 @@ def test_a_question_that_is_a_passage_never_finds_itself() -> None:
     for name in ("words", "similar", "fused", "followed"):
         assert place in getattr(plain, name).first(8)
         assert place not in getattr(itself, name).first(8)
-    assert place not in itself.hop((0, 1)).first(8)
-
-
-def test_renaming_passages_changes_no_place() -> None:
-    names = [passage.id for passage in PASSAGES]
-    Random(1).shuffle(names)
-    renamed = [replace(p, id=name) for p, name in zip(PASSAGES, names, strict=True)]
-    for text in TEXTS:
-        one, other = Question(make_library(), text), Question(make_library(renamed), text)
-        for name in ("words", "similar", "fused", "followed"):
-            ours, theirs = getattr(one, name), getattr(other, name)
-            assert np.array_equal(ours.first(8), theirs.first(8))
-            assert np.array_equal(ours.scores_N, theirs.scores_N)
+    assert place not in itself.follow([0, 1], 0.6).first(8)
 
 
 def test_vectors_are_computed_once_and_again_only_where_something_changed(tmp_path: Path) -> None:
@@ -198,3 +179,63 @@ def test_idf_is_that_of_lucene() -> None:
     index = TermIndex(PASSAGES)
     (number,) = index.query("Tolmere")
     assert index.idf_V[number] == pytest.approx(math.log1p((8 - 1 + 0.5) / 1.5))
+
+
+L3, L4 = math.log2(3), 2.0
+
+
+@pytest.mark.parametrize(
+    ("ranking", "qrels", "expected"),
+    [
+        (["a", "b", "c"], {"a": 1}, 1.0),
+        (["b", "a", "c"], {"a": 1}, 1 / L3),
+        (["a", "b", "c"], {"a": 1, "c": 1}, (1 + 1 / L4) / (1 + 1 / L3)),
+        # Graded: the best order is 2, 1.
+        (["a", "b"], {"a": 1, "b": 2}, (1 + 2 / L3) / (2 + 1 / L3)),
+        # A relevant passage that nobody found, in the corpus or not, counts.
+        (["a", "b"], {"a": 1, "lost": 1}, 1 / (1 + 1 / L3)),
+        (["a", "b"], {"a": 0, "b": -1}, 0.0),
+        ([], {"a": 1}, 0.0),
+        (["b", "b", "a"], {"a": 1}, 1 / L3),
+        ([f"x{n}" for n in range(CUTOFF)] + ["a"], {"a": 1}, 0.0),
+    ],
+)
+def test_ndcg_by_hand(ranking: list[str], qrels: dict[str, int], expected: float) -> None:
+    assert ndcg(ranking, qrels) == pytest.approx(expected, abs=1e-12)
+
+
+def test_both_measures_are_those_of_ir_measures_within_1e_9() -> None:
+    rng = random.Random(0)
+    names = [f"d{number}" for number in range(40)]
+    qrels, rankings = {}, {}
+    for number in range(60):
+        judged = rng.sample([*names, "lost", "gone"], rng.randint(1, 20))
+        qrels[f"q{number}"] = {name: rng.choice([0, 0, 1, 1, 2, 3]) for name in judged}
+        qrels[f"q{number}"][rng.choice(names)] = 1
+        rankings[f"q{number}"] = rng.sample(names, rng.randint(1, 30))
+    theirs = measure(qrels, rankings, (10,))
+    for question, ranking in rankings.items():
+        ours = ndcg(ranking, qrels[question]), recall(ranking, qrels[question])
+        expected = theirs["ndcg@10"][question], theirs["recall@10"][question]
+        assert ours == pytest.approx(expected, abs=1e-9)
+    assert len({round(value, 6) for value in theirs["ndcg@10"].values()}) > 40
+
+
+def test_the_signs_of_a_candidate_by_hand() -> None:
+    """The next passage of a source: its lead on the one after it, and what it adds to all kept."""
+    library = make_library()
+    question = Question(library, "where does honey of the hive and salt of the sea come from")
+    sources = HeadGame(question, SETS[HEADS], Classical(library))
+    lists = sources.features
+    kept = tuple(library.place_of[name] for name in ("salt", "bees"))
+    shown = tell_candidates(sources, kept)
+    row = SOURCES.index(Action.WORDS)
+    told = dict(zip(CANDIDATE_FEATURES, shown[row].tolist(), strict=True))
+    order = [place for place in sources.order(Action.WORDS, kept) if place not in kept]
+    scores = question.words.scores_N
+    assert told["source_gap"] == pytest.approx(float(scores[order[0]] - scores[order[1]]))
+    assert told["source_gap"] > 0
+    has = [lists.share_of(place) for place in (*kept, order[0])]
+    assert told["left"] == pytest.approx(lists.idf_share(~(has[0] | has[1])))
+    assert told["adds"] == pytest.approx(lists.idf_share(has[2] & ~(has[0] | has[1])))
+    assert told["left"] < lists.idf_share(~has[1]), "the first one that was kept counts, too"

@@ -1,25 +1,28 @@
-"""What episodes share: a world in several threads, and what an import brings along."""
+"""What episodes share, what an import brings along, and the criteria of each kind of part."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import searchrl_control
 import searchrl_retrieval
 from searchrl_control.comparison.sequences import list_sequences, play_sequences
-from searchrl_control.environment import games as games_module
-from searchrl_control.environment import positions as positions_module
+from searchrl_control.environment import worlds
 from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.worlds import Place, World
+from searchrl_control.environment.settings import EnvSettings
+
+from searchrl import load_plugins
+from searchrl.testing import Status, check_plugin
 
 PACKAGES = [
     str(Path(str(package.__file__)).resolve().parents[1])
@@ -53,78 +56,50 @@ def test_threads_play_the_same_episodes_as_one_alone(toy: dict[str, Any], action
 def test_environments_of_one_place_share_their_world(toy: dict[str, Any]) -> None:
     one, other = (RetrievalControlEnv(**toy, step_cost=cost) for cost in (0.0, 0.1))
     assert one.world is other.world
-    assert RetrievalControlEnv(**toy, actions="wide").world is not one.world
-
-
-def test_a_group_that_begins_at_once_computes_its_first_position_once(toy: dict[str, Any]) -> None:
-    world = World(Place(**toy, actions="heads"))
-    asker = world.asker(world.questions("train")[0])
-    begin = threading.Barrier(8)
-
-    def look(_: int) -> int:
-        begin.wait()
-        return id(world.positions.at(asker, ()))
-
-    with ThreadPoolExecutor(8) as pool:
-        seen = set(pool.map(look, range(8)))
-    assert len(seen) == 1 and world.positions.num_cold == 1
+    assert RetrievalControlEnv(**toy, actions="heads").world is not one.world
 
 
 def test_as_many_questions_stay_open_as_fit_into_the_memory(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    roomy = World(Place(**toy)).positions.max_questions
-    monkeypatch.setattr(positions_module, "MAX_BYTES", 0)
-    assert roomy > 1000 and World(Place(**toy)).positions.max_questions == 16
+    def most() -> int:
+        return int(worlds.World(EnvSettings(**toy)).positions.open.cache_parameters()["maxsize"])
+
+    roomy = most()
+    monkeypatch.setattr(worlds, "MAX_BYTES", 0)
+    assert roomy > 1000 and most() == 16
 
 
 def test_memory_is_bounded_and_a_position_that_went_comes_back_the_same(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(positions_module, "MAX_POSITIONS", 2)
-    world = World(Place(**toy, actions="heads"))
-    world.positions.max_questions = 1
-    askers = [world.asker(question) for question in world.questions("train")]
-    first = world.positions.at(askers[0], (4,))
+    monkeypatch.setattr(worlds, "MAX_POSITIONS", 2)
+    monkeypatch.setattr(worlds, "MAX_BYTES", 0)
+    monkeypatch.setattr(worlds, "_LEAST_QUESTIONS", 1)
+    positions = worlds.World(EnvSettings(**toy, actions="heads")).positions
+    askers = [worlds.Asker(f"q{n}", f"salt honey {n}") for n in range(3)]
+    first = positions.at(askers[0], (4,))
     for asker in askers:
-        world.positions.at(asker, ())
-    assert len(world.positions._positions) == 2 and len(world.positions._opened) == 1
-    again = world.positions.at(askers[0], (4,))
-    assert again is not first and again.places == first.places
+        positions.at(asker, ())
+    assert positions.at.cache_info().currsize == 2 and positions.open.cache_info().currsize == 1
+    again = positions.at(askers[0], (4,))
+    assert again is not first and again.top == first.top
     assert all(np.array_equal(again.blocks[name], first.blocks[name]) for name in first.blocks)
 
 
-@pytest.mark.parametrize("limit", [1, 4])
-def test_lists_of_a_question_that_went_are_searched_again_and_are_the_same(
-    toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    """In `wide`, every list has arrays over the whole collection: all sequences of a question took
-    60 MB on 5,000 passages, for each of 800 questions."""
-    place = Place(**toy, actions="wide")
-    sequences = list_sequences(World(place).positions.actions, 4)
-    roomy = play_sequences(World(place), "train", sequences)
-    monkeypatch.setattr(games_module, "MAX_LISTS", limit)
-    world = World(place)
-    assert play_sequences(world, "train", sequences) == roomy
-    assert next(iter(roomy)) == "Search"  # of equal sequences, the first is chosen
-    for opened in world.positions._opened.values():
-        assert len(opened.game._states) <= limit  # type: ignore[attr-defined]
-
-
+@pytest.mark.parametrize("actions", list(SETS))
 def test_sequences_that_begin_alike_share_their_searches(
-    toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, actions: str
 ) -> None:
-    world = World(Place(**toy, actions="wide"))
+    world = worlds.World(EnvSettings(**toy, actions=actions))
+    game = type(world.positions.open(world.asker(world.questions("train")[0])))
     sequences = list_sequences(world.positions.actions, 4)
-    monkeypatch.setattr(games_module, "MAX_LISTS", 8)
     played: list[object] = []
-    play = games_module.Lists.play
-    monkeypatch.setattr(
-        games_module.Lists, "play", lambda *given: played.append(given[3]) or play(*given)
-    )
+    play = game.play
+    monkeypatch.setattr(game, "play", lambda *given: played.append(given[2]) or play(*given))
     play_sequences(world, "train", sequences)
-    # Every sequence is one search more than the one it begins with.
-    assert len(played) == len(world.questions("train")) * (len(sequences) - 1)
+    # Every sequence is one search more than the one it begins with, and illegal ones are none.
+    assert 0 < len(played) <= len(world.questions("train")) * (len(sequences) - 1)
 
 
 @pytest.mark.parametrize(
@@ -143,3 +118,36 @@ def test_what_an_import_brings_along(module: str, never: set[str]) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+MODULE = "searchrl_control"
+
+
+@pytest.fixture(autouse=True)
+def found_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Criteria are checked in processes of their own, too."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+@pytest.mark.parametrize("actions", ["published", "heads"])
+def test_the_environment(toy: dict[str, Any], actions: str) -> None:
+    settings = {**toy, "actions": actions}
+    (report,) = check_plugin("retrieval-control", kind="env", settings=settings, plugins=[MODULE])
+    assert report.is_good, report.failed
+    skipped = {one.number for one in report.results if one.status is Status.NOT_APPLICABLE}
+    assert skipped <= {"E16", "E17"}
+
+
+def test_the_judged_component() -> None:
+    (report,) = check_plugin("list_judge", kind="reward", plugins=[MODULE])
+    assert report.is_good, report.failed
+
+
+def test_the_id_of_gymnasium_is_the_plain_environment_where_plugins_are_loaded(
+    toy: dict[str, Any],
+) -> None:
+    load_plugins([MODULE])  # makes ids of all environments of plugins
+    env = gymnasium.make(f"{MODULE}:searchrl/RetrievalControl-v0", **toy)
+    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
+    _, info = env.reset(seed=0)
+    assert info["action_mask"].tolist() == [1, 0, 0, 0]

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +11,23 @@ import numpy as np
 import pytest
 import torch
 from searchrl_control.policies.space import masked_logps
-from searchrl_control.training.folder import build_settings
-from searchrl_control.training.loop import Collected, Training
+from searchrl_control.training.folder import (
+    begin_run,
+    build_settings,
+    read_config,
+    reopen_run,
+    run_training,
+)
+from searchrl_control.training.loop import Collected, Training, estimate
 
-from searchrl import ConfigError, load_plugins
+from searchrl import ConfigError, RunFolderError
 
 MODULE = "searchrl_control"
 
 
 def make(toy: dict[str, Any], **settings: Any) -> Training:
-    entry = load_plugins([MODULE]).get("env", "retrieval-control")
     env = {**toy, "actions": "heads", **settings.pop("env", {})}
-    return Training(
-        build_settings({"envs": [env], "questions": 3, "group_size": 8}, settings), entry
-    )
+    return Training(build_settings({"envs": [env], "questions": 3, "group_size": 8}, settings))
 
 
 @pytest.mark.parametrize("network", ["linear", "gru"])
@@ -91,36 +90,32 @@ def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> N
 
 
 def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_path: Path) -> None:
-    config = tmp_path / "run.json"
-    env = {**toy, "actions": "heads", "difficulty": {"0": "any", "4": "mostly_hard"}}
-    told = {"envs": [env], "questions": 4, "group_size": 4, "algorithm": "ppo", "epochs": 2}
-    config.write_text(json.dumps({**told, "max_steps": 60, "checkpoint_every": 3}))
-    command = [sys.executable, "-m", "searchrl", "--plugin", MODULE, "control", "train"]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def start(*words: object) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*command, *map(str, words)], env=environ, stderr=subprocess.DEVNULL
-        )
-
+    stages = {"difficulty": {0: "any", 4: "mostly_hard"}}
+    more = {"algorithm": "ppo", "epochs": 2, "max_steps": 9, "checkpoint_every": 3}
+    settings = make(toy, env=stages, **more).settings
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start("--config", config, "--run-dir", whole).wait() == 0
-    process = start("--config", config, "--run-dir", killed)
-    while not (killed / "checkpoints" / "step_000006.safetensors").exists():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "checkpoints" / "step_000060.safetensors").exists()
-    assert start("--resume", killed).wait() == 0
+    run_training(begin_run(whole, settings), whole, print)
+    training = begin_run(killed, settings)
+    steps = iter(range(7))
+    with pytest.raises(StopIteration):  # in the eighth step
+        run_training(training, killed, lambda text: next(steps))
+    newest = sorted((killed / "checkpoints").iterdir())[-1]
+    assert newest.name == "step_000006.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])  # then step 3 is the newest that is whole
+    training = reopen_run(killed, read_config(killed)[0])
+    assert training.step == 3
+    run_training(training, killed, print)
 
     def read(folder: Path) -> dict[str, Any]:
         files = {path.name: path.read_bytes() for path in (folder / "checkpoints").iterdir()}
         rows = map(json.loads, (folder / "metrics.jsonl").read_text("utf-8").splitlines())
         return {**files, "rows": [{**row, "episodes_per_s": 0} for row in rows]}
 
-    one, other = read(whole), read(killed)
-    assert len(one["rows"]) == 60 and len(one) == 22
-    assert one == {k: v for k, v in other.items() if not k.endswith(".tmp")}
+    assert (whole / "tensorboard").is_dir() is (find_spec("tensorboard") is not None)
+    assert len(read(whole)["rows"]) == 9 and len(read(whole)) == 5
+    assert read(whole) == read(killed)
+    with pytest.raises(RunFolderError, match=f"--resume {whole}"):
+        begin_run(whole, settings)
 
 
 def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:
@@ -128,5 +123,32 @@ def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:
         build_settings({"max_step": 3})
     with pytest.raises(ConfigError, match="algorithm"):
         build_settings({"algorithm": "sarsa"})
-    with pytest.raises(ConfigError, match="action"):
+    with pytest.raises(ConfigError, match="network.name"):
+        build_settings({"network": "mpl"})
+    with pytest.raises(ConfigError, match="Did you mean 'actions'"):
         make(toy, env={"action": "heads"})
+
+
+# Two episodes, of two steps and of three. With a decay of .5, half of what is later counts.
+REWARDS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 4.0]])
+VALUES = torch.tensor([[2.0, 4.0, 99.0], [8.0, 2.0, 6.0]])
+IS_DONE = torch.tensor([[True, True, False], [True, True, True]])
+
+
+def test_done_is_not_shifted_by_one_step_in_the_advantages() -> None:
+    """The hand table, from the back, one episode after the other:
+
+    | t | r | V | V after | delta                  | advantage                |
+    | 4 | 4 | 6 | 0       | 4 + 0 - 6 = -2         | -2                       |
+    | 3 | 1 | 2 | 6       | 1 + 6 - 2 = 5          | 5 + .5 * -2 = 4          |
+    | 2 | 0 | 8 | 2       | 0 + 2 - 8 = -6         | -6 + .5 * 4 = -4         |
+    | 1 | 2 | 4 | 0       | 2 + 0 - 4 = -2         | -2                       |
+    | 0 | 1 | 2 | 4       | 1 + 4 - 2 = 3          | 3 + .5 * -2 = 2          |
+    """
+    told = estimate(REWARDS, VALUES, IS_DONE, decay=0.5)
+    assert told.tolist() == [[2.0, -2.0, 0.0], [-4.0, 4.0, -2.0]]
+
+
+def test_advantages_without_decay_are_returns_minus_values() -> None:
+    told = estimate(REWARDS, VALUES, IS_DONE, decay=1.0)
+    assert (told + VALUES)[IS_DONE].tolist() == [3.0, 2.0, 5.0, 5.0, 4.0]

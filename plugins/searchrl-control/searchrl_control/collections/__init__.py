@@ -1,6 +1,3 @@
-"""Test collections: where they lie, who is training and who is test, and how hard a question is.
-
-`places` finds a collection by name, `hub` downloads one, `halves` draws a split by a seed and
-writes it down, `judged` is a collection as the environment needs it, `demo` a small one that is
-made up. Imports nothing.
+"""Test collections: `places` finds one by name or downloads it, `judged` reads it and draws its
+split, `demo` is a small one that is made up. Imports nothing.
 """

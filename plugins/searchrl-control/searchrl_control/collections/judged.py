@@ -1,24 +1,28 @@
 """A collection as the environment needs it: passages, and judged questions by split.
 
 Owns which splits there are: those of a BEIR folder that has judgements for both, or a draw by a
-seed (`halves`). Files are read by `searchrl_retrieval.evaluation`.
+seed. Files are read by `searchrl_retrieval.evaluation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 
 from searchrl import DataError
 from searchrl.contracts import Passage
 from searchrl.data import find_judgements
-from searchrl_control.collections.halves import SEED, TRAIN_SHARE, Halves, draw_halves
 
 TRAIN, TEST = "train", "test"
 SPLITS = (TRAIN, TEST)
+
+SEED = 18
+TRAIN_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +36,16 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCollection:
-    """Passages, and the questions of both splits.
+    """Passages, the questions of both splits, whether these were drawn, and what was left out."""
 
-    `halves` is the draw that made the splits; None: the folder has them.
-    """
-
-    name: str
     passages: Sequence[Passage]
     questions: Mapping[str, tuple[Judged, ...]]
-    halves: Halves | None = None
-    notes: tuple[str, ...] = ()
+    is_drawn: bool
+    notes: tuple[str, ...]
 
 
-def read_judged(
-    name: str, path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE
-) -> JudgedCollection:
-    """Read a collection.
-
-    Args:
-        name: what it is called in tasks and tables.
-        path: a BEIR folder, or a folder of questions that name their gold passages.
-        seed, train_share: of the draw, where the folder has no two splits.
-
-    Raises:
-        DataError: no such layout, or rows that cannot be used.
-    """
+def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) -> JudgedCollection:
+    """Read a collection. Raises `DataError`: no such layout, or rows that cannot be used."""
     judged = find_judgements(path) if path.is_dir() else {}
     if {TRAIN, TEST} <= judged.keys():
         train, test = (read_collection(path, split) for split in SPLITS)
@@ -68,7 +57,7 @@ def read_judged(
         if not trained:
             raise DataError(f"'{path}': every training question is a test question as well")
         questions = {TRAIN: trained, TEST: _list(test)}
-        return JudgedCollection(name, test.passages, questions, None, tuple(notes))
+        return JudgedCollection(test.passages, questions, False, tuple(notes))
     # Of a BEIR folder with one of the two, that one is drawn from; a validation split is not mixed
     # into it, unless there is nothing else.
     only = next((split for split in (*SPLITS, *judged) if split in judged), "")
@@ -81,12 +70,31 @@ def read_judged(
     by_id = {one.id: one for one in _list(whole)}
     if unjudged := len(whole.questions) - len(by_id):
         notes.append(f"questions without a relevant passage, left out: {unjudged}")
-    halves = draw_halves(by_id, seed, train_share)
-    questions = {
-        TRAIN: tuple(by_id[one] for one in halves.train),
-        TEST: tuple(by_id[one] for one in halves.test),
-    }
-    return JudgedCollection(name, whole.passages, questions, halves, tuple(notes))
+    halves = zip(SPLITS, draw_split(by_id, seed, train_share), strict=True)
+    questions = {split: tuple(by_id[one] for one in ids) for split, ids in halves}
+    return JudgedCollection(whole.passages, questions, True, tuple(notes))
+
+
+def draw_split(
+    ids: Iterable[str], seed: int = SEED, train_share: float = TRAIN_SHARE
+) -> tuple[list[str], list[str]]:
+    """Split the ids of questions; `train_share` of them, rounded down, are for training.
+
+    Ids are sorted before they are shuffled: neither the order of a file nor the names of passages
+    decides.
+
+    Raises:
+        DataError: a side would be empty.
+    """
+    ordered = sorted(ids)
+    num_train = math.floor(train_share * len(ordered))
+    if not 0 < num_train < len(ordered):
+        raise DataError(
+            f"{len(ordered)} questions cannot be split with a training share of {train_share:g}; "
+            "expected at least one on either side"
+        )
+    Random(seed).shuffle(ordered)
+    return ordered[:num_train], ordered[num_train:]
 
 
 def _list(collection: Collection) -> tuple[Judged, ...]:

@@ -1,16 +1,27 @@
-"""From a name to the folder of a collection.
+"""From a name to the folder of a collection: a path, a folder of `data`, the hub, or `demo`.
 
-Owns the order in which a name is looked up: a path, a folder of `data`, the hub if that is allowed,
-the made-up collection.
+Owns the names of BEIR's data sets on the Hugging Face hub (`BeIR/NAME`, `BeIR/NAME-qrels`). The
+folder `demo` beside this file is a made-up collection whose questions differ in what helps them: a
+third use the words of one passage (a single search is best), a third need the passage that another
+one names (following is best), and a third use other words than the passage (broadening is best). No
+figure of it says anything of real collections.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from searchrl import DataError, suggest, suggest_path
-from searchrl_control.collections.demo import DEMO, write_demo
-from searchrl_control.collections.hub import BEIR, download_beir
+from searchrl import ConfigError, DataError, suggest, suggest_path
+
+DEMO = "demo"
+
+BEIR = ("nfcorpus", "scifact", "fiqa", "arguana", "scidocs")
+"""Collections that are known by name. All are small enough for one machine."""
+
+_SPLITS = {"train": "train", "validation": "dev", "test": "test"}
+"""Splits on the hub -> what BEIR's files call them."""
 
 
 def find_collection(
@@ -25,17 +36,31 @@ def find_collection(
         cache: where what is downloaded or made up lies; None: in the user's cache folder.
 
     Raises:
-        DataError: there is no such collection; says what to do.
+        ConfigError: the package `datasets` is missing.
+        DataError: there is no such collection, or the hub could not be read; says what to do.
     """
     cache = cache or default_cache()
     if name == DEMO:
-        return write_demo(cache)
+        return Path(__file__).with_name(DEMO)
     for folder in (Path(name).expanduser(), *([data / name] if data else [])):
         if folder.exists():
             return folder
-    if hub and name in BEIR:
-        return download_beir(name, cache)
-    raise DataError(_say_missing(name, data))
+    where = f" in '{data}'" if data else ""
+    if name not in BEIR:
+        near = suggest_path(data / name if data else name) or suggest(name, [*BEIR, DEMO])
+        raise DataError(
+            f"there is no collection '{name}'{where}.{near} Set env.collection to a folder or a "
+            "name"
+        )
+    if not hub:
+        raise DataError(
+            f"there is no collection '{name}'{where}. Put its BEIR folder (corpus.jsonl, "
+            "queries.jsonl, qrels/) there and set env.data, or set env.hub=true to download it"
+        )
+    folder = cache / "beir" / name
+    if not folder.is_dir():
+        _download(name, folder)
+    return folder
 
 
 def default_cache() -> Path:
@@ -45,12 +70,30 @@ def default_cache() -> Path:
     return platformdirs.user_cache_path("searchrl") / "control"
 
 
-def _say_missing(name: str, data: Path | None) -> str:
-    where = f" in '{data}'" if data else ""
-    if name in BEIR:
-        return (
-            f"there is no collection '{name}'{where}. Put its BEIR folder (corpus.jsonl, "
-            f"queries.jsonl, qrels/) there and set env.data, or set env.hub=true to download it"
-        )
-    near = suggest_path(data / name if data else name) or suggest(name, [*BEIR, DEMO])
-    return f"there is no collection '{name}'{where}.{near} Set env.collection to a folder or a name"
+def _download(name: str, folder: Path) -> None:
+    """Write the files of a collection; the folder is whole or not there."""
+    try:
+        import datasets
+    except ImportError:
+        raise ConfigError(
+            "env.hub needs the package datasets, which is not installed. "
+            "Run: pip install 'searchrl-control[hub]'"
+        ) from None
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as half:
+        files = Path(half) / name
+        (files / "qrels").mkdir(parents=True)
+        try:
+            for part in ("corpus", "queries"):
+                rows: Any = datasets.load_dataset(f"BeIR/{name}", part, split=part)
+                rows.to_json(files / f"{part}.jsonl")
+            judged: Any = datasets.load_dataset(f"BeIR/{name}-qrels")
+            for split in _SPLITS.keys() & judged.keys():
+                judged[split].to_csv(files / "qrels" / f"{_SPLITS[split]}.tsv", sep="\t")
+        except Exception as error:  # of the network, of the hub, of the library
+            raise DataError(
+                f"the collection '{name}' could not be downloaded: {type(error).__name__}: "
+                f"{error}. Put its BEIR folder where env.data points to, or try again"
+            ) from error
+        if not folder.is_dir():  # else another process was quicker: its files are the same
+            files.rename(folder)

@@ -1,52 +1,181 @@
-"""`searchrl control compare`: networks of runs against everything that decides nothing.
+"""`searchrl control sequences` and `compare`: what an agent has to beat, and whether it does.
 
-Owns the flags and what is printed; the order of the comparison is in `comparison.study`.
+Owns what is printed, and the flags, also those that `train` and `questions` share; the order of the
+comparison is in `comparison.study`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from searchrl_control.commands.sequences import show_oracle
-from searchrl_control.commands.surroundings import (
-    FOLDER,
-    ensure_writable,
-    out_flag,
-    plugin_flag,
-    read_settings,
-    say,
-    set_flag,
-    write_out,
-)
+from searchrl import ConfigError
 
-if TYPE_CHECKING:
-    from searchrl_control.comparison.study import Swept
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(path_type=Path)
+
+set_flag = click.option(
+    "--set", "assignments", multiple=True, metavar="env.K=V",
+    help="A setting of the environment for all collections; may be repeated.",
+)  # fmt: skip
+collection_flag = click.option(
+    "--collection", "names", multiple=True, metavar="NAME",
+    help="A folder, or a name as env.collection takes it; repeat it for several.",
+)  # fmt: skip
+out_flag = click.option("--out", type=FILE, metavar="FILE", help="Write all figures as JSON.")
+
+
+def read_assignments(assignments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of the environment in `env.K=V`, and the other assignments.
+
+    Raises `ConfigError`: an assignment cannot be read.
+    """
+    from searchrl import parse_sets
+
+    said = parse_sets(assignments)
+    of_env = said.pop("env", {})
+    if not isinstance(of_env, dict):
+        raise ConfigError("--set env.KEY=VALUE sets the environment; env alone is none")
+    return of_env, said
+
+
+def read_settings(assignments: Sequence[str]) -> dict[str, Any]:
+    """The settings in `env.K=V`; raises `ConfigError` if there is another assignment."""
+    said, others = read_assignments(assignments)
+    if others:
+        raise ConfigError(
+            f"--set {next(iter(others))}…: this command has settings of the environment alone, "
+            "such as --set env.actions=heads"
+        )
+    return said
+
+
+def ensure_writable(path: Path | None) -> None:
+    """Raise `ConfigError` before anything is measured if `--out` cannot be written there."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder '{path.parent}'")
+
+
+def write_out(path: Path | None, value: Any) -> None:
+    """Write figures as JSON, if a file was named."""
+    if path is not None:
+        path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        click.echo(f"\nfigures: {path}")
+
+
+def say(text: str) -> None:
+    """Say on standard error what takes a while."""
+    click.echo(text, err=True)
+
+
+_SHOWN = 5
+"""Sequences that are printed of the pool."""
+
+
+@click.command("sequences")
+@collection_flag
+@click.option(
+    "--config", type=FILE, metavar="FILE",
+    help="Take the collections and settings of a configuration.",
+)  # fmt: skip
+@set_flag
+@click.option("--oracle", "has_oracle", is_flag=True, help="Also what an oracle would win.")
+@out_flag
+def sequences(
+    names: tuple[str, ...],
+    config: Path | None,
+    assignments: tuple[str, ...],
+    has_oracle: bool,
+    out: Path | None,
+) -> None:
+    """Play every fixed sequence of actions on the training questions of collections.
+
+    Prints the best sequence of each collection and of all their questions pooled, as a setting for
+    a network that begins with it.
+
+    \b
+    Examples:
+      searchrl control sequences --collection data/scifact --set env.actions=heads
+      searchrl control sequences --config run.yaml --out sequences.json
+    """
+    from searchrl import ConfigError, load_yaml
+    from searchrl_control.collections.judged import TRAIN
+    from searchrl_control.comparison.runs import as_compared, open_envs
+    from searchrl_control.comparison.sequences import describe, measure_oracle, play_all
+    from searchrl_control.training.folder import build_settings
+
+    ensure_writable(out)
+    if bool(names) == bool(config):
+        raise ConfigError("name collections with --collection, or a configuration with --config")
+    changes = read_settings(assignments)
+    settings: list[dict[str, Any]] = [{"collection": name} for name in dict.fromkeys(names)]
+    if config is not None:
+        settings = build_settings(load_yaml(config)).envs
+    envs = open_envs(as_compared(settings, f"'{config}'", changes))
+    training = play_all(envs, TRAIN, say)
+    told = describe(training)
+    _show(told)
+    if has_oracle:
+        told["oracle"] = measure_oracle(envs, TRAIN, training, training)
+        show_oracle(told["oracle"], "training")
+    write_out(out, told)
+
+
+def show_oracle(told: Mapping[str, Any], split: str) -> None:
+    """Say what choosing the best list of every question would win, and how much of that is luck."""
+    if not told:
+        return
+    click.echo(
+        f"\noracle over {len(told['kinds'])} sequences of different kinds, {split} questions "
+        "(the control chooses among as many noisy copies of the best one)"
+    )
+    pooled = {"pooled": told["pooled"]} if len(told["each"]) > 1 else {}
+    for name, margin in {**pooled, **told["each"]}.items():
+        click.echo(
+            f"  {name}: best {margin['best']:.4f}, oracle {margin['oracle']:.4f}, control "
+            f"{margin['control']:.4f}: learnable {margin['learnable']:+.4f}"
+        )
+
+
+def _show(told: Mapping[str, Any]) -> None:
+    counts = told["questions"]
+    for name, best in told["best"].items():
+        count = sum(counts.values()) if name == "pooled" else counts[name]
+        if name == "pooled" and len(counts) == 1:
+            continue
+        click.echo(
+            f"{name}: {count:,} training questions\n"
+            f"  best         {best['ndcg']:.4f}  {best['sequence']}\n"
+            f"  single pass  {best['single_pass']:.4f}\n"
+            f"  --set 'network.start={best['start']}'"
+        )
+    means = told["ndcg"]["pooled"]
+    click.echo(
+        f"\n{told['sequences']:,} sequences on {sum(counts.values()):,} questions; the first:"
+    )
+    for name in sorted(means, key=lambda one: -means[one])[:_SHOWN]:
+        click.echo(f"  {means[name]:.4f}  {name}")
 
 
 @click.command("compare")
 @click.argument("paths", metavar="RUN...", nargs=-1, required=True, type=FOLDER)
 @set_flag
 @click.option(
-    "--collection",
-    "names",
-    metavar="NAME",
-    multiple=True,
+    "--collection", "names", metavar="NAME", multiple=True,
     help="Compare on this collection of the runs alone; may be repeated.",
-)
+)  # fmt: skip
 @click.option("--sweep", "has_sweep", is_flag=True, help="Print a table of all checkpoints.")
 @out_flag
-@plugin_flag
 def compare(
     paths: tuple[Path, ...],
     assignments: tuple[str, ...],
     names: tuple[str, ...],
     has_sweep: bool,
     out: Path | None,
-    plugins: tuple[str, ...],
 ) -> None:
     """Compare trained networks with every fixed sequence, on the test questions of their runs.
 
@@ -59,62 +188,21 @@ def compare(
       searchrl control compare runs/seed1 --sweep
       searchrl control compare runs/seed1 runs/seed2 runs/seed3 --out figures.json
     """
-    from searchrl_retrieval.commands.surroundings import load_registry
-
-    from searchrl_control.collections.judged import TEST, TRAIN
-    from searchrl_control.comparison.fixed import FixedSequences
-    from searchrl_control.comparison.opening import choose_envs, open_envs
-    from searchrl_control.comparison.runs import ensure_alike, read_run
-    from searchrl_control.comparison.study import AGENT, Boards, Study, choose_checkpoint, join
-    from searchrl_control.comparison.table import render
+    from searchrl_control.comparison.runs import open_envs, read_runs
+    from searchrl_control.comparison.study import compare_runs, render
 
     ensure_writable(out)
-    registry = load_registry(plugins)
-    changes = read_settings(assignments)
-    runs = [read_run(path, changes) for path in dict.fromkeys(paths)]
-    ensure_alike(runs)
-    envs = choose_envs(open_envs(runs[0].settings, registry), names)
-    training = Boards(envs, TRAIN)
-    swept = []
-    for run in runs:
-        say(f"{run.path}: {len(run.weights)} checkpoints on the training questions …")
-        swept.append(training.sweep(run, say))
-    chosen = [choose_checkpoint(one) for one in swept]
-    study = Study(FixedSequences(envs, say=say))
-    boards = Boards(envs, TEST)
-    agents = {}
-    for run, best in zip(runs, chosen, strict=True):
-        name = AGENT if len(runs) == 1 else f"{AGENT} {run.name}"
-        agents[f"{name} ({best.weights.name})"] = join(boards.play(run, best.weights))
-    everybody = dict(agents)
-    if len(runs) > 1:
-        # The mean of the runs on every question: row_of and against take repeated questions so.
-        everybody[f"{AGENT}, mean of {len(runs)} runs"] = tuple(
-            one for played in agents.values() for one in played
-        )
-    told: dict[str, Any] = study.describe()
-    told["tables"] = study.rows(everybody)
-    told["against"] = {name: study.against(played) for name, played in everybody.items()}
-    told["runs"] = [
-        {
-            "path": str(run.path),
-            "seed": run.seed,
-            "network": dict(run.network),
-            "checkpoint": best.weights.name,
-            "sweep": [one.to_dict() for one in of_run],
-        }
-        for run, best, of_run in zip(runs, chosen, swept, strict=True)
-    ]
+    runs = read_runs(paths, read_settings(assignments))
+    told = compare_runs(open_envs(runs[0].envs, names), runs, say)
     _show_collections(told)
-    questions = list(told["questions"])
     for name, rows in told["tables"].items():
-        name = questions[0] if len(questions) == 1 else name
-        click.echo(f"\n{name}, test questions\n\n{render(rows)}")
-    _show_highest(told, list(everybody))
+        label = name if len(told["questions"]) > 1 else next(iter(told["questions"]))
+        click.echo(f"\n{label}, test questions\n\n{render(rows)}")
+    _show_highest(told)
     show_oracle(told["oracle"], "test")
     _show_against(told["against"])
-    for run, best, of_run in zip(runs, chosen, swept, strict=True):
-        _show_sweep(f"{run.path}", of_run, best, has_table=has_sweep)
+    for run in told["runs"]:
+        _show_sweep(run, has_table=has_sweep)
     write_out(out, told)
 
 
@@ -130,19 +218,16 @@ def _show_collections(told: Mapping[str, Any]) -> None:
             click.echo(f"  {name}: {best['ndcg']:.4f}  {best['sequence']}")
 
 
-def _show_highest(told: Mapping[str, Any], agents: Sequence[str]) -> None:
+def _show_highest(told: Mapping[str, Any]) -> None:
     """Where the agents stand among all sequences on test questions."""
-    on_test, rows = told["on_test"], told["tables"]["pooled"]
-    highest = on_test["highest"]
+    highest, values = told["on_test"]["highest"], told["on_test"]["ndcg"].values()
     click.echo(
         f"\nall {told['sequences']:,} fixed sequences on the test questions: the highest, known "
-        f"only afterwards, is {highest['ndcg']:.4f} ({highest['sequence']}); the best one of every "
-        f"question has {on_test['oracle_over_all']:.4f}"
+        f"only afterwards, is {highest['ndcg']:.4f} ({highest['sequence']})"
     )
-    for name in agents:
-        value = rows[name]["ndcg"]["value"]
-        below = sum(one < value for one in on_test["ndcg"].values())
-        click.echo(f"  {name}: above {below:,} of {told['sequences']:,}")
+    for name in told["agents"]:
+        own = told["tables"]["pooled"][name]["ndcg"]["value"]
+        click.echo(f"  {name}: above {sum(one < own for one in values):,} of {len(values):,}")
 
 
 def _show_against(told: Mapping[str, Any]) -> None:
@@ -159,28 +244,30 @@ def _show_against(told: Mapping[str, Any]) -> None:
                 )
 
 
-def _show_sweep(run: str, swept: Sequence[Swept], best: Swept, *, has_table: bool) -> None:
+def _show_sweep(run: Mapping[str, Any], *, has_table: bool) -> None:
     """The checkpoints of a run on training questions, and whether one has collapsed."""
+    path, rows = run["path"], run["sweep"]
     if has_table:
-        click.echo(f"\n{run}: checkpoints on training questions\n")
+        click.echo(f"\n{path}: checkpoints on training questions\n")
         click.echo("| checkpoint | nDCG@10 | steps | least probability | Terminate | decisions |")
         click.echo("| --- | --- | --- | --- | --- | --- |")
-        for one in swept:
-            shares = ", ".join(f"{name} {share:.0%}" for name, share in one.choices.items())
-            mark = " (chosen)" if one is best else ""
+        for one in rows:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in one["choices"].items())
+            mark = " (chosen)" if one["checkpoint"] == run["checkpoint"] else ""
             click.echo(
-                f"| {one.weights.name}{mark} | {one.ndcg:.4f} | {one.row['steps']:.2f} | "
-                f"{one.least:.1e} | {one.terminate:.1%} | {shares} |"
+                f"| {one['checkpoint']}{mark} | {one['train']['ndcg']['value']:.4f} | "
+                f"{one['train']['steps']:.2f} | {one['least_probability']:.1e} | "
+                f"{one['terminate']:.1%} | {shares} |"
             )
-    fallen = [one for one in swept if one.has_collapsed]
-    least = min(one.least for one in swept)
-    most = max(one.terminate for one in swept)
+    least = min(one["least_probability"] for one in rows)
+    most = max(one["terminate"] for one in rows)
     click.echo(
-        f"\n{run}: {len(swept)} checkpoints, {best.weights.name} chosen; the least probability of "
+        f"\n{path}: {len(rows)} checkpoints, {run['checkpoint']} chosen; the least probability of "
         f"a legal action is {least:.1e}, the largest share of Terminate among decisions {most:.1%}"
     )
-    for one in fallen:
-        click.echo(
-            f"  collapsed: {one.weights.name} ends in {one.terminate:.0%} of its decisions, and "
-            f"its least probability is {one.least:.1e}"
-        )
+    for one in rows:
+        if one["has_collapsed"]:
+            click.echo(
+                f"  collapsed: {one['checkpoint']} ends in {one['terminate']:.0%} of its "
+                f"decisions, and its least probability is {one['least_probability']:.1e}"
+            )

@@ -1,149 +1,137 @@
-"""Runs of `searchrl control train`, as they are compared.
+"""Runs of `searchrl control train`, and their collections, as they are compared.
 
-Owns what of their settings says which collection they were trained on, and their checkpoints. A run
-is data: nothing that its folder names is loaded or asked because of it.
+Owns what of their settings says which collection they were trained on. A run is data: nothing that
+its folder names is loaded or asked because of it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 
 from searchrl import ConfigError, DamagedError, RunFolderError
-from searchrl_control.environment.rewards import NDCG
-from searchrl_control.environment.worlds import ENDPOINT
-from searchrl_control.generation.curriculum import ANY
-from searchrl_control.policies.networks import make_network
-from searchrl_control.policies.space import Space
+from searchrl_control.comparison.sequences import Envs
+from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.policies.networks import Network
+from searchrl_control.policies.space import Space, shared_space
 from searchrl_control.training.folder import list_checkpoints, load_weights, read_config
+from searchrl_control.training.loop import Settings
 
-_OF_TRAINING = ("difficulty", "reward", "step_cost", "render_mode", "weight")
+_OF_TRAINING = ("difficulty", "reward", "step_cost")
 """Settings that say how a run was trained, and nothing of which lists its actions make."""
 
-Settings = Mapping[str, Any]
 
+class TrainedRun(NamedTuple):
+    """A run: what it is made of, what its network sees and offers, and its checkpoints by step.
 
-class Weights(NamedTuple):
-    """A checkpoint: its step and its file."""
-
-    step: int
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """`step 40`."""
-        return f"step {self.step}"
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedRun:
-    """A run: its network, the collections it was trained on, and its checkpoints.
-
-    `settings` are those of the environment, once for each collection. `space` is what its network
-    sees and offers.
+    `envs` are the settings of its environments as they are compared.
     """
 
     path: Path
-    seed: int
-    network: Mapping[str, Any]
-    settings: tuple[Settings, ...]
+    settings: Settings
+    envs: list[dict[str, Any]]
     space: Mapping[str, Any]
-    weights: tuple[Weights, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of its folder."""
-        return self.path.resolve().name
+    checkpoints: Mapping[int, Path]
 
 
-def read_run(path: Path, changes: Settings | None = None) -> TrainedRun:
-    """Read a run.
-
-    Args:
-        path: of the run.
-        changes: settings of the environment to put over those of the run, such as where the data
-            lie on this machine.
+def read_runs(paths: Sequence[Path], changes: Mapping[str, Any]) -> list[TrainedRun]:
+    """Read runs of one training.
 
     Raises:
         RunFolderError: there is no run, or it has no checkpoint.
         DamagedError: its configuration cannot be read.
-        ConfigError: see `settings_of`.
+        ConfigError: a run asks a server that only it names, or the runs differ in their
+            environments.
     """
-    config, space = read_config(path)
-    weights = tuple(Weights(*one) for one in list_checkpoints(path))
-    if not weights:
-        raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
-    settings = settings_of(config.envs, f"the run '{path}'", changes)
-    return TrainedRun(Path(path), config.seed, config.network, settings, space, weights)
+    runs = []
+    for path in dict.fromkeys(paths):
+        settings, space = read_config(path)
+        checkpoints = dict(list_checkpoints(path))
+        if not checkpoints:
+            raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
+        envs = as_compared(settings.envs, f"the run '{path}'", changes)
+        runs.append(TrainedRun(path, settings, envs, space, checkpoints))
+        if envs != runs[0].envs:
+            raise ConfigError(
+                f"the runs '{runs[0].path}' and '{path}' were trained in environments with other "
+                "settings; compare each for itself"
+            )
+    return runs
 
 
-def settings_of(
-    envs: Sequence[Settings], whose: str, changes: Settings | None = None
-) -> tuple[Settings, ...]:
-    """The settings of environments as a comparison needs them, each collection once.
-
-    Args:
-        envs: of a run, or of one that is planned.
-        whose: whose they are, for errors.
-        changes: put over them.
-
-    Raises:
-        ConfigError: see `ensure_asks_nobody`.
-    """
+def as_compared(
+    envs: Sequence[Mapping[str, Any]], whose: str, changes: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The settings of environments without those of training, each collection once."""
     ensure_asks_nobody(envs, whose, changes)
-    found: list[Settings] = []
+    found: list[dict[str, Any]] = []
     for one in envs:
-        own = {k: v for k, v in one.items() if k not in _OF_TRAINING}
-        merged = {**own, **(changes or {}), "difficulty": ANY, "reward": NDCG}
+        merged = {k: v for k, v in one.items() if k not in _OF_TRAINING} | {**changes}
         if merged not in found:
             found.append(merged)
-    return tuple(found)
+    return found
 
 
 def ensure_asks_nobody(
-    envs: Sequence[Settings], whose: str, changes: Settings | None = None
+    envs: Sequence[Mapping[str, Any]], whose: str, changes: Mapping[str, Any]
 ) -> None:
     """Raise `ConfigError` if an environment asks a server that only its configuration names."""
     for own in envs:
-        if own.get("reformulator") == ENDPOINT and "url" not in (changes or {}):
+        if own.get("reformulator") == "endpoint" and "url" not in changes:
             raise ConfigError(
                 f"{whose} asks the server {own.get('url')} for other words. A run may be "
                 "somebody else's, so say that you mean it: --set env.url=ADDRESS"
             )
 
 
-def load_network(run: TrainedRun, weights: Weights, space: Space) -> nn.Module:
-    """The network of a run with saved weights, ready to be asked.
+def open_envs(settings: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> Envs:
+    """The environments of some settings by the name of their collection, or of those in `names`.
+
+    Raises:
+        ConfigError, DataError: settings or data are wrong, two collections have one name, or none
+            has a name of `names`.
+    """
+    found: dict[str, RetrievalControlEnv] = {}
+    for one in settings:
+        env = RetrievalControlEnv(**one)
+        if env.world.name in found:
+            raise ConfigError(
+                f"two collections are called '{env.world.name}', so a table cannot tell them "
+                "apart; rename the folder of one of them"
+            )
+        found[env.world.name] = env
+    shared_space(found.values())
+    for name in names:
+        if name not in found:
+            raise ConfigError(
+                f"the runs were not trained on a collection {name!r}; theirs: {', '.join(found)}"
+            )
+    return {name: env for name, env in found.items() if not names or name in names}
+
+
+def load_network(run: TrainedRun, step: int, space: Space) -> nn.Module:
+    """The network of a run as it was at a step, ready to be asked.
 
     Raises:
         DamagedError: the weights cannot be read, or are those of another network.
         ConfigError: it was trained for another space.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if run.space != space.to_dict():
+    if run.space != json.loads(json.dumps(asdict(space))):
         raise ConfigError(
             f"the network of '{run.path}' was trained for {run.space}, and the environment "
             f"shows {space}: the package or the settings have changed since"
         )
-    network = make_network(space, run.network)
+    network = Network(space, run.settings.network)
+    path = run.checkpoints[step]
     try:
-        load_weights(network, load_file(weights.path))
+        load_weights(network, load_file(path))
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise DamagedError.of(weights.path, str(error), "Restore it from a copy") from error
+        raise DamagedError.of(path, str(error), "Restore it from a copy") from error
     return network.eval()
-
-
-def ensure_alike(runs: Sequence[TrainedRun]) -> None:
-    """Raise `ConfigError` if runs were not trained on the same collections with one environment."""
-    for run in runs[1:]:
-        if list(run.settings) != list(runs[0].settings):
-            raise ConfigError(
-                f"the runs '{runs[0].path}' and '{run.path}' were trained in environments with "
-                "other settings; compare each for itself"
-            )

@@ -1,6 +1,6 @@
 """The actions and their numbers, by set.
 
-Owns the names, the three sets and their order. Numbers 0 to 3 are those that were published, in
+Owns the names, the two sets and their order. Numbers 0 to 3 are those that were published, in
 every set. What an action does is in `lists` and `heads`.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-
-from searchrl import ConfigError, suggest
 
 
 class Action(StrEnum):
@@ -30,24 +28,19 @@ class Action(StrEnum):
     """By vectors."""
     FUSE = "Fuse"
     """By words and vectors."""
-    LINK = "Link"
-    """More points for passages whose titles the first three name."""
     FOLLOW = "Follow"
     """Half of the points for what the first three passages leave open, and links."""
     HOP = "Hop"
     """As Follow, from the passages that were kept."""
-    BACK = "Back"
-    """The list before this one."""
 
 
-PUBLISHED, WIDE, HEADS = "published", "wide", "heads"
+PUBLISHED, HEADS = "published", "heads"
 
 _FIRST = (Action.SEARCH, Action.NARROW, Action.BROAD, Action.TERMINATE)
 
 SETS: Mapping[str, Sequence[Action]] = MappingProxyType(
     {
         PUBLISHED: _FIRST,
-        WIDE: (*_FIRST, Action.DENSE, Action.FUSE, Action.LINK, Action.FOLLOW, Action.BACK),
         HEADS: (
             *_FIRST,
             Action.WORDS,
@@ -58,12 +51,5 @@ SETS: Mapping[str, Sequence[Action]] = MappingProxyType(
         ),
     }
 )
-"""The sets. In `published` and `wide` an action changes the list that is there. In `heads` it
-searches in its way, and its best new passage is kept as the next of the final list."""
-
-
-def find_set(name: str) -> tuple[Action, ...]:
-    """The actions of a set, in the order of their numbers. Raises ConfigError."""
-    if name not in SETS:
-        raise ConfigError(f"env.actions: there is no set {name!r}.{suggest(name, SETS)}")
-    return tuple(SETS[name])
+"""The sets. In `published` an action changes the list that is there. In `heads` it searches in its
+way, and its best new passage is kept as the next of the final list."""

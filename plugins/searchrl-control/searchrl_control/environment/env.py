@@ -7,8 +7,8 @@ observed and what `info` tells. A plain Gymnasium environment without text: `Dis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+import inspect
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
@@ -16,30 +16,23 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete
 
-from searchrl import ConfigError, EnvironmentFailure, suggest
-from searchrl.contracts import ACT, Judge, Passage, Task, Unscored
+from searchrl.contracts import ACT, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.contracts import Action as Act
-from searchrl.envs import ensure_index, ensure_split
-from searchrl_control.collections.judged import SPLITS, TRAIN, Judged
+from searchrl.envs import TextAdapter, ensure_index, ensure_split
+from searchrl_control.collections.judged import SPLITS, Judged
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.features import BOUND
-from searchrl_control.environment.games import Path, Position
-from searchrl_control.environment.measures import ndcg, recall
-from searchrl_control.environment.positions import Asker
-from searchrl_control.environment.rewards import GAIN, NDCG, ensure_reward, judge_list
-from searchrl_control.environment.worlds import ENV, Place, World, open_world
-from searchrl_control.generation.curriculum import ANY, Curriculum, ensure_level, order_by
+from searchrl_control.environment.games import Moves, Position
+from searchrl_control.environment.measures import ANY, ndcg, order_by, recall
+from searchrl_control.environment.settings import EnvSettings, ensure_settings
+from searchrl_control.environment.worlds import ENV, Asker, World, open_world
 from searchrl_control.reformulate.contract import Reformulator
 
 Observation = dict[str, Any]
 
-MAX_STEPS = 5
-
-STEP_COST = 0.001
-"""A tenth of what one more step is worth at best: a larger cost would forbid them all."""
-
 _TITLES = 5
 _CHARACTERS = 160
+_NOTHING = "Nothing was searched yet."
 
 
 class _Turn(NamedTuple):
@@ -48,7 +41,7 @@ class _Turn(NamedTuple):
     task: Task
     question: Judged
     asker: Asker
-    path: Path | None = None
+    path: Moves | None = None
     num_steps: int = 0
     num_illegal: int = 0
     worth: float = 0.0
@@ -64,18 +57,9 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     observation shows the step. Nothing is truncated.
 
     Args:
-        max_steps: actions of an episode, the first Search among them.
-        step_cost: what every action but Terminate costs.
-        reward: `ndcg` at the end, `gain` of nDCG in every step (the same sum), or `judge`.
-        judge: of `reward: judge`.
-        difficulty: `any`, `easy`, `medium`, `hard` or `mostly_hard`; by the single pass.
-        curriculum: after 1,000 episodes of this object, a training question is hard with
-            probability .7. For loops that let `reset` draw; runs set `difficulty` in stages.
         reformulation: a `Reformulator` of your own, in Python.
         render_mode: None, or `ansi`: the list in words.
-        place: what `Place` has: `collection`, `data`, `hub`, `actions`, `topk`, `split_seed`,
-            `train_share`, `split_file`, `encoder`, `model`, `reformulator`, `url`,
-            `endpoint_model`, `policy`, `cache`.
+        settings: those of `EnvSettings`.
 
     Raises:
         ConfigError, DataError: a setting or the data are wrong.
@@ -88,38 +72,28 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     def __init__(
         self,
         *,
-        max_steps: int = MAX_STEPS,
-        step_cost: float = STEP_COST,
-        reward: str = NDCG,
-        judge: Judge | None = None,
-        difficulty: str = ANY,
-        curriculum: bool = False,
         reformulation: Reformulator | None = None,
         render_mode: str | None = None,
-        **place: Any,
+        **settings: Any,
     ) -> None:
-        if max_steps < 1 or not step_cost >= 0:
-            raise ConfigError(
-                f"env {ENV}: expected max_steps of at least 1 and a step_cost of at least 0, got "
-                f"{max_steps} and {step_cost}"
-            )
-        self.max_steps = max_steps
-        self.step_cost = step_cost
-        self.reward = ensure_reward(reward, judge)
-        self.difficulty = ensure_level(difficulty)
+        self.settings = ensure_settings(EnvSettings, settings, f"env {ENV}")
+        self.max_steps = self.settings.max_steps
         self.render_mode = render_mode
-        self._judge = judge
-        self._curriculum = Curriculum() if curriculum else None
-        self.world = _open(place, reformulation)
+        self.world = (
+            World(self.settings, reformulation) if reformulation else open_world(self.settings)
+        )
         self._positions = self.world.positions
         self.actions: tuple[Action, ...] = self._positions.actions
         self.action_names: tuple[str, ...] = tuple(str(action) for action in self.actions)
         self.action_space = Discrete(len(self.actions))
-        self.observation_space = make_space(
-            self._positions.widths, len(self.actions), self.max_steps
-        )
+        blocks: dict[str, gymnasium.Space[Any]] = {
+            name: Box(-BOUND, BOUND, (width,), np.float32)
+            for name, width in self._positions.widths.items()
+        }
+        blocks["step"] = Discrete(self.max_steps + 1)
+        blocks["taken"] = Box(0.0, 1.0, (len(self.actions),), np.float32)
+        self.observation_space = Dict({name: blocks[name] for name in sorted(blocks)})
         self._orders: dict[str, list[int]] = {}
-        self._num_episodes = 0
         self._turn: _Turn | None = None
 
     def num_tasks(self, split: str) -> int:
@@ -143,11 +117,12 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         options = options or {}
         split = ensure_split(ENV, options.get("split", self.splits[0]), self.splits)
         index = options.get("index")
-        task = self.make_task(split, self._draw(split) if index is None else index)
+        if index is None:
+            index = int(self.np_random.integers(len(self._order(split))))
+        task = self.make_task(split, index)
         question = self.world.questions(split)[self._order(split)[task.index]]
-        self._num_episodes += 1
         self._turn = _Turn(task, question, self.world.asker(question))
-        return self.observe(self._turn.asker, None, 0), self._tell(self._turn, None)
+        return self.observe(self._turn.asker, None, 0), self._tell(self._turn)
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Do one action; raises `ResetNeeded` outside an episode.
@@ -167,35 +142,25 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
             num_illegal=turn.num_illegal + is_illegal,
             is_over=done is Action.TERMINATE or turn.num_steps + 1 >= self.max_steps,
         )
-        position = self._look(turn)
-        worth = ndcg(self._ids(position), turn.question.qrels, self._positions.k)
-        cost = 0.0 if done is Action.TERMINATE else self.step_cost
-        reward = self._earn(turn, worth, position) - cost
+        position = self._positions.at(turn.asker, path)
+        worth = ndcg(self._positions.ids(position), turn.question.qrels, self._positions.k)
+        earned = worth - turn.worth if self.settings.reward == "gain" else worth * turn.is_over
+        reward = earned - (0.0 if done is Action.TERMINATE else self.settings.step_cost)
         self._turn = turn = turn._replace(worth=worth)
-        info = self._tell(turn, position)
+        info = self._tell(turn)
         why = f"action {action} was illegal" if is_illegal else ""
         info |= {"action": Act(ACT, str(done), why), "illegal": is_illegal}
         shown = self.observe(turn.asker, turn.path, turn.num_steps)
         return shown, reward, turn.is_over, False, info
 
-    def observe(self, asker: Asker, path: Path | None, num_steps: int) -> Observation:
-        """What is seen of a question after a path of actions; the same in every episode.
-
-        Args:
-            asker: the question.
-            path: as `positions` has it; None: nothing was searched yet.
-            num_steps: actions that were done, those that led back to the start among them.
-        """
+    def observe(self, asker: Asker, path: Moves | None, num_steps: int) -> Observation:
+        """What is seen of a question after a path of actions; the same in every episode."""
         taken = np.zeros(len(self.actions), dtype=np.float32)
         for number in path or ():
             taken[number] += 1 / self.max_steps
-        blocks = {} if path is None else self._positions.at(asker, path).blocks
-        known = {**self._positions.statics(asker), **blocks}
+        blocks = self._positions.at(asker, path).blocks
         # Copies: whoever gets an observation may change it.
-        shown: Observation = {
-            name: known[name].copy() if name in known else np.zeros(width, np.float32)
-            for name, width in self._positions.widths.items()
-        }
+        shown: Observation = {name: block.copy() for name, block in blocks.items()}
         shown["step"] = np.int64(num_steps)
         shown["taken"] = taken
         return {key: shown[key] for key in sorted(shown)}
@@ -204,11 +169,12 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         """The question and the first passages in words, in mode `ansi`; nothing otherwise."""
         if self.render_mode != "ansi" or self._turn is None:
             return None
-        turn, position = self._turn, self._look(self._turn)
-        lines = [f"Question: {turn.task.question}", f"Actions left: {self._left(turn)}."]
-        if position is None:
-            return "\n".join([*lines, "Nothing was searched yet."])
-        lines.append(f"Searched: {position.text[:_CHARACTERS]}")
+        turn, position = self._turn, self._positions.at(self._turn.asker, self._turn.path)
+        lines = [
+            f"Question: {turn.task.question}",
+            f"Actions left: {self.max_steps - turn.num_steps}.",
+            f"Searched: {position.text[:_CHARACTERS]}" if position.text else _NOTHING,
+        ]
         for number, passage in enumerate(self._passages(position)[:_TITLES], 1):
             shown = f"{passage.title}. {passage.text}" if passage.title else passage.text
             lines.append(f"{number}. {shown[:_CHARACTERS]}")
@@ -217,94 +183,46 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     def _order(self, split: str) -> list[int]:
         if split not in self._orders:
             questions = self.world.questions(split)
-            levels = [] if self.difficulty == ANY else [self.world.level(q) for q in questions]
-            key = f"{ENV}/{self.world.name}/{split}"
-            self._orders[split] = (
-                order_by(self.difficulty, levels, key) if levels else list(range(len(questions)))
-            )
+            order = list(range(len(questions)))
+            if (wanted := self.settings.difficulty) != ANY:
+                levels = [self.world.level(question) for question in questions]
+                order = order_by(wanted, levels, f"{ENV}/{self.world.name}/{split}")
+            self._orders[split] = order
         return self._orders[split]
 
-    def _draw(self, split: str) -> int:
-        order = self._order(split)
-        if self._curriculum is None or split != TRAIN:
-            return int(self.np_random.integers(len(order)))
-        if self._num_episodes < self._curriculum.after:
-            return int(self.np_random.integers(len(order)))
-        questions = self.world.questions(split)
-        levels = [self.world.level(questions[place]) for place in order]
-        return self._curriculum.draw(self.np_random, levels, self._num_episodes)
-
-    def _look(self, turn: _Turn) -> Position | None:
-        return None if turn.path is None else self._positions.at(turn.asker, turn.path)
-
-    def _ids(self, position: Position | None) -> tuple[str, ...]:
-        return () if position is None else self._positions.ids(position)
-
-    def _earn(self, turn: _Turn, worth: float, position: Position | None) -> float:
-        if self.reward == GAIN:
-            return worth - turn.worth
-        if not turn.is_over:
-            return 0.0
-        if self.reward == NDCG or self._judge is None:
-            return worth
-        found = self._passages(position)
-        said = judge_list(self._judge, turn.task.question, found, self._references(turn))
-        if isinstance(said, Unscored):
-            raise EnvironmentFailure(
-                f"env {ENV}: the judge did not score the list: {said.reason}. Use reward: ndcg, or "
-                "a judge that needs no accepted answer"
-            )
-        return said
-
-    def _references(self, turn: _Turn) -> tuple[str, ...]:
-        """The texts of the relevant passages: what a judge may compare a list with."""
-        library = self.world.library
-        places = [library.place_of.get(name) for name in turn.task.gold_ids]
-        return tuple(library.passages[place].text for place in places if place is not None)
-
-    def _passages(self, position: Position | None) -> tuple[Passage, ...]:
-        if position is None:
-            return ()
+    def _passages(self, position: Position) -> tuple[Passage, ...]:
         passages = self.world.library.passages
-        return tuple(
-            Passage(passages[p].id, passages[p].text, passages[p].title, score)
-            for p, score in zip(position.places, position.scores, strict=True)
-        )
+        return tuple(replace(passages[place], score=score) for place, score in position.top)
 
-    def _left(self, turn: _Turn) -> int:
-        return self.max_steps - turn.num_steps
-
-    def _tell(self, turn: _Turn, position: Position | None) -> dict[str, Any]:
-        ids = self._ids(position)
+    def _tell(self, turn: _Turn) -> dict[str, Any]:
+        position = self._positions.at(turn.asker, turn.path)
+        ids, k = self._positions.ids(position), self._positions.k
         return {
             "task": turn.task,
-            "action_mask": np.array(self._positions.legal(turn.asker, turn.path), dtype=np.int8),
+            "action_mask": np.array(position.legal, dtype=np.int8),
             "passages": self._passages(position),
-            "query": position.text if position is not None else "",
+            "query": position.text,
             "signals": {
                 "ndcg": turn.worth,
-                "recall": recall(ids, turn.question.qrels, self._positions.k),
+                "recall": recall(ids, turn.question.qrels, k),
                 "illegal": float(turn.num_illegal),
             },
         }
 
 
-def make_space(widths: Mapping[str, int], num_actions: int, max_steps: int) -> Dict:
-    """The space of observations: a `Box` per block, the step, and how often each action was done.
+def make_env(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any) -> TextAdapter:
+    """The environment in words; a language model is shown titles and texts, and not numbers."""
+    env = RetrievalControlEnv(render_mode="ansi", **settings)
+    return TextAdapter(
+        env,
+        protocol=protocol,
+        name=ENV,
+        action_names=list(env.action_names),
+        max_turns=env.max_steps,
+    )
 
-    `widths` are those of the blocks.
-    """
-    blocks: dict[str, gymnasium.Space[Any]] = {
-        name: Box(-BOUND, BOUND, (width,), np.float32) for name, width in widths.items()
-    }
-    blocks["step"] = Discrete(max_steps + 1)
-    blocks["taken"] = Box(0.0, 1.0, (num_actions,), np.float32)
-    return Dict({name: blocks[name] for name in sorted(blocks)})
 
-
-def _open(place: Mapping[str, Any], reformulation: Reformulator | None) -> World:
-    known = [field.name for field in fields(Place)]
-    for name in place:
-        if name not in known:
-            raise ConfigError(f"env {ENV} has no setting {name!r}.{suggest(name, known)}")
-    return World(Place(**place), reformulation) if reformulation else open_world(place)
+# A configuration is checked against the signature of the factory.
+_own = [*inspect.signature(make_env).parameters.values()][:2]
+_of_env = inspect.signature(EnvSettings).parameters.values()
+make_env.__signature__ = inspect.Signature([*_own, *_of_env])  # type: ignore[attr-defined]

@@ -1,20 +1,28 @@
-"""What is observed of a list: signs of how well a search went, without its judgements.
+"""What is observed of lists and candidates: signs of how well a search went, without judgements.
 
-Owns the named features of a query, of a list and of a candidate. Sources: score gaps and their
-spread (Shtok et al. 2012, NQC), clarity (Cronen-Townsend et al. 2002), IDF statistics (He and Ounis
-2004), coherence of the first passages, overlap between lists, and how far titles are named by what
-was found. All are bounded by `BOUND`. `N` passages, `F` features.
+Owns the named features of a query, of a list, and of the next passage that a source of the set
+`heads` would keep. Sources: score gaps and their spread (Shtok et al. 2012, NQC), clarity
+(Cronen-Townsend et al. 2002), IDF statistics (He and Ounis 2004), coherence of the first passages,
+overlap between lists, and how far titles are named by what was found. All are bounded by `BOUND`.
+`N` passages, `S` sources.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from searchrl_control.environment.actions import Action
 from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import Found, Places
+
+if TYPE_CHECKING:
+    from searchrl_control.environment.games import HeadGame
+
 
 Features = NDArray[np.float32]
 
@@ -56,11 +64,7 @@ def query_features(question: Question) -> Features:
 
 
 class ListFeatures:
-    """The features of the lists of one question.
-
-    Args:
-        question: whose lists they are.
-    """
+    """The features of the lists of one question."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -72,12 +76,7 @@ class ListFeatures:
         self._as_vectors = set(question.similar.first(SHOWN).tolist())
 
     def of(self, found: Found, before: Found | None = None) -> Features:
-        """The features [29] of a list, as `LIST_FEATURES` names them; zeros if it is empty.
-
-        Args:
-            found: the list.
-            before: the list of the step before.
-        """
+        """The features [29] of a list, as `LIST_FEATURES` names them; zeros if it is empty."""
         places = found.first(SHOWN)
         if not len(places):
             return np.zeros(len(LIST_FEATURES), dtype=np.float32)
@@ -163,7 +162,7 @@ class ListFeatures:
         ]
 
     def _named(self, places: Places) -> list[float]:
-        covered = [self._question.library.links.covered(int(place)) for place in places[:2]]
+        covered = [self._question.library.links(int(place)) for place in places[:2]]
         best = np.maximum.reduce(covered)
         new = best.copy()
         new[places] = 0
@@ -186,3 +185,81 @@ class ListFeatures:
 def bounded(values: Sequence[float]) -> Features:
     """Features as float32, none of them beyond `BOUND`."""
     return np.clip(np.asarray(values, dtype=np.float32), -BOUND, BOUND)
+
+
+SOURCES = (
+    Action.NARROW,
+    Action.BROAD,
+    Action.WORDS,
+    Action.DENSE,
+    Action.FUSE,
+    Action.FOLLOW,
+    Action.HOP,
+)
+"""The actions that search, in the order of their numbers."""
+
+DEPTH = 60
+"""Passages of each source that are looked at."""
+
+CANDIDATE_FEATURES = (
+    *(f"points_{action.lower()}" for action in SOURCES),
+    *(f"rank_{action.lower()}" for action in SOURCES),
+    *("words", "similar", "similar_gap", "title_share", "source_gap", "votes"),
+    *("adds", "named", "named_by_it", "left", "near_kept"),
+)
+
+Kept = tuple[int, ...]
+"""The places of the passages that were kept, in their order."""
+
+
+def tell_candidates(sources: HeadGame, kept: Kept) -> Features:
+    """The features [S, C] of the candidates; a row of zeros for a source without one."""
+    nexts = {action: sources.next_of(action, kept, 2) for action in SOURCES}
+    # Follow stands for Hop until a passage is kept: the scorer sees no hole there.
+    seen = [a if kept or a is not Action.HOP else Action.FOLLOW for a in SOURCES]
+    lists = [sources.found(action, kept) or sources.question.words for action in seen]
+    ranks = [{p: rank for rank, p in enumerate(sources.order(action, kept))} for action in seen]
+    votes = Counter(places[0] for places in nexts.values() if places)
+    told = np.zeros((len(SOURCES), len(CANDIDATE_FEATURES)), dtype=np.float32)
+    similar = sources.question.similar.scores_N
+    for row, places in enumerate(nexts.values()):
+        if places:
+            place = places[0]
+            others = lists[row].scores_N[list(places)]
+            told[row] = bounded(
+                [
+                    *(_relative(one.scores_N, place) for one in lists),
+                    *(1 / (1 + one.get(place, DEPTH)) for one in ranks),
+                    sources.features.words_of(place),
+                    float(similar[place]),
+                    float(similar[place] - similar.max()),
+                    sources.features.title_share(place),
+                    float(others[0] - others[-1]),
+                    votes[place] / len(SOURCES),
+                    *_beside_kept(sources, place, kept),
+                ]
+            )
+    return told
+
+
+def _beside_kept(sources: HeadGame, place: int, kept: Kept) -> list[float]:
+    """What a passage adds to those that are kept, and how they name each other."""
+    library, features = sources.question.library, sources.features
+    covers = features.share_of(place)
+    covered = np.zeros(len(covers), dtype=np.bool_)
+    for one in kept:
+        covered |= features.share_of(one)
+    named = named_by_it = near = 0.0
+    if kept:
+        named = max(float(library.links(one)[place]) for one in kept)
+        named_by_it = max(float(library.links(place)[one]) for one in kept)
+        vectors = library.vectors.vectors_ND
+        near = float(np.max(vectors[list(kept)] @ vectors[place]))
+    adds, left = features.idf_share(covers & ~covered), features.idf_share(~covered)
+    return [adds, named, named_by_it, left, near]
+
+
+def _relative(scores_N: Features, place: int) -> float:
+    """A score over the highest one: comparable between words, vectors and points."""
+    highest = float(scores_N.max())
+    return float(scores_N[place]) / highest if highest > 0 else 0.0

@@ -1,218 +1,291 @@
 """One question under one set of actions: which position every path of actions leads to.
 
-Owns the two games, that of lists and that of heads: their states by path, and what of a position is
-observed. A state is computed from the one before it, so a path that was reached is not searched
-again while it is in memory.
+Owns the states by path, each computed from the one before it, and how a reformulator is asked. In
+`published` actions add up: Narrow and Broad change the query that was searched last. In `heads` an
+action searches in its own way; its best passage that is not kept yet is kept as the next of the
+final list, and the rest of its list is the tail. A sequence of one action repeated is therefore
+that action's plain list, so every plain list is among the fixed sequences. The agent sees the next
+passage of every action before it chooses.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.candidates import CANDIDATE_FEATURES, Candidates
 from searchrl_control.environment.features import (
+    CANDIDATE_FEATURES,
+    DEPTH,
     LIST_FEATURES,
     QUERY_FEATURES,
+    SOURCES,
     Features,
+    Kept,
     ListFeatures,
     query_features,
+    tell_candidates,
 )
-from searchrl_control.environment.heads import SOURCES, HeadState, Kept, Sources
-from searchrl_control.environment.lists import Lists, ListState
-from searchrl_control.reformulate.contract import Reformulator
-from searchrl_control.searchers.question import Question
+from searchrl_control.reformulate.contract import Asked, Reformulator
+from searchrl_control.searchers.library import Query
+from searchrl_control.searchers.question import HOP_WEIGHT, Question
+from searchrl_control.searchers.ranking import Found, points
+
+SHOWN = 10
+"""Passages that a reformulator is shown, at most."""
 
 _MEAN_OF = 3
 """First passages whose embeddings are averaged."""
 
-MAX_LISTS = 32
-"""States of one question in memory where each has arrays over the whole collection; the ones that
-were not used for longest go first, and are searched again if they are needed again."""
-
-Path = tuple[int, ...]
+Moves = tuple[int, ...]
 """The numbers of the actions that were done, after the first Search."""
+
+Top = list[tuple[int, float]]
+"""The places of the first passages with their scores, best first."""
+
+S = TypeVar("S")
 
 
 class Position(NamedTuple):
-    """What the agent has in front of it.
+    """What the agent has in front of it: the list, and the parts of the observation.
 
-    `places` are those of the first k passages, best first, with `scores`. `blocks` are the parts of
-    the observation that change with it. `legal` says, by number, which actions do anything; `text`
-    is what was searched.
+    `legal` says, by number, which actions do anything; `text` is what was searched.
     """
 
-    places: tuple[int, ...]
-    scores: tuple[float, ...]
+    top: Top
     blocks: Mapping[str, Features]
     legal: tuple[bool, ...]
     text: str
 
 
-class Game(Protocol):
+class Game(ABC, Generic[S]):
     """One question under one set of actions."""
 
-    def statics(self) -> Mapping[str, Features]:
-        """The blocks of the observation that no action changes."""
-
-    def look(self, path: Path, k: int) -> Position:
-        """The position after Search and these actions, with a list of k passages."""
-
-    def legal(self, path: Path) -> tuple[bool, ...]:
-        """Which actions are legal after a path, by number."""
-
-    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
-        """The places of the first k passages after a path, with their scores: nothing observed."""
-
-
-class ListGame:
-    """The sets `published` and `wide`: actions change the list that is there."""
+    own: ClassVar[Mapping[str, int]]
+    """The blocks of the observation that this set has beside the others, and their widths."""
 
     def __init__(
         self, question: Question, actions: Sequence[Action], reformulator: Reformulator
     ) -> None:
-        self._question = question
-        self._actions = actions
-        self._lists = Lists(reformulator)
-        self._features = ListFeatures(question)
-        self._states: OrderedDict[Path, ListState] = OrderedDict()
+        self.lock = threading.Lock()
+        """Held by who calls anything else."""
+        self.question = question
+        self.actions = actions
+        self.reformulator = reformulator
+        self.features = ListFeatures(question)
+        self._states: dict[Moves, S] = {}
 
-    @staticmethod
-    def widths(dim: int) -> tuple[dict[str, int], dict[str, int]]:
-        """The blocks and their widths: those of a question, and those of a position."""
-        return (
-            {"query": dim, "terms": len(QUERY_FEATURES)},
-            {"found": dim, "list": len(LIST_FEATURES)},
+    @classmethod
+    def widths(cls, dim: int) -> dict[str, int]:
+        """The blocks of an observation and their widths; `dim` is that of an embedding."""
+        return {"query": dim, "found": dim, "terms": len(QUERY_FEATURES), **cls.own}
+
+    @cached_property
+    def always(self) -> dict[str, Features]:
+        """The blocks that no action changes."""
+        return {"query": self.question.vector_D, "terms": query_features(self.question)}
+
+    @abstractmethod
+    def begin(self) -> S:
+        """The state after the first Search: the single pass."""
+
+    @abstractmethod
+    def play(self, state: S, action: Action) -> S:
+        """The state after an action that is legal and neither Search nor Terminate."""
+
+    @abstractmethod
+    def legal(self, state: S) -> tuple[bool, ...]:
+        """Which actions are legal in a state, by number."""
+
+    @abstractmethod
+    def top(self, state: S, k: int) -> Top:
+        """The list of a state."""
+
+    @abstractmethod
+    def show(self, state: S) -> tuple[Mapping[str, Features], str]:
+        """The blocks of a state but `found`, and what was searched."""
+
+    def state(self, path: Moves) -> S:
+        """The state after Search and these actions."""
+        if path not in self._states:
+            self._states[path] = (
+                self.play(self.state(path[:-1]), self.actions[path[-1]]) if path else self.begin()
+            )
+        return self._states[path]
+
+    def look(self, path: Moves | None, k: int) -> Position:
+        """The position after Search and these actions, with a list of k passages.
+
+        Before Search, without a path, there is no list, and Search alone is legal.
+        """
+        vectors = self.question.library.vectors
+        blank = {name: np.zeros(n, np.float32) for name, n in self.widths(vectors.dim).items()}
+        if path is None:
+            legal = tuple(one is Action.SEARCH for one in self.actions)
+            return Position([], blank | self.always, legal, "")
+        state = self.state(path)
+        top = self.top(state, k)
+        blocks, text = self.show(state)
+        if places := [place for place, _ in top[:_MEAN_OF]]:
+            blank["found"] = vectors.vectors_ND[places].mean(axis=0, dtype=np.float32)
+        return Position(top, {**blank, **self.always, **blocks}, self.legal(state), text)
+
+    def rewrite(self, action: Action, query: Query, found: Found) -> tuple[Query, str]:
+        """What the reformulator makes of a search: terms that the collection knows, and a text."""
+        library = self.question.library
+        passages = tuple(
+            replace(library.passages[place], score=float(found.scores_N[place]))
+            for place in found.first(SHOWN).tolist()
         )
+        terms = library.terms
+        asked = Asked(self.question.text, terms.weights_of(query), passages)
+        is_narrow = action is Action.NARROW
+        said = (self.reformulator.narrow if is_narrow else self.reformulator.broaden)(asked)
+        return terms.query_of(said.weights) if said.weights else terms.query(said.text), said.text
 
-    def statics(self) -> Mapping[str, Features]:
-        """See `Game`."""
-        return {"query": self._question.vector_D, "terms": query_features(self._question)}
 
-    def look(self, path: Path, k: int) -> Position:
-        """See `Game`."""
-        state = self._state(path)
-        top = self.top(path, k)
-        before = state.before.found if state.before is not None else None
-        blocks = {
-            "found": _mean(self._question, top),
-            "list": self._features.of(state.found, before),
+class ListState(NamedTuple):
+    """The list that is there, the terms and the text that were searched, and the list before it."""
+
+    query: Query
+    text: str
+    found: Found
+    before: Found | None = None
+
+
+class ListGame(Game[ListState]):
+    """The set `published`."""
+
+    own = MappingProxyType({"list": len(LIST_FEATURES)})
+
+    def begin(self) -> ListState:
+        """As points, like every list after it: feedback weighs passages by them."""
+        question = self.question
+        return ListState(question.query, question.text, points(question.words))
+
+    def play(self, state: ListState, action: Action) -> ListState:
+        """Another search; words that the collection does not know change nothing."""
+        query, text = self.rewrite(action, state.query, state.found)
+        if not query:
+            return state._replace(before=state.found)
+        return ListState(query, text, points(self.question.search_words(query)), state.found)
+
+    def legal(self, state: ListState) -> tuple[bool, ...]:
+        """Every action is."""
+        return (True,) * len(self.actions)
+
+    def top(self, state: ListState, k: int) -> Top:
+        """The list that is there."""
+        places = state.found.first(k)
+        return list(zip(places.tolist(), state.found.scores_N[places].tolist(), strict=True))
+
+    def show(self, state: ListState) -> tuple[Mapping[str, Features], str]:
+        """The signs of the list."""
+        return {"list": self.features.of(state.found, state.before)}, state.text
+
+
+class HeadState(NamedTuple):
+    """The passages that were kept, and the order of the source whose list is the tail."""
+
+    kept: Kept
+    tail: tuple[int, ...]
+
+
+class HeadGame(Game[HeadState]):
+    """The set `heads`. What a source finds is searched once, when it is first needed."""
+
+    own = MappingProxyType(
+        {
+            "searches": 3 * len(LIST_FEATURES),
+            "candidates": len(SOURCES) * len(CANDIDATE_FEATURES),
         }
-        return _position(top, blocks, self.legal(path), state.text)
-
-    def legal(self, path: Path) -> tuple[bool, ...]:
-        """See `Game`."""
-        return tuple(self._lists.is_legal(self._state(path), one) for one in self._actions)
-
-    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
-        """See `Game`."""
-        return self._lists.top(self._state(path), k)
-
-    def _state(self, path: Path) -> ListState:
-        found = self._states.get(path)
-        if found is None:
-            if path:
-                action = self._actions[path[-1]]
-                found = self._lists.play(self._question, self._state(path[:-1]), action)
-            else:
-                found = self._lists.begin(self._question)
-            self._states[path] = found
-            while len(self._states) > MAX_LISTS:
-                self._states.popitem(last=False)
-        else:
-            self._states.move_to_end(path)
-        return found
-
-
-class HeadGame:
-    """The set `heads`: actions keep a passage."""
+    )
 
     def __init__(
         self, question: Question, actions: Sequence[Action], reformulator: Reformulator
     ) -> None:
-        self._question = question
-        self._actions = actions
-        self._sources = Sources(question, reformulator)
-        self._features = ListFeatures(question)
-        self._candidates = Candidates(question, self._sources, self._features)
-        self._states: dict[Path, HeadState] = {}
-        # Both depend on what is kept, not on the source of the tail.
+        super().__init__(question, actions, reformulator)
+        # Of Hop they depend on what is kept; the features do not depend on the source of the tail.
+        self._found: dict[tuple[Action, Kept], Found] = {}
+        self._orders: dict[tuple[Action, Kept], tuple[int, ...]] = {}
         self._told: dict[Kept, Features] = {}
-        self._legal: dict[Kept, tuple[bool, ...]] = {}
 
-    @staticmethod
-    def widths(dim: int) -> tuple[dict[str, int], dict[str, int]]:
-        """The blocks and their widths: those of a question, and those of a position."""
-        return (
-            {"query": dim, "searches": 3 * len(LIST_FEATURES), "terms": len(QUERY_FEATURES)},
-            {"candidates": len(SOURCES) * len(CANDIDATE_FEATURES), "found": dim},
+    @cached_property
+    def always(self) -> dict[str, Features]:
+        """With the signs of the lists by words, fused and followed."""
+        question, of = self.question, self.features.of
+        lists = (
+            of(question.words),
+            of(question.fused, question.words),
+            of(question.followed, question.fused),
+        )
+        return {**super().always, "searches": np.concatenate(lists)}
+
+    def begin(self) -> HeadState:
+        """Nothing is kept."""
+        return HeadState((), self.order(Action.WORDS, ()))
+
+    def play(self, state: HeadState, action: Action) -> HeadState:
+        """One more is kept."""
+        first = self.next_of(action, state.kept, 1)
+        return HeadState((*state.kept, *first), self.order(action, state.kept))
+
+    def legal(self, state: HeadState) -> tuple[bool, ...]:
+        """A source that has a passage to keep, and Terminate; Search does nothing here."""
+        return tuple(
+            one is Action.TERMINATE or (one in SOURCES and bool(self.next_of(one, state.kept, 1)))
+            for one in self.actions
         )
 
-    def statics(self) -> Mapping[str, Features]:
-        """See `Game`. `searches` are the features of the lists by words, fused and followed."""
-        question = self._question
-        searches = (
-            self._features.of(question.words),
-            self._features.of(question.fused, question.words),
-            self._features.of(question.followed, question.fused),
-        )
-        return {
-            "query": question.vector_D,
-            "searches": np.concatenate(searches),
-            "terms": query_features(question),
-        }
+    def top(self, state: HeadState, k: int) -> Top:
+        """What is kept and the tail, with points that say no more than the order."""
+        left = (place for place in state.tail if place not in state.kept)
+        places = islice(chain(state.kept, left), k)
+        return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
 
-    def look(self, path: Path, k: int) -> Position:
-        """See `Game`."""
-        top = self.top(path, k)
-        kept = self._state(path).kept
-        if kept not in self._told:
-            self._told[kept] = self._candidates.of(kept).ravel()
-        blocks = {"candidates": self._told[kept], "found": _mean(self._question, top)}
-        return _position(top, blocks, self.legal(path), self._question.text)
+    def show(self, state: HeadState) -> tuple[Mapping[str, Features], str]:
+        """The candidates."""
+        if state.kept not in self._told:
+            self._told[state.kept] = tell_candidates(self, state.kept).ravel()
+        return {"candidates": self._told[state.kept]}, self.question.text
 
-    def legal(self, path: Path) -> tuple[bool, ...]:
-        """See `Game`."""
-        kept = self._state(path).kept
-        if kept not in self._legal:
-            self._legal[kept] = tuple(self._sources.is_legal(kept, one) for one in self._actions)
-        return self._legal[kept]
+    def next_of(self, action: Action, kept: Kept, count: int) -> tuple[int, ...]:
+        """The next places of a source that are not kept yet, best first."""
+        left = (place for place in self.order(action, kept) if place not in kept)
+        return tuple(islice(left, count))
 
-    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
-        """See `Game`."""
-        return self._state(path).top(k)
+    def order(self, action: Action, kept: Kept) -> tuple[int, ...]:
+        """The first places of a source, best first; none for Hop while nothing is kept."""
+        key = (action, kept if action is Action.HOP else ())
+        if key not in self._orders:
+            found = self.found(action, kept)
+            self._orders[key] = () if found is None else tuple(found.first(DEPTH).tolist())
+        return self._orders[key]
 
-    def _state(self, path: Path) -> HeadState:
-        found = self._states.get(path)
-        if found is None:
-            if path:
-                found = self._sources.play(self._state(path[:-1]), self._actions[path[-1]])
-            else:
-                found = self._sources.begin()
-            self._states[path] = found
+    def found(self, action: Action, kept: Kept) -> Found | None:
+        """What a source finds; None for Hop while nothing is kept."""
+        if action is Action.HOP and not kept:
+            return None
+        key = (action, kept if action is Action.HOP else ())
+        if key not in self._found:
+            self._found[key] = self._search(action, kept)
+        return self._found[key]
+
+    def _search(self, action: Action, kept: Kept) -> Found:
+        question = self.question
+        if action in (Action.NARROW, Action.BROAD):
+            query, _ = self.rewrite(action, question.query, points(question.words))
+            return question.with_vectors(query or question.query)
+        if action is Action.HOP:
+            return question.follow(list(kept), HOP_WEIGHT)
+        lists = {Action.WORDS: "words", Action.DENSE: "similar", Action.FUSE: "fused"}
+        found: Found = getattr(question, lists.get(action, "followed"))
         return found
-
-
-def _mean(question: Question, top: Sequence[tuple[int, float]]) -> Features:
-    """The mean [D] of the embeddings of the first passages; zeros without any."""
-    vectors = question.library.vectors
-    places = [place for place, _ in top[:_MEAN_OF]]
-    if not places:
-        return np.zeros(vectors.dim, dtype=np.float32)
-    return np.asarray(vectors.vectors_ND[places].mean(axis=0), dtype=np.float32)
-
-
-def _position(
-    top: Sequence[tuple[int, float]],
-    blocks: Mapping[str, Features],
-    legal: tuple[bool, ...],
-    text: str,
-) -> Position:
-    for block in blocks.values():
-        block.setflags(write=False)  # kept, and shared by all episodes
-    places = tuple(place for place, _ in top)
-    return Position(places, tuple(score for _, score in top), blocks, legal, text)

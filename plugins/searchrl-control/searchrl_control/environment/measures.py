@@ -1,19 +1,25 @@
-"""What a list is worth: nDCG@k and recall@k, as ir-measures has them.
+"""What a list is worth, and how hard a question is.
 
-Owns the two formulas (Järvelin and Kekäläinen 2002, with the grade itself as the gain):
+Owns nDCG@k and recall@k, as ir-measures has them (Järvelin and Kekäläinen 2002, with the grade
+itself as the gain):
 
     DCG@k  = sum over ranks r = 1 … k of grade(r) / log2(r + 1)
     nDCG@k = DCG@k / DCG@k of the best list
 
 The best list is made of *all* relevant passages that were judged, found or not, in the corpus or
-not. Normalised by the list that was found, a search that finds one passage of ten would be perfect.
-A test holds both against ir-measures.
+not: normalised by the list that was found, a search that finds one passage of ten would be perfect.
+And the levels of difficulty, by what the single pass finds among the first ten; a curriculum
+changes the level at a step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from random import Random
+
+from searchrl import ConfigError
 
 CUTOFF = 10
 
@@ -27,13 +33,12 @@ def ndcg(ranking: Sequence[str], qrels: Mapping[str, int], k: int = CUTOFF) -> f
     0.7039
     """
     shown = list(dict.fromkeys(ranking))[:k]
-    gained = dcg([max(qrels.get(name, 0), 0) for name in shown])
-    best = dcg(sorted((grade for grade in qrels.values() if grade > 0), reverse=True)[:k])
+    gained = _dcg([max(qrels.get(name, 0), 0) for name in shown])
+    best = _dcg(sorted((grade for grade in qrels.values() if grade > 0), reverse=True)[:k])
     return gained / best if best > 0 else 0.0
 
 
-def dcg(grades: Sequence[int]) -> float:
-    """The discounted cumulative gain of grades in the order of their ranks."""
+def _dcg(grades: Sequence[int]) -> float:
     return math.fsum(grade / math.log2(place + 2) for place, grade in enumerate(grades))
 
 
@@ -42,3 +47,54 @@ def recall(ranking: Sequence[str], qrels: Mapping[str, int], k: int = CUTOFF) ->
     relevant = {name for name, grade in qrels.items() if grade > 0}
     shown = list(dict.fromkeys(ranking))[:k]
     return len(relevant.intersection(shown)) / len(relevant) if relevant else 0.0
+
+
+class Difficulty(StrEnum):
+    """A level."""
+
+    EASY = "easy"
+    """The single pass finds at least two thirds of the relevant passages."""
+    MEDIUM = "medium"
+    """It finds some."""
+    HARD = "hard"
+    """It finds less than a third."""
+
+
+ANY, MOSTLY_HARD = "any", "mostly_hard"
+"""What `difficulty` can be set to besides a level."""
+
+HARD_SHARE = 0.7
+
+
+def difficulty_of(ranking: Sequence[str], qrels: Mapping[str, int]) -> Difficulty:
+    """The level of a question by its single pass: ids, best first."""
+    found = recall(ranking, qrels)
+    if found >= 2 / 3:
+        return Difficulty.EASY
+    return Difficulty.HARD if found < 1 / 3 else Difficulty.MEDIUM
+
+
+def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:
+    """The questions that a level has, as the numbers of tasks: task i is question `order[i]`.
+
+    `mostly_hard` has as many tasks as there are questions, about .7 of them hard ones; which, the
+    number of the task and `key` decide. Where no question is hard, the hardest there are stand in
+    for them: a run over several collections must not end because the single pass is good on one.
+
+    Raises:
+        ConfigError: no question is of this level.
+    """
+    hardest = next((one for one in (Difficulty.HARD, Difficulty.MEDIUM) if one in levels), None)
+    wanted = (hardest or Difficulty.EASY) if level == MOSTLY_HARD else Difficulty(level)
+    of_level = [number for number, one in enumerate(levels) if one is wanted]
+    if not of_level:
+        raise ConfigError(
+            f"env.difficulty: no question of this collection is {wanted}; use any, or another"
+        )
+    if level != MOSTLY_HARD:
+        return of_level
+    order = []
+    for task in range(len(levels)):
+        rng = Random(f"{key}/{task}")
+        order.append(rng.choice(of_level) if rng.random() < HARD_SHARE else task)
+    return order

@@ -1,115 +1,160 @@
-"""A collection with everything that its episodes share, opened once per process.
+"""A collection with everything that its episodes share, and every position that was reached.
 
-Owns the order in which it is opened, and what counts as the same: all settings that change a list
-or a task. Many environments of one training run share one world, and so its memory of positions.
+Owns what counts as the same collection: all settings that change a list or a task; and two kinds of
+memory. Positions (what the agent sees, some kilobytes) are kept for all questions, up to a number;
+the searches behind them (arrays over the whole collection) for as many of the last questions as fit
+into a budget. A position depends on the question and the actions before it and on nothing else, so
+a cold and a warm memory give the same episodes. Safe to use from several threads.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from searchrl import ConfigError, suggest
-from searchrl.api_client import EndpointConfig
+from searchrl import ConfigError
 from searchrl.contracts import Task
-from searchrl_control.collections.halves import SEED, TRAIN_SHARE, write_halves
-from searchrl_control.collections.judged import Judged, JudgedCollection, read_judged
+from searchrl_control.collections.judged import Judged, read_judged
 from searchrl_control.collections.places import default_cache, find_collection
-from searchrl_control.environment.actions import PUBLISHED
-from searchrl_control.environment.measures import CUTOFF
-from searchrl_control.environment.positions import Asker, Positions
-from searchrl_control.generation.difficulty import Difficulty, difficulty_of
+from searchrl_control.environment.actions import HEADS, SETS, Action
+from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position
+from searchrl_control.environment.measures import CUTOFF, Difficulty, difficulty_of
+from searchrl_control.environment.settings import OF_EPISODES, EnvSettings
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Reformulator
-from searchrl_control.reformulate.kept import Kept
-from searchrl_control.reformulate.weights import load_weights
-from searchrl_control.reformulate.writer import Written, ask_endpoint
-from searchrl_control.searchers.library import Library
+from searchrl_control.reformulate.writer import Written, ask_endpoint, ask_weights
+from searchrl_control.searchers.library import Library, load_encoder
+from searchrl_control.searchers.question import Question
 from searchrl_control.searchers.ranking import by_words
-from searchrl_control.searchers.vectors import load_encoder
+
+MAX_POSITIONS = 40_000
+"""Positions in memory; the ones that were not used for longest go first."""
+
+MAX_BYTES = 2**30
+"""Memory for the searches of the last questions. A step of training that has more questions than
+fit computes them again for every action."""
+
+_BYTES_PER_PASSAGE = 250
+"""Of a question whose episodes went everywhere: about 50 rankings of a score and a flag each."""
+
+_BYTES_BESIDE = 2**19
+"""What such a question has beside them, however small its collection: paths and their signs."""
+
+_LEAST_QUESTIONS = 16
+
+
+class Asker(NamedTuple):
+    """A question: its id, its text, and the place of a passage that is the question, if one is."""
+
+    id: str
+    text: str
+    itself: int | None = None
+
+
+class Step(NamedTuple):
+    """The path after an action, what was done, and whether the action was illegal."""
+
+    path: Moves
+    done: Action
+    is_illegal: bool
+
+
+class Positions:
+    """The positions of one collection under one set of actions."""
+
+    def __init__(self, library: Library, actions: str, reformulator: Reformulator, k: int) -> None:
+        self.library = library
+        self.actions: tuple[Action, ...] = tuple(SETS[actions])
+        self.k = k
+        self._game: type[Game[Any]] = HeadGame if actions == HEADS else ListGame
+        self._reformulator = reformulator
+        self.widths: Mapping[str, int] = self._game.widths(library.vectors.dim)
+        """The blocks of an observation and their widths."""
+        per_question = _BYTES_PER_PASSAGE * len(library.passages) + _BYTES_BESIDE
+        max_questions = max(_LEAST_QUESTIONS, MAX_BYTES // per_question)
+        self.open = lru_cache(maxsize=max_questions)(self._open)
+        """The searches of a question."""
+        self.at = lru_cache(maxsize=MAX_POSITIONS)(self._at)
+        """The position of a question after the first Search and a path of actions; see `look`."""
+
+    def advance(self, asker: Asker, path: Moves | None, number: int) -> Step:
+        """What an action does: the one rule of which are legal, for episodes and comparisons.
+
+        The first action is Search. An illegal one, and one that is no number of an action, becomes
+        Search, and Search begins again. Terminate leaves the list as it is.
+        """
+        return self._go_on(self.at(asker, path).legal, path, number)
+
+    def lists_after(
+        self, asker: Asker, sequences: Sequence[Moves], k: int | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """The lists after many sequences, as ids with scores; nothing is observed.
+
+        What they begin alike is played once. `k` passages, by default as many as in an episode.
+        """
+        game, passages = self.open(asker), self.library.passages
+        paths: dict[Moves, Moves] = {(): ()}
+
+        def follow(sequence: Moves) -> Moves:
+            if sequence not in paths:
+                before = follow(sequence[:-1])
+                legal = game.legal(game.state(before))
+                paths[sequence] = self._go_on(legal, before, sequence[-1]).path
+            return paths[sequence]
+
+        with game.lock:
+            tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
+        return [[(passages[place].id, score) for place, score in top] for top in tops]
+
+    def ids(self, position: Position) -> tuple[str, ...]:
+        """The ids of the passages of a list, best first."""
+        return tuple(self.library.passages[place].id for place, _ in position.top)
+
+    def _go_on(self, legal: Sequence[bool], path: Moves | None, number: int) -> Step:
+        is_illegal = not (0 <= number < len(legal) and legal[number])
+        done = Action.SEARCH if is_illegal else self.actions[number]
+        if done is Action.SEARCH or path is None:
+            return Step((), done, is_illegal)
+        return Step(path if done is Action.TERMINATE else (*path, number), done, is_illegal)
+
+    def _open(self, asker: Asker) -> Game[Any]:
+        question = Question(self.library, asker.text, asker.itself)
+        return self._game(question, self.actions, self._reformulator)
+
+    def _at(self, asker: Asker, path: Moves | None) -> Position:
+        game = self.open(asker)
+        with game.lock:
+            position: Position = game.look(path, self.k)
+        for block in position.blocks.values():
+            block.setflags(write=False)  # kept, and shared by all episodes
+        return position
+
 
 ENV = "retrieval-control"
-CLASSICAL, ENDPOINT, POLICY = "classical", "endpoint", "policy"
-REFORMULATORS = (CLASSICAL, ENDPOINT, POLICY)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which collection, and how it is searched: all that two equal worlds share.
-
-    Args:
-        collection: a folder, a name of BEIR, or `demo`.
-        data: the folder of collections by name.
-        hub: whether one of BEIR may be downloaded.
-        actions: the name of the set of actions.
-        topk: passages of a list.
-        split_seed, train_share: of the draw, where a collection has no two splits.
-        split_file: where that draw is written down, and compared with on every later opening.
-        encoder, model: of the embeddings; see `searchers.vectors`.
-        reformulator: `classical`, `endpoint` with `url` and `endpoint_model`, or `policy` with
-            `policy`: whose weights are asked, see `reformulate.weights`.
-        cache: the folder of vectors, reformulations and downloads; None: the user's own.
-    """
-
-    collection: str = "demo"
-    data: str | None = None
-    hub: bool = False
-    actions: str = PUBLISHED
-    topk: int = CUTOFF
-    split_seed: int = SEED
-    train_share: float = TRAIN_SHARE
-    split_file: str | None = None
-    encoder: str = "static"
-    model: str | None = None
-    reformulator: str = CLASSICAL
-    url: str | None = None
-    endpoint_model: str | None = None
-    policy: str | None = None
-    cache: str | None = None
 
 
 class World:
     """An opened collection: its questions, and the positions of their episodes.
 
-    Args:
-        place: which one, and how it is searched.
-        reformulator: of Narrow and Broad; None: the one that `place` names.
-
     Raises:
         ConfigError, DataError: a setting or the data are wrong.
     """
 
-    def __init__(self, place: Place, reformulator: Reformulator | None = None) -> None:
-        began = time.perf_counter()
-        if place.topk < 1:
-            raise ConfigError(f"env {ENV}: topk must be at least 1, got {place.topk}")
+    def __init__(self, place: EnvSettings, reformulator: Reformulator | None = None) -> None:
         cache = Path(place.cache).expanduser() if place.cache else default_cache()
         data = Path(place.data).expanduser() if place.data else None
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
-        self.place = place
         self.name = Path(place.collection).name
-        self.judged: JudgedCollection = read_judged(
-            self.name, path, place.split_seed, place.train_share
-        )
-        if place.split_file:
-            if self.judged.halves is None:
-                raise ConfigError(
-                    f"env {ENV}: the collection '{place.collection}' has both splits of its own; "
-                    "leave split_file out"
-                )
-            write_halves(self.judged.halves, Path(place.split_file))
+        self.judged = read_judged(path, place.split_seed, place.train_share)
         encoder = load_encoder(place.encoder, place.model)
-        self.library = Library(self.judged.passages, encoder, cache=cache)
+        self.library = Library(self.judged.passages, encoder, cache)
         made = reformulator or make_reformulator(place, self.library, cache)
         self.positions = Positions(self.library, place.actions, made, place.topk)
         self._levels: dict[str, Difficulty] = {}
-        self.cold_s = time.perf_counter() - began
-        """Seconds until the first episode could begin."""
 
     def questions(self, split: str) -> tuple[Judged, ...]:
         """The questions of a split."""
@@ -118,9 +163,10 @@ class World:
     def asker(self, question: Judged) -> Asker:
         """A question as positions need it."""
         itself = self.library.place_of.get(question.id)
-        # In ArguAna, questions are passages.
-        is_itself = itself is not None and _words(self.library.passages[itself].text) == _words(
-            question.text
+        # In ArguAna, questions are passages; spaces differ between files of one collection.
+        is_itself = (
+            itself is not None
+            and self.library.passages[itself].text.split() == question.text.split()
         )
         return Asker(question.id, question.text, itself if is_itself else None)
 
@@ -151,47 +197,32 @@ class World:
         )
 
 
-def _words(text: str) -> list[str]:
-    """A text without its spaces: they differ between files of one collection."""
-    return text.split()
-
-
-def make_reformulator(place: Place, library: Library, cache: Path) -> Reformulator:
-    """The reformulator that a place names. What a model writes is kept in `cache`."""
-    if place.reformulator not in REFORMULATORS:
-        raise ConfigError(
-            f"env.reformulator: there is no {place.reformulator!r}."
-            + suggest(place.reformulator, REFORMULATORS)
-        )
-    if place.reformulator == CLASSICAL:
+def make_reformulator(place: EnvSettings, library: Library, cache: Path) -> Reformulator:
+    """The reformulator that the settings name."""
+    if place.reformulator == "classical":
         return Classical(library)
-    kept = cache / "reformulations.sqlite"
-    if place.reformulator == POLICY:
-        if not place.policy:
-            raise ConfigError(
-                "env.reformulator=policy needs env.policy: a run, the folder of a model, or tiny"
-            )
-        asked = load_weights(place.policy)
-        return Kept(Written(asked.ask, asked.key), kept)
-    if not place.url or not place.endpoint_model:
-        raise ConfigError(
-            "env.reformulator=endpoint needs env.url (such as http://localhost:8000/v1) and "
-            "env.endpoint_model"
-        )
-    ask = ask_endpoint(place.url, place.endpoint_model, EndpointConfig())
-    return Kept(Written(ask, f"{place.url}:{place.endpoint_model}"), kept)
+    if place.reformulator == "policy":
+        if place.policy:
+            return Written(ask_weights(place.policy, cache / "reformulations.sqlite"))
+        needs = "env.policy: a run, the folder of a model, or tiny"
+    else:
+        if place.url and place.endpoint_model:
+            return Written(ask_endpoint(place.url, place.endpoint_model))
+        needs = "env.url (such as http://localhost:8000/v1) and env.endpoint_model"
+    raise ConfigError(f"env.reformulator={place.reformulator} needs {needs}")
 
 
 _OPENING = threading.Lock()
 
 
-def open_world(settings: Mapping[str, Any]) -> World:
-    """The world of some settings of `Place`; the same object for the same settings."""
+def open_world(settings: EnvSettings) -> World:
+    """The world of some settings; the same object wherever lists and tasks are the same."""
+    told = {name: said for name, said in settings if name not in OF_EPISODES}
     # One at a time: many environments of a run ask for the same world at once.
     with _OPENING:
-        return _open(Place(**settings))
+        return _open(EnvSettings(**told))
 
 
 @functools.lru_cache(maxsize=8)
-def _open(place: Place) -> World:
+def _open(place: EnvSettings) -> World:
     return World(place)

@@ -1,17 +1,19 @@
 """Questions made of passages: of one, of two that belong together, and ones that mislead a search.
 
-Owns the three kinds, their prompts, the template that needs no model, and the file that is written:
-a BEIR folder, so that every command reads it. A question that leaks is left out and counted; it is
-never repaired in silence. Draws are functions of the seed.
+Owns the three kinds, their prompts, the template that needs no model, the file that is written (a
+BEIR folder, so that every command reads it), and the checks for leaks. A question that copies its
+passage trains an agent on word matching; one that is near a test question, or made of a passage
+that answers one, trains it on the test. Such a question is left out and counted; it is never
+repaired in silence. Draws are functions of the seed.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -21,9 +23,53 @@ import numpy as np
 from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
 from searchrl_control.collections.judged import Judged
-from searchrl_control.generation.leakage import Leakage
+from searchrl_control.reformulate.classical import Neighbours
 from searchrl_control.reformulate.writer import Ask, read_line
 from searchrl_control.searchers.library import Library
+
+RUN = 6
+"""So many words of a passage in a row are a copy."""
+
+NEAR = 0.7
+"""A question that shares so much of its words (Jaccard) with a test question is that question."""
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What questions must not give away.
+
+    `test_questions` are texts; `test_passages` are ids of passages that are relevant to them.
+    """
+
+    test_questions: tuple[str, ...] = ()
+    test_passages: frozenset[str] = frozenset()
+
+    @cached_property
+    def _test_words(self) -> list[frozenset[str]]:
+        return [frozenset(tokenize(text)) for text in self.test_questions]
+
+    def find_fault(self, question: str, sources: Sequence[Passage]) -> tuple[str, str]:
+        """Say how a question leaks and what it quotes, or "" twice if it does not."""
+        words = tokenize(question)
+        if not words:
+            return "it has no word", question
+        for passage in sources:
+            if passage.id in self.test_passages:
+                return "it is made of a passage that answers a test question", passage.id
+            if copied := set(_runs(words, RUN)) & set(_runs(tokenize(passage.text), RUN)):
+                return f"it copies {RUN} words in a row of its passage", " ".join(min(copied))
+            title = tokenize(passage.title)
+            if len(title) > 1 and tuple(title) in _runs(words, len(title)):
+                return "it names the title of its passage", passage.title
+        own = frozenset(words)
+        for text, others in zip(self.test_questions, self._test_words, strict=True):
+            if others and len(own & others) / len(own | others) >= NEAR:
+                return "it is nearly a test question", text
+        return "", ""
+
+
+def _runs(words: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    return [tuple(words[at : at + count]) for at in range(len(words) - count + 1)]
 
 
 class Kind(StrEnum):
@@ -44,6 +90,9 @@ Of an adversarial one, the last passage is the one that misleads."""
 _WORDS = 4
 """Words of a passage that the template uses."""
 
+_TRIES = 4
+"""Draws for one question."""
+
 _PROMPTS = {
     Kind.SINGLE: "Write a search question that this document answers.",
     Kind.MULTI: "Write a search question that needs both documents.",
@@ -56,36 +105,19 @@ _RULES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A made-up question, and the ids of the passages that it should find."""
+class Written(NamedTuple):
+    """A made-up question, and the ids of the passages that it should find.
+
+    `reason` says how it gives itself or a test question away, and `quoted` what; then it is not
+    used.
+    """
 
     id: str
     kind: Kind
     text: str
     sources: tuple[str, ...]
-
-
-class LeftOut(NamedTuple):
-    """A question that gave itself or a test question away, and how."""
-
-    kind: Kind
-    text: str
-    sources: tuple[str, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What was made, and what was left out."""
-
-    questions: tuple[Written, ...]
-    left_out: tuple[LeftOut, ...] = ()
-
-    @property
-    def refused(self) -> Counter[str]:
-        """How many were left out for each reason, without what it quotes."""
-        return Counter(_reason(one.reason) for one in self.left_out)
+    reason: str = ""
+    quoted: str = ""
 
 
 def write_questions(
@@ -96,19 +128,17 @@ def write_questions(
     writer: Writer | None = None,
     leakage: Leakage | None = None,
     seed: int = 0,
-    tries: int = 4,
-) -> Batch:
-    """Make `count` questions, the kinds in turn.
+) -> list[Written]:
+    """Make `count` questions, the kinds in turn; those that leak are among them, with the reason.
 
     Args:
         library: whose passages they are made of. Passages that answer a test question are not
             drawn; put them into `leakage`.
-        count: how many; fewer come back if a draw leaks `tries` times.
+        count: how many; fewer are good if a draw leaks four times.
         kinds: of the questions.
         writer: the template by default; `model_writer` asks a model.
         leakage: what must not be given away.
         seed: of the draws.
-        tries: draws for one question.
 
     Raises:
         ValueError: no passage may be used.
@@ -123,46 +153,45 @@ def write_questions(
     if not usable:
         raise ValueError("every passage answers a test question, so none may be used")
     made: list[Written] = []
-    left_out: list[LeftOut] = []
     for number in range(count):
         kind = kinds[number % len(kinds)]
-        for attempt in range(tries):
+        for attempt in range(_TRIES):
             rng = Random(f"searchrl-control/written/{seed}/{number}/{attempt}")
             shown = _draw(library, kind, rng.choice(usable))
             sources = shown[:1] if kind is Kind.ADVERSARIAL else shown
             text = write(kind, shown, rng).strip()
             ids = tuple(passage.id for passage in sources)
-            if not (fault := leakage.find_fault(text, sources)):
-                made.append(Written(f"made-{seed}-{number}", kind, text, ids))
+            fault = leakage.find_fault(text, sources)
+            made.append(Written(f"made-{seed}-{number}", kind, text, ids, *fault))
+            if not made[-1].reason:
                 break
-            left_out.append(LeftOut(kind, text, ids, fault))
-    return Batch(tuple(made), tuple(left_out))
+    return made
 
 
 def save_questions(
-    batch: Batch, library: Library, folder: Path, test: Sequence[Judged] = ()
+    made: Sequence[Written], library: Library, folder: Path, test: Sequence[Judged] = ()
 ) -> None:
     """Write a BEIR folder: made-up training questions over the passages of a library.
 
     Args:
-        batch: the questions. `left_out.jsonl` has what was left out of it, and why.
+        made: the questions. `left_out.jsonl` has those that leak, and why.
         library: whose passages become `corpus.jsonl`.
         folder: to write into.
         test: test questions of the collection, to be those of the folder too; without any, a split
             of the made-up questions is drawn where the folder is read.
     """
+    good = [one for one in made if not one.reason]
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     passages = [{"_id": p.id, "title": p.title, "text": p.text} for p in library.passages]
-    queries = [{"_id": q.id, "text": q.text, "kind": str(q.kind)} for q in batch.questions]
+    queries = [{"_id": q.id, "text": q.text, "kind": str(q.kind)} for q in good]
     queries += [{"_id": one.id, "text": one.text} for one in test]
-    left_out = [one._asdict() for one in batch.left_out]
+    left_out = [one._asdict() for one in made if one.reason]
     for name, rows in (("corpus", passages), ("queries", queries), ("left_out", left_out)):
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
         (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
-    made = [(q.id, dict.fromkeys(q.sources, 1)) for q in batch.questions]
-    _write_qrels(folder / "qrels" / "train.tsv", made)
+    _write_qrels(folder / "qrels/train.tsv", [(q.id, dict.fromkeys(q.sources, 1)) for q in good])
     if test:
-        _write_qrels(folder / "qrels" / "test.tsv", [(one.id, one.qrels) for one in test])
+        _write_qrels(folder / "qrels/test.tsv", [(one.id, one.qrels) for one in test])
 
 
 def _write_qrels(path: Path, judged: Iterable[tuple[str, Mapping[str, int]]]) -> None:
@@ -179,6 +208,8 @@ class TemplateWriter:
 
     def __init__(self, library: Library) -> None:
         self._library = library
+        self._terms = library.terms
+        self._neighbours = Neighbours(library.terms, library.vectors.encoder)
 
     def __call__(self, kind: Kind, passages: Sequence[Passage], rng: Random) -> str:
         """Write one question."""
@@ -194,25 +225,22 @@ class TemplateWriter:
 
     def _words(self, passage: Passage, rng: Random) -> list[str]:
         """Some of the words of highest IDF of a passage's text that its title does not have."""
-        terms = self._library.terms
-        title = terms.query(passage.title)
-        best = sorted(terms.query(passage.text), key=lambda number: -terms.idf_V[number])
+        title = self._terms.query(passage.title)
+        best = sorted(self._terms.query(passage.text), key=lambda one: -self._terms.idf_V[one])
         numbers = [number for number in best if number not in title][: 3 * _WORDS]
         chosen = rng.sample(numbers, min(_WORDS, len(numbers)))
         return [self._as_written(number, passage) for number in chosen]
 
     def _as_written(self, number: int, passage: Passage) -> str:
         """A word of a passage for an index term, which is a stem; the stem if it has none."""
-        terms = self._library.terms
-        words = tokenize(passage.text)
+        words, terms = tokenize(passage.text), self._terms
         return next((word for word in words if number in terms.query(word)), terms.names[number])
 
     def _other(self, word: str) -> str:
         """A neighbour of a word, as some passage writes it; the word itself without any."""
-        terms = self._library.terms
-        for number in terms.query(word):
-            for near, _ in self._library.neighbours.of(number)[:1]:
-                place = int(terms.counts_NV.getcol(near).indices[0])
+        for number in self._terms.query(word):
+            for near, _ in self._neighbours.of(number)[:1]:
+                place = int(self._terms.counts_NV.getcol(near).indices[0])
                 return self._as_written(near, self._library.passages[place])
         return word
 
@@ -232,14 +260,9 @@ def _draw(library: Library, kind: Kind, place: int) -> tuple[Passage, ...]:
     first = library.passages[place]
     if kind is Kind.SINGLE or len(library.passages) == 1:
         return (first,)
-    covered = library.links.covered(place)
-    if kind is Kind.MULTI and float(covered.max()) >= 1.0:
-        return (first, library.passages[int(np.argmax(covered))])
+    links = library.links(place)
+    if kind is Kind.MULTI and float(links.max()) >= 1.0:
+        return (first, library.passages[int(np.argmax(links))])
     near = library.vectors.score(library.vectors.vectors_ND[place]).copy()
     near[place] = -np.inf
     return (first, library.passages[int(np.argmax(near))])
-
-
-def _reason(fault: str) -> str:
-    """A fault without what it quotes, to be counted."""
-    return fault.partition(" passage ")[0].partition(" the test question")[0]

@@ -1,1 +1,3 @@
-"""Networks that decide: `networks` are linear, MLP and GRU, `inputs` is what they read."""
+"""Networks that decide: `space` is what they see and say, `networks` are linear, MLP and GRU,
+`typical` is what is usual of a sign. Imports nothing.
+"""

@@ -1,34 +1,89 @@
 """The networks `linear`, `mlp` and `gru`: what speaks for each action, and a critic.
 
-Owns how they are built. All three weigh the signs for each action on its own. Where the environment
-shows candidates (the set `heads`), one scorer that all sources share says what speaks for each of
-them, so what is learned of one source helps the others. Nothing of the embeddings of texts is
-trained here: they are numbers in the observation. A network may begin as a fixed sequence of
-actions (`starts`): it then learns when to leave it. Shapes: B episodes, S choices, D numbers seen,
-G signs, H hidden numbers, K sources, C features of a candidate, A actions.
+Owns what they read and how they are built. Signs are read as how far they are from what is usual
+(`typical`). The embeddings of texts are left out: they overfit on the few hundred training
+questions that collections have. All three weigh the signs for each action on its own. Where the
+environment shows candidates (the set `heads`), one scorer that all sources share says what speaks
+for each of them, so what is learned of one source helps the others. A network may begin as a fixed
+sequence of actions: the best one of the training questions is a strong policy, and the network has
+only to learn where to leave it; a KL to the start (`beta`) says how far (docs/log.md). Shapes: B
+episodes, S choices, D numbers seen, G signs, H hidden numbers, K sources, C features of a
+candidate, N steps, A actions.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, ValidationError, validate_call
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from searchrl import ConfigError, suggest
-from searchrl_control.environment.candidates import CANDIDATE_FEATURES
-from searchrl_control.environment.heads import SOURCES
-from searchrl_control.policies.inputs import Inputs
+from searchrl_control.environment.actions import Action
+from searchrl_control.environment.features import (
+    CANDIDATE_FEATURES,
+    LIST_FEATURES,
+    QUERY_FEATURES,
+    SOURCES,
+)
 from searchrl_control.policies.space import Decided, Space
-from searchrl_control.policies.starts import STRENGTH, Start
+from searchrl_control.policies.typical import FARTHEST, TYPICAL
 
-Width = Annotated[int, Field(ge=0)]
-AtLeastOne = Annotated[int, Field(ge=1)]
-Names = tuple[str, ...]
-AboveZero = Annotated[float, Field(gt=0, le=20)]
+CANDIDATES = "candidates"
+NAMED = {
+    CANDIDATES: CANDIDATE_FEATURES,
+    "list": LIST_FEATURES,
+    "searches": LIST_FEATURES,
+    "terms": QUERY_FEATURES,
+}
+"""The blocks whose numbers have names; a block may hold them several times."""
+EMBEDDINGS = ("found", "query")
+
+
+class Inputs(nn.Module):
+    """Splits rows [B, S, D] into signs [B, S, G], and candidates [B, S, K, C] if there are any.
+
+    `width` is G.
+    """
+
+    mean_D: Tensor
+    spread_D: Tensor
+
+    def __init__(self, space: Space) -> None:
+        super().__init__()
+        self.candidates = space.find_block(CANDIDATES)
+        mean_D, spread_D = torch.zeros(space.width), torch.ones(space.width)
+        self.signs: list[slice] = []
+        for name, width in space.blocks:
+            block = space.find_block(name)
+            assert block is not None
+            if name in NAMED:
+                usual = torch.tensor([TYPICAL[sign] for sign in NAMED[name]])
+                usual = usual.repeat(width // len(NAMED[name]), 1)
+                mean_D[block], spread_D[block] = usual.unbind(dim=1)
+            if name not in (*EMBEDDINGS, CANDIDATES):
+                self.signs.append(block)
+        # Not saved: they follow from the space.
+        self.register_buffer("mean_D", mean_D, persistent=False)
+        self.register_buffer("spread_D", spread_D, persistent=False)
+        self.width = sum(block.stop - block.start for block in self.signs)
+        if self.candidates is not None:
+            self.width += 2 * len(CANDIDATE_FEATURES)
+
+    def forward(self, seen_BSD: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The parts of rows. Of the candidates, their mean and their spread are signs as well."""
+        known_BSD = (seen_BSD - self.mean_D) / self.spread_D
+        known_BSD = known_BSD.clamp(-FARTHEST, FARTHEST)
+        parts = [known_BSD[..., block] for block in self.signs]
+        if self.candidates is None:
+            return torch.cat(parts, dim=-1), None
+        shape = (*seen_BSD.shape[:-1], len(SOURCES), len(CANDIDATE_FEATURES))
+        candidates_BSKC = known_BSD[..., self.candidates].reshape(shape)
+        mean_BSC = candidates_BSKC.mean(dim=-2)
+        spread_BSC = candidates_BSKC.amax(dim=-2) - candidates_BSKC.amin(dim=-2)
+        return torch.cat([*parts, mean_BSC, spread_BSC], dim=-1), candidates_BSKC
+
 
 _SMALL = 0.01
 """The spread of the last layers at the start: every action is about as likely, and every layer
@@ -39,146 +94,96 @@ FARTHEST_LOGIT = 8.0
 probability reaches 0, so a policy that went wrong can still come back."""
 
 
+class NetworkSettings(BaseModel):
+    """What a network is made of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["linear", "mlp", "gru"] = "linear"
+    """`linear` is what cross-validation chose on training questions; `mlp` has a hidden layer of
+    tanh, `gru` remembers what it saw in the episode."""
+    hidden: Annotated[int, Field(ge=1)] = 32
+    """Of `mlp` and `gru`."""
+    start: tuple[str, ...] = ()
+    """The actions after the first Search that the network begins with. None: every action is about
+    as likely."""
+    strength: Annotated[float, Field(gt=0, le=20)] = 3.0
+    """How much more speaks for them, in logits: with nine actions, the one of the sequence begins
+    at a probability of .7."""
+
+
 class Network(nn.Module):
     """Inputs, a body, a head for the actions and one for the value.
 
-    Args:
-        space: of the environment.
-        body: from signs [B, S, G] to [B, S, H].
-        inputs: what is read.
-        width: H.
-        hidden: of the shared scorer of candidates; 0: linear.
-        start: what speaks for each action before anything is learned.
+    Raises `ConfigError`: an action of the start is not there, or they are too many.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        inputs: Inputs,
-        body: nn.Module,
-        width: int,
-        hidden: int,
-        start: Start,
-    ) -> None:
+    start_NA: Tensor
+
+    def __init__(self, space: Space, settings: NetworkSettings) -> None:
         super().__init__()
-        self.inputs = inputs
-        self.start = start
-        self.body = body
-        self.actor = _last(width, space.num_actions)
-        self.critic = _last(width, 1)
+        self.inputs = Inputs(space)
+        width, hidden = self.inputs.width, settings.hidden
+        self.body: nn.Module = nn.Identity()
+        if settings.name == "mlp":
+            self.body = nn.Sequential(nn.Linear(width, hidden), nn.Tanh())
+        elif settings.name == "gru":
+            self.body = nn.GRU(width, hidden, batch_first=True)
+        is_linear = settings.name == "linear"
+        self.actor = _last(width if is_linear else hidden, space.num_actions)
+        self.critic = _last(width if is_linear else hidden, 1)
         self.scorer: nn.Module | None = None
-        if inputs.candidates is not None:
-            self.scorer = _scorer(2 * len(CANDIDATE_FEATURES), hidden)
-            # A buffer would be saved; this follows from the space.
+        if self.inputs.candidates is not None:
+            # Without a bias, which would say the same of all sources.
+            num_read = 2 * len(CANDIDATE_FEATURES)
+            if is_linear:
+                self.scorer = _last(num_read, 1, bias=False)
+            else:
+                first = nn.Linear(num_read, hidden)
+                self.scorer = nn.Sequential(first, nn.Tanh(), _last(hidden, 1, bias=False))
             self.places = [space.actions.index(str(source)) for source in SOURCES]
+        self.step = space.find_block("step")
+        # Not saved: it follows from the settings.
+        self.register_buffer("start_NA", _place_start(space, settings), persistent=False)
 
     def forward(self, seen_BSD: Tensor) -> Decided:
         """What speaks for each action: at choice s, of rows up to s, and never of later ones."""
         signs_BSG, candidates_BSKC = self.inputs(seen_BSD)
         hidden_BSH = self.body(signs_BSG)
+        if isinstance(self.body, nn.GRU):
+            hidden_BSH = hidden_BSH[0]
         logits_BSA = self.actor(hidden_BSH)
-        if self.scorer is not None and candidates_BSKC is not None:
+        if self.scorer is not None:
             beside_BSKC = candidates_BSKC - candidates_BSKC.mean(dim=-2, keepdim=True)
             both = torch.cat([candidates_BSKC, beside_BSKC], dim=-1)
             more_BSA = torch.zeros_like(logits_BSA)
             more_BSA[..., self.places] = self.scorer(both)[..., 0]
             logits_BSA = logits_BSA + more_BSA
         bounded_BSA = FARTHEST_LOGIT * torch.tanh(logits_BSA / FARTHEST_LOGIT)
-        return Decided(bounded_BSA + self.start(seen_BSD), self.critic(hidden_BSH)[..., 0])
+        # The block `step` is one-hot.
+        begun_BSA = seen_BSD[..., self.step] @ self.start_NA
+        return Decided(bounded_BSA + begun_BSA, self.critic(hidden_BSH)[..., 0])
 
 
-def make_linear(
-    space: Space,
-    *,
-    embedding: Width = 0,
-    start: Names = (),
-    strength: AboveZero = STRENGTH,
-) -> nn.Module:
-    """The network `linear`: what cross-validation chose on training questions.
+def _place_start(space: Space, settings: NetworkSettings) -> Tensor:
+    """What speaks for each action at each step [N, A] before anything is learned.
 
-    Args:
-        space: of the environment.
-        embedding: numbers into which each text embedding is encoded; 0 leaves them out. They
-            overfit on the few hundred training questions that collections have.
-        start: the actions after the first Search that the network begins with.
-        strength: how much more speaks for them, in logits.
+    Each action of the start at its step, and Terminate after the last one.
     """
-    inputs = Inputs(space, embedding)
-    begun = Start(space, start, strength)
-    return Network(space, inputs, nn.Identity(), inputs.width, 0, begun)
-
-
-def make_mlp(
-    space: Space,
-    *,
-    hidden: AtLeastOne = 32,
-    embedding: Width = 0,
-    start: Names = (),
-    strength: AboveZero = STRENGTH,
-) -> nn.Module:
-    """The network `mlp`: one hidden layer of tanh, in the body and in the scorer."""
-    inputs = Inputs(space, embedding)
-    body = nn.Sequential(nn.Linear(inputs.width, hidden), nn.Tanh())
-    return Network(space, inputs, body, hidden, hidden, Start(space, start, strength))
-
-
-def make_gru(
-    space: Space,
-    *,
-    hidden: AtLeastOne = 32,
-    embedding: Width = 0,
-    start: Names = (),
-    strength: AboveZero = STRENGTH,
-) -> nn.Module:
-    """The network `gru`: remembers what it saw in the episode."""
-    inputs = Inputs(space, embedding)
-    body = _Recurrent(inputs.width, hidden)
-    return Network(space, inputs, body, hidden, hidden, Start(space, start, strength))
-
-
-NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
-    "linear": make_linear,
-    "mlp": make_mlp,
-    "gru": make_gru,
-}
-
-
-def make_network(space: Space, described: Mapping[str, Any]) -> nn.Module:
-    """A new network from its name and its settings. Raises `ConfigError` for wrong ones."""
-    settings = dict(described)
-    name = settings.pop("name", "linear")
-    if name not in NETWORKS:
-        raise ConfigError(f"network: there is no {name!r}.{suggest(str(name), NETWORKS)}")
-    try:
-        make = validate_call(config={"arbitrary_types_allowed": True})(NETWORKS[name])
-        return make(space, **settings)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        where = ".".join(map(str, wrong["loc"]))
+    names, most = settings.start, space.max_choices - 1
+    if len(names) > most:
         raise ConfigError(
-            f"network.{where} = {wrong['input']!r}: {wrong['msg']}; '{name}' takes "
-            f"{', '.join(list(inspect.signature(NETWORKS[name]).parameters)[1:])}"
-        ) from error
-
-
-class _Recurrent(nn.Module):
-    """A GRU over the choices of an episode: [B, S, G] to [B, S, H]."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.gru = nn.GRU(width, hidden, batch_first=True)
-
-    def forward(self, signs_BSG: Tensor) -> Tensor:
-        """What is remembered at each choice."""
-        hidden_BSH: Tensor = self.gru(signs_BSG)[0]
-        return hidden_BSH
-
-
-def _scorer(width: int, hidden: int) -> nn.Module:
-    """What speaks for a candidate; without a bias, which would say the same of all sources."""
-    if not hidden:
-        return _last(width, 1, bias=False)
-    return nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), _last(hidden, 1, bias=False))
+            f"network.start: an episode has {space.max_choices} actions and begins with one of its "
+            f"own, so at most {most} can follow; got {len(names)}"
+        )
+    start_NA = torch.zeros((space.max_choices + 1, space.num_actions))
+    for step, name in enumerate([*names, Action.TERMINATE][:most] if names else [], 1):
+        if name not in space.actions:
+            raise ConfigError(
+                f"network.start: there is no action {name!r}.{suggest(name, space.actions)}"
+            )
+        start_NA[step, space.actions.index(name)] = settings.strength
+    return start_NA
 
 
 def _last(width: int, count: int, *, bias: bool = True) -> nn.Linear:

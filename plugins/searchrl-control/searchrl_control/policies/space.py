@@ -7,13 +7,14 @@ episodes, S choices, D numbers seen, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Dict, flatdim, flatten
 
+from searchrl import ConfigError
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import Features
 
@@ -31,7 +32,7 @@ class Space:
 
     blocks: tuple[tuple[str, int], ...]
     actions: tuple[str, ...]
-    max_choices: int = 5
+    max_choices: int
 
     @property
     def width(self) -> int:
@@ -52,14 +53,6 @@ class Space:
             start += width
         return None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The space as plain JSON-able values."""
-        return {
-            "blocks": [list(block) for block in self.blocks],
-            "actions": list(self.actions),
-            "max_choices": self.max_choices,
-        }
-
 
 class Decided(NamedTuple):
     """What a network says of B episodes of S choices each."""
@@ -76,6 +69,18 @@ def space_of(env: RetrievalControlEnv) -> Space:
     assert isinstance(shown, Dict)
     blocks = tuple((name, flatdim(part)) for name, part in shown.items())
     return Space(blocks, env.action_names, env.max_steps)
+
+
+def shared_space(envs: Iterable[RetrievalControlEnv]) -> Space:
+    """The space of some environments; raises `ConfigError` if they have not all the same."""
+    first, *others = envs
+    for env in others:
+        if space_of(env) != space_of(first):
+            raise ConfigError(
+                f"the collections '{first.world.name}' and '{env.world.name}' show or offer other "
+                "things; use the same actions and max_steps for all"
+            )
+    return space_of(first)
 
 
 def row_of(env: RetrievalControlEnv, shown: Mapping[str, Any]) -> Features:

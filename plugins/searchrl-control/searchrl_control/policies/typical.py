@@ -9,7 +9,7 @@ questions, means were within .18 of a spread, and spreads within a quarter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 TYPICAL: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -83,9 +83,3 @@ TYPICAL: Mapping[str, tuple[float, float]] = MappingProxyType(
 
 FARTHEST = 4.0
 """Standard deviations; what is farther counts as that far."""
-
-
-def means_and_spreads(names: Sequence[str]) -> tuple[list[float], list[float]]:
-    """The means and the spreads of some signs, in their order."""
-    known = [TYPICAL[name] for name in names]
-    return [mean for mean, _ in known], [spread for _, spread in known]

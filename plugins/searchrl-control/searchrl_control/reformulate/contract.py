@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from searchrl.contracts import Passage
 
@@ -38,15 +38,8 @@ class Rewrite:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-@runtime_checkable
 class Reformulator(Protocol):
-    """Narrows and broadens searches. Called by several threads at once.
-
-    `key` says what it is with all its settings: two that share it give the same answers, so what is
-    kept on disk under it can be used again.
-    """
-
-    key: str
+    """Narrows and broadens searches. Called by several threads at once."""
 
     def narrow(self, asked: Asked) -> Rewrite:
         """Return a search for less: nearer to what was found. Raises on failure."""

@@ -1,16 +1,22 @@
-"""The reformulator that asks a model: any endpoint, or any function from a prompt to a text.
+"""The reformulator that asks a model: a server, or weights that are here.
 
-Owns the two prompts and how a reply becomes a search. A policy that was trained here is asked
-through the server it runs on, or as a function.
+Owns the two prompts, how a reply becomes a search, and how such a model answers: greedily, so that
+the same weights always write the same, and what was asked once is kept on disk.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import threading
 from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
-from searchrl import EndpointFailure
-from searchrl.api_client import Client, EndpointConfig, Message, Request
+from searchrl import ConfigError, EndpointFailure, PolicyError, choose_policy, suggest_path
+from searchrl.api_client import Client, EndpointConfig, JsonCache, Message, Request
 from searchrl_control.reformulate.contract import Asked, Rewrite
 
 Ask = Callable[[str], str]
@@ -23,17 +29,15 @@ _SHOWN = 3
 _MAX_CHARACTERS = 300
 """Passages that a model is shown, and how much of each."""
 
-_NARROW = """Rewrite a search query so that it finds fewer and more specific documents. \
-Use exact terms of the documents where they fit the question. \
-Reply with the new query alone, on one line.
-
-Question: {question}
-Documents found so far:
-{documents}
-New query:"""
-
-_BROAD = """Rewrite a search query so that it finds more documents. Leave out what is too specific \
-and add other words for the same. Reply with the new query alone, on one line.
+_NARROW = (
+    "Rewrite a search query so that it finds fewer and more specific documents. Use exact terms of "
+    "the documents where they fit the question."
+)
+_BROAD = (
+    "Rewrite a search query so that it finds more documents. Leave out what is too specific and "
+    "add other words for the same."
+)
+_PROMPT = """{task} Reply with the new query alone, on one line.
 
 Question: {question}
 Documents found so far:
@@ -45,16 +49,10 @@ _LABEL = re.compile(r"^\s*(?:new\s+)?query\s*:\s*", re.IGNORECASE)
 
 
 class Written:
-    """Narrow and Broad in the words of a model.
+    """Narrow and Broad in the words of a model."""
 
-    Args:
-        ask: the model.
-        key: says which model it is, and how it is asked.
-    """
-
-    def __init__(self, ask: Ask, key: str) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self.key = f"written:{key}"
 
     def narrow(self, asked: Asked) -> Rewrite:
         """What the model writes of the prompt for fewer documents."""
@@ -64,19 +62,20 @@ class Written:
         """What the model writes of the prompt for more documents."""
         return self._write(_BROAD, asked)
 
-    def _write(self, prompt: str, asked: Asked) -> Rewrite:
-        shown = [_show(p.title, p.text) for p in asked.passages[:_SHOWN]]
-        documents = "\n".join(shown) or "(none)"
-        text = read_line(self._ask(prompt.format(question=asked.question, documents=documents)))
+    def _write(self, task: str, asked: Asked) -> Rewrite:
+        shown = [f"{p.title}. {p.text}" if p.title else p.text for p in asked.passages[:_SHOWN]]
+        cut = ["- " + " ".join(text.split())[:_MAX_CHARACTERS] for text in shown]
+        prompt = _PROMPT.format(
+            task=task, question=asked.question, documents="\n".join(cut) or "(none)"
+        )
         # A model that writes nothing has found no better words: the question stays.
-        return Rewrite(text or asked.question)
+        return Rewrite(read_line(self._ask(prompt)) or asked.question)
 
 
 def ask_endpoint(url: str, model: str, settings: EndpointConfig | None = None) -> Ask:
     """A function that asks an OpenAI-compatible endpoint, with its cache, retries and budget.
 
-    Raises:
-        ConfigError: for a wrong address or key.
+    Raises `ConfigError`: for a wrong address or key.
     """
     client = Client(url, model, settings or EndpointConfig())
 
@@ -92,6 +91,46 @@ def ask_endpoint(url: str, model: str, settings: EndpointConfig | None = None) -
     return ask
 
 
+def ask_weights(name: str, kept: Path) -> Ask:
+    """A function that asks a model whose weights are here; it is loaded when it is first needed.
+
+    Args:
+        name: a run or a checkpoint, the folder of a model, or `tiny`, the small model that comes
+            with SearchRL and has learned no such task. A model of a hub is downloaded first.
+        kept: the file that keeps its answers.
+
+    Raises:
+        ConfigError: there are no such weights.
+        DamagedError: those of a run are not whole.
+    """
+    is_tiny = name == "tiny"
+    path = Path(str(files("searchrl"))) / "assets/tiny" if is_tiny else Path(name).expanduser()
+    chosen = choose_policy(path) if path.is_dir() else None
+    if chosen is None:
+        raise ConfigError(
+            f"there are no weights at '{name}'; expected a run, the folder of a model, or tiny."
+            f"{suggest_path(path)} A model of a hub is downloaded first: hf download {name}. A "
+            "server is asked with env.reformulator=endpoint"
+        )
+    key, answers, lock = (
+        _fingerprint(chosen.folder),
+        JsonCache(kept, section="env"),
+        threading.Lock(),
+    )
+
+    def ask(prompt: str) -> str:
+        asked = JsonCache.key(key, {"prompt": prompt})
+        text = answers.get(asked)
+        if not isinstance(text, str):
+            # One prompt at a time: the answers of a batch depend on who stands beside whom.
+            with lock:
+                text = _generate(*_load(chosen.folder), prompt)
+            answers.put(asked, text)
+        return text
+
+    return ask
+
+
 def read_line(text: str) -> str:
     """The first line of a reply that says anything, without a label and quotation marks.
 
@@ -103,6 +142,50 @@ def read_line(text: str) -> str:
     return ""
 
 
-def _show(title: str, text: str) -> str:
-    shown = " ".join(f"{title}. {text}".split() if title else text.split())
-    return "- " + shown[:_MAX_CHARACTERS]
+def _fingerprint(folder: Path) -> str:
+    """SHA-256 of the files of weights: what was answered by others is not taken for theirs."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.safetensors")):
+        digest.update(file.name.encode())
+        with file.open("rb") as stream:
+            while part := stream.read(1 << 20):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+@cache
+def _load(folder: Path) -> tuple[Any, Any]:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    device = "mps" if torch.backends.mps.is_available() else "cpu"
+    device = "cuda" if torch.cuda.is_available() else device
+    try:
+        # Of an adapter, transformers loads the model below it as well.
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise PolicyError(f"the model in '{folder}' cannot be loaded: {error}") from error
+    return tokenizer, model.to(device).eval()
+
+
+def _generate(tokenizer: Any, model: Any, prompt: str) -> str:
+    import torch
+
+    text = f"{prompt}\n"
+    if tokenizer.chat_template:
+        said = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(
+            said, tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+    asked = tokenizer(text, return_tensors="pt", add_special_tokens=False)
+    ids = asked["input_ids"].to(model.device)
+    with torch.inference_mode():
+        made = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=MAX_TOKENS,
+            pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
+        )
+    return str(tokenizer.decode(made[0, ids.shape[1] :], skip_special_tokens=True))

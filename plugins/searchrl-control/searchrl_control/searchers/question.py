@@ -10,9 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.library import Library, Query
 from searchrl_control.searchers.ranking import (
-    DEPTH,
     Found,
     Scores,
     by_vectors,
@@ -21,7 +20,6 @@ from searchrl_control.searchers.ranking import (
     points,
     raise_by,
 )
-from searchrl_control.searchers.terms import Query
 
 VECTOR_WEIGHT = 0.3
 """Of the vectors beside the words in a fused search."""
@@ -52,7 +50,6 @@ class Question:
         self.query = library.terms.query(text)
         self.vector_D = library.vectors.embed(text)
         self._rests: dict[int, Scores] = {}
-        self._hops: dict[tuple[int, ...], Found] = {}
 
     @cached_property
     def words(self) -> Found:
@@ -75,7 +72,7 @@ class Question:
     @cached_property
     def followed(self) -> Found:
         """The fused ranking, half of it for what its first passages leave open, with links."""
-        return self.follow(self.fused, self.fused.first(PIVOTS).tolist())
+        return self.follow(self.fused.first(PIVOTS).tolist(), LINK_WEIGHT)
 
     def search_words(self, query: Query) -> Found:
         """BM25 of a query whose terms have weights."""
@@ -89,37 +86,24 @@ class Question:
         found = self.words if query is self.query else self.search_words(query)
         return points(fuse(found, self.similar, VECTOR_WEIGHT))
 
-    def linked(self, places: list[int], weight: float = LINK_WEIGHT) -> Scores:
-        """More points [N] for passages whose titles some passages name: the square of the share."""
-        covered = [self.library.links.covered(place) for place in places]
-        best = np.maximum.reduce(covered) if covered else np.zeros(len(self.words.scores_N))
-        more = (weight * best * best).astype(np.float32)
+    def follow(self, places: list[int], weight: float) -> Found:
+        """Half the fused ranking, half a search for what is left, and the titles that are named.
+
+        What is left is the mean over these passages. A title gets the square of its share.
+        """
+        found = self.fused
+        zeros = np.zeros_like(found.scores_N)
+        left = np.mean([self._rest(place) for place in places], axis=0) if places else zeros
+        links = [self.library.links(place) for place in places]
+        best = np.maximum.reduce(links) if links else zeros
+        named = (weight * best * best).astype(np.float32)
         if self.itself is not None:
-            more[self.itself] = 0
-        return more
-
-    def rest_of(self, places: list[int]) -> Scores:
-        """Points [N] of searches for what each of these passages leaves open: their mean."""
-        found = [self._rest(place) for place in places]
-        if not found:
-            return np.zeros(len(self.words.scores_N), dtype=np.float32)
-        return np.asarray(np.mean(found, axis=0), dtype=np.float32)
-
-    def follow(self, found: Found, places: list[int], weight: float = LINK_WEIGHT) -> Found:
-        """Half a ranking, half what these passages leave open, and the titles that they name."""
-        base = points(found)
-        half = Found(0.5 * base.scores_N, base.is_in_N)
-        rest = raise_by(half, 0.5 * self.rest_of(places))
-        return raise_by(rest, self.linked(places, weight))
-
-    def hop(self, kept: tuple[int, ...]) -> Found:
-        """The fused ranking, half of it for what these kept passages leave open, with links."""
-        if kept not in self._hops:
-            self._hops[kept] = self.follow(self.fused, list(kept), HOP_WEIGHT)
-        return self._hops[kept]
+            named[self.itself] = 0
+        half = Found(0.5 * found.scores_N, found.is_in_N)
+        return raise_by(raise_by(half, 0.5 * np.asarray(left, dtype=np.float32)), named)
 
     def _rest(self, place: int) -> Scores:
         if place not in self._rests:
-            query = self.library.links.residual(self.query, place)
-            self._rests[place] = points(self.search_words(query), DEPTH).scores_N
+            query = self.library.residual(self.query, place)
+            self._rests[place] = points(self.search_words(query)).scores_N
         return self._rests[place]

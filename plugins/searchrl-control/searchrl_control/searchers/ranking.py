@@ -67,13 +67,7 @@ def points(found: Found, depth: int = DEPTH) -> Found:
 
 
 def fuse(first: Found, second: Found, weight: float, depth: int = DEPTH) -> Found:
-    """The weighted mean of the points of two rankings of one query.
-
-    Args:
-        first, second: the rankings.
-        weight: that of the second, 0 to 1.
-        depth: passages of each ranking that get points.
-    """
+    """The weighted mean of the points of two rankings; `weight` is that of the second."""
     one, other = points(first, depth), points(second, depth)
     scores = ((1 - weight) * one.scores_N + weight * other.scores_N).astype(np.float32)
     return Found(scores, one.is_in_N | other.is_in_N)

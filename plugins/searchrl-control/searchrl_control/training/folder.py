@@ -14,16 +14,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from searchrl import ConfigError, DamagedError, Entry, RunFolderError, SearchRLError, suggest
+from searchrl import DamagedError, RunFolderError, SearchRLError
+from searchrl_control.environment.settings import ensure_settings
 from searchrl_control.training.loop import Settings, Training
 
 CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"
@@ -40,30 +41,24 @@ def build_settings(*layers: Mapping[str, Any]) -> Settings:
         network = layer.get("network", {})
         named = {"name": network} if isinstance(network, str) else network
         merged |= {**layer, "network": {**merged["network"], **named}}
-    try:
-        return Settings.model_validate(merged)
-    except ValidationError as error:
-        named = [(".".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
-        faults = [f"  {key}: {text}.{suggest(key, Settings.model_fields)}" for key, text in named]
-        raise ConfigError("\n".join(["the configuration is not valid:", *faults])) from error
+    return ensure_settings(Settings, merged, "the configuration")
 
 
-def begin_run(folder: Path, settings: Settings, entry: Entry) -> Training:
+def begin_run(folder: Path, settings: Settings) -> Training:
     """A new training, with its configuration written before the first step.
 
-    Raises:
-        RunFolderError: the folder is not empty.
+    Raises `RunFolderError`: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunFolderError(
             f"'{folder}' is not empty; go on with: searchrl control train --resume {folder}, or "
             "name a new folder"
         )
-    training = Training(settings, entry)
+    training = Training(settings)
     (folder / CHECKPOINTS).mkdir(parents=True)
     described = {
         "settings": settings.model_dump(),
-        "space": training.space.to_dict(),
+        "space": asdict(training.space),
         "torch": torch.__version__,
     }
     _write(folder / CONFIG, json.dumps(described, indent=2).encode() + b"\n")
@@ -71,13 +66,13 @@ def begin_run(folder: Path, settings: Settings, entry: Entry) -> Training:
     return training
 
 
-def reopen_run(folder: Path, settings: Settings, entry: Entry) -> Training:
+def reopen_run(folder: Path, settings: Settings) -> Training:
     """The training of a folder as it was at its newest whole checkpoint.
 
     Raises:
         RunFolderError, DamagedError: there is no run, or no checkpoint that can be read.
     """
-    training = Training(settings, entry)
+    training = Training(settings)
     damage: SearchRLError = RunFolderError(f"'{folder}' has no checkpoint; train again")
     for step, path in reversed(list_checkpoints(folder)):
         try:

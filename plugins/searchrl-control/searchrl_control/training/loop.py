@@ -23,12 +23,12 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from searchrl import ConfigError, Entry, PolicyError
+from searchrl import PolicyError
 from searchrl_control.collections.judged import TRAIN
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.generation.curriculum import ANY
-from searchrl_control.policies.networks import make_network
-from searchrl_control.policies.space import Space, masked_logps, row_of, space_of
+from searchrl_control.environment.measures import ANY
+from searchrl_control.policies.networks import Network, NetworkSettings
+from searchrl_control.policies.space import Space, masked_logps, row_of, shared_space
 
 CLIP = 0.2
 """How far the ratio may leave 1 (both sides); with one epoch per step it never does."""
@@ -45,11 +45,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     envs: list[dict[str, Any]] = Field(default=[{"collection": "demo"}], min_length=1)
-    """Settings of `retrieval-control`, once for each collection. Two more keys: `weight`, how often
-    its questions are drawn (by default, as many as it has), and `difficulty`, which may be a
-    mapping of steps to levels: `{0: any, 5: mostly_hard}`."""
-    network: dict[str, Any] = {"name": "linear"}
-    """`name` is `linear`, `mlp` or `gru`; the other keys are its settings."""
+    """Settings of `retrieval-control`, once for each collection, whose questions are drawn as often
+    as it has some. `difficulty` may be a mapping of steps to levels: `{0: any, 5: mostly_hard}`."""
+    network: NetworkSettings = NetworkSettings()
     algorithm: Literal["ppo", "dr_grpo"] = "dr_grpo"
     """`ppo` learns from the network's critic; `dr_grpo` compares the episodes of a question."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
@@ -89,21 +87,16 @@ class Collected:
 class Training:
     """A network under training, with what it is trained on.
 
-    Args:
-        settings: what it is made of.
-        entry: the registration of `retrieval-control`, which checks the settings of environments.
-
     Raises:
         ConfigError, DataError: a setting or the data are wrong, or two collections show or offer
             other things.
     """
 
     settings: Settings
-    entry: Entry
     step: int = 0
     space: Space = field(init=False)
-    network: nn.Module = field(init=False)
-    start: nn.Module = field(init=False)
+    network: Network = field(init=False)
+    start: Network = field(init=False)
     """The network as it began."""
     optimizer: torch.optim.Adam = field(init=False)
     _pools: dict[tuple[int, str], list[RetrievalControlEnv]] = field(init=False)
@@ -111,18 +104,12 @@ class Training:
     def __post_init__(self) -> None:
         torch.set_num_threads(1)  # a pass of a small network has nothing to share
         self._pools = {}
-        envs = [self._take(number, 0, 1)[0] for number in range(len(self.settings.envs))]
-        self.space = space_of(envs[0])
-        for env in envs:
-            if space_of(env) != self.space:
-                raise ConfigError(
-                    f"the collections '{envs[0].world.name}' and '{env.world.name}' show or offer "
-                    "other things; use the same actions and max_steps for all"
-                )
+        envs = range(len(self.settings.envs))
+        self.space = shared_space(self._take(number, 0, 1)[0] for number in envs)
         made = []
         for _ in range(2):
             torch.manual_seed(self.settings.seed)
-            made.append(make_network(self.space, self.settings.network))
+            made.append(Network(self.space, self.settings.network))
         self.network, self.start = made
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=self.settings.lr)
 
@@ -241,7 +228,7 @@ class Training:
             told[f"action/{name}"] = float((chosen_N == number).float().mean())
         return told
 
-    def _look(self, network: nn.Module, played: Collected) -> tuple[Tensor, Tensor, Tensor]:
+    def _look(self, network: Network, played: Collected) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probs of what was done, values and entropies, all [B, S]."""
         logits_BSA, value_BS = network(played.seen_BSD)
         logp_BSA = masked_logps(logits_BSA, played.legal_BSA)
@@ -257,12 +244,8 @@ class Training:
     ) -> tuple[list[RetrievalControlEnv], list[dict[str, Any]]]:
         """The environment and the task of every episode of a step, group after group."""
         settings = self.settings
-        weights = np.array(
-            [
-                float(one.get("weight") or self._take(number, 0, 1)[0].num_tasks(TRAIN))
-                for number, one in enumerate(settings.envs)
-            ]
-        )
+        sizes = range(len(settings.envs))
+        weights = np.array([float(self._take(n, 0, 1)[0].num_tasks(TRAIN)) for n in sizes])
         which = rng.choice(len(weights), settings.questions, p=weights / weights.sum()).tolist()
         envs: list[RetrievalControlEnv] = []
         tasks: list[dict[str, Any]] = []
@@ -277,23 +260,21 @@ class Training:
 
     def _take(self, number: int, done: int, count: int) -> list[RetrievalControlEnv]:
         """Environments of a collection as it is after so many steps; they are used again."""
-        own = {key: value for key, value in self.settings.envs[number].items() if key != "weight"}
+        own = dict(self.settings.envs[number])
         if isinstance(stages := own.get("difficulty", ANY), Mapping):
             begun = [int(step) for step in stages if int(step) <= done]
             own["difficulty"] = {int(step): level for step, level in stages.items()}[max(begun)]
         pool = self._pools.setdefault((number, str(own.get("difficulty", ANY))), [])
         while len(pool) < count:
-            pool.append(RetrievalControlEnv(**self.entry.ensure_settings(own)))
+            pool.append(RetrievalControlEnv(**own))
         return pool[:count]
 
 
-def estimate(
-    reward_BS: Tensor, value_BS: Tensor, is_done_BS: Tensor, decay: float, discount: float = 1.0
-) -> Tensor:
+def estimate(reward_BS: Tensor, value_BS: Tensor, is_done_BS: Tensor, decay: float) -> Tensor:
     """Advantages [B, S] by GAE (Schulman et al. 2016, equations 11 to 16); 0 behind the end.
 
-        delta_t     = r_t + discount * V_(t+1) - V_t
-        advantage_t = delta_t + discount * decay * advantage_(t+1)
+        delta_t     = r_t + V_(t+1) - V_t
+        advantage_t = delta_t + decay * advantage_(t+1)
 
     After the last choice of an episode comes 0, also where a limit ended it: the limit is part of
     the task. Nothing of one episode reaches another.
@@ -302,8 +283,8 @@ def estimate(
     later_B = next_B = torch.zeros_like(value_BS[:, 0])
     for step in reversed(range(value_BS.shape[1])):
         value_B, is_done_B = value_BS[:, step], is_done_BS[:, step]
-        delta_B = reward_BS[:, step] + discount * next_B - value_B
-        later_B = torch.where(is_done_B, delta_B + discount * decay * later_B, 0.0)
+        delta_B = reward_BS[:, step] + next_B - value_B
+        later_B = torch.where(is_done_B, delta_B + decay * later_B, 0.0)
         next_B = torch.where(is_done_B, value_B, 0.0)
         adv_BS[:, step] = later_B
     return adv_BS

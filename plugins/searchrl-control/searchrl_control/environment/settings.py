@@ -1,0 +1,79 @@
+"""The settings of the environment: which collection, how it is searched, and what an episode earns.
+
+Owns their types and defaults, and the error for wrong ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from searchrl import ConfigError, suggest
+from searchrl_control.collections.judged import SEED, TRAIN_SHARE
+from searchrl_control.environment.measures import CUTOFF
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+Level = Literal["any", "easy", "medium", "hard", "mostly_hard"]
+
+
+class EnvSettings(BaseModel):
+    """What `retrieval-control` takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+    collection: str = "demo"
+    """A folder, the name of a folder in `data`, a name of BEIR, or `demo`."""
+    data: str | None = None
+    """The folder of collections by name."""
+    hub: bool = False
+    """Whether one of BEIR may be downloaded from the Hugging Face hub."""
+    actions: Literal["published", "heads"] = "published"
+    """The set of actions."""
+    topk: AtLeastOne = CUTOFF
+    """Passages of a list, and the cutoff of nDCG."""
+    split_seed: int = SEED
+    train_share: Annotated[float, Field(gt=0, lt=1)] = TRAIN_SHARE
+    """Of the draw, where a collection has no two splits."""
+    encoder: Literal["static", "dense"] = "static"
+    """`dense` is a sentence-transformers model."""
+    model: str | None = None
+    """Of the encoder: a folder, or an installed package that holds a model."""
+    reformulator: Literal["classical", "endpoint", "policy"] = "classical"
+    url: str | None = None
+    endpoint_model: str | None = None
+    """Of the endpoint, such as `http://localhost:8000/v1`, and the model that is asked there."""
+    policy: str | None = None
+    """Whose weights are asked: a run, the folder of a model, or `tiny`."""
+    cache: str | None = None
+    """The folder of vectors, reformulations and downloads; None: the user's own."""
+
+    max_steps: AtLeastOne = 5
+    """Actions of an episode, the first Search among them."""
+    step_cost: Annotated[float, Field(ge=0)] = 0.001
+    """What every action but Terminate costs: a tenth of what one more step is worth at best; a
+    larger cost would forbid them all."""
+    reward: Literal["ndcg", "gain"] = "ndcg"
+    """nDCG at the end, or its gain in every step (the same sum)."""
+    difficulty: Level = "any"
+    """By the single pass; `mostly_hard` has .7 hard tasks."""
+
+
+OF_EPISODES = frozenset({"max_steps", "step_cost", "reward", "difficulty"})
+"""Settings that change no list: environments that differ in them alone share their memory."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def ensure_settings(kind: type[M], settings: Mapping[str, Any], whose: str) -> M:
+    """The settings as a model; raises `ConfigError` that lists all that is wrong."""
+    try:
+        return kind.model_validate(settings)
+    except ValidationError as error:
+        faults = []
+        for one in error.errors():
+            key = ".".join(map(str, one["loc"]))
+            near = suggest(key, kind.model_fields) if one["type"] == "extra_forbidden" else ""
+            faults.append(f"  {key} = {one['input']!r}: {one['msg']}.{near}")
+        raise ConfigError("\n".join([f"{whose}: these settings are wrong:", *faults])) from error

@@ -17,7 +17,6 @@ from judged_toy import write_beir, write_pool
 from searchrl.cli import main
 
 pytest.importorskip("ir_measures")
-pytest.importorskip("matplotlib")
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "retrieval.md"
 

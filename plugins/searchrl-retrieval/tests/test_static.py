@@ -20,11 +20,11 @@ pytest.importorskip("faiss")
 pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
 
-from searchrl_retrieval.dense import building
-from searchrl_retrieval.dense.kinds import Static, make_static
-from searchrl_retrieval.dense.models import find_model, fingerprint_model
+from searchrl_retrieval.dense import kinds
+from searchrl_retrieval.dense.kinds import Static, encode_block, make_static
+from searchrl_retrieval.dense.models import fingerprint_model
 from searchrl_retrieval.dense.static import StaticEncoder, load_static_encoder
-from searchrl_retrieval.dense.vectors import FaissVectors, write_vectors
+from searchrl_retrieval.dense.vectors import FaissVectors, write_faiss
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 
@@ -63,20 +63,22 @@ def test_the_title_counts_by_its_weight(model: Path) -> None:
     whole = encoder.encode_passages([Passage("x", "dog cat", "park")])[0]
     title = encoder.encode_queries(["park"])[0]
     untitled = Passage("y", "dog cat")
-    rows = building.encode_block([Passage("x", "dog cat", "park"), untitled], encoder, 0.5)
+    rows = encode_block([Passage("x", "dog cat", "park"), untitled], encoder, 0.5)
     mixed = whole + 0.5 * title
     np.testing.assert_allclose(rows[0], mixed / np.linalg.norm(mixed), atol=1e-6)
     np.testing.assert_allclose(rows[1], encoder.encode_passages([untitled])[0])
 
 
-@pytest.mark.parametrize("faiss", ["flat", "hnsw"])
-def test_what_is_found(search: Callable[..., list[str]], faiss: str) -> None:
-    assert search("dog", faiss=faiss)[0] == "d"
-    assert search("river bridge", 1, faiss=faiss) == ["r"]
-    assert sorted(search("park", 99, faiss=faiss)) == sorted(p.id for p in PASSAGES)
+@pytest.mark.parametrize("store", ["flat", "hnsw", "chroma"])
+def test_what_is_found(search: Callable[..., list[str]], store: str) -> None:
+    if store == "chroma":
+        pytest.importorskip("chromadb")
+    assert search("dog", store=store)[0] == "d"
+    assert search("river bridge", 1, store=store) == ["r"]
+    assert sorted(search("park", 99, store=store)) == sorted(p.id for p in PASSAGES)
     for nothing in ("", " \n", "…", "unknown words"):
-        assert search(nothing, faiss=faiss) == []
-    assert search("park", 0, faiss=faiss) == []
+        assert search(nothing, store=store) == []
+    assert search("park", 0, store=store) == []
 
 
 def test_any_corpus_and_any_batch(model: Path) -> None:
@@ -122,7 +124,7 @@ def test_ranks_of_exact_vectors_are_those_of_a_search(
 def test_vectors_that_are_not_all_compared_tell_no_ranks(model: Path) -> None:
     """A graph does not find what it did not walk to, so it cannot say where that is."""
     assert isinstance(make_static(PASSAGES, model=str(model)), RankingRetriever)
-    graph = make_static(PASSAGES, model=str(model), faiss="hnsw")
+    graph = make_static(PASSAGES, model=str(model), store="hnsw")
     assert isinstance(graph, StoredRetriever) and not isinstance(graph, RankingRetriever)
 
 
@@ -138,7 +140,7 @@ def test_every_layout_finds_most_of_the_nearest(
     monkeypatch.setattr("searchrl_retrieval.dense.vectors.MIN_TO_TRAIN", 500)
     rows = random_vectors(1_000)
     path = tmp_path / "vectors.faiss"
-    write_vectors(path, [rows[:300], rows[300:]], 16, layout, 4)
+    write_faiss(path, rows, layout, 4, None)
     vectors = FaissVectors(path, 128, 64)
     assert len(vectors) == len(rows)
     found = vectors.search(rows[:50], 10)
@@ -151,15 +153,15 @@ def test_every_layout_finds_most_of_the_nearest(
     if layout == "pq":  # 4 bytes in place of 64, 8 for the place of each, and the codes
         assert path.stat().st_size < rows.nbytes * 0.6
     more = tmp_path / "more.faiss"
-    write_vectors(more, [rows[:3]], 16, layout, 4, previous=path)
+    write_faiss(more, rows[:3], layout, 4, path)
     assert len(FaissVectors(more, 128, 64)) == len(rows) + 3
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"faiss": "pq"}, "learns from at least 9,984 passages, and the corpus has 6. Use faiss=f"),
-        ({"faiss": "hsnw"}, "'static': cannot use faiss = 'hsnw'"),
+        ({"store": "pq"}, "learns from at least 9,984 passages, and the corpus has 6. Use store=f"),
+        ({"store": "hsnw"}, "'static': cannot use store = 'hsnw'"),
         ({"title_weight": -1}, "'static': cannot use title_weight = -1"),
         ({"title_weight": math.inf}, "'static': cannot use title_weight = "),
         ({"ef_search": 0}, "'static': cannot use ef_search = 0"),
@@ -175,49 +177,33 @@ def test_wrong_settings(model: Path, settings: dict[str, Any], said: str) -> Non
 
 def test_bytes_that_do_not_divide_the_vector_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="16 numbers in pq_bytes=7: expected .* such as 8"):
-        write_vectors(tmp_path / "x", [random_vectors(9_984)], 16, "pq", 7)
+        write_faiss(tmp_path / "x", random_vectors(9_984), "pq", 7, None)
 
 
-def test_a_model_that_is_not_here_gives_one_sentence(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_static(PASSAGES, model="minishlab/potion-base-8M")
-    assert str(caught.value) == (
-        "retriever static: the model 'minishlab/potion-base-8M' is neither a folder nor an "
-        "installed package, and nothing is downloaded here: if it is a model of the Hugging Face "
-        "hub, download it where there is a network (`hf download minishlab/potion-base-8M "
-        "--local-dir potion-base-8M`) and set retriever.model to that folder, or "
-        "`pip install wordllama`."
-    )
-    with pytest.raises(ConfigError, match=r"downloaded here: run `pip install no-such`\."):
-        find_model("static", "no_such", ("x",), "no-such")
+@pytest.mark.parametrize("name", ["minishlab/potion-base-8M", "models/poton", "no_such", "~/no"])
+def test_a_model_that_is_not_here_gives_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_static(tmp_path / "models" / "potion")
+    with pytest.raises(ConfigError, match=r"retriever\.model .*pip install wordllama") as caught:
+        make_static(PASSAGES, model=name)
+    assert f"the model '{name}' is neither a folder nor an installed package" in str(caught.value)
+    assert ("Did you mean 'models/potion'?" in str(caught.value)) == (name == "models/poton")
+
+
+def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, model: Path) -> None:
     with pytest.raises(ConfigError, match=f"the folder '{tmp_path}' holds no model for it"):
         make_static(PASSAGES, model=str(tmp_path))
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(model / "model.safetensors", alone)
-    with pytest.raises(ConfigError, match=r"has no tokenizer\.json; copy the whole folder"):
+    with pytest.raises(ConfigError, match=r"tokenizer\.json.* Copy the whole folder"):
         make_static(PASSAGES, model=str(alone))
     (alone / "model.safetensors").write_bytes(b"no weights")
     shutil.copy(model / "tokenizer.json", alone)
     with pytest.raises(ConfigError, match="is no static-embedding model: "):
         make_static(PASSAGES, model=str(alone))
-
-
-def test_a_folder_that_is_not_here_is_no_model_to_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_static(tmp_path / "models" / "potion")
-    wrong = ("models/poton", "./poton", "~/no/such", "/poton", "a/b/c", "poton/", "..\\poton")
-    wrong += (f"/{'x' * 300}/poton",)  # too long for a file name
-    for path in wrong:
-        with pytest.raises(ConfigError, match="static: there is no folder '") as caught:
-            make_static(PASSAGES, model=path)
-        assert "hf download" not in str(caught.value), path
-        assert ("Did you mean 'models/potion'?" in str(caught.value)) == (path == wrong[0])
-    for name in ("poton", "mine/potion"):  # a hub may have these
-        with pytest.raises(ConfigError, match="if it is a model of the Hugging Face hub, "):
-            make_static(PASSAGES, model=name)
 
 
 def build(kind: Static, passages: Sequence[Passage], folder: Path, **more: Any) -> Any:
@@ -243,7 +229,7 @@ def test_a_build_goes_on_and_an_index_grows(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Passages that were embedded are not embedded again: after a kill, or when some are added."""
-    monkeypatch.setattr(building, "PASSAGES_IN_A_PART", 2)
+    monkeypatch.setattr(kinds, "_BATCH", 2)
     kind, encoded = Static(model=str(model)), []
     encode = StaticEncoder.encode_passages
 

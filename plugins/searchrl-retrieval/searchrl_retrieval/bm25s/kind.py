@@ -1,29 +1,34 @@
 """The retriever `bm25s` with its settings: their defaults, their ranges, its build and its opening.
 
-Owns what the names of the settings mean. Called by name: `make_bm25s` by the core, `Bm25s` by
-`searchrl index`.
+Owns what is counted: the terms of a text, and those of a title several times. Scores are computed
+and saved by the library bm25s, in Lucene's variant (Kamphuis et al. 2020, "Which BM25 do you
+mean?"):
+
+    score(t, d) = ln(1 + (N - n_t + 0.5) / (n_t + 0.5)) * tf / (tf + k1 * (1 - b + b * |d| / avg))
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from searchrl import ConfigError, suggest
-from searchrl.contracts import Passage, Retriever
-from searchrl_retrieval.bm25s.words import PLAIN, STOP_WORDS, Analyzer
+from searchrl.contracts import Retriever
+from searchrl.retrieval import tracked
+from searchrl_retrieval.bm25s.words import LANGUAGES, PLAIN, Analyzer
+from searchrl_retrieval.index.folder import Index
 from searchrl_retrieval.index.passages import PassageStore
-from searchrl_retrieval.index.places import open_or_build
-from searchrl_retrieval.index.work import Work
+from searchrl_retrieval.index.places import IndexFactory
 
 
 @dataclass(frozen=True)
 class Bm25s:
-    """The `IndexKind` of `bm25s`.
+    """The `IndexKind` of `bm25s`. The defaults are the same for every collection.
 
     Args:
         title_weight: how often the words of the title count.
@@ -36,17 +41,16 @@ class Bm25s:
         ConfigError: there is no such language. Numbers are checked where settings are read.
     """
 
-    title_weight: int = 6
-    k1: float = 1.2
-    b: float = 0.75
+    title_weight: Annotated[int, Field(ge=0)] = 6
+    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.2
+    b: Annotated[float, Field(ge=0, le=1)] = 0.75
     language: str = "english"
 
     name: ClassVar[str] = "bm25s"
-    version: ClassVar[int] = 1
     keep_from: ClassVar[int] = 10_000
 
     def __post_init__(self) -> None:
-        if self.language not in (known := (*STOP_WORDS, PLAIN)):
+        if self.language not in (known := (*LANGUAGES, PLAIN)):
             raise ConfigError(
                 f"retriever bm25s: there is no language {self.language!r}."
                 f"{suggest(self.language, known)}"
@@ -55,23 +59,25 @@ class Bm25s:
     @property
     def built_with(self) -> Mapping[str, Any]:
         """All settings: each of them changes a score in the files."""
-        return {
-            "title_weight": self.title_weight,
-            "k1": self.k1,
-            "b": self.b,
-            "language": self.language,
-        }
+        return asdict(self)
 
-    def build(self, passages: PassageStore, work: Work) -> None:
-        """Count the words of every passage, then score them; see `counting` and `scoring`.
+    def build(self, passages: PassageStore, folder: Path, previous: Index | None) -> None:
+        """Count and score the terms of every passage.
 
-        Every score changes when passages are added, so all words are counted again then.
+        Every score changes when passages are added, so all are counted again then.
         """
-        from searchrl_retrieval.bm25s.counting import count_parts
-        from searchrl_retrieval.bm25s.scoring import write_scores
+        from bm25s import BM25
 
-        parts = count_parts(passages, Analyzer(self.language), self.title_weight, work)
-        write_scores(parts, len(passages), self.k1, self.b, work)
+        analyzer = Analyzer(self.language)
+        numbers: dict[str, int] = {}
+        counted = []
+        for passage in tracked(passages, "counting words", len(passages)):
+            terms = analyzer.terms(passage.title) * self.title_weight + analyzer.terms(passage.text)
+            counted.append(array("i", [numbers.setdefault(one, len(numbers)) for one in terms]))
+        if numbers:  # else there is nothing to save
+            bm25 = BM25(k1=self.k1, b=self.b, method="lucene", csc_backend="scipy")
+            bm25.index((counted, numbers), create_empty_token=False, show_progress=False)
+            bm25.save(folder, show_progress=False)
 
     def open(self, folder: Path, passages: PassageStore) -> Retriever:
         """Map the index."""
@@ -80,17 +86,5 @@ class Bm25s:
         return Bm25sRetriever(folder, passages, Analyzer(self.language))
 
 
-def make_bm25s(
-    passages: Sequence[Passage],
-    *,
-    title_weight: Annotated[int, Field(ge=0)] = Bm25s.title_weight,
-    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Bm25s.k1,
-    b: Annotated[float, Field(ge=0, le=1)] = Bm25s.b,
-    language: str = Bm25s.language,
-    index: str | None = None,
-) -> Retriever:
-    """The retriever `bm25s` over passages: from the folder `index`, or one that is kept for them.
-
-    The defaults are the same for every collection; docs/retrieval.md has what they give.
-    """
-    return open_or_build(Bm25s(title_weight, k1, b, language), passages, index)
+make_bm25s = IndexFactory(Bm25s)
+"""The retriever `bm25s` over passages."""

@@ -1,27 +1,27 @@
 """The retriever `bm25s`: answers from a mapped index.
 
-Owns the choice of passages among scores, which bm25s computes. Equal scores keep the order of the
-corpus, and a passage without any word of the query is never found.
+Owns how the scores of terms become those of a query. Equal scores keep the order of the corpus, and
+a passage without any word of the query is never found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from bm25s import BM25
 from numpy.typing import NDArray
 
 from searchrl.contracts import Passage
-from searchrl_retrieval.bm25s.terms import Terms
 from searchrl_retrieval.bm25s.words import Analyzer
-from searchrl_retrieval.index.passages import PassageStore
-from searchrl_retrieval.index.places import find_stored
+from searchrl_retrieval.index.passages import PassageStore, Stored, find_best, find_ranks
 
 
-class Bm25sRetriever:
+class Bm25sRetriever(Stored):
     """BM25 over the passages of an index; see `kind` for its settings.
 
     Safe to use from several threads.
@@ -29,66 +29,48 @@ class Bm25sRetriever:
 
     def __init__(self, folder: Path, passages: PassageStore, analyzer: Analyzer) -> None:
         self.passages = passages
-        self._analyzer = analyzer
-        self._terms = Terms(folder)
-        self._bm25: BM25 | None = None
-        if len(self._terms):
-            self._bm25 = BM25.load(folder, mmap=True, load_vocab=False)
+        self.analyzer = analyzer
+        self._numbers: Mapping[str, int] = {}
+        if (folder / "params.index.json").is_file():  # else no passage has a word
+            bm25 = BM25.load(folder, mmap=True)
+            self._numbers = bm25.vocab_dict
             # Still mapped: only every slice of them is made faster.
-            for name in ("data", "indices", "indptr"):
-                self._bm25.scores[name] = np.asarray(self._bm25.scores[name])
+            self._data, self._indices, self._starts = (
+                np.asarray(bm25.scores[name]) for name in ("data", "indices", "indptr")
+            )
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most `k` passages per query, best first, equal scores in corpus order.
 
         A query of unknown words gives `[]`, and so does k <= 0.
         """
-        return [self._search_one(query, k) for query in queries]
+        if k <= 0:
+            return [[] for _ in queries]
+        found = []
+        for query in queries:
+            scores = self.score(Counter(self.analyzer.terms(query)))
+            best = find_best(scores, k)
+            found.append([replace(self.passages[at], score=float(scores[at])) for at in best])
+        return found
+
+    def score(self, weights: Mapping[str, float]) -> NDArray[np.float32]:
+        """The score [N] of every passage for index terms with weights (see `Analyzer.terms`).
+
+        A score is the sum of the scores of the terms, times their weights; 0 without any of them.
+        """
+        scores: NDArray[Any] = np.zeros(len(self.passages), dtype=np.float32)
+        for term, weight in weights.items():
+            if (number := self._numbers.get(term)) is not None:
+                within = slice(self._starts[number], self._starts[number + 1])
+                scores[self._indices[within]] += np.float32(weight) * self._data[within]
+        return scores
 
     def ranks(self, queries: Sequence[str], ids: Sequence[str]) -> list[dict[str, int | None]]:
         """The rank of each of these passages per query, from 1; None if it is not found."""
-        places = {name: self.passages.find(name) for name in ids}
-        return [self._ranks_of(query, places) for query in queries]
-
-    def stored(self, ids: Sequence[str]) -> list[Passage | None]:
-        """The passages of these ids; see `places.find_stored`."""
-        return find_stored(self.passages, ids)
-
-    def _search_one(self, query: str, k: int) -> list[Passage]:
-        scores = self._score(query) if k > 0 else None
-        if scores is None:
-            return []
-        # Scores are positive where a passage has a word of the query, and 0 elsewhere.
-        found = np.flatnonzero(scores)
-        if len(found) > k:
-            of_found = scores[found]
-            least = np.partition(of_found, -k)[-k]
-            found = found[of_found >= least]
-        order = np.argsort(-scores[found], kind="stable")[:k]
-        return [
-            replace(self.passages[place], score=float(scores[place]))
-            for place in found[order].tolist()
-        ]
-
-    def _ranks_of(self, query: str, places: dict[str, int | None]) -> dict[str, int | None]:
-        ranks: dict[str, int | None] = dict.fromkeys(places)
-        if (scores := self._score(query)) is None:
-            return ranks
-        for name, place in places.items():
-            if place is not None and scores[place] > 0:
-                better = np.count_nonzero(scores > scores[place])
-                before = np.count_nonzero(scores[:place] == scores[place])
-                ranks[name] = int(1 + better + before)
-        return ranks
-
-    def _score(self, query: str) -> NDArray[np.float32] | None:
-        """The score of every passage; None if no passage has any word of the query.
-
-        A word that is asked for twice weighs twice.
-        """
-        found = [self._terms.find(term) for term in self._analyzer.terms(query)]
-        numbers = [number for number in found if number is not None]
-        if self._bm25 is None or not numbers:
-            return None
-        scores: NDArray[np.float32] = self._bm25.get_scores_from_ids(numbers)
-        return scores
+        places = self.places(ids)
+        found = []
+        for query in queries:
+            scores = self.score(Counter(self.analyzer.terms(query)))
+            known = {name: at for name, at in places.items() if at is not None and scores[at] > 0}
+            found.append({**dict.fromkeys(ids, None), **find_ranks(scores, known)})
+        return found

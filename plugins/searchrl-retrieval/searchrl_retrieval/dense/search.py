@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from searchrl.contracts import Passage
+from searchrl_retrieval.dense.chroma import ChromaVectors
 from searchrl_retrieval.dense.encoders import Encoder, Vectors
-from searchrl_retrieval.dense.vectors import FaissVectors, Found
-from searchrl_retrieval.index.passages import PassageStore
-from searchrl_retrieval.index.places import find_stored
+from searchrl_retrieval.dense.vectors import FaissVectors
+from searchrl_retrieval.index.passages import PassageStore, Stored, find_ranks
 
 _SPARE = 8
 """Passages that are asked for beyond k, so that equal scores at the end keep their order."""
@@ -26,24 +26,16 @@ _DIGITS = 6
 """Of a score. What is beyond differs with the number of queries that are asked together."""
 
 
-class VectorStore(Protocol):
-    """Searches vectors: FAISS or Chroma."""
-
-    def __len__(self) -> int:
-        """How many vectors there are."""
-
-    def search(self, queries: Vectors, k: int) -> Found:
-        """The best `k` (at least 1) for every row of `queries` [B, D]."""
-
-
-class VectorRetriever:
+class VectorRetriever(Stored):
     """Passages by the inner product of their vectors with that of the query.
 
     A search for nothing but white space, or for tokens without a vector, finds nothing.
     Safe to use from several threads.
     """
 
-    def __init__(self, passages: Sequence[Passage], encoder: Encoder, vectors: VectorStore) -> None:
+    def __init__(
+        self, passages: PassageStore, encoder: Encoder, vectors: FaissVectors | ChromaVectors
+    ) -> None:
         self.passages = passages
         self.encoder = encoder
         self.vectors = vectors
@@ -58,8 +50,11 @@ class VectorRetriever:
         if not asked:
             return found
         results = self.vectors.search(rows, min(k + _SPARE, len(self.vectors)))
-        for place, scores, places in zip(asked, *results, strict=True):
-            found[place] = self._read(scores, places)[:k]
+        for number, scores, places in zip(asked, *results, strict=True):
+            scores, places = _rounded(scores[places >= 0]), places[places >= 0]
+            order = np.lexsort((places, -scores))[:k]
+            pairs = zip(scores[order].tolist(), places[order].tolist(), strict=True)
+            found[number] = [replace(self.passages[place], score=score) for score, place in pairs]
         return found
 
     def _encode(self, queries: Sequence[str]) -> tuple[Vectors, list[int]]:
@@ -76,24 +71,8 @@ class VectorRetriever:
         filled = np.flatnonzero(rows.any(axis=1))
         return rows[filled], [asked[row] for row in filled.tolist()]
 
-    def _read(self, scores: NDArray[Any], places: NDArray[Any]) -> list[Passage]:
-        scores, places = _rounded(scores[places >= 0]), places[places >= 0]
-        order = np.lexsort((places, -scores))
-        pairs = zip(scores[order].tolist(), places[order].tolist(), strict=True)
-        return [replace(self.passages[place], score=score) for score, place in pairs]
 
-
-class StoredVectorRetriever(VectorRetriever):
-    """The same with the passages of an index, which can be asked for by id."""
-
-    passages: PassageStore
-
-    def stored(self, ids: Sequence[str]) -> list[Passage | None]:
-        """The passages of these ids; see `places.find_stored`."""
-        return find_stored(self.passages, ids)
-
-
-class FlatVectorRetriever(StoredVectorRetriever):
+class FlatVectorRetriever(VectorRetriever):
     """The same where every vector is compared, so that every passage has a rank.
 
     A graph, compressed vectors and Chroma look at some vectors only, and can tell none.
@@ -107,23 +86,10 @@ class FlatVectorRetriever(StoredVectorRetriever):
         Costs one pass over all vectors per query, as a search does.
         """
         ranks: list[dict[str, int | None]] = [dict.fromkeys(ids) for _ in queries]
-        found = {name: self.passages.find(name) for name in ids}
-        places = {name: place for name, place in found.items() if place is not None}
-        if not places:
-            return ranks
-        rows, asked = self._encode(queries)
-        for row, number in zip(rows, asked, strict=True):
-            ranks[number] |= self._ranks_of(row, places)
-        return ranks
-
-    def _ranks_of(self, row: Vectors, places: dict[str, int]) -> dict[str, int | None]:
-        scores, others = self.vectors.as_good_as(row, list(places.values()))
-        scores = _rounded(scores)
-        ranks: dict[str, int | None] = {}
-        for name, place in places.items():
-            own = scores[others == place][0]
-            before = (scores > own) | ((scores == own) & (others < place))
-            ranks[name] = 1 + int(np.count_nonzero(before))
+        places = self.places(ids)
+        if any(place is not None for place in places.values()):
+            for row, number in zip(*self._encode(queries), strict=True):
+                ranks[number] = find_ranks(_rounded(self.vectors.score(row)), places)
         return ranks
 
 

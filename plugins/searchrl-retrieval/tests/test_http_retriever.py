@@ -64,17 +64,6 @@ def test_any_text_of_a_model_is_a_query() -> None:
     assert asked[0].body["queries"] == ["x" * 10, "half ? pai", "\x00", "学位"]
 
 
-def test_a_busy_server_is_asked_again() -> None:
-    faults = [Odd(503), Odd(500, {}), Odd(429, headers={"Retry-After": "0.01"})]
-
-    def busy(body: Any) -> Odd:
-        return faults.pop(0) if faults else answer(body)
-
-    with odd_server(busy) as (url, asked):
-        assert ids(HttpRetriever((), url=url, max_retries=3), ["a"]) == [["a/0"]]
-    assert len(asked) == 4
-
-
 @pytest.mark.parametrize(
     ("odd", "said", "num_asked"),
     [

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from searchrl_retrieval.bm25s.kind import Bm25s
-from searchrl_retrieval.commands.choice import showing_progress
 from searchrl_retrieval.index.build import CACHE_VARIABLE
 from searchrl_retrieval.index.manifest import read_manifest, write_manifest
 
@@ -67,15 +66,6 @@ def test_what_a_library_prints_while_it_builds_is_not_in_the_json(
     assert json.loads(made.stdout)["count"] == 2 and "Loading weights" in made.stderr
 
 
-def test_an_error_has_a_line_of_its_own_behind_the_progress(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with pytest.raises(ValueError), showing_progress():
-        raise ValueError
-    assert capsys.readouterr().err == "\r\033[K"
-
-
 def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: Path) -> None:
     index = tmp_path / "i"
     run("index", "build", "--corpus", corpus, "--out", index, "--set", "retriever.language=none")
@@ -95,11 +85,6 @@ def test_results_as_json_for_queries_from_standard_input(corpus: Path) -> None:
     ]
 
 
-def test_any_registered_retriever_searches_a_corpus(corpus: Path) -> None:
-    assert "1. Otters [b]" in run("retrieve", "otters", "--corpus", corpus, "--retriever", "bm25")
-    assert "nothing found" in run("retrieve", "x", "--corpus", corpus, "--retriever", "empty")
-
-
 def test_wrong_flags_say_what_to_do(tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "i"
     build = ("index", "build", "--corpus", corpus, "--out", out)
@@ -112,16 +97,6 @@ def test_wrong_flags_say_what_to_do(tmp_path: Path, corpus: Path) -> None:
     assert "searchrl index build --corpus CORPUS" in run("index", "info", out, code=2)
 
 
-def test_blank_passages_are_left_out_of_an_index_and_said(tmp_path: Path, corpus: Path) -> None:
-    with corpus.open("a") as file:
-        file.write('{"id": "c", "text": ""}\n')
-    shown = run("index", "build", "--corpus", corpus, "--out", tmp_path / "i")
-    assert (
-        "bm25s, 2 passages" in shown
-        and f"passages of {corpus} without title and text, left out: 1" in shown
-    )
-
-
 def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
     index, more = tmp_path / "i", tmp_path / "more.jsonl"
     run("index", "build", "--corpus", corpus, "--out", index)
@@ -129,7 +104,7 @@ def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
     assert "3 passages" in run("index", "add", index, "--corpus", more)
     assert "1. Zork [c]" in run("retrieve", "game", "--index", index)
     shown = run("index", "add", index, "--corpus", more, code=2)
-    assert "already has a passage with the id 'c'; nothing was added" in shown
+    assert "have the same id 'c'; each needs its own" in shown
     facts = json.loads(run("index", "info", index, "--json"))
     assert facts["count"] == 3 and facts["sources"][1::2] == [str(corpus), str(more)]
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from searchrl_retrieval.index.passages import (
     PassageStore,
     find_best,
-    find_ranks,
     fingerprint_passages,
-    np,
     write_passages,
 )
 
@@ -81,7 +80,6 @@ def test_damaged_passages_are_said(store: PassageStore, tmp_path: Path) -> None:
         PassageStore(path)
 
 
-def test_the_best_and_the_ranks_keep_equal_scores_in_the_order_of_the_corpus() -> None:
+def test_the_best_keep_equal_scores_in_the_order_of_the_corpus() -> None:
     scores = np.array([0, 2, 1, 2, 0, 1], dtype=np.float32)
     assert find_best(scores, 3) == [1, 3, 2] and find_best(scores, 9) == [1, 3, 2, 5]
-    assert find_ranks(scores, {"a": 3, "b": 5, "c": None}) == {"a": 2, "b": 4, "c": None}

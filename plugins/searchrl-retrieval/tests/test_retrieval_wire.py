@@ -33,7 +33,7 @@ def read(raw: bytes) -> Asked:
 
 
 def answer_of(found: list[list[Passage]], **asked: Any) -> Any:
-    return json.loads(write_answer(Asked(("q",) * len(found), 3, **asked), found, Limits()))
+    return json.loads(write_answer(Asked(("q",) * len(found), 3, **asked), found))
 
 
 def test_a_body_is_read() -> None:
@@ -61,39 +61,15 @@ def test_a_body_is_read() -> None:
         ('{"queries": ["a"], "topk": -1}', 422, "topk must be from 1 to 10, got -1"),
         ('{"queries": ["a"], "topk": 11}', 422, "from 1 to 10"),
         ('{"queries": ["a"], "topk": 2.5}', 422, "'topk'"),
-        ('{"queries": ["a", "a", "a", "a", "a"]}', 413, "5 queries in one body; at most 4"),
-        (f'{{"queries": ["{"x" * 21}"]}}', 413, "21 characters; at most 20"),
-        ('{"queries": ["a", "a", "a"], "topk": 9}', 413, "27 passages; at most 24"),
+        ('{"queries": ["a", "a", "a", "a", "a"]}', 413, "5 queries; at most 4"),
+        (f'{{"queries": ["{"x" * 21}"]}}', 413, "21 characters in a query; at most 20"),
+        ('{"queries": ["a", "a", "a"], "topk": 9}', 413, "27 passages .*; at most 24"),
     ],
 )
 def test_what_is_no_request_is_refused(body: str | bytes, status: int, said: str) -> None:
     with pytest.raises(BadRequest, match=said) as error:
         read(body.encode() if isinstance(body, str) else body)
     assert error.value.status == status and len(str(error.value)) < 300
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-near_requests = st.fixed_dictionaries(
-    {},
-    optional={
-        "queries": json_values | st.lists(st.text()),
-        "topk": json_values,
-        "return_scores": json_values,
-    },
-)
-
-
-@given(st.binary() | (json_values | near_requests).map(lambda value: json.dumps(value).encode()))
-def test_any_body_is_a_request_or_refused(raw: bytes) -> None:
-    try:
-        asked = read(raw)
-    except BadRequest as refused:
-        assert 400 <= refused.status < 500
-    else:
-        assert len(asked.queries) <= 4 and 1 <= asked.k <= 10
 
 
 passages = st.builds(
@@ -137,11 +113,9 @@ def test_the_last_document_that_an_index_repeats_is_found_once() -> None:
 
 def test_scores_and_texts_that_json_or_utf_8_cannot_hold_are_written() -> None:
     found = [Passage("a", "x\ud800", score=math.nan)]
-    text = write_answer(Asked(("q",), 1, has_scores=True), [found], Limits())
+    text = write_answer(Asked(("q",), 1, has_scores=True), [found])
     assert json.loads(text)["result"][0][0]["score"] is None and b"NaN" not in text
     assert b"\\ud800" in text
-    with pytest.raises(BadRequest, match="larger than 20 bytes; ask for less"):
-        write_answer(Asked(("q",), 1), [found], Limits(answer_bytes=20))
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
-import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_models import PASSAGES, WORDS, write_static
+from small_models import PASSAGES, write_static
 
 pytest.importorskip("faiss")
 pytest.importorskip("safetensors")
@@ -29,8 +25,7 @@ from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 
 from searchrl import ConfigError, load_plugins, make_retriever_factory
-from searchrl.contracts import Passage, StoredRetriever
-from searchrl.contracts.retrieving import RankingRetriever
+from searchrl.contracts import Passage
 
 
 @pytest.fixture(scope="module")
@@ -92,40 +87,6 @@ def test_any_corpus_and_any_batch(model: Path) -> None:
     assert mixed.search(queries, 3) == [mixed.search([query], 3)[0] for query in queries]
     scores = [passage.score for passage in mixed.search(["library"], 6)[0]]
     assert scores == sorted(scores, reverse=True) and scores[0] <= 1
-
-
-def test_ranks_of_exact_vectors_are_those_of_a_search(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    draw = random.Random(3)
-    texts = [" ".join(draw.choices(WORDS, k=draw.randint(0, 4))) for _ in range(300)]
-    corpus = [Passage(f"{number * 7 % 300}", text) for number, text in enumerate(texts)]
-    encode, encoded = StaticEncoder.encode_queries, []
-
-    def counted(self: StaticEncoder, queries: Sequence[str]) -> Any:
-        encoded.append(len(queries))
-        return encode(self, queries)
-
-    retriever: Any = make_static(corpus, model=str(model))
-    queries = ["park", "the dog at nine", "", "unheard", "river river book"] + WORDS * 2
-    results = retriever.search(queries, len(corpus))
-    assert len(set(texts)) < 250, "some scores are equal"
-    asked = ["0", "7", "150", "299", "150", "nobody"]
-    monkeypatch.setattr(StaticEncoder, "encode_queries", counted)
-    for query, ranks, found in zip(queries, retriever.ranks(queries, asked), results, strict=True):
-        places = {passage.id: rank for rank, passage in enumerate(found, 1)}
-        assert ranks == {name: places.get(name) for name in asked}, query
-    assert encoded == [], "what was just searched for is not encoded again"
-    assert retriever.ranks(["park"], []) == [{}] and retriever.ranks([], ["0"]) == []
-    (none,) = make_static((), model=str(model)).ranks(["park"], ["0"])  # type: ignore[attr-defined]
-    assert none == {"0": None}
-
-
-def test_vectors_that_are_not_all_compared_tell_no_ranks(model: Path) -> None:
-    """A graph does not find what it did not walk to, so it cannot say where that is."""
-    assert isinstance(make_static(PASSAGES, model=str(model)), RankingRetriever)
-    graph = make_static(PASSAGES, model=str(model), store="hnsw")
-    assert isinstance(graph, StoredRetriever) and not isinstance(graph, RankingRetriever)
 
 
 def random_vectors(count: int, dim: int = 16) -> Any:
@@ -253,37 +214,6 @@ def test_a_build_goes_on_and_an_index_grows(
     expected = anew.retriever(kind).search(queries, 6)
     assert grown.retriever(kind).search(queries, 6) == expected
     assert [found[0].id for found in expected] == ["r", "d", "l"]
-
-
-def test_a_stored_index_knows_its_passages(model: Path, tmp_path: Path) -> None:
-    build(Static(model=str(model)), PASSAGES, tmp_path / "index")
-    retriever: Any = make_static((), model=str(model), index=str(tmp_path / "index"))
-    assert retriever.stored(["d", "x"]) == [PASSAGES[3], None]
-    assert retriever.search(["dog"], 1)[0][0].id == "d"
-
-
-def test_torch_and_the_network_are_left_alone(model: Path) -> None:
-    code = f"""
-import logging, socket, sys
-def refuse(*args, **kwargs):
-    raise AssertionError("a connection is opened")
-socket.socket.connect = socket.getaddrinfo = refuse
-from searchrl.contracts import Passage
-from searchrl_retrieval.dense.kinds import make_static
-from searchrl_retrieval.hybrid import make_hybrid
-from functools import partial
-vector = partial(make_static, model={str(model)!r})
-found = make_hybrid([Passage("a", "dog cat"), Passage("b", "park")], vector=vector)
-print(found.search(["dog"], 1)[0][0].id)
-slow = {{"torch", "transformers", "sentence_transformers", "wordllama"}} & set(sys.modules)
-print(sorted(slow), len(logging.getLogger().handlers))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout.split("\n")[:2] == ["a", "[] 0"], done.stderr
 
 
 def test_the_package_wordllama_gives_its_own_vectors() -> None:

@@ -1,5 +1,4 @@
 """`bm25s`: BM25 by the library of this name, whose scores are computed once and mapped from disk.
 
-`kind` is the retriever with its settings, `words` how text becomes index terms, `search` answers.
-Imports nothing.
+`kind` is the retriever with its settings, `words` how text becomes index terms. Imports nothing.
 """

@@ -1,8 +1,8 @@
 """The retriever `bm25s` with its settings: their defaults, their ranges, its build and its opening.
 
-Owns what is counted: the terms of a text, and those of a title several times. Scores are computed
-and saved by the library bm25s, in Lucene's variant (Kamphuis et al. 2020, "Which BM25 do you
-mean?"):
+Owns what is counted: the terms of a text, and those of a title several times, and how the scores of
+terms become those of a query. Scores are computed and saved by the library bm25s, in Lucene's
+variant (Kamphuis et al. 2020, "Which BM25 do you mean?"):
 
     score(t, d) = ln(1 + (N - n_t + 0.5) / (n_t + 0.5)) * tf / (tf + k1 * (1 - b + b * |d| / avg))
 """
@@ -10,19 +10,22 @@ mean?"):
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from searchrl import ConfigError, suggest
-from searchrl.contracts import Retriever
+from searchrl.contracts import Passage, Retriever
 from searchrl.retrieval import tracked
 from searchrl_retrieval.bm25s.words import LANGUAGES, PLAIN, Analyzer
 from searchrl_retrieval.index.folder import Index
-from searchrl_retrieval.index.passages import PassageStore
+from searchrl_retrieval.index.passages import PassageStore, Stored, find_best
 from searchrl_retrieval.index.places import IndexFactory
 
 
@@ -81,9 +84,68 @@ class Bm25s:
 
     def open(self, folder: Path, passages: PassageStore) -> Retriever:
         """Map the index."""
-        from searchrl_retrieval.bm25s.search import Bm25sRetriever
-
         return Bm25sRetriever(folder, passages, Analyzer(self.language))
+
+
+class Bm25sRetriever(Stored):
+    """BM25 over the passages of an index; see `Bm25s` for its settings.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, folder: Path, passages: PassageStore, analyzer: Analyzer) -> None:
+        self.passages = passages
+        self.analyzer = analyzer
+        self._numbers: Mapping[str, int] = {}
+        if (folder / "params.index.json").is_file():  # else no passage has a word
+            from bm25s import BM25
+
+            bm25 = BM25.load(folder, mmap=True)
+            self._numbers = bm25.vocab_dict
+            # Still mapped: only every slice of them is made faster.
+            self._data, self._indices, self._starts = (
+                np.asarray(bm25.scores[name]) for name in ("data", "indices", "indptr")
+            )
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most `k` passages per query, best first, equal scores in corpus order.
+
+        A query of unknown words gives `[]`, and so does k <= 0.
+        """
+        if k <= 0:
+            return [[] for _ in queries]
+        found = []
+        for query in queries:
+            scores = self.score(Counter(self.analyzer.terms(query)))
+            best = find_best(scores, k)
+            found.append([replace(self.passages[at], score=float(scores[at])) for at in best])
+        return found
+
+    def score(self, weights: Mapping[str, float]) -> NDArray[np.float32]:
+        """The score [N] of every passage for index terms with weights (see `Analyzer.terms`).
+
+        A score is the sum of the scores of the terms, times their weights; 0 without any of them.
+        """
+        scores: NDArray[Any] = np.zeros(len(self.passages), dtype=np.float32)
+        for term, weight in weights.items():
+            if (number := self._numbers.get(term)) is not None:
+                within = slice(self._starts[number], self._starts[number + 1])
+                scores[self._indices[within]] += np.float32(weight) * self._data[within]
+        return scores
+
+    def ranks(self, queries: Sequence[str], ids: Sequence[str]) -> list[dict[str, int | None]]:
+        """The rank of each of these passages per query, from 1; None if it is not found."""
+        places = {name: self.passages.find(name) for name in ids}
+        found = []
+        for query in queries:
+            scores = self.score(Counter(self.analyzer.terms(query)))
+            ranks: dict[str, int | None] = dict.fromkeys(ids)
+            for name, at in places.items():
+                if at is not None and scores[at] > 0:
+                    better = np.count_nonzero(scores > scores[at])
+                    ranks[name] = int(1 + better + np.count_nonzero(scores[:at] == scores[at]))
+            found.append(ranks)
+        return found
 
 
 make_bm25s = IndexFactory(Bm25s)

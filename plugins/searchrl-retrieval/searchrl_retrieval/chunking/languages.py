@@ -30,7 +30,6 @@ LANGUAGES: Mapping[str, str] = {
 """Ending of a file -> its language."""
 
 FUNCTIONS = frozenset(
-    # Python, C, C++; JavaScript, TypeScript; Go; Rust; Java
     "function_definition function_declaration generator_function_declaration method_definition "
     "variable_declarator method_signature abstract_method_signature method_declaration "
     "function_item function_signature_item macro_definition constructor_declaration".split()

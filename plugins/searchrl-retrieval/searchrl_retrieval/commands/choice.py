@@ -6,7 +6,6 @@ from them to passages and to a retriever. Retrievers of all plugins are found by
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -97,7 +96,9 @@ class Corpus(NamedTuple):
     def flags(self) -> tuple[str, ...]:
         """The flags again, with absolute paths."""
         named = [("--corpus", path) for path in self.corpora] + [("--code", p) for p in self.code]
-        words = [word for flag, path in named for word in (flag, os.path.abspath(_plain(path)))]
+        words = [
+            word for flag, path in named for word in (flag, str(Path(path).expanduser().absolute()))
+        ]
         return (*words, *(() if self.max_chars is None else ("--max-chars", str(self.max_chars))))
 
     def read(self) -> Sequence[Passage]:
@@ -117,9 +118,11 @@ class Corpus(NamedTuple):
         if not self.is_named:
             raise ConfigError("there is no corpus: give --corpus PATH, or --code PATH")
         problems = Problems()
-        texts = chain.from_iterable(iter_corpus(_plain(p), problems, places) for p in self.corpora)
+        texts = chain.from_iterable(
+            iter_corpus(Path(p).expanduser(), problems, places) for p in self.corpora
+        )
         yield from texts if self.max_chars is None else chunk_passages(texts, self.max_chars)
-        for path in map(_plain, self.code):
+        for path in (Path(one).expanduser() for one in self.code):
             if path.exists():
                 yield from read_code_folder(path, problems)
             else:
@@ -128,10 +131,6 @@ class Corpus(NamedTuple):
         problems.ensure_none()
         for note in problems.notes:
             click.echo(f"note: {note}", err=True)
-
-
-def _plain(path: str) -> Path:
-    return Path(os.path.expanduser(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ def open_choice(
         ConfigError: there is neither an index nor a corpus.
         IndexFault: the index cannot be used.
     """
-    made = None if index is None else open_index(Path(os.path.expanduser(index))).manifest
+    made = None if index is None else open_index(Path(index).expanduser()).manifest
     choice = read_choice(name or (made.kind if made else DEFAULT), sets, plugins)
     passages = corpus.read() if corpus.is_named else ()
     if made is not None:

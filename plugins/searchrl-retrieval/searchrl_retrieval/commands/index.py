@@ -6,7 +6,6 @@ Owns what is printed. Folders are the affair of `searchrl_retrieval.index`.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -16,7 +15,7 @@ from typing import Any
 
 import click
 
-from searchrl import ConfigError, DataError
+from searchrl import ConfigError
 from searchrl.retrieval import tracked
 from searchrl_retrieval.commands.choice import (
     DEFAULT,
@@ -74,7 +73,10 @@ def build(
     corpus = Corpus(**named)
     with quiet_stdout(as_json) as print_json, showing_progress():
         built = build_index(
-            kind, tracked(corpus.stream(), "storing passages"), _path(out), sources=corpus.flags()
+            kind,
+            tracked(corpus.stream(), "storing passages"),
+            Path(out).expanduser(),
+            sources=corpus.flags(),
         )
     _show(built, print_json if as_json else None)
     if not as_json:
@@ -94,17 +96,11 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
     Example:
       searchrl index add indexes/mine --corpus more.jsonl
     """
-    old = open_index(_path(folder))
+    old = open_index(Path(folder).expanduser())
     kind = _make_kind(replace(read_choice(old.manifest.kind, ()), settings=old.manifest.settings))
     with quiet_stdout(as_json) as print_json, showing_progress():
         corpus = Corpus(**named)
         new = corpus.read()
-        for passage in new:
-            if old.passages.find(passage.id) is not None:
-                raise DataError(
-                    f"the index '{folder}' already has a passage with the id {passage.id!r}; "
-                    "nothing was added"
-                )
         built = build_index(
             kind,
             tracked(chain(old.passages, new), "storing passages", len(old.passages) + len(new)),
@@ -131,7 +127,10 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
     """
     with quiet_stdout(as_json) as print_json:
         if folder is not None:
-            _show(open_index(_path(folder), is_deep=verify), print_json if as_json else None)
+            _show(
+                open_index(Path(folder).expanduser(), is_deep=verify),
+                print_json if as_json else None,
+            )
             return
         cache = cache_folder()
         rows: list[dict[str, Any]] = []
@@ -181,7 +180,3 @@ def _facts(found: Index) -> dict[str, Any]:
     """The manifest but for its files, and how many bytes they have."""
     facts = {key: value for key, value in asdict(found.manifest).items() if key != "files"}
     return {"folder": str(found.folder), **facts, "bytes": found.manifest.num_bytes}
-
-
-def _path(folder: str) -> Path:
-    return Path(os.path.expanduser(folder))

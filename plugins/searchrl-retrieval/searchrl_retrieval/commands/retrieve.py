@@ -6,13 +6,12 @@ Owns what is printed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from searchrl import ConfigError
-from searchrl.contracts import Passage
 from searchrl_retrieval.commands.choice import (
     JSON,
     Corpus,
@@ -58,7 +57,9 @@ def retrieve(
         made, _ = open_choice(retriever, sets, plugins, index, corpus)
         results = made.search(asked, k)
         if as_json:
-            print_json({"results": [_row(*pair) for pair in zip(asked, results, strict=True)]})
+            rows = [[asdict(passage) for passage in found] for found in results]
+            pairs = zip(asked, rows, strict=True)
+            print_json({"results": [{"query": query, "passages": row} for query, row in pairs]})
             return
     for query, found in zip(asked, results, strict=True):
         if len(asked) > 1:
@@ -70,8 +71,3 @@ def retrieve(
             shown = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
             head = f"{passage.title} " if passage.title else ""
             click.echo(f"{rank}. {head}[{passage.id}] {passage.score:.3f}\n   {shown}")
-
-
-def _row(query: str, found: Sequence[Passage]) -> dict[str, Any]:
-    passages = [{"id": p.id, "title": p.title, "text": p.text, "score": p.score} for p in found]
-    return {"query": query, "passages": passages}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,18 +44,12 @@ def read_contenders(names: Sequence[str], assignments: Sequence[str]) -> dict[st
     found: dict[str, Contender] = {}
     for text in names:
         label, is_labelled, name = text.partition("=")
-        name = name if is_labelled else label
-        if not label or not name or label == EVERY:
+        if not label or label == EVERY or label in found or (is_labelled and not name):
             raise ConfigError(
-                f"cannot read --retriever {text!r}: expected NAME, or LABEL=NAME with a label "
-                f"other than '{EVERY}'"
+                f"cannot use --retriever {text!r}: expected NAME, or LABEL=NAME with a label of "
+                f"its own other than '{EVERY}', such as --retriever other={name or label}"
             )
-        if label in found:
-            raise ConfigError(
-                f"two retrievers are called '{label}'; give one a label, "
-                f"such as --retriever other={name}"
-            )
-        found[label] = Contender(name, {})
+        found[label] = Contender(name or label, {})
     said = parse_sets(assignments)
     for label, own in said.items():
         if label != EVERY and label not in found:
@@ -212,7 +205,7 @@ def _as_json(
         "seconds": {
             label: {"make_s": one.make_s, "query_ms": one.query_ms} for label, one in judged.items()
         },
-        "paired": [asdict(one) for one in differences],
+        "paired": [one._asdict() for one in differences],
     }
 
 

@@ -1,19 +1,21 @@
-"""The retrievers `dense` and `static` with their settings: defaults, ranges, build and opening.
+"""The retrievers `dense` and `static`: settings with defaults and ranges, build, opening, search.
 
-Owns what the names of the settings mean, how much a title counts, and that a build which was killed
-goes on with the vectors that it has made.
+Owns what the names of the settings mean, how much a title counts, that a build which was killed
+goes on with the vectors that it has made, what a query without words finds (nothing) and the order
+of equal scores (that of the corpus).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from searchrl import ConfigError
@@ -23,7 +25,6 @@ from searchrl_retrieval.dense.chroma import ChromaVectors, write_chroma
 from searchrl_retrieval.dense.encoders import Encoder, Vectors
 from searchrl_retrieval.dense.models import find_model, fingerprint_model
 from searchrl_retrieval.dense.prefixes import Prefixes, find_prefixes
-from searchrl_retrieval.dense.search import FlatVectorRetriever, VectorRetriever
 from searchrl_retrieval.dense.sentences import MARKS as SENTENCES
 from searchrl_retrieval.dense.sentences import load_sentence_encoder
 from searchrl_retrieval.dense.static import MARKS as TABLES
@@ -31,8 +32,14 @@ from searchrl_retrieval.dense.static import load_static_encoder
 from searchrl_retrieval.dense.vectors import FILE, FaissVectors, write_faiss
 from searchrl_retrieval.extras import need
 from searchrl_retrieval.index.folder import Index
-from searchrl_retrieval.index.passages import PassageStore
+from searchrl_retrieval.index.passages import PassageStore, Stored
 from searchrl_retrieval.index.places import IndexFactory
+
+_SPARE = 8
+"""Passages that are asked for beyond k, so that equal scores at the end keep their order."""
+
+_DIGITS = 6
+"""Of a score. What is beyond differs with the number of queries that are asked together."""
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -42,6 +49,52 @@ _MADE = "vectors.f32"
 
 _BATCH = 128
 """Passages whose vectors are made, and written, at once."""
+
+
+class VectorRetriever(Stored):
+    """Passages by the inner product of their vectors with that of the query.
+
+    A search for nothing but white space, or for tokens without a vector, finds nothing.
+    Safe to use from several threads.
+    """
+
+    def __init__(
+        self, passages: PassageStore, encoder: Encoder, vectors: FaissVectors | ChromaVectors
+    ) -> None:
+        self.passages = passages
+        self.encoder = encoder
+        self.vectors = vectors
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most `k` passages per query, best first, equal scores in corpus order."""
+        found: list[list[Passage]] = [[] for _ in queries]
+        if k <= 0 or not len(self.vectors):
+            return found
+        rows, asked = self._encode(queries)
+        if not asked:
+            return found
+        results = self.vectors.search(rows, min(k + _SPARE, len(self.vectors)))
+        for number, scores, places in zip(asked, *results, strict=True):
+            scores, places = _rounded(scores[places >= 0]), places[places >= 0]
+            order = np.lexsort((places, -scores))[:k]
+            pairs = zip(scores[order].tolist(), places[order].tolist(), strict=True)
+            found[number] = [replace(self.passages[place], score=score) for score, place in pairs]
+        return found
+
+    def _encode(self, queries: Sequence[str]) -> tuple[Vectors, list[int]]:
+        """Vectors of the queries in which there is something, and which queries these are."""
+        asked = [place for place, query in enumerate(queries) if query.strip()]
+        texts = [queries[place] for place in asked]
+        if not texts:
+            return np.zeros((0, self.encoder.dim), np.float32), []
+        rows = self.encoder.encode_queries(texts)
+        filled = np.flatnonzero(rows.any(axis=1))
+        return rows[filled], [asked[row] for row in filled.tolist()]
+
+
+def _rounded(scores: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    """Scores with the digits that do not depend on what else is asked; 0 has no sign."""
+    return np.round(np.asarray(scores, dtype=np.float64), _DIGITS) + 0.0
 
 
 @dataclass(frozen=True)
@@ -129,8 +182,7 @@ class VectorKind:
         if self.store == "chroma":
             return VectorRetriever(passages, self.load_encoder(), ChromaVectors(folder))
         vectors = FaissVectors(folder / FILE, self.ef_search, self.num_probes)
-        kind = FlatVectorRetriever if self.store == "flat" else VectorRetriever
-        return kind(passages, self.load_encoder(), vectors)
+        return VectorRetriever(passages, self.load_encoder(), vectors)
 
     def load_encoder(self) -> Encoder:
         """Load the model, once per process."""

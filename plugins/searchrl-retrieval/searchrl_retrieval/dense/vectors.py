@@ -70,13 +70,6 @@ class FaissVectors:
             parameters = self._faiss.SearchParametersIVF(nprobe=probes)
         return Found(*self._index.search(queries, k, params=parameters))
 
-    def score(self, query: Vectors) -> Vectors:
-        """The score [N] of every vector for one query [D]. Of `flat` alone."""
-        shape = (len(self), self._index.d)
-        all_ND = self._faiss.rev_swig_ptr(self._index.get_xb(), shape[0] * shape[1]).reshape(shape)
-        scores: Vectors = all_ND @ query
-        return scores
-
 
 def write_faiss(
     path: Path, vectors: Vectors, layout: str, num_bytes: int, previous: Path | None

@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from searchrl import PluginError, RetrieverFailure, SearchRLError, compare, estimate
 from searchrl.contracts import (
@@ -45,8 +46,7 @@ class Judged:
     """Mean milliseconds of a query, in batches of `BATCH`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """Two retrievers on the same questions: the first minus the second, figure by figure."""
 
     first: str

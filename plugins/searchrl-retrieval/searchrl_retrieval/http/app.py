@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import ipaddress
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,16 +28,11 @@ from searchrl_retrieval.http.wire import Asked, BadRequest, Limits
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")
 """What a client on this machine may call it. A page that was led here (DNS rebinding) does not."""
 
-END_S = 10
-"""Seconds that requests under way get to finish when a signal ends the server."""
-
 MAX_CONNECTIONS = 2048
 """More are told 503: each of them takes memory."""
 
 OPEN_PATH = "/health"
 """Asked by machines that watch over servers; it needs no key."""
-
-_EXAMPLE = {"queries": ["Who wrote Hamlet?"], "topk": 3, "return_scores": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +114,16 @@ class Handler:
 def make_app(serving: Serving, *, has_mcp: bool = False) -> FastAPI:
     """The application of a server; with `has_mcp` it speaks MCP, too (the extra `mcp`)."""
     handler = Handler(serving)
-    tools = None
+    lifespan = None
     if has_mcp:
-        from searchrl_retrieval.http.mcp_tool import Tools
+        from searchrl_retrieval.http.mcp_tool import make_tools
 
-        tools = Tools(handler.search, serving.name, serving.limits)
+        route, running = make_tools(handler.search, serving.name, serving.limits)
 
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with contextlib.nullcontext() if tools is None else tools.running():
-            yield
+        @contextlib.asynccontextmanager
+        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+            async with running:
+                yield
 
     app = FastAPI(title=f"Retrieval server: {serving.name}", lifespan=lifespan)
 
@@ -152,16 +146,15 @@ def make_app(serving: Serving, *, has_mcp: bool = False) -> FastAPI:
         """Passages for queries, in the form of Search-R1."""
         try:
             asked = wire.read_request(await _read_body(request, serving.limits), serving.limits)
-            answer = wire.write_answer(asked, await handler.search(asked), serving.limits)
+            answer = wire.write_answer(asked, await handler.search(asked))
         except BadRequest as error:
             return _refuse(error)
         return Response(answer, media_type="application/json")
 
-    body = {"content": {"application/json": {"example": _EXAMPLE}}, "required": True}
-    app.post("/retrieve", openapi_extra={"requestBody": body})(retrieve)
+    app.post("/retrieve")(retrieve)
     app.get(OPEN_PATH)(handler.describe)
-    if tools is not None:
-        app.router.routes.append(tools.route)
+    if has_mcp:
+        app.router.routes.append(route)
     if serving.is_local:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOCAL_HOSTS))
     return app
@@ -190,12 +183,7 @@ def _refuse(error: BadRequest) -> JSONResponse:
 
 def is_local(host: str) -> bool:
     """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:  # a name
-        return False
+    return host in LOCAL_HOSTS and host != "0.0.0.0"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -233,6 +221,6 @@ def make_server(app: FastAPI) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=END_S,
+            timeout_graceful_shutdown=10,  # seconds for requests under way
         )
     )

@@ -85,7 +85,9 @@ class HttpRetriever:
         found: list[list[Passage]] = [[] for _ in queries]
         if k < 1:
             return found
-        asked = [(at, text) for at, query in enumerate(queries) if (text := self._fit(query))]
+        # Not too long, and text that UTF-8 can hold.
+        cut = [query[: self.max_query_chars].encode("utf-8", "replace") for query in queries]
+        asked = [(at, text) for at, data in enumerate(cut) if (text := data.decode().strip())]
         for start in range(0, len(asked), self.batch_size):
             batch = asked[start : start + self.batch_size]
             results = self._ask([text for _, text in batch], k)
@@ -95,10 +97,6 @@ class HttpRetriever:
 
     def stored(self, ids: Sequence[str]) -> None:
         """The passages are the server's, and it does not tell which it has."""
-
-    def _fit(self, query: str) -> str:
-        """A query as it is sent: not too long, and text that UTF-8 can hold."""
-        return query[: self.max_query_chars].encode("utf-8", "replace").decode("utf-8").strip()
 
     def _ask(self, queries: list[str], k: int) -> list[list[Passage]]:
         try:

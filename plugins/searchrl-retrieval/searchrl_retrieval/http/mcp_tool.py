@@ -22,50 +22,42 @@ from searchrl_retrieval.http.wire import Asked, BadRequest, Limits
 PATH = "/mcp"
 
 
-class Tools:
-    """The MCP server of a retrieval server: its route, and what must run beside it.
+def make_tools(
+    search: Callable[[Asked], Awaitable[list[list[Passage]]]], name: str, limits: Limits
+) -> tuple[BaseRoute, AbstractAsyncContextManager[None]]:
+    """The route of MCP, and the context in which it can be answered, once per server.
 
     `search(asked)` is what searches, `name` what is served.
     """
+    server: MCPServer[object] = MCPServer(
+        "searchrl",
+        instructions=f"`search` finds passages of a text collection ({name}).",
+        log_level="WARNING",
+    )
 
-    def __init__(
-        self, search: Callable[[Asked], Awaitable[list[list[Passage]]]], name: str, limits: Limits
-    ) -> None:
-        server: MCPServer[object] = MCPServer(
-            "searchrl",
-            instructions=f"`search` finds passages of a text collection ({name}).",
-            log_level="WARNING",
-        )
+    async def find(
+        query: Annotated[str, Field(description="what is looked for, in plain words")],
+        k: Annotated[int, Field(description="how many passages are wanted")] = limits.topk,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Search the text collection; returns the passages that fit the query best."""
+        try:
+            (found,) = await search(Asked((query,), k))
+        except BadRequest as error:
+            raise ToolError(str(error)) from error
+        rows = [
+            {"docid": one.id, "title": one.title, "text": one.text, "score": one.score}
+            for one in found
+        ]
+        return {"results": rows}
 
-        async def find(
-            query: Annotated[str, Field(description="what is looked for, in plain words")],
-            k: Annotated[int, Field(description="how many passages are wanted")] = limits.topk,
-        ) -> dict[str, list[dict[str, Any]]]:
-            """Search the text collection; returns the passages that fit the query best."""
-            try:
-                (found,) = await search(Asked((query,), k))
-            except BadRequest as error:
-                raise ToolError(str(error)) from error
-            rows = [
-                {"docid": one.id, "title": one.title, "text": one.text, "score": one.score}
-                for one in found
-            ]
-            return {"results": rows}
-
-        server.add_tool(find, name="search")
-        # Hosts and origins are looked at for all routes.
-        unguarded = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-        made = server.streamable_http_app(
-            streamable_http_path=PATH,
-            json_response=True,
-            stateless_http=True,
-            max_request_body_size=limits.body_bytes,
-            transport_security=unguarded,
-        )
-        self.route: BaseRoute = made.routes[0]
-        self._server = server
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """The context in which requests can be answered; once per server."""
-        context: AbstractAsyncContextManager[None] = self._server.session_manager.run()
-        return context
+    server.add_tool(find, name="search")
+    # Hosts and origins are looked at for all routes.
+    unguarded = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    made = server.streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        max_request_body_size=limits.body_bytes,
+        transport_security=unguarded,
+    )
+    return made.routes[0], server.session_manager.run()

@@ -25,8 +25,7 @@ from searchrl.data import BadRow, parse_passage
 class Limits:
     """What a server takes, and how many passages it gives if nothing is said.
 
-    `passages` (queries times k) and `answer_bytes` bound one answer; `search_s` is how long a
-    search may take.
+    `passages` (queries times k) bounds one answer; `search_s` is how long a search may take.
     """
 
     topk: int = 3
@@ -34,7 +33,6 @@ class Limits:
     queries: int = 4096
     query_chars: int = 16_384
     passages: int = 20_000
-    answer_bytes: int = 32 << 20
     body_bytes: int = 16 << 20
     search_s: float = 60.0
 
@@ -93,29 +91,20 @@ def ensure_within(asked: Asked, limits: Limits) -> None:
         said = show_value(asked.k)
         raise BadRequest(422, f"topk must be from 1 to {limits.max_k}, got {said}")
     count, longest = len(asked.queries), max(map(len, asked.queries), default=0)
-    if count > limits.queries:
-        raise BadRequest(413, f"{count:,} queries in one body; at most {limits.queries:,}")
-    if longest > limits.query_chars:
-        text = f"a query of {longest:,} characters; at most {limits.query_chars:,}"
-        raise BadRequest(413, text)
-    if count * asked.k > limits.passages:
-        text = f"{count:,} queries with topk {asked.k} are {count * asked.k:,} passages"
-        raise BadRequest(413, f"{text}; at most {limits.passages:,} in one answer")
+    for what, found, limit in (
+        ("queries", count, limits.queries),
+        ("characters in a query", longest, limits.query_chars),
+        ("passages (queries times topk)", count * asked.k, limits.passages),
+    ):
+        if found > limit:
+            raise BadRequest(413, f"{found:,} {what}; at most {limit:,}")
 
 
-def write_answer(asked: Asked, found: Sequence[Sequence[Passage]], limits: Limits) -> bytes:
-    """The body of an answer: `found` holds the passages of each query, in their order.
-
-    Raises:
-        BadRequest: if it is larger than the limit.
-    """
+def write_answer(asked: Asked, found: Sequence[Sequence[Passage]]) -> bytes:
+    """The body of an answer: `found` holds the passages of each query, in their order."""
     result = [[_item(passage, asked.has_scores) for passage in passages] for passages in found]
     # ASCII, because a text may hold what UTF-8 cannot (half of a pair).
-    answer = json.dumps({"result": result}, allow_nan=False).encode("ascii")
-    if len(answer) > limits.answer_bytes:
-        text = f"the answer would be larger than {limits.answer_bytes:,} bytes"
-        raise BadRequest(413, f"{text}; ask for less at once")
-    return answer
+    return json.dumps({"result": result}, allow_nan=False).encode("ascii")
 
 
 def _item(passage: Passage, has_score: bool) -> dict[str, Any]:

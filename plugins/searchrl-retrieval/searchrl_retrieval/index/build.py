@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -34,7 +33,6 @@ from searchrl_retrieval.index.manifest import (
     Manifest,
     list_files,
     read_manifest,
-    write_json,
     write_manifest,
 )
 from searchrl_retrieval.index.passages import PassageStore, write_passages
@@ -118,9 +116,10 @@ def _build(
         "fingerprint": fingerprint,
         "previous": len(previous.passages) if previous else 0,
     }
-    if _read_state(work) != json.loads(json.dumps(state)):  # left by another build
-        shutil.rmtree(data, ignore_errors=True)
-        write_json(work / _STATE, state)
+    told = json.dumps(state, sort_keys=True)
+    if not (work / _STATE).exists() or (work / _STATE).read_text("utf-8") != told:
+        shutil.rmtree(data, ignore_errors=True)  # left by another build
+        (work / _STATE).write_text(told, "utf-8")
     (data / FILES).mkdir(parents=True, exist_ok=True)
     os.replace(new, data / PASSAGES)
     store = PassageStore(data / PASSAGES)
@@ -157,13 +156,6 @@ def _ensure_ours(folder: Path) -> None:
         raise IndexFault(
             f"'{folder}' is a folder with other files in it ({others[0]}, …); name a new one"
         )
-
-
-def _read_state(work: Path) -> Any:
-    try:
-        return json.loads((work / _STATE).read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 def _sync(folder: Path) -> None:

@@ -65,7 +65,8 @@ class Manifest:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Make `manifest` that of the folder; there is no moment without one."""
     facts: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
-    write_json(folder / NAME, facts | {"sha256": _seal(facts)})
+    sealed = json.dumps(facts | {"sha256": _seal(facts)}, indent=1, ensure_ascii=False)
+    replace_file(folder / NAME, sealed.encode() + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -113,11 +114,6 @@ def find_fault(folder: Path, manifest: Manifest, *, is_deep: bool = False) -> st
         if fault := file_fault(folder / manifest.data / name, size, digest, deep=is_deep):
             return f"is damaged: {manifest.data}/{name}: {fault}"
     return ""
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a JSON file in one go."""
-    replace_file(path, json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
 def _seal(facts: Mapping[str, Any]) -> str:

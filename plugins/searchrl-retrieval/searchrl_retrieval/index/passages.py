@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from searchrl import ConfigError, DataError, show_value
 from searchrl.contracts import Passage
-
-Scores = NDArray[np.floating[Any]]
 
 _TABLE = "CREATE TABLE passages (place INTEGER PRIMARY KEY, id UNIQUE, title, text)"
 _ROW = "SELECT id, title, text FROM passages"
@@ -79,10 +77,6 @@ class Stored:
         places = [self.passages.find(name) for name in ids]
         return [None if place is None else self.passages[place] for place in places]
 
-    def places(self, ids: Sequence[str]) -> dict[str, int | None]:
-        """Where the passages of ids stand; None for each that is not there."""
-        return {name: self.passages.find(name) for name in ids}
-
 
 def write_passages(path: Path, passages: Iterable[Passage]) -> str:
     """Write passages into a new file; returns their fingerprint.
@@ -132,7 +126,7 @@ def fingerprint_passages(passages: Iterable[Passage]) -> str:
     return digest.hexdigest()
 
 
-def find_best(scores: Scores, k: int) -> list[int]:
+def find_best(scores: NDArray[Any], k: int) -> list[int]:
     """The places of the `k` highest scores above 0, best first."""
     found = np.flatnonzero(scores > 0)
     if len(found) > k:
@@ -141,17 +135,6 @@ def find_best(scores: Scores, k: int) -> list[int]:
     order = np.argsort(-scores[found], kind="stable")[:k]
     best: list[int] = found[order].tolist()
     return best
-
-
-def find_ranks(scores: Scores, places: Mapping[str, int | None]) -> dict[str, int | None]:
-    """The rank of each place among all scores, from 1; None for a place that is None."""
-    ranks: dict[str, int | None] = dict.fromkeys(places)
-    for name, place in places.items():
-        if place is not None:
-            better = np.count_nonzero(scores > scores[place])
-            before = np.count_nonzero(scores[:place] == scores[place])
-            ranks[name] = int(1 + better + before)
-    return ranks
 
 
 def _add(digest: Any, parts: tuple[bytes, bytes, bytes]) -> None:

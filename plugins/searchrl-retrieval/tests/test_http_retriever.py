@@ -85,17 +85,6 @@ def test_a_failure_is_a_failure_and_never_an_empty_result(
     assert len(asked) == num_asked
 
 
-def test_a_server_that_is_down_or_silent_is_a_failure() -> None:
-    with odd_server(answer) as (url, _):
-        pass
-    with pytest.raises(RetrieverFailure, match="cannot be reached"):
-        HttpRetriever((), url=url).search(["q"], 1)
-    with odd_server(lambda body: answer(body)._replace(delay_s=1.0)) as (url, _):
-        retriever = HttpRetriever((), url=url, timeout_s=0.1, max_retries=0)
-        with pytest.raises(RetrieverFailure, match=r"0\.1 s \(retriever\.timeout_s\)"):
-            retriever.search(["q"], 1)
-
-
 def test_the_key_comes_from_the_environment_and_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

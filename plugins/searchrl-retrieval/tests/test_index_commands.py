@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,24 +161,3 @@ def test_commands_of_the_readme_and_the_page_run(
             assert "nothing is downloaded here" in run(*words[1:], code=2)
         else:
             run(*words[1:])
-
-
-NO_TORCH = """
-import sys
-from searchrl.cli import main
-try:
-    main(["--plugin", "searchrl_retrieval", *sys.argv[1:]])
-except SystemExit as ended:
-    assert not ended.code, ended.code
-heavy = {"torch", "transformers", "faiss", "sentence_transformers"} & set(sys.modules)
-assert not heavy, heavy
-"""
-
-
-def test_commands_that_need_no_model_load_none(tmp_path: Path, corpus: Path) -> None:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    for words in (
-        ["index", "build", "--corpus", str(corpus), "--out", str(tmp_path / "i")],
-        ["retrieve", "otters", "--index", str(tmp_path / "i")],
-    ):
-        subprocess.run([sys.executable, "-c", NO_TORCH, *words], check=True, env=env)

@@ -69,12 +69,6 @@ def test_a_pool_has_support_recall_and_all_gold_and_the_cutoffs_that_were_asked_
     assert (one["value"], one["low"], one["n"]) == (0, 0, 1) and one["high"] > 0.7
 
 
-def test_packed_files_give_the_same_figures(tmp_path: Path) -> None:
-    plain = figures(write_beir(tmp_path / "plain"), "--retriever", "bm25")
-    packed = figures(write_beir(tmp_path / "packed", end=".gz"), "--retriever", "bm25")
-    assert plain["retrievers"] == packed["retrievers"]
-
-
 def test_the_table_has_a_row_for_each_retriever_and_for_each_pair(tmp_path: Path) -> None:
     folder = write_pool(tmp_path / "pool")
     labelled = ("--retriever", "bm25", "--retriever", "plain=bm25", "--retriever", "empty")

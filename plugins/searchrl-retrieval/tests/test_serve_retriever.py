@@ -108,20 +108,6 @@ def test_a_signal_ends_it_when_what_was_begun_is_answered(
     assert err.rstrip().endswith("Interrupted.") and "Traceback" not in out + err
 
 
-def test_it_says_what_it_serves_and_asks_for_the_key(corpus: Path) -> None:
-    words = ("--corpus", corpus, "--retriever", "bm25", "--key-env", "MY_KEY", "--topk", 1)
-    with served(*words, env={"MY_KEY": "sk-secret"}) as (url, process):
-        assert httpx2.post(f"{url}/retrieve", json={"queries": ["pool"]}).status_code == 401
-        key = {"Authorization": "Bearer sk-secret"}
-        found = httpx2.post(f"{url}/retrieve", json={"queries": ["the closes"]}, headers=key).json()
-        assert len(found["result"][0]) == 1
-        health = httpx2.get(f"{url}/health").json()
-        assert health["passages"] == len(TOWN) and health["retriever"] == "bm25"
-        process.terminate()
-        _, err = process.communicate(timeout=30)
-    assert "sk-secret" not in err and "warning" not in err
-
-
 def test_other_machines_reach_it_only_if_that_is_asked_for(corpus: Path) -> None:
     with served("--corpus", corpus, "--retriever", "bm25", "--host", "0.0.0.0") as (_, process):
         process.terminate()

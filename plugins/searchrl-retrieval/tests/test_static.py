@@ -136,11 +136,6 @@ def test_wrong_settings(model: Path, settings: dict[str, Any], said: str) -> Non
         )(PASSAGES)
 
 
-def test_bytes_that_do_not_divide_the_vector_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="16 numbers in pq_bytes=7: expected .* such as 8"):
-        write_faiss(tmp_path / "x", random_vectors(9_984), "pq", 7, None)
-
-
 @pytest.mark.parametrize("name", ["minishlab/potion-base-8M", "models/poton", "no_such", "~/no"])
 def test_a_model_that_is_not_here_gives_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

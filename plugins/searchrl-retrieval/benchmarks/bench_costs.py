@@ -1,13 +1,13 @@
 """What retrievers cost as a corpus grows: build, disk, memory, and milliseconds per query.
 
-    python bench_costs.py --data FOLDER --work FOLDER --count 200000 bm25 bm25s static:faiss=pq
+    python bench_costs.py --data FOLDER --work FOLDER --count 200000 bm25 bm25s static:store=pq
 
 Owns the measuring. The corpus has `--count` passages, the real ones of `--data` first, then those
 of `generated`. Every retriever is built in one fresh process and searches in another one; the
 queries are the real questions. Memory is the peak of resident pages of the whole process, mapped
 files included. Seconds are those of the CPU, on one thread, so that other work on the machine does
 not count; wall time is given as well. Results are kept in `--work` and not measured twice.
-`--again` measures anew. A retriever is a name, then its settings: `static:faiss=pq,num_probes=64`.
+`--again` measures anew. A retriever is a name, then its settings: `static:store=pq,num_probes=64`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from generated import make_passages, read_real, read_real_queries
 from measured import one_thread, peak_mib, print_table, timed
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import open_index
-from searchrl_retrieval.index.kinds import KINDS, find_kind
-from searchrl_retrieval.index.passages import has_passages, open_passages, write_passages
+from searchrl_retrieval.index.passages import PassageStore, write_passages
+from searchrl_retrieval.index.places import IndexFactory
 
 from searchrl import load_plugins, make_retriever_factory, parse_sets
 from searchrl.contracts import Passage, Retriever
@@ -59,7 +59,7 @@ def main() -> None:
         return
     args.work.mkdir(parents=True, exist_ok=True)
     for count in args.count or ():
-        if not has_passages(_corpus(args.work, count)):
+        if not _corpus(args.work, count).exists():
             print(json.dumps(_run_alone(args, "corpus", count, "")), file=sys.stderr)
         for retriever in args.retrievers:
             _measure(args, count, retriever)
@@ -93,17 +93,18 @@ def _run_alone(args: argparse.Namespace, step: str, count: int, retriever: str) 
 
 
 def _write_corpus(args: argparse.Namespace, count: int, retriever: str) -> dict[str, Any]:
-    folder = _corpus(args.work, count)
-    shutil.rmtree(folder, ignore_errors=True)  # what a killed run left
+    path = _corpus(args.work, count)
+    half = path.with_suffix(".half")  # a killed run leaves no corpus
     real = read_real(args.data)
-    taken = timed(lambda: write_passages(folder, make_passages(real, count)))[1]
+    taken = timed(lambda: write_passages(half, make_passages(real, count)))[1]
+    half.rename(path)
     return {"corpus_" + key: value for key, value in taken.items()}
 
 
 def _build(args: argparse.Namespace, count: int, retriever: str) -> dict[str, Any]:
     name, settings = _read(retriever)
-    kind = find_kind(name)(**settings)
-    store = open_passages(_corpus(args.work, count))
+    kind = _find_factory(name).kind(**settings)
+    store = PassageStore(_corpus(args.work, count))
     folder = _folder(args.work, count, retriever)
     shutil.rmtree(folder, ignore_errors=True)
     before = peak_mib()
@@ -156,8 +157,8 @@ def _open(args: argparse.Namespace, count: int, retriever: str) -> Retriever:
     name, settings = _read(retriever)
     if _is_kept(retriever):
         index = open_index(_folder(args.work, count, retriever))
-        return index.retriever(find_kind(name)(**settings))
-    passages: Sequence[Passage] = tuple(open_passages(_corpus(args.work, count)))
+        return index.retriever(_find_factory(name).kind(**settings))
+    passages: Sequence[Passage] = tuple(PassageStore(_corpus(args.work, count)))
     return make_retriever_factory(load_plugins([PLUGIN]), name, settings)(passages)
 
 
@@ -169,8 +170,12 @@ def _read(retriever: str) -> tuple[str, dict[str, Any]]:
     return name, settings
 
 
+def _find_factory(name: str) -> Any:
+    return load_plugins([PLUGIN]).get("retriever", name).load()
+
+
 def _is_kept(retriever: str) -> bool:
-    return _read(retriever)[0] in KINDS
+    return isinstance(_find_factory(_read(retriever)[0]), IndexFactory)
 
 
 def _take(queries: Sequence[str], count: int) -> list[str]:
@@ -180,7 +185,7 @@ def _take(queries: Sequence[str], count: int) -> list[str]:
 
 
 def _corpus(work: Path, count: int) -> Path:
-    return work / f"corpus-{count}"
+    return work / f"corpus-{count}.sqlite"
 
 
 def _folder(work: Path, count: int, retriever: str) -> Path:

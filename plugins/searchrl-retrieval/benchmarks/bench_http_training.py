@@ -114,8 +114,7 @@ def server(latency_ms: float) -> Iterator[str]:
 
 def serve(latency_ms: float) -> None:
     """What the other process does: serve the demo corpus, and hold each answer back."""
-    from searchrl_retrieval.http import serving
-    from searchrl_retrieval.http.app import Serving, make_app
+    from searchrl_retrieval.http.app import Serving, bind, make_app, make_server, show_address
 
     from searchrl.data import Problems, load_corpus
     from searchrl.envs.corpus import DEMO_FOLDER
@@ -129,8 +128,9 @@ def serve(latency_ms: float) -> None:
             await asyncio.sleep(latency_ms / 1000)
         await app(scope, receive, send)
 
-    bound = serving.bind("127.0.0.1", 0)
-    serving.serve(late, bound, on_start=lambda: print(serving.show_address(bound), flush=True))
+    bound = bind("127.0.0.1", 0)
+    print(show_address(bound), flush=True)
+    make_server(late).run(sockets=[bound])
 
 
 if __name__ == "__main__":

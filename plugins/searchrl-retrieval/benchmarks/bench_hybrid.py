@@ -25,7 +25,7 @@ from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.dense.kinds import make_dense, make_static
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 from searchrl_retrieval.evaluation.measures import measure
-from searchrl_retrieval.fusion import FUSIONS, fuse
+from searchrl_retrieval.fusion import fuse
 from searchrl_retrieval.hybrid import VECTOR_WEIGHT
 
 from searchrl import compare
@@ -65,11 +65,11 @@ class Parts(NamedTuple):
         """nDCG@10 of the part whose mean is higher."""
         return max(self.of_bm25, self.of_vector, key=_mean)
 
-    def fused(self, weight: float, fusion: str) -> Values:
+    def fused(self, weight: float) -> Values:
         """nDCG@10 of the fusion in which the vectors have this share."""
-        weights, points = (weight, 1 - weight), FUSIONS[fusion]
+        weights = (weight, 1 - weight)
         rankings = {
-            question: fuse((self.vector[question], self.bm25[question]), weights, points)
+            question: fuse((self.vector[question], self.bm25[question]), weights)
             for question in self.collection.questions
         }
         return _judge(self.collection, rankings)
@@ -91,19 +91,17 @@ def search_parts(data: Path, name: str, split: str, vector: str) -> Parts:
     return Parts(collection, *found, *(_judge(collection, one) for one in found))
 
 
-def choose(training: Sequence[Parts], fusion: str) -> tuple[float, dict[float, list[float]]]:
+def choose(training: Sequence[Parts]) -> tuple[float, dict[float, list[float]]]:
     """The chosen weight, and for every weight the lower end of the gain on each collection."""
     ends = {
-        weight: [
-            _gain(parts.fused(weight, fusion), parts.better).get("low", 0.0) for parts in training
-        ]
+        weight: [_gain(parts.fused(weight), parts.better).get("low", 0.0) for parts in training]
         for weight in WEIGHTS
     }
     return max(ends, key=lambda weight: min(ends[weight])), ends
 
 
 def main() -> int:
-    """Print the choice of both fusions, then the figures of the default; 1 if it does not hold."""
+    """Print the choice, then the figures of the default; 1 if it does not hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="the folder with ir/ and multihop/")
     parser.add_argument("--vector", choices=VECTORS, default="static")
@@ -113,17 +111,16 @@ def main() -> int:
         for name, (_, split, _) in COLLECTIONS.items()
         if split
     ]
-    for fusion in FUSIONS:
-        chosen, ends = choose(training, fusion)
-        print(f"{fusion}: training questions choose the weight {chosen}")
-        for weight, lows in ends.items():
-            print(f"  {weight:.2f}  lower ends {' '.join(f'{low:+.4f}' for low in lows)}")
-    print(f"\nother questions, min_max with the default weight {VECTOR_WEIGHT}:")
+    chosen, ends = choose(training)
+    print(f"training questions choose the weight {chosen}")
+    for weight, of_weight in ends.items():
+        print(f"  {weight:.2f}  lower ends {' '.join(f'{low:+.4f}' for low in of_weight)}")
+    print(f"\nother questions, with the default weight {VECTOR_WEIGHT}:")
     print(f"{'':10}{'n':>5}{args.vector:>9}{'bm25s':>9}{'hybrid':>9}   less the better part")
     lows = []
     for name, (_, _, split) in COLLECTIONS.items():
         parts = search_parts(args.data, name, split, args.vector)
-        hybrid = parts.fused(VECTOR_WEIGHT, "min_max")
+        hybrid = parts.fused(VECTOR_WEIGHT)
         gain = _gain(hybrid, parts.better)
         lows.append(gain.get("low", 0.0))
         means = "".join(f"{_mean(v):9.4f}" for v in (parts.of_vector, parts.of_bm25, hybrid))

@@ -117,7 +117,6 @@ async def load(url: str, process: subprocess.Popen[str], args: Any) -> dict[str,
     async with httpx2.AsyncClient(limits=limits, timeout=60, verify=False) as line:
         clients = [client(line, number) for number in range(args.clients)]
         early, *_ = await asyncio.gather(watch(), *clients)
-        facts = (await line.get(f"{url}/health")).json()
     now, peak = memory_of(process.pid)
     took_s.sort()
     return {
@@ -130,8 +129,6 @@ async def load(url: str, process: subprocess.Popen[str], args: Any) -> dict[str,
         "median_ms": round(1000 * took_s[len(took_s) // 2], 1),
         "p99_ms": round(1000 * took_s[int(len(took_s) * 0.99)], 1),
         "slowest_ms": round(1000 * took_s[-1], 1),
-        "calls_of_the_retriever": facts["calls"],
-        "waiting_at_the_end": facts["waiting"],
         "memory_mib": {name: round(size / _MIB, 1) for name, size in
                        {"early": early, "end": now, "peak": peak}.items()},
         "growth": round(peak / early, 3) if early else None,

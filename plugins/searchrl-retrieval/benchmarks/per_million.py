@@ -1,19 +1,16 @@
 """Costs per million passages, and those of the 21 million of Wikipedia, from what was measured.
 
-    python per_million.py --costs FOLDER --vectors FOLDER
+    python per_million.py --costs FOLDER
 
 Owns the way from a measurement to a larger corpus; it measures nothing. `--costs` is the `--work`
-of `bench_costs`, `--vectors` that of `bench_vectors`. Of two sizes it is the line through both. Of
-one, seconds, bytes on disk and milliseconds grow with the passages, and of memory what is above
-that before anything was opened; of vectors it is their file, which is mapped. A graph (`hnsw`)
-takes steps that grow with the logarithm of the vectors.
+of `bench_costs`. Of two sizes it is the line through both. Of one, seconds, bytes on disk and
+milliseconds grow with the passages, and of memory what is above that before anything was opened.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,15 +46,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--costs", type=Path, action="append", default=[])
-    parser.add_argument("--vectors", type=Path, action="append", default=[])
     args = parser.parse_args()
     groups: dict[str, list[Row]] = {}
     for folder in args.costs:
         for row in _read(folder):
             groups.setdefault(row["retriever"], []).append(row)
-    for folder in args.vectors:
-        for row in _read(folder):
-            groups.setdefault(f"{row['layout']}, {row['dim']} numbers", []).append(row)
     for total in (MILLION, WIKIPEDIA):
         print(f"\n{total:,} passages")
         rows = [{"name": name, **scale(measured, total)} for name, measured in groups.items()]
@@ -69,29 +62,15 @@ def scale(measured: Sequence[Row], total: int) -> dict[str, Any]:
     ordered = sorted(measured, key=lambda row: row["count"])
     small, large = ordered[0], ordered[-1]
     count = large["count"]
-    is_graph = large.get("layout") == "hnsw"
-    steps = math.log(total) / math.log(count) if is_graph else 1.0
     found: dict[str, Any] = {"count": count}
-    for key in GROWING:
+    for key in (*GROWING, *MEMORY):
         if key not in large:
             continue
         if small["count"] < count:
             found[key] = _on_line(small, large, key, total)
-        elif is_graph and key.endswith("query_ms"):
-            found[key] = large[key] * steps
         else:
-            found[key] = large[key] * total / count * (steps if key == "build_cpu_s" else 1.0)
-    for key, before in MEMORY.items():
-        if key not in large:
-            continue
-        if small["count"] < count:
-            found[key] = _on_line(small, large, key, total)
-            continue
-        if key == "peak_mib" and "layout" in large:
-            slope = large["disk_mib"] / count  # the file is mapped: at most all of it is read
-        else:
-            slope = (large[key] - large.get(before, 0.0)) / count
-        found[key] = large[key] + slope * (total - count)
+            before = large.get(MEMORY.get(key, ""), 0.0)
+            found[key] = before + (large[key] - before) * total / count
     return found
 
 

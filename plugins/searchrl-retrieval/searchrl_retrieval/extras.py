@@ -20,6 +20,5 @@ def need(who: str, extra: str, *modules: str) -> None:
         if importlib.util.find_spec(module) is None:
             raise ConfigError(
                 f"{who} needs {module}, which is not installed: run "
-                f"`pip install 'searchrl-retrieval[{extra}]'` (in a checkout of SearchRL, "
-                f"`pip install 'plugins/searchrl-retrieval[{extra}]'`)."
+                f"`pip install 'searchrl-retrieval[{extra}]'`"
             )

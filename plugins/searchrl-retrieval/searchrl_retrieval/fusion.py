@@ -1,26 +1,19 @@
 """Fusion: one ranking made of several rankings of the same corpus.
 
-Owns the arithmetic of `hybrid`. Every ranking gives its passages points from 0 to 1, a passage that
-it does not hold gets none, and the weighted mean of the points is the fused score. Points come from
-scores (`min_max`, Lee 1997) or from ranks (`reciprocal_ranks`, Cormack et al. 2009). Left out:
-floors that are known from theory (Bruch et al. 2023), because retrievers do not tell theirs.
-Standard library only.
+Owns the arithmetic of `hybrid`. Every ranking gives its passages points from 0 to 1 (`min_max`, Lee
+1997), a passage that it does not hold gets none, and the weighted mean of the points is the fused
+score. Left out: ranks in place of scores (Cormack et al. 2009), and floors that are known from
+theory (Bruch et al. 2023), because retrievers do not tell theirs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from searchrl import RetrieverFailure
 from searchrl.contracts import Passage
-
-RANK_CONSTANT = 60
-"""Of reciprocal rank fusion: how little the first places stand out. The value of the paper."""
-
-Points = Callable[[Sequence[float]], list[float]]
-"""`points(scores)`: what a ranking gives to each of its passages, given their scores."""
 
 
 def min_max(scores: Sequence[float]) -> list[float]:
@@ -33,32 +26,16 @@ def min_max(scores: Sequence[float]) -> list[float]:
     return [(score / 2 - low / 2) / span if span > 0 else 1.0 for score in scores]
 
 
-def reciprocal_ranks(scores: Sequence[float]) -> list[float]:
-    """1 / (60 + rank), times 61 so that the first place gives 1. Equal scores share their rank."""
-    ranks: dict[float, int] = {}
-    for place, score in enumerate(sorted(scores, reverse=True)):
-        ranks.setdefault(score, place)
-    first = RANK_CONSTANT + 1
-    return [first / (first + ranks[score]) for score in scores]
-
-
-FUSIONS: Mapping[str, Points] = {"min_max": min_max, "rrf": reciprocal_ranks}
-"""The ways to fuse, by the name that a configuration has for them."""
-
-
-def fuse(
-    rankings: Sequence[Sequence[Passage]], weights: Sequence[float], points: Points
-) -> list[Passage]:
+def fuse(rankings: Sequence[Sequence[Passage]], weights: Sequence[float]) -> list[Passage]:
     """Return every passage of the rankings once, with its fused score, best first.
 
     A ranking of weight 0 is left out with all its passages. A passage that a ranking has twice
-    counts at its first place. Equal fused scores stand in the order
-    of the first ranking that has them; so renaming passages changes no place.
+    counts at its first place. Equal fused scores stand in the order of the first ranking that has
+    them; so renaming passages changes no place.
 
     Args:
         rankings: of one query, best first each.
         weights: one per ranking, at least 0; only their ratio counts.
-        points: `min_max`, `reciprocal_ranks`, or a function like them.
 
     Raises:
         RetrieverFailure: a score is not a finite number.
@@ -73,13 +50,14 @@ def fuse(
         if not weight:
             continue
         once = list({passage.id: passage for passage in reversed(ranking)}.values())[::-1]
-        scores = [passage.score for passage in once]
-        for passage, score, given in zip(once, scores, points(scores), strict=True):
-            if not math.isfinite(score):
+        for passage in once:
+            if not math.isfinite(passage.score):
                 raise RetrieverFailure(
-                    f"passage {passage.id!r} has the score {score}, which cannot be fused; "
+                    f"passage {passage.id!r} has the score {passage.score}, which cannot be fused; "
                     "expected a finite number"
                 )
+        points = min_max([passage.score for passage in once])
+        for passage, given in zip(once, points, strict=True):
             known.setdefault(passage.id, passage)
             parts.setdefault(passage.id, []).append(weight / share * given)
     # Summed exactly, so that the order of the rankings does not show in the last bit.

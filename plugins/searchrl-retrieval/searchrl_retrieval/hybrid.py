@@ -1,81 +1,63 @@
 """The retriever `hybrid`: a ranking by vectors and a ranking by words, fused.
 
 Owns the default weight, the depth to which the two are read, and which retrievers they are. The
-arithmetic is in `fusion`. Called by name.
+arithmetic is in `fusion`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from searchrl import ConfigError, RetrieverFailure
+from searchrl import RetrieverFailure
 from searchrl.contracts import Passage, Retriever, RetrieverFactory, StoredRetriever
 from searchrl_retrieval.bm25s.kind import make_bm25s
-from searchrl_retrieval.dense.kinds import make_static
-from searchrl_retrieval.fusion import FUSIONS, fuse
+from searchrl_retrieval.dense.kinds import AtLeastOne, make_static
+from searchrl_retrieval.fusion import fuse
 
 VECTOR_WEIGHT = 0.15
 """The share of the vectors: the same for every collection, chosen on training questions of three by
 `benchmarks/bench_hybrid.py`, which prints what it gives on other questions."""
 
-AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class HybridRetriever:
     """Two retrievers over the same passages, asked for `depth` passages each, and fused.
 
-    Args:
-        vector, bm25: the two retrievers.
-        vector_weight, bm25_weight: what each counts; only their ratio matters. 0 leaves one out.
-        fusion: `min_max` adds scores that are moved to 0 to 1, `rrf` adds 1 / (60 + rank).
-        depth: passages that are read of each. More are read only where more are asked for.
+    `vector_weight` is what the first counts, the second has the rest; 0 and 1 leave one out. More
+    than `depth` passages are read only where more are asked for.
     """
 
     def __init__(
-        self,
-        vector: Retriever,
-        bm25: Retriever,
-        *,
-        vector_weight: float,
-        bm25_weight: float,
-        fusion: Literal["min_max", "rrf"],
-        depth: int,
+        self, vector: Retriever, bm25: Retriever, vector_weight: float, depth: int
     ) -> None:
-        self.parts = {"vector": vector, "bm25": bm25}
-        self.weights = (vector_weight, bm25_weight)
-        self.points = FUSIONS[fusion]
+        self.vector, self.bm25 = vector, bm25
+        self.vector_weight = vector_weight
         self.depth = depth
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most `k` passages per query, best first, with scores from 0 to 1."""
         if k <= 0:
             return [[] for _ in queries]
-        rankings = [self._ask(name, list(queries), max(k, self.depth)) for name in self.parts]
-        return [fuse(both, self.weights, self.points)[:k] for both in zip(*rankings, strict=True)]
-
-    def _ask(self, name: str, queries: list[str], depth: int) -> list[list[Passage]]:
-        weight = dict(zip(self.parts, self.weights, strict=True))[name]
-        if not weight:
-            return [[] for _ in queries]
-        found = self.parts[name].search(queries, depth)
-        if len(found) != len(queries):
-            raise RetrieverFailure(
-                f"retriever hybrid: its part {name} gave {len(found)} results for {len(queries)} "
-                "queries"
-            )
-        return found
+        weights = (self.vector_weight, 1 - self.vector_weight)
+        rankings = [
+            ask("hybrid", part, queries, max(k, self.depth)) if weight else [[]] * len(queries)
+            for part, weight in zip((self.vector, self.bm25), weights, strict=True)
+        ]
+        return [fuse(both, weights)[:k] for both in zip(*rankings, strict=True)]
 
 
 class StoredHybridRetriever(HybridRetriever):
     """One whose parts have passages of their own, which can be asked for by id."""
 
+    bm25: StoredRetriever
+
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
         """The passages of these ids; None for each that the indexes lack."""
-        part = self.parts["bm25"]
-        return part.stored(ids) if isinstance(part, StoredRetriever) else None
+        return self.bm25.stored(ids)
 
 
 def make_hybrid(
@@ -83,21 +65,28 @@ def make_hybrid(
     *,
     vector: RetrieverFactory | None = None,
     bm25: RetrieverFactory | None = None,
-    vector_weight: AtLeastZero = VECTOR_WEIGHT,
-    bm25_weight: AtLeastZero = 1 - VECTOR_WEIGHT,
-    fusion: Literal["min_max", "rrf"] = "min_max",
-    depth: Annotated[int, Field(ge=1)] = 100,
+    vector_weight: Share = VECTOR_WEIGHT,
+    depth: AtLeastOne = 100,
 ) -> Retriever:
     """The retriever `hybrid`; without `vector` and `bm25` it is made of `static` and `bm25s`.
 
     Raises:
-        ConfigError: nothing counts, or a part cannot be made.
+        ConfigError: a part cannot be made.
     """
-    if not vector_weight + bm25_weight:
-        raise ConfigError("retriever hybrid: vector_weight and bm25_weight are 0; raise one")
     parts = (vector or make_static)(passages), (bm25 or make_bm25s)(passages)
     is_stored = all(isinstance(part, StoredRetriever) for part in parts)
     kind = StoredHybridRetriever if is_stored else HybridRetriever
-    return kind(
-        *parts, vector_weight=vector_weight, bm25_weight=bm25_weight, fusion=fusion, depth=depth
-    )
+    return kind(*parts, vector_weight, depth)
+
+
+def ask(
+    name: str, retriever: Retriever, queries: Sequence[str], k: int
+) -> Sequence[Sequence[Passage]]:
+    """What a part of the retriever `name` finds: one result per query, or `RetrieverFailure`."""
+    found = retriever.search(list(queries), k)
+    if len(found) != len(queries):
+        raise RetrieverFailure(
+            f"retriever {name}: {type(retriever).__name__} gave {len(found)} results for "
+            f"{len(queries)} queries"
+        )
+    return found

@@ -1,7 +1,7 @@
 """The retriever `rerank`: the first passages of any retriever, ordered by a cross-encoder.
 
-Owns how many passages are looked at and the loading of the model, from a folder of this machine and
-nothing else. torch and sentence-transformers are imported when a model is loaded. Called by name.
+Owns how many passages are looked at. The model comes from a folder of this machine and nothing
+else; torch and sentence-transformers are imported when it is loaded.
 """
 
 from __future__ import annotations
@@ -12,52 +12,19 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from searchrl import ConfigError, RetrieverFailure
 from searchrl.contracts import Passage, Retriever, RetrieverFactory, StoredRetriever
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.dense.encoders import as_plain, as_text
+from searchrl_retrieval.dense.kinds import AtLeastOne
 from searchrl_retrieval.dense.models import find_model, load_model
 from searchrl_retrieval.extras import need
+from searchrl_retrieval.hybrid import ask
 
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
-
-MARKS = ("config.json",)
-"""Files by which a cross-encoder is known."""
-
-AtLeastOne = Annotated[int, Field(ge=1)]
-
-
-class Scorer:
-    """A cross-encoder: reads a query and a passage together and says how well they fit.
-
-    Safe to use from several threads.
-    """
-
-    def __init__(self, model: CrossEncoder, batch_size: int) -> None:
-        self._model = model
-        self._batch_size = batch_size
-        self._lock = threading.Lock()
-
-    def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """One score per passage; higher is better.
-
-        Raises:
-            RetrieverFailure: the model gives something else than one finite number per pair.
-        """
-        pairs = [(as_plain(query), as_text(passage)) for passage in passages]
-        with self._lock:  # its tokenizer is not made for several threads
-            found: Any = self._model.predict(
-                pairs, batch_size=self._batch_size, show_progress_bar=False
-            )
-        scores = [float(score) for score in found.tolist()]
-        if not all(map(math.isfinite, scores)):
-            raise RetrieverFailure("retriever rerank: the model gives scores that are no numbers")
-        return scores
+_LOCK = threading.Lock()
+"""Held while a model computes: its tokenizer is not made for several threads."""
 
 
 class RerankRetriever:
@@ -67,27 +34,32 @@ class RerankRetriever:
     the order of the first retriever.
     """
 
-    def __init__(self, retriever: Retriever, scorer: Scorer, factor: int) -> None:
+    def __init__(self, retriever: Retriever, model: Any, factor: int, batch_size: int) -> None:
         self.retriever = retriever
-        self.scorer = scorer
         self.factor = factor
+        self._model = model
+        self._batch_size = batch_size
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return at most `k` passages per query, best first, with the scores of the model."""
+        """Return at most `k` passages per query, best first, with the scores of the model.
+
+        Raises:
+            RetrieverFailure: the model gives something else than one finite number per pair.
+        """
         if k <= 0:
             return [[] for _ in queries]
-        found = self.retriever.search(list(queries), k * self.factor)
-        if len(found) != len(queries):
-            raise RetrieverFailure(
-                f"retriever rerank: its retriever gave {len(found)} results for {len(queries)} "
-                "queries"
-            )
+        found = ask("rerank", self.retriever, queries, k * self.factor)
         return [self._order(*one)[:k] for one in zip(queries, found, strict=True)]
 
     def _order(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
         if not passages:
             return []
-        scores = self.scorer.score(query, passages)
+        pairs = [(as_plain(query), as_text(passage)) for passage in passages]
+        with _LOCK:
+            found = self._model.predict(pairs, batch_size=self._batch_size, show_progress_bar=False)
+        scores = [float(score) for score in found.tolist()]
+        if not all(map(math.isfinite, scores)):
+            raise RetrieverFailure("retriever rerank: the model gives scores that are no numbers")
         scored = [replace(p, score=s) for p, s in zip(passages, scores, strict=True)]
         return sorted(scored, key=lambda passage: -passage.score)
 
@@ -95,10 +67,11 @@ class RerankRetriever:
 class StoredRerankRetriever(RerankRetriever):
     """One whose retriever has passages of its own, which can be asked for by id."""
 
+    retriever: StoredRetriever
+
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
         """The passages of these ids; None for each that the retriever lacks."""
-        inner = self.retriever
-        return inner.stored(ids) if isinstance(inner, StoredRetriever) else None
+        return self.retriever.stored(ids)
 
 
 def make_rerank(
@@ -123,7 +96,7 @@ def make_rerank(
         batch_size: pairs per forward pass.
 
     Raises:
-        ConfigError: the model or a package is not on this machine.
+        ConfigError: the model or a package is not on this machine, or it gives several scores.
     """
     if not model:
         raise ConfigError(
@@ -132,23 +105,19 @@ def make_rerank(
             "cross-encoder/ms-marco-MiniLM-L6-v2 --local-dir ms-marco` where there is a network)."
         )
     need("retriever rerank", "dense", "sentence_transformers")
-    scorer = load_scorer(find_model("rerank", model, MARKS, ""), device, batch_size)
+    loaded = _load(find_model("rerank", model, ("config.json",), ""), device)
     inner = (retriever or make_bm25s)(passages)
     kind = StoredRerankRetriever if isinstance(inner, StoredRetriever) else RerankRetriever
-    return kind(inner, scorer, factor)
+    return kind(inner, loaded, factor, batch_size)
 
 
 @functools.lru_cache(maxsize=2)
-def load_scorer(folder: Path, device: str | None, batch_size: int) -> Scorer:
-    """Load a cross-encoder once per process.
-
-    Raises:
-        ConfigError: as `load_model`, or it gives more than one score.
-    """
+def _load(folder: Path, device: str | None) -> Any:
+    """A cross-encoder, loaded once per process."""
     model = load_model("rerank", "CrossEncoder", folder, device)
     if (labels := int(model.num_labels)) != 1:
         raise ConfigError(
             f"retriever rerank: the model in '{folder}' gives {labels} scores for a pair; expected "
             "one, how well query and passage fit."
         )
-    return Scorer(model, batch_size)
+    return model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +10,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-import uvicorn
-from searchrl_retrieval.http.app import Serving, make_app
-from searchrl_retrieval.http.serving import bind, configure, show_address
+from searchrl_retrieval.http.app import Serving, bind, make_app, make_server, show_address
 from searchrl_retrieval.http.wire import Limits
 
 from searchrl.contracts import Passage, Retriever
@@ -34,9 +31,8 @@ def running(
 ) -> Iterator[str]:
     """Our server in a thread; yields its address. `settings` are those of `Serving`."""
     what = Serving("toy", retriever or BM25Retriever(TOWN), len(TOWN), **settings)
-    app = make_app(what, has_mcp=has_mcp)
     bound = bind("127.0.0.1", 0)
-    server = uvicorn.Server(configure(app))
+    server = make_server(make_app(what, has_mcp=has_mcp))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     while not server.started:
@@ -95,7 +91,7 @@ class Odd(NamedTuple):
 
 @contextmanager
 def odd_server(
-    answer: Callable[[Any], Odd], context: ssl.SSLContext | None = None
+    answer: Callable[[Any], Odd],
 ) -> Iterator[tuple[str, list[Asked]]]:
     """Any server; yields its address and the list of what it is asked."""
     asked: list[Asked] = []
@@ -123,14 +119,10 @@ def odd_server(
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    scheme = "http"
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        scheme = "https"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield f"{scheme}://localhost:{server.server_address[1]}/retrieve", asked
+        yield f"http://localhost:{server.server_address[1]}/retrieve", asked
     finally:
         server.shutdown()
         server.server_close()

@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from bm25s import BM25
-from searchrl_retrieval.bm25s import counting
 from searchrl_retrieval.bm25s.kind import Bm25s, make_bm25s
-from searchrl_retrieval.bm25s.terms import Terms
 from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.passages import PassageStore
 
-from searchrl import ConfigError, load_plugins, make_env
+from searchrl import ConfigError, make_env
 from searchrl.contracts import Passage, StoredRetriever
-from searchrl.retrieval import progress
 
 PASSAGES = [
     Passage("otter", "The otters were swimming in the rivers of Elm Hall.", "Otters"),
@@ -33,26 +30,18 @@ def ids(found: list[list[Passage]]) -> list[list[str]]:
     return [[passage.id for passage in one] for one in found]
 
 
-@pytest.mark.parametrize("size", [2, 20_000])
-def test_scores_are_those_of_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    monkeypatch.setattr(counting, "PASSAGES_IN_A_PART", size)
-    kind = Bm25s(title_weight=2, k1=0.9, b=0.4)
-    index = build_index(kind, PASSAGES, tmp_path / "i")
+def test_scores_are_those_of_the_library_times_the_weights() -> None:
+    retriever: Any = make_bm25s(PASSAGES, title_weight=2, k1=0.9, b=0.4)
     analyzer = Analyzer("english")
     documents = [analyzer.terms(p.title) * 2 + analyzer.terms(p.text) for p in PASSAGES]
     library = BM25(k1=0.9, b=0.4, method="lucene")
     library.index(documents, show_progress=False)
-    ours = BM25.load(index.files, mmap=True, load_vocab=False)
-    terms = Terms(index.files)
-    assert len(terms) == len({term for document in documents for term in document}) > 20
-    for term in {term for document in documents for term in document}:
-        number = terms.find(term)
-        assert number is not None
-        np.testing.assert_allclose(
-            ours.get_scores_from_ids([number]), library.get_scores([term]), rtol=1e-6
-        )
+    otter, hall = (library.get_scores([term]) for term in ("otter", "hall"))
+    np.testing.assert_allclose(retriever.score({"otter": 1}), otter, rtol=1e-6)
+    weighted = retriever.score({"otter": 0.5, "hall": 3, "unknown": 7})
+    np.testing.assert_allclose(weighted, 0.5 * otter + 3 * hall, rtol=1e-6)
+    (found,) = retriever.search(["hall otters hall"], 1)
+    assert found[0].score == pytest.approx(max(otter + 2 * hall))
 
 
 def test_words_are_stemmed_and_stop_words_left_out() -> None:
@@ -109,16 +98,6 @@ def test_corpus_without_words_finds_nothing(passages: list[Passage]) -> None:
     assert make_bm25s(passages).search(["a", ""], 3) == [[], []]
 
 
-def test_wrong_settings_are_refused_before_anything_is_built() -> None:
-    entry = load_plugins(["searchrl_retrieval"], entry_points=False).get("retriever", "bm25s")
-    with pytest.raises(ConfigError, match="b.* less than or equal to 1"):
-        entry.ensure_settings({"b": 2})
-    with pytest.raises(ConfigError, match="Did you mean 'title_weight'"):
-        entry.ensure_settings({"titel_weight": 2})
-    with pytest.raises(ConfigError, match=r"no language 'klingon'\. Known: danish"):
-        Bm25s(language="klingon")
-
-
 def test_an_index_is_searched_without_its_corpus(tmp_path: Path) -> None:
     build_index(Bm25s(), PASSAGES, tmp_path / "i")
     retriever = make_bm25s((), index=str(tmp_path / "i"))
@@ -139,21 +118,9 @@ def test_neither_corpus_nor_index_is_said_before_an_episode(tmp_path: Path) -> N
         )
 
 
-def test_progress_counts_passages_also_of_parts_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(counting, "PASSAGES_IN_A_PART", 2)
-    monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
-    told: list[tuple[str, int, int]] = []
-    with progress.listening(lambda *args: told.append(args)):
-        build_index(Bm25s(), PASSAGES, tmp_path / "i")
-    assert ("counting words", 6, 6) in told and ("computing scores", 3, 3) in told
-
-
 def test_an_open_index_is_mapped_and_not_read(tmp_path: Path) -> None:
     build_index(Bm25s(), PASSAGES, tmp_path / "i")
     retriever: Any = make_bm25s((), index=str(tmp_path / "i"))
-    for name in ("data", "indices", "indptr"):
-        array = retriever._bm25.scores[name]
-        assert not array.flags.owndata and isinstance(array.base, np.memmap), name
+    for array in (retriever._data, retriever._indices, retriever._starts):
+        assert not array.flags.owndata and isinstance(array.base, np.memmap)
     assert isinstance(retriever.passages, PassageStore)

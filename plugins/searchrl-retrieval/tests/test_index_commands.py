@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from searchrl_retrieval.bm25s.kind import Bm25s
-from searchrl_retrieval.commands.choice import showing_progress
-from searchrl_retrieval.index.manifest import CACHE_VARIABLE, read_manifest, write_manifest
+from searchrl_retrieval.index.build import CACHE_VARIABLE
+from searchrl_retrieval.index.manifest import read_manifest, write_manifest
 
 from searchrl.cli import main
 
@@ -49,7 +45,7 @@ def test_an_index_is_built_searched_and_described(tmp_path: Path, corpus: Path) 
     assert f"searchrl retrieve QUERY --index {tmp_path}/i" in shown
     assert "1. Otters [b]" in run("retrieve", "otter", "--index", tmp_path / "i")
     facts = json.loads(run("index", "info", tmp_path / "i", "--verify", "--json"))
-    assert facts["passages"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
+    assert facts["count"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
 
 
 def test_what_a_library_prints_while_it_builds_is_not_in_the_json(
@@ -64,16 +60,7 @@ def test_what_a_library_prints_while_it_builds_is_not_in_the_json(
     monkeypatch.setattr(Bm25s, "build", loudly)
     words = ["index", "build", "--corpus", corpus, "--out", tmp_path / "i", "--json"]
     made = CliRunner().invoke(main, ["--plugin", "searchrl_retrieval", *map(str, words)])
-    assert json.loads(made.stdout)["passages"] == 2 and "Loading weights" in made.stderr
-
-
-def test_an_error_has_a_line_of_its_own_behind_the_progress(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with pytest.raises(ValueError), showing_progress():
-        raise ValueError
-    assert capsys.readouterr().err == "\r\033[K"
+    assert json.loads(made.stdout)["count"] == 2 and "Loading weights" in made.stderr
 
 
 def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: Path) -> None:
@@ -83,7 +70,7 @@ def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: 
     shown = run("retrieve", "x", "--index", index, "--set", "retriever.k1=2", code=2)
     wanted = f"searchrl index build --corpus {corpus} --retriever bm25s --out {index}"
     assert f"was built with k1=1.2, not 2.0. Build it again: {wanted}" in shown
-    assert "--set retriever.k1=2.0 --set 'retriever.language=\"none\"'" in shown
+    assert "--set retriever.k1=2.0 " in shown and 'retriever.language="none"' in shown
 
 
 def test_results_as_json_for_queries_from_standard_input(corpus: Path) -> None:
@@ -95,31 +82,16 @@ def test_results_as_json_for_queries_from_standard_input(corpus: Path) -> None:
     ]
 
 
-def test_any_registered_retriever_searches_a_corpus(corpus: Path) -> None:
-    assert "1. Otters [b]" in run("retrieve", "otters", "--corpus", corpus, "--retriever", "bm25")
-    assert "nothing found" in run("retrieve", "x", "--corpus", corpus, "--retriever", "empty")
-
-
 def test_wrong_flags_say_what_to_do(tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "i"
     build = ("index", "build", "--corpus", corpus, "--out", out)
-    assert "keeps no index. Did you mean 'bm25s'" in run(*build, "--retriever", "bm25", code=2)
+    assert "'bm25' keeps no index" in run(*build, "--retriever", "bm25", code=2)
     assert "less than or equal to 1" in run(*build, "--set", "retriever.b=2", code=2)
     assert "expected --set retriever.KEY=VALUE" in run(*build, "--set", "b=1", code=2)
     assert not out.exists()
     assert "--index DIR or --corpus PATH" in run("retrieve", "x", code=2)
     assert "-k must be at least 1" in run("retrieve", "x", "-k", 0, "--corpus", corpus, code=2)
     assert "searchrl index build --corpus CORPUS" in run("index", "info", out, code=2)
-
-
-def test_blank_passages_are_left_out_of_an_index_and_said(tmp_path: Path, corpus: Path) -> None:
-    with corpus.open("a") as file:
-        file.write('{"id": "c", "text": ""}\n')
-    shown = run("index", "build", "--corpus", corpus, "--out", tmp_path / "i")
-    assert (
-        "bm25s, 2 passages" in shown
-        and f"passages of {corpus} without title and text, left out: 1" in shown
-    )
 
 
 def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
@@ -129,9 +101,9 @@ def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
     assert "3 passages" in run("index", "add", index, "--corpus", more)
     assert "1. Zork [c]" in run("retrieve", "game", "--index", index)
     shown = run("index", "add", index, "--corpus", more, code=2)
-    assert "already has a passage with the id 'c'; nothing was added" in shown
+    assert "have the same id 'c'; each needs its own" in shown
     facts = json.loads(run("index", "info", index, "--json"))
-    assert facts["passages"] == 3 and facts["sources"][1::2] == [str(corpus), str(more)]
+    assert facts["count"] == 3 and facts["sources"][1::2] == [str(corpus), str(more)]
 
 
 @pytest.mark.parametrize("settings", [{"b": ""}, {"index": "x"}, {"title_weight": math.inf}])
@@ -153,45 +125,7 @@ def test_kept_indexes_are_listed_the_damaged_ones_too(tmp_path: Path, corpus: Pa
     (tmp_path / "cache" / "two" / "manifest.json").write_text("{")
     rows: list[dict[str, Any]] = json.loads(run("index", "info", "--json"))["indexes"]
     assert [row["folder"] for row in rows][1:] == ["two"]
-    assert rows[0]["passages"] == 2 and "is damaged" in rows[1]["fault"]
-
-
-SLOW_BUILD = """
-import sys, time
-from pathlib import Path
-from searchrl.contracts import Passage
-from searchrl_retrieval.bm25s import counting, scoring
-from searchrl_retrieval.bm25s.kind import Bm25s
-from searchrl_retrieval.index.build import build_index
-from searchrl_retrieval.index.work import Work
-
-counting.PASSAGES_IN_A_PART = 50
-def wait(*args, **settings):
-    print("waiting", flush=True)
-    time.sleep(60)
-scoring.write_terms = wait
-build_index(Bm25s(), [Passage(str(i), f"words of {i}") for i in range(200)], Path(sys.argv[1]))
-"""
-
-
-def test_a_killed_build_leaves_the_old_index_and_is_taken_up(tmp_path: Path, corpus: Path) -> None:
-    index = tmp_path / "i"
-    run("index", "build", "--corpus", corpus, "--out", index)
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_BUILD, str(index)], stdout=subprocess.PIPE, env=env
-    )
-    assert process.stdout is not None and process.stdout.readline() == b"waiting\n"
-    shown = run("index", "build", "--corpus", corpus, "--out", index, code=2)
-    assert "is being built by another process" in shown
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert len(list((index / "building" / "parts").iterdir())) == 4
-    assert "1. Otters [b]" in run("retrieve", "otters", "--index", index)
-    run_again = SLOW_BUILD.replace("scoring.write_terms = wait", "counting._count = None")
-    subprocess.run([sys.executable, "-c", run_again, str(index)], check=True, env=env)
-    assert "[7]" in run("retrieve", "7", "--index", index, "-k", 1)
-    assert not (index / "building").exists()
+    assert rows[0]["count"] == 2 and "is damaged" in rows[1]["fault"]
 
 
 def test_a_bad_row_in_one_of_several_files_leaves_no_index(tmp_path: Path, corpus: Path) -> None:
@@ -200,11 +134,10 @@ def test_a_bad_row_in_one_of_several_files_leaves_no_index(tmp_path: Path, corpu
     out = tmp_path / "i"
     shown = run("index", "build", "--corpus", corpus, "--corpus", bad, "--out", out, code=2)
     assert "bad.jsonl:2" in shown and "neither 'text' nor 'contents'" in shown
-    assert "holds no index" in run("index", "info", out, code=2)
-    assert not list((out / "building").iterdir())
+    assert "no index" in run("retrieve", "x", "--index", out, code=2)
 
 
-def test_commands_of_the_readme_run(
+def test_commands_of_the_readme_and_the_page_run(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for needed in ("tree_sitter_python", "faiss", "wordllama", "sentence_transformers"):
@@ -213,41 +146,18 @@ def test_commands_of_the_readme_run(
     (tmp_path / "more.jsonl").write_text('{"id": "c", "text": "A game."}\n')
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").write_text("def opens(hall): pass")
-    readme = Path(__file__).parent.parent / "README.md"
+    package = Path(__file__).parent.parent
+    texts = [package / "README.md", package.parent.parent / "docs" / "retrieval.md"]
     lines = [
         shlex.split(line)
-        for block in re.findall(r"```bash\n(.*?)```", readme.read_text("utf-8"), re.DOTALL)
+        for text in texts
+        for block in re.findall(r"```bash\n(.*?)```", text.read_text("utf-8"), re.DOTALL)
         for line in block.replace("\\\n", " ").splitlines()
     ]
     ours = [words for words in lines if words[1] in ("index", "retrieve")]
-    assert len(ours) == 11
+    assert len(ours) >= 8
     for words in ours:
         if "models/" in " ".join(words):  # models that a user has
             assert "nothing is downloaded here" in run(*words[1:], code=2)
         else:
             run(*words[1:])
-    trained = [words for words in lines if words[1] == "train"]
-    for words in trained:
-        keys = [word.partition("=")[0] for word in words if "=" in word]
-        assert set(keys) <= {"env.corpus", "env.questions", "retriever.index"}
-
-
-NO_TORCH = """
-import sys
-from searchrl.cli import main
-try:
-    main(["--plugin", "searchrl_retrieval", *sys.argv[1:]])
-except SystemExit as ended:
-    assert not ended.code, ended.code
-heavy = {"torch", "transformers", "faiss", "sentence_transformers"} & set(sys.modules)
-assert not heavy, heavy
-"""
-
-
-def test_commands_that_need_no_model_load_none(tmp_path: Path, corpus: Path) -> None:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    for words in (
-        ["index", "build", "--corpus", str(corpus), "--out", str(tmp_path / "i")],
-        ["retrieve", "otters", "--index", str(tmp_path / "i")],
-    ):
-        subprocess.run([sys.executable, "-c", NO_TORCH, *words], check=True, env=env)

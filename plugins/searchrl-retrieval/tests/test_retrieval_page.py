@@ -17,7 +17,6 @@ from judged_toy import write_beir, write_pool
 from searchrl.cli import main
 
 pytest.importorskip("ir_measures")
-pytest.importorskip("matplotlib")
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "retrieval.md"
 
@@ -29,10 +28,6 @@ def blocks(language: str) -> list[str]:
 def commands() -> list[str]:
     lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
     return [line.strip() for line in lines if line.startswith("searchrl retrieve-eval ")]
-
-
-def test_the_page_has_commands() -> None:
-    assert len(commands()) >= 2
 
 
 @pytest.mark.parametrize("command", commands())

@@ -16,13 +16,13 @@ pytest.importorskip("ir_measures")
 
 import ir_measures
 from judged_toy import ByName, write_beir, write_pool
+from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.evaluation.collection import read_collection
-from searchrl_retrieval.evaluation.judging import Judged, compare_all, judge
+from searchrl_retrieval.evaluation.judging import compare_all, judge
 from searchrl_retrieval.evaluation.measures import measure
 
 from searchrl import PluginError, RetrieverFailure
 from searchrl.retrieval import BM25Retriever
-from searchrl.retrieval.ablations import EmptyRetriever
 
 IDS = [f"d{number}" for number in range(8)]
 rankings = st.lists(st.sampled_from(IDS), unique=True, max_size=8)
@@ -64,11 +64,6 @@ def test_means_are_those_of_ir_measures(
         assert abs(sum(values.values()) / len(values) - value) < 1e-9
 
 
-def test_an_id_that_is_found_twice_counts_at_its_first_place() -> None:
-    found = measure({"q": {"a": 1, "b": 1}}, {"q": ["a", "a", "b"]}, [2])
-    assert found["recall@2"]["q"] == 1
-
-
 def test_equal_scores_are_measured_in_the_order_of_the_retriever(tmp_path: Path) -> None:
     """ir-measures sorts equal scores by id; how passages are called must not matter."""
     ids = [f"d{number}" for number in range(1, 7)]
@@ -82,14 +77,6 @@ def test_equal_scores_are_measured_in_the_order_of_the_retriever(tmp_path: Path)
         figures.append({label: one.metrics for label, one in judged.items()})
     assert all(one == figures[0] for one in figures)
     assert figures[0]["tied"]["ndcg@3"]["value"] > 0.3
-
-
-def test_a_retriever_that_finds_nothing_has_zeros_for_every_question(tmp_path: Path) -> None:
-    judged = judge(read_collection(write_pool(tmp_path / "pool")), {"empty": EmptyRetriever}, [10])
-    metrics = judged["empty"].metrics
-    assert len(metrics) == 6
-    for metric in metrics.values():
-        assert (metric["value"], metric["low"], metric["n"]) == (0.0, 0.0, 2)
 
 
 def test_differences_are_first_minus_second_on_the_same_questions(tmp_path: Path) -> None:
@@ -110,14 +97,6 @@ def test_a_question_that_is_a_passage_itself_does_not_find_itself(tmp_path: Path
     (folder / "qrels" / "test.tsv").write_text("q3\td2\t1\n", "utf-8")
     judged = judge(read_collection(folder), {"bm25": BM25Retriever}, [1])["bm25"]
     assert judged.rankings == {"q3": ["d2"]} and judged.metrics["mrr@1"]["value"] == 1
-
-
-def test_a_passage_that_only_has_the_id_of_the_question_is_found(tmp_path: Path) -> None:
-    folder = write_beir(tmp_path / "beir", {"d1": "q3"})
-    (folder / "qrels" / "test.tsv").write_text("q3\tq3\t1\n", "utf-8")
-    first = partial(ByName, titles=["Otter"])
-    judged = judge(read_collection(folder), {"one": first}, [1])["one"]
-    assert judged.rankings == {"q3": ["q3"]} and judged.metrics["mrr@1"]["value"] == 1
 
 
 def test_grades_of_judgements_are_gains_and_floats_are_the_same_grades(tmp_path: Path) -> None:
@@ -202,30 +181,20 @@ def test_judged_passages_that_are_not_in_the_corpus_are_counted(tmp_path: Path) 
 
 
 _SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
-_UNDER_READMES: dict[str, float] = {
-    "ir/scifact": 0.6523,
-    "multihop/hotpotqa_distractor_pool": 0.7581,
-    "multihop/2wikimultihopqa_pool": 0.6920,
-    "multihop/musique_pool": 0.4984,
+_AT_LEAST = {
+    "ir/scifact": 0.685,
+    "multihop/hotpotqa_distractor_pool": 0.815,
+    "multihop/2wikimultihopqa_pool": 0.765,
+    "multihop/musique_pool": 0.555,
 }
-"""nDCG@10 of rank-bm25 in the READMEs of the data: title and text as one string, no stemming."""
-
-
-def _judge_real(name: str) -> dict[str, Judged]:
-    from searchrl.retrieval.ablations import RandomRetriever
-
-    plain = partial(BM25Retriever, title_weight=1)
-    made = {"bm25": plain, "random": RandomRetriever}
-    return judge(read_collection(_SHARED / name), made, [10])
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", _UNDER_READMES)
-def test_core_bm25_has_the_figures_of_the_readmes_and_random_has_none(name: str) -> None:
+@pytest.mark.parametrize("name", _AT_LEAST)
+def test_bm25s_ranks_as_well_as_it_did_and_better_than_the_core(name: str) -> None:
     if not (_SHARED / name).is_dir():
         pytest.skip("the real collections are not here")
-    judged = _judge_real(name)
-    assert judged["bm25"].metrics["ndcg@10"]["value"] == pytest.approx(
-        _UNDER_READMES[name], abs=0.005
-    )
-    assert all(metric["value"] < 0.02 for metric in judged["random"].metrics.values())
+    made = {"bm25s": make_bm25s, "bm25": BM25Retriever}
+    judged = judge(read_collection(_SHARED / name), made, [10])
+    ours, core = (judged[label].metrics["ndcg@10"]["value"] for label in made)
+    assert ours >= _AT_LEAST[name] and ours > core

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import math
-import os
-import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_models import PASSAGES, WORDS, write_static
+from small_models import PASSAGES, write_static
 
 pytest.importorskip("faiss")
 pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
 
-from searchrl_retrieval.dense import building
-from searchrl_retrieval.dense.kinds import Static, make_static
-from searchrl_retrieval.dense.models import find_model, fingerprint_model
+from searchrl_retrieval.dense import kinds
+from searchrl_retrieval.dense.kinds import Static, encode_block, make_static
+from searchrl_retrieval.dense.models import fingerprint_model
 from searchrl_retrieval.dense.static import StaticEncoder, load_static_encoder
-from searchrl_retrieval.dense.vectors import FaissVectors, write_vectors
+from searchrl_retrieval.dense.vectors import FaissVectors, write_faiss
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 
 from searchrl import ConfigError, load_plugins, make_retriever_factory
-from searchrl.contracts import Passage, StoredRetriever
-from searchrl.contracts.retrieving import RankingRetriever
+from searchrl.contracts import Passage
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +58,22 @@ def test_the_title_counts_by_its_weight(model: Path) -> None:
     whole = encoder.encode_passages([Passage("x", "dog cat", "park")])[0]
     title = encoder.encode_queries(["park"])[0]
     untitled = Passage("y", "dog cat")
-    rows = building.encode_block([Passage("x", "dog cat", "park"), untitled], encoder, 0.5)
+    rows = encode_block([Passage("x", "dog cat", "park"), untitled], encoder, 0.5)
     mixed = whole + 0.5 * title
     np.testing.assert_allclose(rows[0], mixed / np.linalg.norm(mixed), atol=1e-6)
     np.testing.assert_allclose(rows[1], encoder.encode_passages([untitled])[0])
 
 
-@pytest.mark.parametrize("faiss", ["flat", "hnsw"])
-def test_what_is_found(search: Callable[..., list[str]], faiss: str) -> None:
-    assert search("dog", faiss=faiss)[0] == "d"
-    assert search("river bridge", 1, faiss=faiss) == ["r"]
-    assert sorted(search("park", 99, faiss=faiss)) == sorted(p.id for p in PASSAGES)
+@pytest.mark.parametrize("store", ["flat", "hnsw", "chroma"])
+def test_what_is_found(search: Callable[..., list[str]], store: str) -> None:
+    if store == "chroma":
+        pytest.importorskip("chromadb")
+    assert search("dog", store=store)[0] == "d"
+    assert search("river bridge", 1, store=store) == ["r"]
+    assert sorted(search("park", 99, store=store)) == sorted(p.id for p in PASSAGES)
     for nothing in ("", " \n", "…", "unknown words"):
-        assert search(nothing, faiss=faiss) == []
-    assert search("park", 0, faiss=faiss) == []
+        assert search(nothing, store=store) == []
+    assert search("park", 0, store=store) == []
 
 
 def test_any_corpus_and_any_batch(model: Path) -> None:
@@ -92,40 +89,6 @@ def test_any_corpus_and_any_batch(model: Path) -> None:
     assert scores == sorted(scores, reverse=True) and scores[0] <= 1
 
 
-def test_ranks_of_exact_vectors_are_those_of_a_search(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    draw = random.Random(3)
-    texts = [" ".join(draw.choices(WORDS, k=draw.randint(0, 4))) for _ in range(300)]
-    corpus = [Passage(f"{number * 7 % 300}", text) for number, text in enumerate(texts)]
-    encode, encoded = StaticEncoder.encode_queries, []
-
-    def counted(self: StaticEncoder, queries: Sequence[str]) -> Any:
-        encoded.append(len(queries))
-        return encode(self, queries)
-
-    retriever: Any = make_static(corpus, model=str(model))
-    queries = ["park", "the dog at nine", "", "unheard", "river river book"] + WORDS * 2
-    results = retriever.search(queries, len(corpus))
-    assert len(set(texts)) < 250, "some scores are equal"
-    asked = ["0", "7", "150", "299", "150", "nobody"]
-    monkeypatch.setattr(StaticEncoder, "encode_queries", counted)
-    for query, ranks, found in zip(queries, retriever.ranks(queries, asked), results, strict=True):
-        places = {passage.id: rank for rank, passage in enumerate(found, 1)}
-        assert ranks == {name: places.get(name) for name in asked}, query
-    assert encoded == [], "what was just searched for is not encoded again"
-    assert retriever.ranks(["park"], []) == [{}] and retriever.ranks([], ["0"]) == []
-    (none,) = make_static((), model=str(model)).ranks(["park"], ["0"])  # type: ignore[attr-defined]
-    assert none == {"0": None}
-
-
-def test_vectors_that_are_not_all_compared_tell_no_ranks(model: Path) -> None:
-    """A graph does not find what it did not walk to, so it cannot say where that is."""
-    assert isinstance(make_static(PASSAGES, model=str(model)), RankingRetriever)
-    graph = make_static(PASSAGES, model=str(model), faiss="hnsw")
-    assert isinstance(graph, StoredRetriever) and not isinstance(graph, RankingRetriever)
-
-
 def random_vectors(count: int, dim: int = 16) -> Any:
     rows = np.random.default_rng(1).standard_normal((count, dim)).astype(np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -138,7 +101,7 @@ def test_every_layout_finds_most_of_the_nearest(
     monkeypatch.setattr("searchrl_retrieval.dense.vectors.MIN_TO_TRAIN", 500)
     rows = random_vectors(1_000)
     path = tmp_path / "vectors.faiss"
-    write_vectors(path, [rows[:300], rows[300:]], 16, layout, 4)
+    write_faiss(path, rows, layout, 4, None)
     vectors = FaissVectors(path, 128, 64)
     assert len(vectors) == len(rows)
     found = vectors.search(rows[:50], 10)
@@ -151,15 +114,15 @@ def test_every_layout_finds_most_of_the_nearest(
     if layout == "pq":  # 4 bytes in place of 64, 8 for the place of each, and the codes
         assert path.stat().st_size < rows.nbytes * 0.6
     more = tmp_path / "more.faiss"
-    write_vectors(more, [rows[:3]], 16, layout, 4, previous=path)
+    write_faiss(more, rows[:3], layout, 4, path)
     assert len(FaissVectors(more, 128, 64)) == len(rows) + 3
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"faiss": "pq"}, "learns from at least 9,984 passages, and the corpus has 6. Use faiss=f"),
-        ({"faiss": "hsnw"}, "'static': cannot use faiss = 'hsnw'"),
+        ({"store": "pq"}, "learns from at least 9,984 passages, and the corpus has 6. Use store=f"),
+        ({"store": "hsnw"}, "'static': cannot use store = 'hsnw'"),
         ({"title_weight": -1}, "'static': cannot use title_weight = -1"),
         ({"title_weight": math.inf}, "'static': cannot use title_weight = "),
         ({"ef_search": 0}, "'static': cannot use ef_search = 0"),
@@ -173,51 +136,30 @@ def test_wrong_settings(model: Path, settings: dict[str, Any], said: str) -> Non
         )(PASSAGES)
 
 
-def test_bytes_that_do_not_divide_the_vector_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="16 numbers in pq_bytes=7: expected .* such as 8"):
-        write_vectors(tmp_path / "x", [random_vectors(9_984)], 16, "pq", 7)
+@pytest.mark.parametrize("name", ["minishlab/potion-base-8M", "models/poton", "no_such", "~/no"])
+def test_a_model_that_is_not_here_gives_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_static(tmp_path / "models" / "potion")
+    with pytest.raises(ConfigError, match=r"retriever\.model .*pip install wordllama") as caught:
+        make_static(PASSAGES, model=name)
+    assert f"the model '{name}' is neither a folder nor an installed package" in str(caught.value)
+    assert ("Did you mean 'models/potion'?" in str(caught.value)) == (name == "models/poton")
 
 
-def test_a_model_that_is_not_here_gives_one_sentence(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_static(PASSAGES, model="minishlab/potion-base-8M")
-    assert str(caught.value) == (
-        "retriever static: the model 'minishlab/potion-base-8M' is neither a folder nor an "
-        "installed package, and nothing is downloaded here: if it is a model of the Hugging Face "
-        "hub, download it where there is a network (`hf download minishlab/potion-base-8M "
-        "--local-dir potion-base-8M`) and set retriever.model to that folder, or "
-        "`pip install wordllama`."
-    )
-    with pytest.raises(ConfigError, match=r"downloaded here: run `pip install no-such`\."):
-        find_model("static", "no_such", ("x",), "no-such")
+def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, model: Path) -> None:
     with pytest.raises(ConfigError, match=f"the folder '{tmp_path}' holds no model for it"):
         make_static(PASSAGES, model=str(tmp_path))
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(model / "model.safetensors", alone)
-    with pytest.raises(ConfigError, match=r"has no tokenizer\.json; copy the whole folder"):
+    with pytest.raises(ConfigError, match=r"tokenizer\.json.* Copy the whole folder"):
         make_static(PASSAGES, model=str(alone))
     (alone / "model.safetensors").write_bytes(b"no weights")
     shutil.copy(model / "tokenizer.json", alone)
     with pytest.raises(ConfigError, match="is no static-embedding model: "):
         make_static(PASSAGES, model=str(alone))
-
-
-def test_a_folder_that_is_not_here_is_no_model_to_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_static(tmp_path / "models" / "potion")
-    wrong = ("models/poton", "./poton", "~/no/such", "/poton", "a/b/c", "poton/", "..\\poton")
-    wrong += (f"/{'x' * 300}/poton",)  # too long for a file name
-    for path in wrong:
-        with pytest.raises(ConfigError, match="static: there is no folder '") as caught:
-            make_static(PASSAGES, model=path)
-        assert "hf download" not in str(caught.value), path
-        assert ("Did you mean 'models/potion'?" in str(caught.value)) == (path == wrong[0])
-    for name in ("poton", "mine/potion"):  # a hub may have these
-        with pytest.raises(ConfigError, match="if it is a model of the Hugging Face hub, "):
-            make_static(PASSAGES, model=name)
 
 
 def build(kind: Static, passages: Sequence[Passage], folder: Path, **more: Any) -> Any:
@@ -243,7 +185,7 @@ def test_a_build_goes_on_and_an_index_grows(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Passages that were embedded are not embedded again: after a kill, or when some are added."""
-    monkeypatch.setattr(building, "PASSAGES_IN_A_PART", 2)
+    monkeypatch.setattr(kinds, "_BATCH", 2)
     kind, encoded = Static(model=str(model)), []
     encode = StaticEncoder.encode_passages
 
@@ -267,37 +209,6 @@ def test_a_build_goes_on_and_an_index_grows(
     expected = anew.retriever(kind).search(queries, 6)
     assert grown.retriever(kind).search(queries, 6) == expected
     assert [found[0].id for found in expected] == ["r", "d", "l"]
-
-
-def test_a_stored_index_knows_its_passages(model: Path, tmp_path: Path) -> None:
-    build(Static(model=str(model)), PASSAGES, tmp_path / "index")
-    retriever: Any = make_static((), model=str(model), index=str(tmp_path / "index"))
-    assert retriever.stored(["d", "x"]) == [PASSAGES[3], None]
-    assert retriever.search(["dog"], 1)[0][0].id == "d"
-
-
-def test_torch_and_the_network_are_left_alone(model: Path) -> None:
-    code = f"""
-import logging, socket, sys
-def refuse(*args, **kwargs):
-    raise AssertionError("a connection is opened")
-socket.socket.connect = socket.getaddrinfo = refuse
-from searchrl.contracts import Passage
-from searchrl_retrieval.dense.kinds import make_static
-from searchrl_retrieval.hybrid import make_hybrid
-from functools import partial
-vector = partial(make_static, model={str(model)!r})
-found = make_hybrid([Passage("a", "dog cat"), Passage("b", "park")], vector=vector)
-print(found.search(["dog"], 1)[0][0].id)
-slow = {{"torch", "transformers", "sentence_transformers", "wordllama"}} & set(sys.modules)
-print(sorted(slow), len(logging.getLogger().handlers))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout.split("\n")[:2] == ["a", "[] 0"], done.stderr
 
 
 def test_the_package_wordllama_gives_its_own_vectors() -> None:

@@ -1,29 +1,37 @@
 """The retriever `bm25s` with its settings: their defaults, their ranges, its build and its opening.
 
-Owns what the names of the settings mean. Called by name: `make_bm25s` by the core, `Bm25s` by
-`searchrl index`.
+Owns what is counted: the terms of a text, and those of a title several times, and how the scores of
+terms become those of a query. Scores are computed and saved by the library bm25s, in Lucene's
+variant (Kamphuis et al. 2020, "Which BM25 do you mean?"):
+
+    score(t, d) = ln(1 + (N - n_t + 0.5) / (n_t + 0.5)) * tf / (tf + k1 * (1 - b + b * |d| / avg))
 """
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from searchrl import ConfigError, suggest
 from searchrl.contracts import Passage, Retriever
-from searchrl_retrieval.bm25s.words import PLAIN, STOP_WORDS, Analyzer
-from searchrl_retrieval.index.passages import PassageStore
-from searchrl_retrieval.index.places import open_or_build
-from searchrl_retrieval.index.work import Work
+from searchrl.retrieval import tracked
+from searchrl_retrieval.bm25s.words import LANGUAGES, PLAIN, Analyzer
+from searchrl_retrieval.index.folder import Index
+from searchrl_retrieval.index.passages import PassageStore, Stored, find_best
+from searchrl_retrieval.index.places import IndexFactory
 
 
 @dataclass(frozen=True)
 class Bm25s:
-    """The `IndexKind` of `bm25s`.
+    """The `IndexKind` of `bm25s`. The defaults are the same for every collection.
 
     Args:
         title_weight: how often the words of the title count.
@@ -36,17 +44,16 @@ class Bm25s:
         ConfigError: there is no such language. Numbers are checked where settings are read.
     """
 
-    title_weight: int = 6
-    k1: float = 1.2
-    b: float = 0.75
+    title_weight: Annotated[int, Field(ge=0)] = 6
+    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.2
+    b: Annotated[float, Field(ge=0, le=1)] = 0.75
     language: str = "english"
 
     name: ClassVar[str] = "bm25s"
-    version: ClassVar[int] = 1
     keep_from: ClassVar[int] = 10_000
 
     def __post_init__(self) -> None:
-        if self.language not in (known := (*STOP_WORDS, PLAIN)):
+        if self.language not in (known := (*LANGUAGES, PLAIN)):
             raise ConfigError(
                 f"retriever bm25s: there is no language {self.language!r}."
                 f"{suggest(self.language, known)}"
@@ -55,42 +62,91 @@ class Bm25s:
     @property
     def built_with(self) -> Mapping[str, Any]:
         """All settings: each of them changes a score in the files."""
-        return {
-            "title_weight": self.title_weight,
-            "k1": self.k1,
-            "b": self.b,
-            "language": self.language,
-        }
+        return asdict(self)
 
-    def build(self, passages: PassageStore, work: Work) -> None:
-        """Count the words of every passage, then score them; see `counting` and `scoring`.
+    def build(self, passages: PassageStore, folder: Path, previous: Index | None) -> None:
+        """Count and score the terms of every passage.
 
-        Every score changes when passages are added, so all words are counted again then.
+        Every score changes when passages are added, so all are counted again then.
         """
-        from searchrl_retrieval.bm25s.counting import count_parts
-        from searchrl_retrieval.bm25s.scoring import write_scores
+        from bm25s import BM25
 
-        parts = count_parts(passages, Analyzer(self.language), self.title_weight, work)
-        write_scores(parts, len(passages), self.k1, self.b, work)
+        analyzer = Analyzer(self.language)
+        numbers: dict[str, int] = {}
+        counted = []
+        for passage in tracked(passages, "counting words", len(passages)):
+            terms = analyzer.terms(passage.title) * self.title_weight + analyzer.terms(passage.text)
+            counted.append(array("i", [numbers.setdefault(one, len(numbers)) for one in terms]))
+        if numbers:  # else there is nothing to save
+            bm25 = BM25(k1=self.k1, b=self.b, method="lucene", csc_backend="scipy")
+            bm25.index((counted, numbers), create_empty_token=False, show_progress=False)
+            bm25.save(folder, show_progress=False)
 
     def open(self, folder: Path, passages: PassageStore) -> Retriever:
         """Map the index."""
-        from searchrl_retrieval.bm25s.search import Bm25sRetriever
-
         return Bm25sRetriever(folder, passages, Analyzer(self.language))
 
 
-def make_bm25s(
-    passages: Sequence[Passage],
-    *,
-    title_weight: Annotated[int, Field(ge=0)] = Bm25s.title_weight,
-    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Bm25s.k1,
-    b: Annotated[float, Field(ge=0, le=1)] = Bm25s.b,
-    language: str = Bm25s.language,
-    index: str | None = None,
-) -> Retriever:
-    """The retriever `bm25s` over passages: from the folder `index`, or one that is kept for them.
+class Bm25sRetriever(Stored):
+    """BM25 over the passages of an index; see `Bm25s` for its settings.
 
-    The defaults are the same for every collection; docs/how-to/retrieval.md has what they give.
+    Safe to use from several threads.
     """
-    return open_or_build(Bm25s(title_weight, k1, b, language), passages, index)
+
+    def __init__(self, folder: Path, passages: PassageStore, analyzer: Analyzer) -> None:
+        self.passages = passages
+        self.analyzer = analyzer
+        self._numbers: Mapping[str, int] = {}
+        if (folder / "params.index.json").is_file():  # else no passage has a word
+            from bm25s import BM25
+
+            bm25 = BM25.load(folder, mmap=True)
+            self._numbers = bm25.vocab_dict
+            # Still mapped: only every slice of them is made faster.
+            self._data, self._indices, self._starts = (
+                np.asarray(bm25.scores[name]) for name in ("data", "indices", "indptr")
+            )
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most `k` passages per query, best first, equal scores in corpus order.
+
+        A query of unknown words gives `[]`, and so does k <= 0.
+        """
+        if k <= 0:
+            return [[] for _ in queries]
+        found = []
+        for query in queries:
+            scores = self.score(Counter(self.analyzer.terms(query)))
+            best = find_best(scores, k)
+            found.append([replace(self.passages[at], score=float(scores[at])) for at in best])
+        return found
+
+    def score(self, weights: Mapping[str, float]) -> NDArray[np.float32]:
+        """The score [N] of every passage for index terms with weights (see `Analyzer.terms`).
+
+        A score is the sum of the scores of the terms, times their weights; 0 without any of them.
+        """
+        scores: NDArray[Any] = np.zeros(len(self.passages), dtype=np.float32)
+        for term, weight in weights.items():
+            if (number := self._numbers.get(term)) is not None:
+                within = slice(self._starts[number], self._starts[number + 1])
+                scores[self._indices[within]] += np.float32(weight) * self._data[within]
+        return scores
+
+    def ranks(self, queries: Sequence[str], ids: Sequence[str]) -> list[dict[str, int | None]]:
+        """The rank of each of these passages per query, from 1; None if it is not found."""
+        places = {name: self.passages.find(name) for name in ids}
+        found = []
+        for query in queries:
+            scores = self.score(Counter(self.analyzer.terms(query)))
+            ranks: dict[str, int | None] = dict.fromkeys(ids)
+            for name, at in places.items():
+                if at is not None and scores[at] > 0:
+                    better = np.count_nonzero(scores > scores[at])
+                    ranks[name] = int(1 + better + np.count_nonzero(scores[:at] == scores[at]))
+            found.append(ranks)
+        return found
+
+
+make_bm25s = IndexFactory(Bm25s)
+"""The retriever `bm25s` over passages."""

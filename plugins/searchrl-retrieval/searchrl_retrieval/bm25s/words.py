@@ -8,29 +8,16 @@ and queries alike.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from searchrl.retrieval import tokenize
 
-STOP_WORDS: Mapping[str, str] = MappingProxyType(
-    {
-        "danish": "STOPWORDS_DANISH",
-        "dutch": "STOPWORDS_DUTCH",
-        "english": "STOPWORDS_EN",
-        "french": "STOPWORDS_FRENCH",
-        "german": "STOPWORDS_GERMAN",
-        "italian": "STOPWORDS_ITALIAN",
-        "norwegian": "STOPWORDS_NORWEGIAN",
-        "portuguese": "STOPWORDS_PORTUGUESE",
-        "russian": "STOPWORDS_RUSSIAN",
-        "spanish": "STOPWORDS_SPANISH",
-        "swedish": "STOPWORDS_SWEDISH",
-        "turkish": "STOPWORDS_TURKISH",
-    }
+LANGUAGES = tuple(
+    "danish dutch english french german italian norwegian portuguese russian spanish swedish "
+    "turkish".split()
 )
-"""Languages with a stemmer and stop words -> the list of `bm25s.stopwords`. English has Lucene's 33
-words, which leave "who", "when" and "after" to be found."""
+"""Languages with a stemmer and with stop words in `bm25s.stopwords`. Those of English are Lucene's
+33, which leave "who", "when" and "after" to be found."""
 
 PLAIN = "none"
 """The language of a corpus whose words are taken as they are."""
@@ -52,7 +39,8 @@ class Analyzer:
             from bm25s import stopwords
 
             # Split as texts are: a list may have words with an apostrophe.
-            words = getattr(stopwords, STOP_WORDS[language])
+            mark = "EN" if language == "english" else language.upper()
+            words = getattr(stopwords, f"STOPWORDS_{mark}")
             self.stops = frozenset(term for word in words for term in tokenize(word))
             self._stem = Stemmer.Stemmer(language).stemWords
 

@@ -2,7 +2,7 @@
 
 Owns the walk through a syntax tree, qualified names, and how a chunk becomes a passage: its title
 has the name and the file, its text the source with its docstring, so that a retriever embeds all
-three. tree-sitter reads files with errors in them, too. Called by `searchrl index --code`.
+three. tree-sitter reads files with errors in them, too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ from typing import Any
 from searchrl.contracts import Passage
 from searchrl.data import Problems, read_text
 from searchrl_retrieval.chunking.languages import (
+    CLASSES,
+    FUNCTIONS,
+    IMPORTS,
     LANGUAGES,
     PYTHON,
-    Language,
+    SCOPES,
+    WRAPPERS,
     find_language,
     load_grammar,
 )
@@ -134,9 +138,9 @@ def chunk_code(source: str, file: str) -> list[Chunk]:
     return sorted(chunker.chunks(), key=lambda chunk: chunk.line)
 
 
-def _module_name(language: Language, file: str) -> str:
+def _module_name(language: str, file: str) -> str:
     path = PurePosixPath(file)
-    if language is not PYTHON:
+    if language != PYTHON:
         return path.stem
     parts = [*path.parts[:-1], path.stem]
     return ".".join(parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts)
@@ -145,8 +149,8 @@ def _module_name(language: Language, file: str) -> str:
 class _Chunker:
     """One file on its way to chunks."""
 
-    def __init__(self, language: Language, file: str, data: bytes) -> None:
-        self._language = language
+    def __init__(self, language: str, file: str, data: bytes) -> None:
+        self._is_python = language == PYTHON
         self._file = file
         self._data = data
         self._module = _module_name(language, file)
@@ -163,35 +167,29 @@ class _Chunker:
                 yield Chunk(kind, self._module, self._file, line, text)
 
     def read(self, root: Any) -> None:
-        children = root.named_children
-        comments = self._comments_before(children, self._first_code(children))
-        if self._language.has_docstrings:
-            self._add_doc(self._module, self._docstring(root), 1)
-        elif comments and not self._belongs_to_definition(comments, children):
-            self._add_doc(self._module, self._comment_text(comments), 1)
+        self._add_doc(self._module, self._docstring(root), 1)
         self._walk(root, (), is_class=False, depth=0)
 
     def _walk(self, node: Any, scope: tuple[str, ...], *, is_class: bool, depth: int) -> None:
-        language = self._language
         children = node.named_children
         doc = self._docstring_node(node)
         for place, child in enumerate(children):
             inner = self._unwrap(child)
             kind = inner.type
-            if kind in language.imports:
+            if kind in IMPORTS:
                 self._imports.append(child)
-            elif kind in language.functions and (name := self._name(inner)):
+            elif kind in FUNCTIONS and (name := self._name(inner)):
                 owner = self._receiver(inner)
                 path = (*scope, *owner, name)
                 is_method = is_class or owner or "." in name  # of C++: outside of its class
                 what = ChunkKind.METHOD if is_method else ChunkKind.FUNCTION
                 self._add(what, path, children, place, inner)
-            elif kind in language.classes and (name := self._name(inner)):
+            elif kind in CLASSES and (name := self._name(inner)):
                 self._add(ChunkKind.CLASS, (*scope, name), children, place, inner)
                 body = inner.child_by_field_name("body")
                 if body is not None:
                     self._walk(body, (*scope, name), is_class=True, depth=depth + 1)
-            elif kind in language.scopes:
+            elif kind in SCOPES:
                 body = inner.child_by_field_name("body")
                 if body is not None:
                     name = self._name(inner) or self._type_name(inner)
@@ -200,7 +198,11 @@ class _Chunker:
                     self._walk(body, named, is_class=is_impl, depth=depth + 1)
             elif depth < _DEEPEST and self._holds_definitions(child):
                 self._walk(child, scope, is_class=is_class, depth=depth + 1)
-            elif not is_class and self._is_statement(child, depth) and child != doc:
+            elif (
+                not (is_class or _is_comment(child) or child == doc)
+                # Inside `if` and the like, there are conditions as well.
+                and (depth == 0 or child.type.endswith(("statement", "declaration")))
+            ):
                 self._rest.append(child)
 
     def _add(
@@ -208,17 +210,16 @@ class _Chunker:
     ) -> None:
         child = children[place]
         comments = self._comments_before(children, place)
-        if comments and not self._touches(comments[-1], children, place):
+        if comments and self._has_gap(comments[-1], child):
             comments = []
         start = (comments[0] if comments else child).start_byte
-        if kind is ChunkKind.CLASS:
-            text = self._without_bodies(start, child.end_byte, inner)
-        else:
-            text = self._text(start, child.end_byte)
+        # Of a class, the heads of its methods.
+        cuts = sorted(self._bodies(inner)) if kind is ChunkKind.CLASS else None
+        text = self._text(start, child.end_byte, cuts)
         name = self._qualified(path)
         line = child.start_point[0] + 1
         self._found.append(Chunk(kind, name, self._file, line, text))
-        if self._language.has_docstrings:
+        if self._is_python:
             self._add_doc(name, self._docstring(inner.child_by_field_name("body")), line)
         else:
             self._add_doc(name, self._comment_text(comments), line)
@@ -228,31 +229,28 @@ class _Chunker:
             self._found.append(Chunk(ChunkKind.DOCSTRING, name, self._file, line, text))
 
     def _qualified(self, path: tuple[str, ...]) -> str:
-        return ".".join((self._module, *path) if self._language is PYTHON else path)
+        return ".".join((self._module, *path) if self._is_python else path)
 
     # What nodes are.
 
     def _unwrap(self, node: Any) -> Any:
         """The definition inside decorators, exports and the like; the node itself if none is."""
-        language = self._language
-        if node.type not in language.wrappers:
+        if node.type not in WRAPPERS:
             return node
         for child in node.named_children:
             inner = self._unwrap(child)
-            if inner.type in language.functions | language.classes and self._name(inner):
+            if inner.type in FUNCTIONS | CLASSES and self._name(inner):
                 return inner
         return node
 
     def _holds_definitions(self, node: Any) -> bool:
         """Whether something in a statement that is no definition itself has to be found."""
-        wanted = self._language.functions | self._language.classes
+        wanted = FUNCTIONS | CLASSES
         stack, looked = [node], 0
         while stack and looked < 2000:
             looked += 1
             found = stack.pop()
-            if found.type in self._language.imports | self._language.scopes or (
-                found.type in wanted and self._name(found)
-            ):
+            if found.type in IMPORTS | SCOPES or (found.type in wanted and self._name(found)):
                 return True
             stack += found.named_children
         return False
@@ -285,28 +283,15 @@ class _Chunker:
         found = node.child_by_field_name("type")
         return "" if found is None else re.sub(r"<.*", "", self._source(found), flags=re.DOTALL)
 
-    def _is_comment(self, node: Any) -> bool:
-        return "comment" in node.type
-
-    def _is_statement(self, node: Any, depth: int) -> bool:
-        if self._is_comment(node):
-            return False
-        # Inside `if` and the like, there are conditions as well.
-        return depth == 0 or node.type.endswith(("statement", "declaration"))
-
-    def _is_doc(self, node: Any) -> bool:
-        """Whether a statement is a string alone."""
-        if not self._language.has_docstrings or node.type != "expression_statement":
-            return False
-        return [child.type for child in node.named_children] == ["string"]
-
     # Docstrings and comments.
 
     def _docstring_node(self, body: Any) -> Any:
         """The statement of a module or a body that is its docstring; None if it has none."""
-        children = () if body is None else body.named_children
-        first = next((child for child in children if not self._is_comment(child)), None)
-        return first if first is not None and self._is_doc(first) else None
+        children = () if body is None or not self._is_python else body.named_children
+        first = next((child for child in children if not _is_comment(child)), None)
+        if first is None or first.type != "expression_statement":
+            return None
+        return first if [child.type for child in first.named_children] == ["string"] else None
 
     def _docstring(self, body: Any) -> str:
         node = self._docstring_node(body)
@@ -316,31 +301,16 @@ class _Chunker:
         first, _, rest = match[2].partition("\n")
         return f"{first.strip()}\n{textwrap.dedent(rest)}".strip()
 
-    def _first_code(self, children: list[Any]) -> int:
-        places = (at for at, child in enumerate(children) if not self._is_comment(child))
-        return next(places, len(children))
-
     def _comments_before(self, children: list[Any], place: int) -> list[Any]:
         """The comments that stand directly above a node, without an empty line between them."""
         found: list[Any] = []
         for at in range(place - 1, -1, -1):
-            if not self._is_comment(children[at]):
+            if not _is_comment(children[at]):
                 break
             if found and self._has_gap(children[at], found[0]):
                 break
             found.insert(0, children[at])
         return found
-
-    def _belongs_to_definition(self, comments: list[Any], children: list[Any]) -> bool:
-        """Whether the comments at the top of a file are those of its first definition."""
-        place = self._first_code(children)
-        if not self._touches(comments[-1], children, place):
-            return False
-        inner = self._unwrap(children[place])
-        return inner.type in self._language.functions | self._language.classes
-
-    def _touches(self, comment: Any, children: list[Any], place: int) -> bool:
-        return place < len(children) and not self._has_gap(comment, children[place])
 
     def _has_gap(self, above: Any, below: Any) -> bool:
         return b"\n" in self._data[above.end_byte : below.start_byte].replace(b"\n", b"", 1) or (
@@ -358,35 +328,31 @@ class _Chunker:
     def _source(self, node: Any) -> str:
         return self._data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
-    def _text(self, start: int, end: int) -> str:
-        """The source between two bytes, moved to the left as a whole."""
-        line = self._data.rfind(b"\n", 0, start) + 1
-        indent = self._data[line:start]
-        text = self._data[start:end].decode("utf-8", "replace")
-        if indent.strip():
-            return text.strip()
-        return textwrap.dedent(indent.decode() + text).strip()
-
-    def _without_bodies(self, start: int, end: int, node: Any) -> str:
-        """The source of a class with `...` in place of the bodies of its functions."""
-        cuts = sorted(self._bodies(node.child_by_field_name("body")))
+    def _text(self, start: int, end: int, cuts: list[tuple[int, int]] | None = None) -> str:
+        """The source between two bytes, moved to the left as a whole, with `...` for `cuts`."""
         kept, at = b"", start
-        for begin, stop in cuts:
+        for begin, stop in cuts or ():
             kept += self._data[at:begin] + b"..."
             at = stop
-        kept += self._data[at:end]
-        line = self._data.rfind(b"\n", 0, start) + 1
-        indent = self._data[line:start]
-        text = kept.decode("utf-8", "replace")
-        return textwrap.dedent(text if indent.strip() else indent.decode() + text).strip()
+        text = (kept + self._data[at:end]).decode("utf-8", "replace")
+        indent = self._data[self._data.rfind(b"\n", 0, start) + 1 : start]
+        if not indent.strip():
+            text = textwrap.dedent(indent.decode() + text)
+        return text.strip() if not cuts else textwrap.dedent(text).strip()
 
-    def _bodies(self, body: Any) -> Iterator[tuple[int, int]]:
+    def _bodies(self, node: Any) -> Iterator[tuple[int, int]]:
+        """Where the bodies of the definitions in a class begin and end."""
+        body = node.child_by_field_name("body")
         for child in body.named_children if body is not None else ():
             inner = self._unwrap(child)
             held = inner.child_by_field_name("body")
-            is_definition = inner.type in self._language.functions | self._language.classes
+            is_definition = inner.type in FUNCTIONS | CLASSES
             if is_definition and held is not None:
                 yield held.start_byte, held.end_byte
+
+
+def _is_comment(node: Any) -> bool:
+    return "comment" in node.type
 
 
 def _split_lines(text: str, max_chars: int) -> Iterator[str]:

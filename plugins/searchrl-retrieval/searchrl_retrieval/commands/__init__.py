@@ -1,4 +1,4 @@
 """The commands of this package, one module each.
 
-`surroundings`, `choice` and `corpora` are what they share. Imports nothing.
+`surroundings` and `choice` are what they share. Imports nothing.
 """

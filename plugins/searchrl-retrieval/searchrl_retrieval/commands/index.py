@@ -6,17 +6,16 @@ Owns what is printed. Folders are the affair of `searchrl_retrieval.index`.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from searchrl import ConfigError, DataError
+from searchrl import ConfigError
 from searchrl.retrieval import tracked
 from searchrl_retrieval.commands.choice import (
     DEFAULT,
@@ -24,16 +23,16 @@ from searchrl_retrieval.commands.choice import (
     PLUGIN,
     SET,
     Choice,
+    Corpus,
+    corpus_flags,
     read_choice,
     showing_progress,
 )
-from searchrl_retrieval.commands.corpora import Corpus, corpus_flags
 from searchrl_retrieval.commands.surroundings import quiet_stdout
 from searchrl_retrieval.index.build import build_index
-from searchrl_retrieval.index.folder import Index, open_index
-from searchrl_retrieval.index.kinds import IndexKind, find_kind
+from searchrl_retrieval.index.folder import Index, IndexKind, open_index
 from searchrl_retrieval.index.manifest import IndexFault
-from searchrl_retrieval.index.places import cache_folder
+from searchrl_retrieval.index.places import IndexFactory, cache_folder
 
 
 @click.group()
@@ -74,7 +73,10 @@ def build(
     corpus = Corpus(**named)
     with quiet_stdout(as_json) as print_json, showing_progress():
         built = build_index(
-            kind, tracked(corpus.stream(), "storing passages"), _path(out), sources=corpus.flags()
+            kind,
+            tracked(corpus.stream(), "storing passages"),
+            Path(out).expanduser(),
+            sources=corpus.flags(),
         )
     _show(built, print_json if as_json else None)
     if not as_json:
@@ -94,23 +96,16 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
     Example:
       searchrl index add indexes/mine --corpus more.jsonl
     """
-    old = open_index(_path(folder))
-    made = old.manifest
-    kind = _make_kind(replace(read_choice(made.kind, ()), settings=made.settings))
+    old = open_index(Path(folder).expanduser())
+    kind = _make_kind(replace(read_choice(old.manifest.kind, ()), settings=old.manifest.settings))
     with quiet_stdout(as_json) as print_json, showing_progress():
         corpus = Corpus(**named)
         new = corpus.read()
-        for passage in new:
-            if old.passages.find(passage.id) is not None:
-                raise DataError(
-                    f"the index '{folder}' already has a passage with the id {passage.id!r}; "
-                    "nothing was added"
-                )
         built = build_index(
             kind,
             tracked(chain(old.passages, new), "storing passages", len(old.passages) + len(new)),
             old.folder,
-            sources=(*made.sources, *corpus.flags()),
+            sources=(*old.manifest.sources, *corpus.flags()),
             previous=old,
         )
     _show(built, print_json if as_json else None)
@@ -132,38 +127,36 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
     """
     with quiet_stdout(as_json) as print_json:
         if folder is not None:
-            found = open_index(_path(folder), is_deep=verify)
-            _show(found, print_json if as_json else None)
+            _show(
+                open_index(Path(folder).expanduser(), is_deep=verify),
+                print_json if as_json else None,
+            )
             return
         cache = cache_folder()
-        folders = sorted(cache.iterdir()) if cache.is_dir() else []
-        rows = [_describe_kept(path, verify) for path in folders if path.is_dir()]
+        rows: list[dict[str, Any]] = []
+        for path in sorted(cache.iterdir()) if cache.is_dir() else []:
+            try:
+                found = open_index(path, is_deep=verify)
+                rows.append({**_facts(found), "folder": path.name, "summary": _summary(found)})
+            except IndexFault as error:
+                rows.append({"folder": path.name, "summary": str(error), "fault": str(error)})
         if as_json:
             print_json({"folder": str(cache), "indexes": rows})
             return
     for row in rows:
-        click.echo(f"{row['folder']}  {row.get('summary') or row['fault']}")
+        click.echo(f"{row['folder']}  {row['summary']}")
     click.echo(f"{len(rows)} kept in {cache}; delete what you do not need")
 
 
-def _describe_kept(folder: Path, is_deep: bool) -> dict[str, Any]:
-    try:
-        found = open_index(folder, is_deep=is_deep)
-    except IndexFault as error:
-        return {"folder": folder.name, "fault": str(error)}
-    return {"folder": folder.name, "summary": _summary(found), **_facts(found)}
-
-
 def _make_kind(choice: Choice) -> IndexKind:
-    kind = find_kind(choice.name)
+    """What an index is built with; the ranges of settings are those of the retriever."""
     entry = choice.registry.get("retriever", choice.name)
-    # With the ranges that the retriever itself declares.
-    settings = entry.ensure_settings(choice.settings)
-    try:
-        made: IndexKind = kind(**settings)
-    except TypeError as error:  # a setting of searches alone
-        raise ConfigError(f"no index of {choice.name} is built so: {error}") from error
-    return made
+    factory = entry.load()
+    if not isinstance(factory, IndexFactory):
+        raise ConfigError(f"retriever '{choice.name}' keeps no index, so none can be built")
+    if "index" in choice.settings:
+        raise ConfigError("retriever.index is where an index is searched; here it is --out")
+    return factory.kind(**entry.ensure_settings(choice.settings))
 
 
 def _show(found: Index, print_json: Callable[[Any], None] | None) -> None:
@@ -179,28 +172,11 @@ def _show(found: Index, print_json: Callable[[Any], None] | None) -> None:
 
 def _summary(found: Index) -> str:
     made = found.manifest
-    size = made.num_bytes / (1 << 20)
-    return (
-        f"{made.kind}, {made.count:,} passages, {size:,.1f} MiB, {made.created}, "
-        f"{made.took_s:,.1f} s"
-    )
+    size = f"{made.num_bytes / (1 << 20):,.1f} MiB"
+    return f"{made.kind}, {made.count:,} passages, {size}, {made.created}, {made.took_s:,.1f} s"
 
 
 def _facts(found: Index) -> dict[str, Any]:
-    made = found.manifest
-    return {
-        "folder": str(found.folder),
-        "retriever": made.kind,
-        "settings": dict(made.settings),
-        "passages": made.count,
-        "fingerprint": made.fingerprint,
-        "sources": list(made.sources),
-        "bytes": made.num_bytes,
-        "created": made.created,
-        "took_s": made.took_s,
-        "versions": dict(made.versions),
-    }
-
-
-def _path(folder: str) -> Path:
-    return Path(os.path.expanduser(folder))
+    """The manifest but for its files, and how many bytes they have."""
+    facts = {key: value for key, value in asdict(found.manifest).items() if key != "files"}
+    return {"folder": str(found.folder), **facts, "bytes": found.manifest.num_bytes}

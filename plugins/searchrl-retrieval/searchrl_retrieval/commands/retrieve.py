@@ -6,15 +6,19 @@ Owns what is printed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from searchrl import ConfigError
-from searchrl.contracts import Passage
-from searchrl_retrieval.commands.choice import JSON, PLUGIN, SET, open_choice, showing_progress
-from searchrl_retrieval.commands.corpora import Corpus, corpus_flags
+from searchrl_retrieval.commands.choice import (
+    JSON,
+    Corpus,
+    open_choice,
+    search_flags,
+    showing_progress,
+)
 from searchrl_retrieval.commands.surroundings import quiet_stdout
 
 _TEXT = 300
@@ -23,12 +27,8 @@ _TEXT = 300
 
 @click.command()
 @click.argument("queries", nargs=-1, metavar="QUERY…")
-@click.option("--index", metavar="DIR", help="An index folder; says which retriever it is of.")
-@corpus_flags
-@click.option("--retriever", metavar="NAME", help="Which one; that of the index, or bm25s.")
+@search_flags
 @click.option("-k", "k", default=5, show_default=True, help="Passages per query.")
-@SET
-@PLUGIN
 @JSON
 def retrieve(
     queries: tuple[str, ...],
@@ -54,12 +54,12 @@ def retrieve(
     corpus = Corpus(**named)
     asked = list(queries) or [line.strip() for line in sys.stdin if line.strip()]
     with quiet_stdout(as_json) as print_json, showing_progress():
-        made = open_choice(
-            retriever, sets, plugins, index, corpus.read if corpus.is_named else None
-        )
+        made, _ = open_choice(retriever, sets, plugins, index, corpus)
         results = made.search(asked, k)
         if as_json:
-            print_json({"results": [_row(*pair) for pair in zip(asked, results, strict=True)]})
+            rows = [[asdict(passage) for passage in found] for found in results]
+            pairs = zip(asked, rows, strict=True)
+            print_json({"results": [{"query": query, "passages": row} for query, row in pairs]})
             return
     for query, found in zip(asked, results, strict=True):
         if len(asked) > 1:
@@ -71,8 +71,3 @@ def retrieve(
             shown = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
             head = f"{passage.title} " if passage.title else ""
             click.echo(f"{rank}. {head}[{passage.id}] {passage.score:.3f}\n   {shown}")
-
-
-def _row(query: str, found: Sequence[Passage]) -> dict[str, Any]:
-    passages = [{"id": p.id, "title": p.title, "text": p.text, "score": p.score} for p in found]
-    return {"query": query, "passages": passages}

@@ -1,25 +1,67 @@
 """`searchrl retrieve-eval`: retrievers on a collection with judged passages, compared in pairs.
 
-Owns the flags and the order in which things are said. What is measured is in `evaluation`.
+Owns the flags, what is printed and what is written. What is measured is in `evaluation`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import click
 
-from searchrl import ConfigError
+from searchrl import ConfigError, make_retriever_factory, parse_sets, suggest
+from searchrl.contracts import Metric, Paired
+from searchrl_retrieval.commands.choice import JSON, PLUGIN, showing_progress
+from searchrl_retrieval.commands.surroundings import load_registry, quiet_stdout
+from searchrl_retrieval.evaluation.collection import Collection, read_collection
+from searchrl_retrieval.evaluation.judging import Difference, Judged, compare_all, judge
+from searchrl_retrieval.evaluation.measures import ALL_GOLD, CUTOFFS, SUPPORT_RECALL
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+EVERY = "retriever"
+"""Settings under this name go to every retriever, as in all other commands."""
 
-    from searchrl_retrieval.evaluation.collection import Collection
-    from searchrl_retrieval.evaluation.judging import Difference, Judged
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+class Contender(NamedTuple):
+    """A registered retriever and its settings."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+def read_contenders(names: Sequence[str], assignments: Sequence[str]) -> dict[str, Contender]:
+    """The retrievers by label: `bm25`, or `plain=bm25` for one with settings of its own.
+
+    >>> read_contenders(["bm25", "plain=bm25"], ["plain.title_weight=1"])["plain"]
+    Contender(name='bm25', settings={'title_weight': 1})
+
+    Raises:
+        ConfigError: two have one label, or a setting is for none of them.
+    """
+    found: dict[str, Contender] = {}
+    for text in names:
+        label, is_labelled, name = text.partition("=")
+        if not label or label == EVERY or label in found or (is_labelled and not name):
+            raise ConfigError(
+                f"cannot use --retriever {text!r}: expected NAME, or LABEL=NAME with a label of "
+                f"its own other than '{EVERY}', such as --retriever other={name or label}"
+            )
+        found[label] = Contender(name or label, {})
+    said = parse_sets(assignments)
+    for label, own in said.items():
+        if label != EVERY and label not in found:
+            raise ConfigError(
+                f"--set {label}.… is for none of the retrievers; expected {EVERY}.KEY=VALUE for "
+                f"all, or {names[0]}.KEY=VALUE for one.{suggest(label, [*found, EVERY])}"
+            )
+        if not isinstance(own, dict):
+            raise ConfigError(f"cannot read --set {label}={own}: expected {label}.KEY=VALUE")
+    for label, one in found.items():
+        one.settings.update(said.get(EVERY, {}) | said.get(label, {}))
+    return found
 
 
 @click.command("retrieve-eval")
@@ -41,15 +83,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="A cut-off; may be repeated. 5, 10 and 100 by default.",
 )  # fmt: skip
 @click.option(
-    "--per-query", type=_FILE, metavar="FILE",
+    "--per-query", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Write a row for every question and retriever, as JSONL.",
 )  # fmt: skip
-@click.option("--plot", type=_FILE, metavar="FILE", help="Draw the figures: .svg, .png or .pdf.")
-@click.option(
-    "--plugin", "plugins", multiple=True, metavar="FILE",
-    help="A plugin file or module; may be repeated.",
-)  # fmt: skip
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object on stdout.")
+@PLUGIN
+@JSON
 def retrieve_eval(
     folder: Path,
     names: tuple[str, ...],
@@ -57,9 +95,8 @@ def retrieve_eval(
     split: str,
     cutoffs: tuple[int, ...],
     per_query: Path | None,
-    plot: Path | None,
     plugins: tuple[str, ...],
-    is_json: bool,
+    as_json: bool,
 ) -> None:
     """Measure retrievers on questions with judged passages, and compare them in pairs.
 
@@ -72,61 +109,117 @@ def retrieve_eval(
     Examples:
       searchrl retrieve-eval data/scifact --retriever bm25 --retriever random
       searchrl retrieve-eval data/pool --retriever bm25 --retriever plain=bm25 \\
-        --set plain.title_weight=1 --plot pool.svg --per-query pool.jsonl
+        --set plain.title_weight=1 --per-query pool.jsonl
     """
-    from searchrl import make_retriever_factory
-    from searchrl_retrieval.commands.choice import showing_progress
-    from searchrl_retrieval.commands.surroundings import load_registry, quiet_stdout
-    from searchrl_retrieval.evaluation.collection import read_collection
-    from searchrl_retrieval.evaluation.contenders import read_contenders
-    from searchrl_retrieval.evaluation.judging import compare_all, judge
-    from searchrl_retrieval.evaluation.measures import CUTOFFS
-    from searchrl_retrieval.evaluation.plot import draw_judged, ensure_can_draw
-    from searchrl_retrieval.evaluation.records import as_json, write_per_query
-
-    with quiet_stdout(is_json) as print_json, showing_progress():
+    with quiet_stdout(as_json) as print_json, showing_progress():
         contenders = read_contenders(names, assignments)
         registry = load_registry(plugins)
         factories = {
             label: make_retriever_factory(registry, one.name, one.settings)
             for label, one in contenders.items()
         }
-        if plot is not None:
-            ensure_can_draw(plot)
         if per_query is not None and not per_query.absolute().parent.is_dir():
             raise ConfigError(f"--per-query {per_query}: there is no folder '{per_query.parent}'")
         collection = read_collection(folder, split)
         judged = judge(collection, factories, sorted(set(cutoffs)) or CUTOFFS)
         differences = compare_all(judged)
         # First what cannot fail: a full disk must not take the figures with it.
-        if is_json:
-            print_json(as_json(collection, contenders, judged, differences))
+        if as_json:
+            print_json(_as_json(collection, contenders, judged, differences))
         else:
             _show(collection, judged, differences)
         if per_query is not None:
-            write_per_query(per_query, collection, judged)
-        if plot is not None:
-            draw_judged(plot, _heading(collection), judged)
-
-
-def _heading(collection: Collection) -> str:
-    split = f", split {collection.split}" if collection.split else ""
-    counts = f"{len(collection.questions):,} questions, {len(collection.passages):,} passages"
-    return f"{collection.path.resolve().name}{split}: {counts}"
+            _write_rows(per_query, collection, judged)
 
 
 def _show(
     collection: Collection, judged: Mapping[str, Judged], differences: Sequence[Difference]
 ) -> None:
+    """A row for each retriever, then one for each pair. `--json` has all figures."""
     from rich.console import Console
-
-    from searchrl_retrieval.evaluation.table import show_differences, show_judged
+    from rich.table import Table
 
     # In a file or a pipe there is no width that lines must fit.
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
-    console.print(_heading(collection))
+    split = f", split {collection.split}" if collection.split else ""
+    counts = f"{len(collection.questions):,} questions, {len(collection.passages):,} passages"
+    console.print(f"{collection.path.resolve().name}{split}: {counts}")
     for note in collection.notes:
         console.print(f"note: {note}", style="yellow")
-    show_judged(console, judged)
+    first, *others = choose_columns(list(next(iter(judged.values())).metrics))
+    table = Table("retriever", f"{first} [95 %]", *others, "ms a query", box=None)
+    for label, one in judged.items():
+        figures = [f"{one.metrics[key]['value']:.3f}" for key in others]
+        table.add_row(label, _with_interval(one.metrics[first]), *figures, f"{one.query_ms:.3g}")
+    console.print(table)
     if differences:
-        show_differences(console, differences)
+        table = Table("first", "second", "first minus second [95 %]", "p", "questions", box=None)
+        for pair in differences:
+            found = pair.figures[first]
+            p = f"{found['p']:.3f}" if found["p"] >= 0.001 else f"{found['p']:.1e}"
+            table.add_row(pair.first, pair.second, _with_interval(found, "+"), p, f"{found['n']}")
+        console.print("", f"{first}, question by question", table, sep="\n")
+
+
+def choose_columns(keys: Sequence[str]) -> list[str]:
+    """Figures with a column: nDCG, MRR and MAP at one cut-off, what was found at every one.
+
+    The first is the one that retrievers are ranked by: nDCG at 10, or at the first cut-off there
+    is. A pool of multi-hop questions shows recall by the name that it has in training.
+    """
+    ndcg = [key for key in keys if key.startswith("ndcg@")]
+    first = "ndcg@10" if "ndcg@10" in ndcg else ndcg[0]
+    cutoff = first.partition("@")[2]
+    has_hops = f"{SUPPORT_RECALL}@{cutoff}" in keys
+    found = (SUPPORT_RECALL, ALL_GOLD) if has_hops else ("recall",)
+    at_each = [key for name in found for key in keys if key.startswith(f"{name}@")]
+    return [first, f"mrr@{cutoff}", f"map@{cutoff}", *at_each]
+
+
+def _with_interval(metric: Metric | Paired, sign: str = "") -> str:
+    value = f"{metric['value']:{sign}.3f}"
+    if "low" not in metric:
+        return value
+    return f"{value} [{metric['low']:{sign}.3f}, {metric['high']:{sign}.3f}]"
+
+
+def _as_json(
+    collection: Collection,
+    contenders: Mapping[str, Contender],
+    judged: Mapping[str, Judged],
+    differences: Sequence[Difference],
+) -> dict[str, Any]:
+    """Figures by retriever, differences by pair, and what was measured."""
+    return {
+        "collection": {
+            "path": str(collection.path),
+            "split": collection.split,
+            "passages": len(collection.passages),
+            "questions": len(collection.questions),
+            "notes": list(collection.notes),
+        },
+        "retrievers": {label: dict(one.metrics) for label, one in judged.items()},
+        "settings": {
+            label: {"name": one.name, **one.settings} for label, one in contenders.items()
+        },
+        "seconds": {
+            label: {"make_s": one.make_s, "query_ms": one.query_ms} for label, one in judged.items()
+        },
+        "paired": [one._asdict() for one in differences],
+    }
+
+
+def _write_rows(path: Path, collection: Collection, judged: Mapping[str, Judged]) -> None:
+    """A row for each question and retriever: its figures, what was found and what is relevant."""
+    with path.open("w", encoding="utf-8") as file:
+        for question, text in collection.questions.items():
+            for label, one in judged.items():
+                row = {
+                    "query_id": question,
+                    "retriever": label,
+                    **{name: values[question] for name, values in one.figures.items()},
+                    "question": text,
+                    "relevant": dict(collection.qrels[question]),
+                    "found": list(one.rankings[question]),
+                }
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")

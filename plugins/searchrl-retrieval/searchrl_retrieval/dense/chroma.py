@@ -1,46 +1,43 @@
 """Vectors in a Chroma collection, which other programs can read, too.
 
-Owns the collection of a corpus in a Chroma folder: its name, what it holds, and that a filling that
-was stopped goes on. Chroma keeps the folder itself, and writes to it when it is opened, so it is no
-index folder with checksums. Telemetry is off and Chroma's own models are never asked for.
-Called by `kinds`.
+Owns the collection within an index folder. Chroma saves and opens it, and changes its own files
+then, so the manifest has no checksums of them. Telemetry is off, and Chroma's own models are never
+asked for.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+import shutil
 from pathlib import Path
 from typing import Any
 
-from searchrl import ConfigError
-from searchrl.contracts import Passage
+import numpy as np
+
 from searchrl.retrieval import tracked
-from searchrl_retrieval.dense.building import encode_block
-from searchrl_retrieval.dense.encoders import Encoder, Vectors, as_plain
+from searchrl_retrieval.dense.encoders import Vectors, as_plain
 from searchrl_retrieval.dense.vectors import Found
 from searchrl_retrieval.extras import need
-from searchrl_retrieval.index.passages import fingerprint_passages
+from searchrl_retrieval.index.manifest import CHANGING
+from searchrl_retrieval.index.passages import PassageStore
+
+_NAME = "passages"
 
 _BATCH = 256
 """Passages that are added at once."""
 
 
 class ChromaVectors:
-    """A filled collection; `ef_search` is how many candidates a search keeps."""
+    """The collection that `write_chroma` made."""
 
-    def __init__(self, collection: Any, count: int) -> None:
-        self._collection = collection
-        self._count = count
+    def __init__(self, folder: Path) -> None:
+        self._collection = _open(folder).get_collection(_NAME, embedding_function=None)
+        self._count = int(self._collection.count())
 
     def __len__(self) -> int:
         return self._count
 
     def search(self, queries: Vectors, k: int) -> Found:
-        """See `VectorStore`."""
-        import numpy as np
-
+        """The best `k` (at least 1) for every row of `queries` [B, D]."""
         found = self._collection.query(
             query_embeddings=queries, n_results=min(k, self._count), include=["distances"]
         )
@@ -53,68 +50,45 @@ class ChromaVectors:
         return Found(scores, places)
 
 
-def open_chroma(
-    folder: str | Path,
-    passages: Sequence[Passage],
-    encoder: Encoder,
-    title_weight: float,
+def write_chroma(
+    folder: Path,
+    vectors: Vectors,
+    passages: PassageStore,
     ef_search: int,
-    made_with: Mapping[str, Any],
-) -> ChromaVectors:
-    """Open the collection of a corpus, and add the passages that it lacks.
+    previous: Path | None,
+) -> None:
+    """Write the vectors of the last passages into the collection of a folder.
 
-    Args:
-        folder: a Chroma folder; it is made if it is not there. It may hold other collections.
-        passages: the corpus.
-        encoder, title_weight: make the vectors.
-        ef_search: candidates that a search keeps; decided when the collection is made.
-        made_with: what decides the vectors. With the corpus it makes the name of the collection,
-            so that one of another corpus or model is never taken for this one.
-
-    Raises:
-        ConfigError: Chroma is not installed, or cannot use the folder.
+    Places are ids there, since those of passages may be any text. `ef_search` is how many
+    candidates a search keeps. `previous`: a folder whose collection has the first passages.
     """
-    need("retriever dense with the setting chroma", "chroma", "chromadb")
+    shutil.rmtree(folder / CHANGING, ignore_errors=True)  # of a build that was killed
+    if previous is not None:
+        shutil.copytree(previous / CHANGING, folder / CHANGING)
+    client = _open(folder)
+    collection = client.get_or_create_collection(
+        _NAME,
+        embedding_function=None,
+        configuration={"hnsw": {"space": "ip", "ef_search": ef_search}},
+    )
+    first = len(passages) - len(vectors)
+    starts = range(0, len(vectors), _BATCH)
+    for start in tracked(starts, "filling the collection", len(starts)):
+        rows = vectors[start : start + _BATCH]
+        block = [passages[first + start + row] for row in range(len(rows))]
+        collection.add(
+            ids=[str(first + start + row) for row in range(len(rows))],
+            embeddings=np.asarray(rows),
+            documents=[as_plain(passage.text) for passage in block],
+            metadatas=[{"id": as_plain(one.id), "title": as_plain(one.title)} for one in block],
+        )
+    client.close()
+
+
+def _open(folder: Path) -> Any:
+    need("retriever dense with store=chroma", "chroma", "chromadb")
     import chromadb
     from chromadb.config import Settings
 
-    facts = {**made_with, "ef_search": ef_search, "corpus": fingerprint_passages(passages)}
-    mark = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    path = str(Path(folder).expanduser())
-    try:
-        client = chromadb.PersistentClient(path, settings=Settings(anonymized_telemetry=False))
-        collection: Any = client.get_or_create_collection(
-            f"searchrl-{mark[:24]}",
-            embedding_function=None,
-            metadata={key: value for key, value in facts.items() if value is not None},
-            configuration={"hnsw": {"space": "ip", "ef_search": ef_search}},
-        )
-    except Exception as error:  # of SQLite, the file system and Chroma itself
-        raise ConfigError(
-            f"retriever dense: '{folder}' cannot be used as a Chroma folder: "
-            f"{type(error).__name__}: {error}. Name a new one with retriever.chroma"
-        ) from error
-    _fill(collection, passages, encoder, title_weight)
-    return ChromaVectors(collection, len(passages))
-
-
-def _fill(
-    collection: Any, passages: Sequence[Passage], encoder: Encoder, title_weight: float
-) -> None:
-    """Add what is missing. Places are ids there: those of passages may be any text."""
-    done = collection.count()
-    if done >= len(passages):
-        return
-    # The last batch may have been added in part; adding it again changes nothing.
-    first = max(0, done - _BATCH)
-    starts = range(first, len(passages), _BATCH)
-    for start in tracked(starts, "filling the collection", len(starts)):
-        block = [passages[at] for at in range(start, min(start + _BATCH, len(passages)))]
-        collection.upsert(
-            ids=[str(start + offset) for offset in range(len(block))],
-            embeddings=encode_block(block, encoder, title_weight),
-            documents=[as_plain(passage.text) for passage in block],
-            metadatas=[
-                {"id": as_plain(passage.id), "title": as_plain(passage.title)} for passage in block
-            ],
-        )
+    settings = Settings(anonymized_telemetry=False)
+    return chromadb.PersistentClient(str(folder / CHANGING), settings=settings)

@@ -1,7 +1,7 @@
 """What makes vectors of texts: the contract of an encoder, and texts as encoders see them.
 
 Owns how a passage becomes one text, and that no text can make an encoder fail. The encoders are
-`static` and `sentences`; `kinds` and the two stores of vectors use them.
+`static` and `sentences`.
 """
 
 from __future__ import annotations

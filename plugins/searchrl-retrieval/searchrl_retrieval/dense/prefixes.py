@@ -1,7 +1,7 @@
 """What a model wants before a query and before a passage; without it, recall drops silently.
 
 Owns the table of known families and the order in which a prefix is decided: a setting, then the
-prompts in the model's own folder, then the family. Called by `sentences`.
+prompts in the model's own folder, then the family.
 """
 
 from __future__ import annotations
@@ -43,33 +43,24 @@ _QUERY, _PASSAGE = ("query", "s2p_query", "queries"), ("passage", "document", "c
 
 
 def find_prefixes(folder: Path, query: str | None, passage: str | None) -> Prefixes:
-    """Return the prefixes of a model.
+    """The prefixes of the model in a folder.
 
-    Args:
-        folder: of the model.
-        query, passage: what the user wants; None: what the model wants. "" is no prefix.
+    `query` and `passage` are what the user wants; None: what the model wants. "" is no prefix.
 
     Raises:
         ConfigError: the model's own file of prompts cannot be read.
     """
     own = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
-    found = _of_family(folder)
-    said = [next((own[n] for n in names if own.get(n)), None) for names in (_QUERY, _PASSAGE)]
-    decided = (
-        next(text for text in texts if text is not None)
-        for texts in zip((query, passage), said, found, strict=True)
-    )
-    return Prefixes(*decided)
-
-
-def _of_family(folder: Path) -> Prefixes:
-    """By its own name, the folders above it (as a model hub's cache has them) and its origin."""
     origin = str(_read(folder / "config.json").get("_name_or_path", ""))
-    for name in (*reversed(folder.parts[-4:]), origin):
-        for pattern, prefixes in FAMILIES:
-            if re.search(pattern, name.lower()):
-                return prefixes
-    return Prefixes()
+    # Its own name, the folders above it (as a model hub's cache has them) and its origin.
+    names = [name.lower() for name in (*reversed(folder.parts[-4:]), origin)]
+    of_family = next(
+        (found for name in names for pattern, found in FAMILIES if re.search(pattern, name)),
+        Prefixes(),
+    )
+    prompts = [next((own[n] for n in keys if own.get(n)), None) for keys in (_QUERY, _PASSAGE)]
+    decided = zip((query, passage), prompts, of_family, strict=True)
+    return Prefixes(*(next(text for text in texts if text is not None) for texts in decided))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -70,8 +70,5 @@ def load_sentence_encoder(
     folder: Path, prefixes: Prefixes, device: str | None, batch_size: int
 ) -> SentenceEncoder:
     """Load a model once per process, for all corpora; raises as `load_model`."""
-    made: SentenceEncoder = load_model(
-        *("dense", "SentenceTransformer", folder, device),
-        lambda model: SentenceEncoder(model, prefixes, batch_size),
-    )
-    return made
+    model = load_model("dense", "SentenceTransformer", folder, device)
+    return SentenceEncoder(model, prefixes, batch_size)

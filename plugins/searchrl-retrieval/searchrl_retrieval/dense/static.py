@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MARKS = ("model.safetensors", "weights/*.safetensors")
 """Files by which a static model is known: its own folder, or the package wordllama."""
 
+_WORDS = ("tokenizer.json", "tokenizers/*.json")
+"""The file of the tokenizer, in the same two."""
+
 _MATRICES = ("embedding.weight", "embeddings")
 """What the matrix is called in the file: by sentence-transformers and wordllama, by Model2Vec."""
 
@@ -75,39 +78,22 @@ def load_static_encoder(folder: Path) -> StaticEncoder:
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
-    weights, words = find_static_files(folder)
+    weights = next(path for mark in MARKS for path in folder.glob(mark))
     try:
+        words = next((p for mark in _WORDS for p in folder.glob(mark)), folder / _WORDS[0])
+        tokenizer = Tokenizer.from_str(words.read_text("utf-8"))
         tensors: dict[str, Any] = load_file(weights)
         matrix = next((tensors[name] for name in _MATRICES if name in tensors), None)
         if matrix is None or matrix.ndim != 2 or len(tensors) > 1:
             shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
             raise ValueError(f"it holds {shapes}; expected one matrix {' or '.join(_MATRICES)}")
-        tokenizer = Tokenizer.from_file(str(words))
         if (largest := max(tokenizer.get_vocab().values())) >= len(matrix):
             raise ValueError(f"it has {len(matrix)} rows, and the tokenizer has the id {largest}")
     except Exception as error:  # safetensors and tokenizers raise errors of their own
         raise ConfigError(
-            f"retriever static: '{weights}' is no static-embedding model: {error}"
+            f"retriever static: '{weights}' is no static-embedding model: {error}. Copy the whole "
+            "folder of the model there"
         ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return StaticEncoder(matrix.astype("float32"), tokenizer)
-
-
-def find_static_files(folder: Path) -> tuple[Path, Path]:
-    """The file of the matrix and that of the tokenizer.
-
-    Raises:
-        ConfigError: there is no tokenizer.
-    """
-    weights = folder / "model.safetensors"
-    if not weights.is_file():
-        weights = next(folder.glob("weights/*.safetensors"))
-    places = (folder / "tokenizer.json", *folder.glob("tokenizers/*.json"))
-    words = next((path for path in places if path.is_file()), None)
-    if words is None:
-        raise ConfigError(
-            f"retriever static: '{folder}' has no tokenizer.json; copy the whole folder of the "
-            "model there"
-        )
-    return weights, words

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from searchrl import DataError, show_value, suggest_path
 from searchrl.contracts import Passage
@@ -71,22 +70,10 @@ def read_collection(path: Path, split: str = "") -> Collection:
     if not path.exists():
         raise DataError(f"there is nothing at '{path}'; expected {_LAYOUTS}.{suggest_path(path)}")
     problems = Problems()
-    judged = find_judgements(path) if path.is_dir() else {}
-    if judged:
+    is_beir = path.is_dir() and bool(find_judgements(path))
+    if is_beir:
         split = split or TEST
-        wanted = _OUR_NAMES.get(split, split)
-        if wanted not in judged:
-            known = ", ".join(sorted(judged))
-            raise DataError(f"'{path}' has no qrels/{split}.tsv; its splits: {known}")
-        qrels = read_judgements(judged[wanted], problems)
-        texts = _read_texts(path, qrels, judged[wanted], problems)
-        passages = _read_corpus(path, problems)
-        notes: list[str] = []
-        if unknown := len(qrels) - len(texts):
-            notes.append(
-                f"judged queries without a text or a relevant passage, left out: {unknown}"
-            )
-            qrels = {name: qrels[name] for name in texts}
+        passages, texts, qrels, notes = _read_beir(path, split, problems)
     else:
         passages, texts, qrels, notes = _read_gold(path, split, problems)
     problems.ensure_none()
@@ -97,7 +84,7 @@ def read_collection(path: Path, split: str = "") -> Collection:
         notes.append(
             f"judged passages that are not in the corpus, so nothing finds them: {missing}"
         )
-    return Collection(path, split, passages, texts, qrels, not judged, (*problems.notes, *notes))
+    return Collection(path, split, passages, texts, qrels, not is_beir, (*problems.notes, *notes))
 
 
 def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, Passage]:
@@ -106,33 +93,34 @@ def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, 
     return {passage.id: passage for passage in passages if passage.id in wanted}
 
 
-def _read_corpus(path: Path, problems: Problems) -> Sequence[Passage]:
+_Read = tuple[Sequence[Passage], dict[str, str], dict[str, dict[str, int]], list[str]]
+"""Passages, the text of every question, what is relevant to it, and what was left out."""
+
+
+def _read_beir(path: Path, split: str, problems: Problems) -> _Read:
+    """A BEIR folder. Published collections lack the text of some queries (NFCorpus, for one)."""
+    judged = find_judgements(path)
+    wanted = _OUR_NAMES.get(split, split)
+    if wanted not in judged:
+        known = ", ".join(sorted(judged))
+        raise DataError(f"'{path}' has no qrels/{split}.tsv; its splits: {known}")
     if not find_corpus(path):
         raise DataError(f"'{path}' has no corpus; expected {_LAYOUTS}")
-    return load_corpus(path, problems)
-
-
-def _read_texts(
-    path: Path, qrels: Mapping[str, object], judgements: Path, problems: Problems
-) -> dict[str, str]:
-    """The text of every judged query that has one, in the order of the judgements.
-
-    Published collections lack some (NFCorpus of BEIR, for one); that all are missing is an error.
-    """
+    read = read_judgements(judged[wanted], problems)
     found = {query.id: query.question for query in read_questions([path], problems)}
-    known = {name: found[name] for name in qrels if name in found}
-    if qrels and not known:
-        first = next(iter(qrels))
-        problems.add(
-            judgements, 0, f"judges {show_value(first)}, which is no query; nor is another"
-        )
-    return known
+    texts = {name: found[name] for name in read if name in found}
+    if read and not texts:
+        first = show_value(next(iter(read)))
+        problems.add(judged[wanted], 0, f"judges {first}, which is no query; nor is another")
+    left_out = len(read) - len(texts)
+    text = "judged queries without a text or a relevant passage, left out: "
+    notes = [f"{text}{left_out}"] if left_out else []
+    qrels = {name: dict(read[name]) for name in texts}
+    return load_corpus(path, problems), texts, qrels, notes
 
 
-def _read_gold(
-    path: Path, split: str, problems: Problems
-) -> tuple[Sequence[Passage], dict[str, str], dict[str, dict[str, int]], list[str]]:
-    """Passages, questions and gold of a data set that says which passages answer a question.
+def _read_gold(path: Path, split: str, problems: Problems) -> _Read:
+    """A data set that says which passages answer a question.
 
     Without a corpus, the paragraphs that come with these questions are one.
     """
@@ -153,8 +141,5 @@ def _read_gold(
 
 def _is_of(split: str, row: Row, split_of_file: str) -> bool:
     """Whether a question is of a split: by the name of its file, or by the end of its source."""
-    if not split:
-        return True
-    source: Any = row.value.get("source")
-    own = {split_of_file, str(source or "").rpartition("/")[2]}
-    return bool({split, _OUR_NAMES.get(split, split)} & own)
+    own = {split_of_file, str(row.value.get("source") or "").rpartition("/")[2]}
+    return not split or bool({split, _OUR_NAMES.get(split, split)} & own)

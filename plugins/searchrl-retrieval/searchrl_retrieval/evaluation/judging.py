@@ -1,18 +1,16 @@
 """Retrievers on a collection: they search, figures are computed, and they are compared in pairs.
 
 Owns the order of an evaluation and what a retriever may return. Figures are those of `measures`,
-intervals and tests those of `searchrl.estimate` and `searchrl.compare`. Called by `searchrl
-retrieve-eval` and the benchmarks.
+intervals and tests those of `searchrl.estimate` and `searchrl.compare`.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 from searchrl import PluginError, RetrieverFailure, SearchRLError, compare, estimate
 from searchrl.contracts import (
@@ -48,8 +46,7 @@ class Judged:
     """Mean milliseconds of a query, in batches of `BATCH`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """Two retrievers on the same questions: the first minus the second, figure by figure."""
 
     first: str
@@ -71,10 +68,29 @@ def judge(
         RetrieverFailure: a retriever could not search; nothing is counted as not found instead.
         PluginError: it returned something else than its contract says.
     """
-    return {
-        label: _judge_one(collection, label, factory, cutoffs)
-        for label, factory in factories.items()
-    }
+    asked = collection.questions
+    same = find_passages(collection.passages, asked)
+    itself = {name for name, passage in same.items() if passage.text == asked[name]}
+    judged = {}
+    for label, factory in factories.items():
+        began = time.perf_counter()
+        retriever = factory(collection.passages)
+        made = time.perf_counter()
+        found = _search(label, retriever, list(asked.values()), max(cutoffs) + bool(itself))
+        done = time.perf_counter()
+        rankings = {
+            question: [p.id for p in passages if not (p.id == question and p.id in itself)]
+            for question, passages in zip(asked, found, strict=True)
+        }
+        figures = measure(collection.qrels, rankings, cutoffs, has_hops=collection.has_hops)
+        judged[label] = Judged(
+            rankings={question: ids[: max(cutoffs)] for question, ids in rankings.items()},
+            figures=figures,
+            metrics=estimate(figures),
+            make_s=made - began,
+            query_ms=1000 * (done - made) / len(rankings),
+        )
+    return judged
 
 
 def compare_all(judged: Mapping[str, Judged]) -> list[Difference]:
@@ -85,69 +101,28 @@ def compare_all(judged: Mapping[str, Judged]) -> list[Difference]:
     ]
 
 
-def _judge_one(
-    collection: Collection,
-    label: str,
-    factory: RetrieverFactory,
-    cutoffs: Sequence[int],
-) -> Judged:
-    began = time.perf_counter()
-    retriever = _call(label, "could not be made", partial(factory, collection.passages))
-    made = time.perf_counter()
-    itself = _find_questions_in_corpus(collection)
-    depth = max(cutoffs) + bool(itself)
-    rankings: dict[str, list[str]] = {}
-    for question, found in _search(label, retriever, collection.questions, depth):
-        ids = [passage.id for passage in found]
-        rankings[question] = [one for one in ids if not (one == question and one in itself)]
-    done = time.perf_counter()
-    figures = measure(collection.qrels, rankings, cutoffs, has_hops=collection.has_hops)
-    return Judged(
-        rankings={question: ids[: max(cutoffs)] for question, ids in rankings.items()},
-        figures=figures,
-        metrics=estimate(figures),
-        make_s=made - began,
-        query_ms=1000 * (done - made) / len(rankings),
-    )
-
-
-def _find_questions_in_corpus(collection: Collection) -> set[str]:
-    asked = collection.questions
-    found = find_passages(collection.passages, asked)
-    return {name for name, passage in found.items() if passage.text == asked[name]}
-
-
 def _search(
-    label: str, retriever: Retriever, questions: Mapping[str, str], depth: int
-) -> Iterator[tuple[str, Sequence[Passage]]]:
-    """Every question's id with what was found for it."""
-    asked = list(questions.items())
-    batches = [asked[start : start + BATCH] for start in range(0, len(asked), BATCH)]
+    label: str, retriever: Retriever, queries: Sequence[str], depth: int
+) -> list[Sequence[Passage]]:
+    """What is found for every query."""
+    results: list[Sequence[Passage]] = []
+    batches = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
     for batch in tracked(batches, f"{label} searches, batches of {BATCH}", len(batches)):
-        texts = [text for _, text in batch]
-        found = _call(label, "failed", partial(retriever.search, texts, depth))
-        _ensure_results(label, found, len(batch))
-        for (question, _), passages in zip(batch, found, strict=True):
-            yield question, passages[:depth]
-
-
-def _call(label: str, what: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except SearchRLError:
-        raise
-    except Exception as error:
-        raise RetrieverFailure(
-            f"the retriever {label} {what}: it raised {type(error).__name__}: {error}"
-        ) from error
-
-
-def _ensure_results(label: str, found: object, count: int) -> None:
-    if isinstance(found, str) or not isinstance(found, Sequence) or len(found) != count:
-        raise PluginError(
-            f"the retriever {label} returned {type(found).__name__} for {count} queries; expected "
-            f"a list of {count} lists of Passage"
-        )
-    for passages in found:
-        if problem := find_passages_problem(passages):
-            raise PluginError(f"the retriever {label} returned {problem}")
+        try:
+            found = retriever.search(batch, depth)
+        except SearchRLError:
+            raise
+        except Exception as error:
+            raise RetrieverFailure(
+                f"the retriever {label} failed: it raised {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(found, str) or not isinstance(found, Sequence) or len(found) != len(batch):
+            raise PluginError(
+                f"the retriever {label} returned {type(found).__name__} for {len(batch)} queries; "
+                f"expected a list of {len(batch)} lists of Passage"
+            )
+        for passages in found:
+            if problem := find_passages_problem(passages):
+                raise PluginError(f"the retriever {label} returned {problem}")
+            results.append(passages[:depth])
+    return results

@@ -2,16 +2,14 @@
 
 Owns the names of the figures and what ir-measures is given. It sorts a run by score, and equal
 scores by id, so a run made of the retrievers' scores would depend on how passages are called. It is
-given the ranks instead: the order that a retriever returned is the order that is measured. Called
-by `judging`.
+given the ranks instead: the order that a retriever returned is the order that is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from searchrl import ConfigError
+from searchrl_retrieval.extras import need
 
 CUTOFFS = (5, 10, 100)
 """Ranks at which everything is measured if nobody says."""
@@ -47,7 +45,9 @@ def measure(
     Raises:
         ConfigError: ir-measures is not installed.
     """
-    ir_measures = _import_ir_measures()
+    need("measuring retrievers", "eval", "ir_measures")
+    import ir_measures
+
     wanted = {
         ir_measures.parse_measure(f"{theirs}@{cutoff}"): f"{ours}@{cutoff}"
         for cutoff in cutoffs
@@ -55,7 +55,11 @@ def measure(
     }
     found: Figures = {name: {} for name in wanted.values()}
     judged = {question: dict(relevant) for question, relevant in qrels.items()}
-    for one in ir_measures.iter_calc(list(wanted), judged, _as_run(rankings)):
+    run = {
+        question: {passage: -float(rank) for rank, passage in enumerate(dict.fromkeys(ids), 1)}
+        for question, ids in rankings.items()
+    }
+    for one in ir_measures.iter_calc(list(wanted), judged, run):
         found[wanted[one.measure]][one.query_id] = float(one.value)
     if has_hops:
         for cutoff in cutoffs:
@@ -63,21 +67,3 @@ def measure(
             found[f"{SUPPORT_RECALL}@{cutoff}"] = recall
             found[f"{ALL_GOLD}@{cutoff}"] = {q: float(share == 1) for q, share in recall.items()}
     return {name: {q: values[q] for q in qrels} for name, values in found.items()}
-
-
-def _as_run(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
-    return {
-        question: {passage: -float(rank) for rank, passage in enumerate(dict.fromkeys(ids), 1)}
-        for question, ids in rankings.items()
-    }
-
-
-def _import_ir_measures() -> Any:
-    try:
-        import ir_measures
-    except ImportError:
-        raise ConfigError(
-            "measuring retrievers needs ir-measures, which is not installed. "
-            "Run: pip install 'searchrl-retrieval[eval]'"
-        ) from None
-    return ir_measures

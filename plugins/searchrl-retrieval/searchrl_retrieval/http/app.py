@@ -1,32 +1,38 @@
 """The application of a retrieval server: `/retrieve`, `/health`, and MCP at `/mcp`.
 
-Owns the routes and what goes back when something fails. What bodies mean is `wire`, who is let in
-is `intake`, what is searched together is `batching`. Needs FastAPI (the extra `server`).
+Owns the one handler behind Search-R1's form and MCP, who is let in, what goes back when something
+fails, and the socket. What bodies mean is `wire`. Needs FastAPI and uvicorn (the extra `server`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator, Sequence
+import hmac
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from searchrl import RetrieverFailure
-from searchrl.contracts import Retriever
-from searchrl_retrieval.http.batching import Batcher, Found
-from searchrl_retrieval.http.intake import App, Intake
-from searchrl_retrieval.http.wire import BadRequest, Limits, read_request, write_answer
+from searchrl import ConfigError
+from searchrl.contracts import Passage, Retriever, find_passages_problem
+from searchrl_retrieval.http import wire
+from searchrl_retrieval.http.wire import Asked, BadRequest, Limits
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")
 """What a client on this machine may call it. A page that was led here (DNS rebinding) does not."""
 
-_EXAMPLE = {"queries": ["Who wrote Hamlet?"], "topk": 3, "return_scores": True}
+MAX_CONNECTIONS = 2048
+"""More are told 503: each of them takes memory."""
+
+OPEN_PATH = "/health"
+"""Asked by machines that watch over servers; it needs no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,90 +50,177 @@ class Serving:
     is_local: bool = True
 
 
-class Search:
-    """Searches within the time limit, and counts; what all routes share."""
+class Handler:
+    """Searches within the limits, and counts: what all routes share.
+
+    The retriever gets one call at a time, from a thread of its own.
+    """
 
     def __init__(self, serving: Serving) -> None:
-        self.limits = serving.limits
-        self.batcher = Batcher(serving.retriever)
+        self.serving = serving
         self.num_requests = 0
         self.num_failed = 0
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="retriever")
 
-    async def __call__(self, queries: Sequence[str], k: int) -> Found:
+    async def search(self, asked: Asked) -> list[list[Passage]]:
         """The passages of each query.
 
         Raises:
-            RetrieverFailure: if the retriever failed.
-            TimeoutError: if it did not answer in time.
+            BadRequest: more was asked for than is given, or the search failed or took too long.
         """
+        limits = self.serving.limits
+        wire.ensure_within(asked, limits)
         self.num_requests += 1
+        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self.limits.search_s):
-                return await self.batcher.search(queries, k)
-        except (RetrieverFailure, TimeoutError):
+            async with asyncio.timeout(limits.search_s):
+                return await loop.run_in_executor(self._thread, self._search, asked)
+        except TimeoutError as error:
+            self.num_failed += 1
+            text = f"the search took longer than {limits.search_s:g} s"
+            raise BadRequest(504, text) from error
+        except BadRequest:
             self.num_failed += 1
             raise
 
-
-def make_app(serving: Serving, *, has_mcp: bool = False) -> App:
-    """The ASGI application of a server; with `has_mcp` it speaks MCP, too (the extra `mcp`)."""
-    search = Search(serving)
-    began_s = time.monotonic()
-    tools = None
-    if has_mcp:
-        from searchrl_retrieval.http.mcp_tool import Tools
-
-        tools = Tools(search, serving)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        running = asyncio.create_task(search.batcher.run())
+    def _search(self, asked: Asked) -> list[list[Passage]]:
+        """Call the retriever, and check what it returns."""
+        found: Any = None
         try:
-            async with contextlib.AsyncExitStack() as stack:
-                if tools is not None:
-                    await stack.enter_async_context(tools.running())
+            found = self.serving.retriever.search(list(asked.queries), asked.k)
+        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the server
+            text = f"retriever {self.serving.name}: {type(error).__name__}: {error}"
+            raise BadRequest(500, text) from error
+        wanted = len(asked.queries)
+        problem = f"results that are not one list for each of {wanted} queries"
+        if isinstance(found, Sequence) and len(found) == wanted:
+            problem = next(filter(None, map(find_passages_problem, found)), "")
+        if problem:
+            raise BadRequest(500, f"the retriever {self.serving.name} returned {problem}")
+        return [list(passages)[: asked.k] for passages in found]
+
+    def describe(self) -> dict[str, Any]:
+        """What the server serves, and its limits."""
+        return {
+            "status": "ok",
+            "retriever": self.serving.name,
+            "passages": self.serving.num_passages,
+            "requests": self.num_requests,
+            "failed": self.num_failed,
+            "limits": asdict(self.serving.limits),
+        }
+
+
+def make_app(serving: Serving, *, has_mcp: bool = False) -> FastAPI:
+    """The application of a server; with `has_mcp` it speaks MCP, too (the extra `mcp`)."""
+    handler = Handler(serving)
+    lifespan = None
+    if has_mcp:
+        from searchrl_retrieval.http.mcp_tool import make_tools
+
+        route, running = make_tools(handler.search, serving.name, serving.limits)
+
+        @contextlib.asynccontextmanager
+        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+            async with running:
                 yield
-        finally:
-            running.cancel()
 
     app = FastAPI(title=f"Retrieval server: {serving.name}", lifespan=lifespan)
 
+    @app.middleware("http")
+    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        """Let in who knows the key, and no page of another site."""
+        headers = request.headers
+        origin, host = headers.get("origin"), headers.get("host", "")
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+            return _refuse(BadRequest(403, "a page of another site may not ask this server"))
+        if serving.key is not None and request.url.path != OPEN_PATH:
+            wanted = serving.key if " " in serving.key else f"Bearer {serving.key}"
+            given = headers.get("authorization", "")
+            if not hmac.compare_digest(given.encode(), wanted.encode()):
+                text = "this server wants a key: Authorization: Bearer KEY"
+                return _refuse(BadRequest(401, text))
+        return await answer(request)
+
     async def retrieve(request: Request) -> Response:
-        """Passages for queries. `{"query": text}` is answered in the form of BrowseComp-Plus."""
+        """Passages for queries, in the form of Search-R1."""
         try:
-            asked = read_request(await request.body(), serving.limits)
-            found = await search(asked.queries, asked.k)
-            answer = write_answer(asked, found, serving.limits)
+            asked = wire.read_request(await _read_body(request, serving.limits), serving.limits)
+            answer = wire.write_answer(asked, await handler.search(asked))
         except BadRequest as error:
-            return JSONResponse({"detail": str(error)}, error.status)
-        except RetrieverFailure as error:
-            return JSONResponse({"detail": f"retriever {serving.name}: {error}"}, 500)
-        except TimeoutError:
-            text = f"the search took longer than {serving.limits.search_s:g} s"
-            return JSONResponse({"detail": text}, 504)
+            return _refuse(error)
         return Response(answer, media_type="application/json")
 
-    async def health() -> JSONResponse:
-        """Whether the server answers, what it serves, and its limits."""
-        is_stuck = search.batcher.busy_s > serving.limits.search_s
-        facts: dict[str, Any] = {
-            "status": "stuck" if is_stuck else "ok",
-            "retriever": serving.name,
-            "passages": serving.num_passages,
-            "requests": search.num_requests,
-            "failed": search.num_failed,
-            "waiting": search.batcher.num_waiting,
-            "calls": search.batcher.num_calls,
-            "up_s": round(time.monotonic() - began_s, 1),
-            "limits": asdict(serving.limits),
-        }
-        return JSONResponse(facts, 503 if is_stuck else 200)
-
-    body = {"content": {"application/json": {"example": _EXAMPLE}}, "required": True}
-    app.post("/retrieve", openapi_extra={"requestBody": body})(retrieve)
-    app.get("/health")(health)
-    if tools is not None:
-        app.router.routes.append(tools.route)
+    app.post("/retrieve")(retrieve)
+    app.get(OPEN_PATH)(handler.describe)
+    if has_mcp:
+        app.router.routes.append(route)
     if serving.is_local:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOCAL_HOSTS))
-    return Intake(app, serving.limits, serving.key)
+    return app
+
+
+async def _read_body(request: Request, limits: Limits) -> bytes:
+    """The body of a request, within the limits.
+
+    What is too large is read to its end and thrown away: a client that is cut off while it sends
+    never sees the answer.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limits.body_bytes:
+            chunks.append(chunk)
+    if size > limits.body_bytes:
+        raise BadRequest(413, f"the body is too large; at most {limits.body_bytes:,} bytes")
+    return b"".join(chunks)
+
+
+def _refuse(error: BadRequest) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, error.status)
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return host in LOCAL_HOSTS and host != "0.0.0.0"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at an address; `port` 0 takes a free one.
+
+    Raises:
+        ConfigError: if it cannot be had: another program is there, say.
+    """
+    plain = host.strip("[]")
+    try:
+        family = socket.AF_INET6 if ":" in plain else socket.AF_INET
+        return socket.create_server((plain, port), family=family, backlog=MAX_CONNECTIONS)
+    except OSError as error:
+        raise ConfigError(
+            f"--host {host} --port {port} cannot be used ({error.strerror or error}); end the "
+            "program that uses it, or name another port with --port (0: any free one)"
+        ) from error
+
+
+def show_address(bound: socket.socket) -> str:
+    """The address of a socket as a client writes it: `http://127.0.0.1:8000`."""
+    host, port = bound.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def make_server(app: FastAPI) -> uvicorn.Server:
+    """What runs an application: `make_server(app).run(sockets=[bound])`, until a signal ends it."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_graceful_shutdown=10,  # seconds for requests under way
+        )
+    )

@@ -2,7 +2,7 @@
 
 Owns its settings, how queries are made fit to be sent, and how many go into one body. Sending and
 repeating is `searchrl.api_client`; what is sent is `wire`. Whatever goes wrong is a
-`RetrieverFailure`, which makes an episode unscored; never an empty result. Registered as `http`.
+`RetrieverFailure`, which makes an episode unscored; never an empty result.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import Annotated
 from pydantic import Field
 
 from searchrl import ConfigError, EndpointFailure, RetrieverFailure
-from searchrl.api_client import Refused, Server, read_key
+from searchrl.api_client import Server, read_key
 from searchrl.contracts import Address, Passage, VariableName
-from searchrl_retrieval.http.wire import Form, read_answer, write_request
-
-_TOO_LARGE = 413
+from searchrl_retrieval.http.wire import read_answer, write_request
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -27,7 +25,7 @@ _shared_server = lru_cache(maxsize=16)(Server)
 
 
 class HttpRetriever:
-    """Asks a server of Search-R1's form, or of BrowseComp-Plus'; safe to use from several threads.
+    """Asks a server of Search-R1's form; safe to use from several threads.
 
     Args:
         passages: not looked at: the corpus is the server's. Rewards and metrics compare ids, so
@@ -35,9 +33,7 @@ class HttpRetriever:
         url: the address, with its path: `http://localhost:8000/retrieve`. https works as well.
         key_env: the environment variable with the key; it is sent as `Authorization: Bearer KEY`,
             or as it is if it has two words (`Basic …`). Empty: no key.
-        form: `search-r1`, or `browsecomp-plus`, which takes one query at a time.
-        batch_size: queries in one body, at most. A server that takes fewer (status 413) is sent
-            halves.
+        batch_size: queries in one body, at most.
         concurrency: calls under way at the same time, each over a connection that is kept. More
             wait.
         timeout_s: seconds until a call, with its repetitions, counts as failed.
@@ -54,7 +50,6 @@ class HttpRetriever:
         *,
         url: Address,
         key_env: VariableName = "",
-        form: Form = Form.SEARCH_R1,
         batch_size: Count = 64,
         concurrency: Count = 64,
         timeout_s: Annotated[float, Field(gt=0)] = 15.0,
@@ -62,8 +57,7 @@ class HttpRetriever:
         max_query_chars: Count = 8000,
     ) -> None:
         self.url = url
-        self.form = Form(form)
-        self.batch_size = 1 if self.form is Form.BROWSECOMP else batch_size
+        self.batch_size = batch_size
         self.max_query_chars = max_query_chars
         key = read_key(key_env) if key_env else None
         if key_env and key is None:
@@ -89,12 +83,13 @@ class HttpRetriever:
             RetrieverFailure: if the server does not answer every query as it should.
         """
         found: list[list[Passage]] = [[] for _ in queries]
-        asked = [(at, text) for at, query in enumerate(queries) if (text := self._fit(query))]
         if k < 1:
             return found
-        size = self.batch_size  # it may become smaller meanwhile
-        for start in range(0, len(asked), size):
-            batch = asked[start : start + size]
+        # Not too long, and text that UTF-8 can hold.
+        cut = [query[: self.max_query_chars].encode("utf-8", "replace") for query in queries]
+        asked = [(at, text) for at, data in enumerate(cut) if (text := data.decode().strip())]
+        for start in range(0, len(asked), self.batch_size):
+            batch = asked[start : start + self.batch_size]
             results = self._ask([text for _, text in batch], k)
             for (at, _), passages in zip(batch, results, strict=True):
                 found[at] = passages
@@ -103,26 +98,10 @@ class HttpRetriever:
     def stored(self, ids: Sequence[str]) -> None:
         """The passages are the server's, and it does not tell which it has."""
 
-    def _fit(self, query: str) -> str:
-        """A query as it is sent: not too long, and text that UTF-8 can hold."""
-        return query[: self.max_query_chars].encode("utf-8", "replace").decode("utf-8").strip()
-
     def _ask(self, queries: list[str], k: int) -> list[list[Passage]]:
         try:
-            answer = self._server.post(write_request(self.form, queries, k))
-        except Refused as refused:
-            if refused.status != _TOO_LARGE or len(queries) == 1:
-                raise _failure(refused) from refused
-            half = len(queries) // 2
-            self.batch_size = min(self.batch_size, max(1, half))
-            return [*self._ask(queries[:half], k), *self._ask(queries[half:], k)]
+            return read_answer(self._server.post(write_request(queries, k)), len(queries), k)
         except EndpointFailure as error:
-            raise _failure(error) from error
-        try:
-            return read_answer(self.form, answer, len(queries), k)
+            raise RetrieverFailure(f"retriever http: {error}") from error
         except RetrieverFailure as error:
             raise RetrieverFailure(f"{self.url}: {error}") from None
-
-
-def _failure(error: EndpointFailure) -> RetrieverFailure:
-    return RetrieverFailure(f"retriever http: {error}")

@@ -1,9 +1,8 @@
-"""Opening an index folder, and refusing one that cannot be used.
+"""What a retriever must do to be kept in an index folder, and opening one.
 
-Owns the checks: a manifest that is whole, files of the right size, the kind, its settings and the
-corpus that are asked for. What does not fit is refused with one sentence that names the folder and
-the command that builds it again. Opening reads the manifest and maps the files. Called by `places`,
-`build` and the commands.
+Owns the contract `IndexKind` and the checks: a manifest that is whole, files of the right size, the
+kind, its settings and the corpus that are asked for. What does not fit is refused with one sentence
+that names the folder and the command that builds it again.
 """
 
 from __future__ import annotations
@@ -13,21 +12,53 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-from searchrl import SearchRLError, show_value, suggest_path
+from searchrl import DataError, show_value, suggest_path
 from searchrl.contracts import Retriever
-from searchrl_retrieval.index.kinds import PLACES, IndexKind, find_kind
-from searchrl_retrieval.index.manifest import (
-    BUILDING,
-    NAME,
-    STATE,
-    IndexFault,
-    Manifest,
-    find_fault,
-    read_manifest,
-)
-from searchrl_retrieval.index.passages import PassageStore, open_passages
+from searchrl_retrieval.index.manifest import NAME, IndexFault, Manifest, find_fault, read_manifest
+from searchrl_retrieval.index.passages import PassageStore
+
+FILES, PASSAGES, BUILDING = "index", "passages.sqlite", "building"
+"""Within the data of an index: what the kind wrote, and the corpus. Beside it: a build."""
+
+PLACES = ("model",)
+"""Settings that say where something is. They stand in the command that builds an index again, but
+an index is not refused because of them: a model that was moved is still the same model."""
+
+
+class IndexKind(Protocol):
+    """A retriever with its settings, before it has an index.
+
+    A frozen dataclass whose fields are the settings, so that `KIND(**settings)` makes one. Their
+    ranges are in the annotations (see `places.IndexFactory`).
+
+    Attributes:
+        name: the registered name of the retriever.
+        keep_from: passages from which an index is kept on disk though nobody asked for it. Smaller
+            corpora are indexed anew by every process, in a temporary folder.
+    """
+
+    name: ClassVar[str]
+    keep_from: ClassVar[int]
+
+    @property
+    def built_with(self) -> Mapping[str, Any]:
+        """The settings that decide what is in the files, as JSON values.
+
+        A folder that was built with others is refused. Settings that only a search needs are left
+        out, so that they may change without a new index.
+        """
+
+    def build(self, passages: PassageStore, folder: Path, previous: Index | None) -> None:
+        """Write the files of the index into `folder`; no pickle among them.
+
+        After a kill it is called again, and `folder` has what was written. `previous` is the index
+        to extend: the same kind and settings, and its passages are the first of `passages`.
+        """
+
+    def open(self, folder: Path, passages: PassageStore) -> Retriever:
+        """Make a retriever of the files that `build` wrote; it is used by several threads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,62 +72,33 @@ class Index:
     @property
     def files(self) -> Path:
         """The folder that the kind wrote."""
-        return self.folder / self.manifest.data / "index"
-
-    @property
-    def command(self) -> str:
-        """The command that builds it again."""
-        made = self.manifest
-        return build_command(self.folder, made.kind, made.settings, made.sources)
-
-    def is_of(self, kind: IndexKind) -> bool:
-        """Whether the files are those that `kind` would write for these passages."""
-        return not self._find_difference(kind)
+        return self.folder / self.manifest.data / FILES
 
     def retriever(self, kind: IndexKind) -> Retriever:
         """The retriever of this index, with the search settings of `kind`.
 
-        If another process replaces the index meanwhile, the new one is opened.
-
         Raises:
-            IndexFault: it was built by another kind, version or with other settings, or a file is
-                gone.
+            IndexFault: it was built by another kind, or with other settings.
         """
         if difference := self._find_difference(kind):
-            raise IndexFault(
-                f"index '{self.folder}' {difference}. Build it again: "
-                + build_command(self.folder, kind.name, kind.built_with, self.manifest.sources)
-            )
-        try:
-            return kind.open(self.files, self.passages)
-        except FileNotFoundError:
-            now = open_index(self.folder)
-            if now.manifest.data == self.manifest.data:
-                raise
-        return now.retriever(kind)
+            sources = self.manifest.sources
+            raise _refuse(self.folder, difference, kind.name, kind.built_with, sources)
+        return kind.open(self.files, self.passages)
 
     def ensure_corpus(self, fingerprint: str, count: int) -> None:
-        """Refuse the index if it is of another corpus.
-
-        Raises:
-            IndexFault: says how many passages there were and are, and how to build it again.
-        """
-        if fingerprint != self.manifest.fingerprint:
-            raise IndexFault(
-                f"index '{self.folder}' is outdated: the corpus has changed since it was built "
-                f"({self.manifest.count:,} passages then, {count:,} now). Build it again: "
-                f"{self.command}"
+        """Refuse the index if it is of another corpus: with `IndexFault`."""
+        made = self.manifest
+        if fingerprint != made.fingerprint:
+            fault = (
+                "is outdated: the corpus has changed since it was built "
+                f"({made.count:,} passages then, {count:,} now)"
             )
+            raise _refuse(self.folder, fault, made.kind, made.settings, made.sources)
 
     def _find_difference(self, kind: IndexKind) -> str:
         made = self.manifest
         if made.kind != kind.name:
             return f"is one of the retriever {made.kind}, not of {kind.name}"
-        if made.kind_version != kind.version:
-            return (
-                f"is outdated: its files have version {made.kind_version}, and this version of "
-                f"{kind.name} reads {kind.version}"
-            )
         wanted: dict[str, Any] = json.loads(json.dumps(dict(kind.built_with)))
         for key in sorted({**made.settings, **wanted}.keys() - set(PLACES)):
             if (then := made.settings.get(key)) != (now := wanted.get(key)):
@@ -104,7 +106,7 @@ class Index:
         return ""
 
 
-def find_index(folder: Path) -> bool:
+def has_index(folder: Path) -> bool:
     """Whether a folder has an index, whole or not."""
     return (folder / NAME).is_file()
 
@@ -118,96 +120,43 @@ def open_index(folder: Path, *, is_deep: bool = False, remedy: str = "") -> Inde
     Raises:
         IndexFault: there is none, or it is half-written, damaged or of another format.
     """
+    made = None
     try:
-        return _open(folder, is_deep, remedy)
-    except _Fault as fault:
-        if fault.manifest is None or _read_data_name(folder) == fault.manifest.data:
-            raise IndexFault(str(fault)) from fault.__cause__
-    try:
-        return _open(folder, is_deep, remedy)  # somebody replaced it meanwhile
-    except _Fault as fault:
-        raise IndexFault(str(fault)) from fault.__cause__
-
-
-def build_command(
-    folder: Path, kind: str, settings: Mapping[str, Any], sources: tuple[str, ...]
-) -> str:
-    """The command that builds an index in a folder, with the settings that are no defaults."""
-    corpus = sources or ("--corpus", "CORPUS")
-    words = ["searchrl", "index", "build", *corpus, "--retriever", kind, "--out", str(folder)]
-    defaults = _defaults_of(kind)
-    for key, value in settings.items():
-        if key not in defaults or defaults[key] != value:
-            words += ["--set", f"retriever.{key}={json.dumps(value, ensure_ascii=False)}"]
-    return shlex.join(words)
-
-
-def _defaults_of(kind: str) -> Mapping[str, Any]:
-    """What an index of this kind is built with if nobody says; nothing if there is no default."""
-    try:
-        return dict(find_kind(kind)().built_with)
-    except (SearchRLError, ImportError, TypeError):  # unknown, not installed, or needs a setting
-        return {}
-
-
-class _Fault(Exception):
-    """What is wrong with the index that a manifest speaks of."""
-
-    def __init__(self, text: str, manifest: Manifest | None) -> None:
-        super().__init__(text)
-        self.manifest = manifest
-
-
-def _open(folder: Path, is_deep: bool, remedy: str) -> Index:
-    manifest = None
-    try:
-        manifest = read_manifest(folder)
-        if fault := find_fault(folder, manifest, is_deep=is_deep):
+        made = read_manifest(folder)
+        if fault := find_fault(folder, made, is_deep=is_deep):
             raise IndexFault(fault)
-        store = open_passages(folder / manifest.data / "passages")
-        if store.fingerprint != manifest.fingerprint:
-            raise IndexFault("is damaged: its passages are not those that it was built of")
+        return Index(folder, made, PassageStore(folder / made.data / PASSAGES))
     except FileNotFoundError:
-        raise _Fault(_explain_missing(folder), None) from None
-    except SearchRLError as error:
+        raise IndexFault(_explain_missing(folder)) from None
+    except (IndexFault, DataError) as error:
         fault = str(error) if isinstance(error, IndexFault) else f"is damaged: {error}"
-        remedy = remedy or f"Build it again: {_command_of(folder, manifest)}"
-        raise _Fault(f"index '{folder}' {fault}. {remedy}", manifest) from error
-    return Index(folder, manifest, store)
-
-
-def _read_data_name(folder: Path) -> str | None:
-    try:
-        return read_manifest(folder).data
-    except (OSError, IndexFault):
-        return None
+        if remedy:
+            raise IndexFault(f"index '{folder}' {fault}. {remedy}") from error
+        known = (made.kind, made.settings, made.sources) if made else ("NAME", {}, ())
+        raise _refuse(folder, fault, *known) from error
 
 
 def _explain_missing(folder: Path) -> str:
-    state = _read_state(folder)
-    if state is not None:
+    if (folder / BUILDING / "data").is_dir():
         return (
-            f"index '{folder}' is not finished: its build was stopped. This goes on with it: "
-            f"{_command_of(folder, None)}"
+            f"index '{folder}' is not finished: its build was stopped. The same command goes on "
+            "with it: searchrl index build"
         )
-    if not folder.exists():
-        hint = suggest_path(folder)
-        return f"no index '{folder}'.{hint} This builds one: {_command_of(folder, None)}"
-    return f"'{folder}' holds no index. This builds one: {_command_of(folder, None)}"
+    said = "holds no index." if folder.exists() else f"is not there.{suggest_path(folder)}"
+    return f"no index: '{folder}' {said} This builds one: {_command(folder, 'NAME', {}, ())}"
 
 
-def _command_of(folder: Path, manifest: Manifest | None) -> str:
-    if manifest is not None:
-        return build_command(folder, manifest.kind, manifest.settings, manifest.sources)
-    state = _read_state(folder) or {}
-    sources = tuple(str(source) for source in state.get("sources", ()))
-    return build_command(folder, state.get("kind", "NAME"), state.get("settings", {}), sources)
+def _refuse(
+    folder: Path, fault: str, kind: str, settings: Mapping[str, Any], sources: tuple[str, ...]
+) -> IndexFault:
+    command = _command(folder, kind, settings, sources)
+    return IndexFault(f"index '{folder}' {fault}. Build it again: {command}")
 
 
-def _read_state(folder: Path) -> dict[str, Any] | None:
-    """What the build that was killed here was of."""
-    try:
-        state = json.loads((folder / BUILDING / STATE).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return state if isinstance(state, dict) else None
+def _command(folder: Path, kind: str, settings: Mapping[str, Any], sources: tuple[str, ...]) -> str:
+    """The command that builds an index in a folder."""
+    corpus = sources or ("--corpus", "CORPUS")
+    words = ["searchrl", "index", "build", *corpus, "--retriever", kind, "--out", str(folder)]
+    for key, value in settings.items():
+        words += ["--set", f"retriever.{key}={json.dumps(value, ensure_ascii=False)}"]
+    return shlex.join(words)

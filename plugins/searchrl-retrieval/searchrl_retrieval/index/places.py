@@ -2,82 +2,85 @@
 
 Owns where indexes are kept that nobody named: in the user's cache folder, by retriever, settings
 and corpus. A name given as `index` is opened and never built, so that a slip is no build of hours.
-Called by the factories of retrievers, once per corpus and process. Processes that start together
-build once: the others wait, then map the same files.
+Processes that start together build once: the others wait, then map the same files.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, get_type_hints
 
-from searchrl import ConfigError
 from searchrl.contracts import Passage, Retriever
-from searchrl_retrieval.index.build import build_index
-from searchrl_retrieval.index.folder import Index, find_index, open_index
-from searchrl_retrieval.index.kinds import PLACES, IndexKind
-from searchrl_retrieval.index.manifest import CACHE_VARIABLE
-from searchrl_retrieval.index.passages import PassageStore, fingerprint_passages
+from searchrl_retrieval.index.build import CACHE_VARIABLE, build_index
+from searchrl_retrieval.index.folder import PLACES, IndexKind, has_index, open_index
+from searchrl_retrieval.index.manifest import FORMAT
+from searchrl_retrieval.index.passages import fingerprint_passages
 
 
-def open_or_build(
-    kind: IndexKind,
-    passages: Sequence[Passage],
-    index: str | Path | None = None,
-) -> Retriever:
-    """The retriever of a corpus, from its index.
+class IndexFactory:
+    """The factory of a retriever that is kept in index folders, from its `IndexKind`.
 
-    Args:
-        kind: the retriever with its settings.
-        passages: the corpus. With `index` there may be none: those of the index are searched.
-        index: the folder of an index that was built with `searchrl index build`. Without it, one
-            is kept in the cache folder, or in a temporary one if the corpus is small.
-
-    Raises:
-        IndexFault: the index cannot be used, or is one of another corpus.
+    Its settings are the fields of the kind, and `index`: the folder of an index.
     """
-    if index is not None:
-        opened = open_index(Path(os.path.expanduser(index)))
-        if passages:
-            opened.ensure_corpus(fingerprint_passages(passages), len(passages))
-        return opened.retriever(kind)
-    if len(passages) < kind.keep_from:
-        return _build_for_now(kind, passages)
-    fingerprint = fingerprint_passages(passages)
-    folder = default_folder(kind, fingerprint)
-    if not find_index(folder):
-        build_index(kind, passages, folder, wait_s=-1, is_kept=True)
-    opened = open_index(
-        folder, remedy="Delete this folder; the index is built again when it is needed"
-    )
-    opened.ensure_corpus(fingerprint, len(passages))
-    return opened.retriever(kind)
 
-
-def find_stored(passages: PassageStore, ids: Sequence[str]) -> list[Passage | None]:
-    """The passages of ids, None for each that is not there: `StoredRetriever.stored`.
-
-    Raises:
-        ConfigError: there are no passages at all, since neither a corpus nor an index was named.
-    """
-    if not len(passages):
-        raise ConfigError(
-            "there is nothing to search: name an index with --set retriever.index=DIR, or a corpus "
-            "with --set env.corpus=PATH"
+    def __init__(self, kind: Callable[..., IndexKind]) -> None:
+        self.kind = kind
+        hints = get_type_hints(kind, include_extras=True)
+        own = {one.name: (one.default, hints[one.name]) for one in fields(kind)}  # type: ignore[arg-type]
+        named = inspect.Parameter.KEYWORD_ONLY
+        self.__signature__ = inspect.Signature(
+            [
+                inspect.Parameter("passages", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+                *(
+                    inspect.Parameter(name, named, default=default, annotation=hint)
+                    for name, (default, hint) in {**own, "index": (None, str | None)}.items()
+                ),
+            ]
         )
-    places = [passages.find(name) for name in ids]
-    return [None if place is None else passages[place] for place in places]
+
+    def __call__(
+        self, passages: Sequence[Passage], *, index: str | None = None, **settings: Any
+    ) -> Retriever:
+        """The retriever of a corpus, from its index.
+
+        With `index`, the folder of an index that was built with `searchrl index build`, there may
+        be no passages: those of the index are searched. Without it, one is kept in the cache
+        folder, or in a temporary one if the corpus is small.
+
+        Raises:
+            ConfigError: a setting is wrong, or a model or a package is not on this machine.
+            IndexFault: the index cannot be used, or is one of another corpus.
+        """
+        kind = self.kind(**settings)
+        if index is not None:
+            opened = open_index(Path(os.path.expanduser(index)))
+            if passages:
+                opened.ensure_corpus(fingerprint_passages(passages), len(passages))
+            return opened.retriever(kind)
+        if len(passages) < kind.keep_from:
+            return _build_for_now(kind, passages)
+        fingerprint = fingerprint_passages(passages)
+        folder = default_folder(kind, fingerprint)
+        if not has_index(folder):
+            build_index(kind, passages, folder, wait_s=-1, is_kept=True)
+        remedy = "Delete this folder; the index is built again when it is needed"
+        opened = open_index(folder, remedy=remedy)
+        opened.ensure_corpus(fingerprint, len(passages))
+        return opened.retriever(kind)
 
 
 def default_folder(kind: IndexKind, fingerprint: str) -> Path:
     """Where the index of a corpus is kept if nobody says."""
     built_with = {key: value for key, value in kind.built_with.items() if key not in PLACES}
-    settings = json.dumps([kind.version, built_with], sort_keys=True)
+    settings = json.dumps([FORMAT, built_with], sort_keys=True)
     mark = hashlib.sha256(settings.encode()).hexdigest()
     return cache_folder() / f"{kind.name}-{fingerprint[:16]}-{mark[:8]}"
 
@@ -95,8 +98,7 @@ def _build_for_now(kind: IndexKind, passages: Sequence[Passage]) -> Retriever:
     """An index that ends with the retriever."""
     temporary = tempfile.TemporaryDirectory(prefix="searchrl-index-", ignore_cleanup_errors=True)
     try:
-        index: Index = build_index(kind, passages, Path(temporary.name) / "index")
-        retriever = index.retriever(kind)
+        retriever = build_index(kind, passages, Path(temporary.name) / "index").retriever(kind)
     except BaseException:
         temporary.cleanup()
         raise

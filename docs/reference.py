@@ -317,8 +317,9 @@ WRITERS: Mapping[str, Callable[[], str]] = {
 
 
 def fill(text: str) -> str:
-    """A page with its blocks of reference written in."""
-    return re.sub(r"<!-- reference: ([\w-]+) -->", lambda found: WRITERS[found[1]](), text)
+    """A page with its blocks of reference written in; what stands there for GitHub goes."""
+    mark = r"(?:> .*\n)*<!-- reference: ([\w-]+) -->"
+    return re.sub(mark, lambda found: WRITERS[found[1]](), text)
 
 
 # --- what MkDocs calls ---------------------------------------------------------------------

@@ -92,7 +92,7 @@ def rows_of(text: str) -> dict[str, list[str]]:
 def test_every_page_of_the_reference_asks_for_its_block() -> None:
     asked = re.findall(r"<!-- reference: ([\w-]+) -->", "".join(map(page, PAGE_NAMES)))
     assert sorted(asked) == sorted(reference.WRITERS)
-    assert reference.fill("a <!-- reference: rewards --> b") == f"a {reference.write_rewards()} b"
+    assert reference.fill("> a\n<!-- reference: rewards --> b") == f"{reference.write_rewards()} b"
 
 
 PAGE_NAMES = [path.relative_to(DOCS).as_posix() for path in PAGES[1:]]

@@ -174,18 +174,20 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 def write_settings() -> str:
     """Every key with its type, its default and the reason for it, section by section."""
     sections: dict[str, list[ConfigKey]] = defaultdict(list)
+    about = {key.key: key.why for key in config_keys() if key.type == "section"}
     for key in config_keys():
-        if key.type != "section":
+        if key.key not in about:
             sections[key.section].append(key)
-    return joined(_section(name, keys) for name, keys in sections.items())
+    return joined(_section(name, about.get(name, ""), keys) for name, keys in sections.items())
 
 
-def _section(name: str, keys: Sequence[ConfigKey]) -> str:
+def _section(name: str, about: str, keys: Sequence[ConfigKey]) -> str:
     rows = []
     for key in keys:
         place = f'<a id="{anchor(key.key)}"></a>`{key.key}`'
         rows.append([place, key.type, key.default, key.why])
-    return f"## {name.replace('[]', '')}\n\n{as_table(['key', 'type', 'default', 'why'], rows)}"
+    table = as_table(["key", "type", "default", "why"], rows)
+    return joined(iter([f"## {name.replace('[]', '')}", about, table]))
 
 
 def anchor(key: str) -> str:

@@ -1,7 +1,7 @@
 # One command before every commit: `make check`. CI and pre-commit run the same steps.
 PYTHON ?= python
 
-.PHONY: check lint format types test slow gpu dist constraints
+.PHONY: check lint format types test thorough slow gpu docs dist constraints
 
 check: lint types test
 
@@ -19,11 +19,18 @@ types:
 test:
 	$(PYTHON) -m pytest
 
+# Kills, damage, fuzzed input, hostile folders, every block of the docs: an hour on two cores.
+thorough:
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n logical --maxprocesses 4 --dist loadfile -m "smoke or thorough"
+
 slow:
 	$(PYTHON) -m pytest -m slow --timeout 1800
 
 gpu:
 	$(PYTHON) -m pytest -m gpu --timeout 1800
+
+docs:
+	$(PYTHON) -m mkdocs serve
 
 dist:
 	$(PYTHON) -m build

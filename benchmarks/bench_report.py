@@ -1,11 +1,11 @@
-"""Times of a report of ten thousand rollouts in a headless Chromium, and the memory of the page.
+"""Times of a report of ten thousand rollouts in a headless Chromium, and the heap of the page.
 
     python benchmarks/bench_report.py RUN [--rollouts 10000] [--rounds 5] [--json FILE]
 
 The rollouts are those of RUN, a real run, copied with new names until there are enough; questions
 stay as they are. Every time is that of a page opened from disk: `index` until the list of all
 rollouts is shown, `rollout` until the tokens of one are, each in a data file that was not loaded
-before. `memory` is the renderer's own (PSS) after that. Needs Chromium and chromedriver.
+before. Needs Chromium and chromedriver.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from searchrl.run_folder import Run, RunWriter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "report"))
 
-LIMITS = {"index_s": 2.0, "rollout_s": 0.5, "memory_mb": 400.0}
+LIMITS = {"index_s": 2.0, "rollout_s": 0.5}
 """What the page promises for ten thousand rollouts."""
 
 
@@ -73,7 +73,7 @@ def look(page: Path, rounds: int) -> dict[str, float]:
     """Open the page and some rollouts of it, each round in a browser of its own; the medians."""
     from browser import Browser
 
-    index_s, rollout_s, memory, heap = [], [], [], []
+    index_s, rollout_s, heap = [], [], []
     for number in range(rounds):
         with Browser() as window:
             index_s.append(window.open(page, "#/rollouts"))
@@ -82,14 +82,12 @@ def look(page: Path, rounds: int) -> dict[str, float]:
                 chosen = random.Random(f"{number}/{len(rollout_s)}").randrange(size)
                 link = window.run("return SEARCHRL.lists.link(arguments[0])", chosen)
                 rollout_s.append(window.go(link) / 1000)
-            memory.append(window.memory() / 1e6)
             heap.append(window.heap() / 1e6)
     return {
         "index_s": statistics.median(index_s),
         "index_max_s": max(index_s),
         "rollout_s": statistics.median(rollout_s),
         "rollout_max_s": max(rollout_s),
-        "memory_mb": max(memory),
         "heap_mb": max(heap),
     }
 

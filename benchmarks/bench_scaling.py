@@ -35,6 +35,8 @@ AXES = {
     "vocabulary": (32_768, 65_536, 151_936),
     "slots": (8, 16, 32, 64),
 }
+VOCABULARY = 3584
+"""That of the embedded tokenizer, which makes the prompts."""
 
 
 def main() -> None:
@@ -59,7 +61,7 @@ def main() -> None:
     for axis in args.axis or AXES:
         rows = []
         for value in AXES[axis][: args.values or None]:
-            work, vocabulary, slots = base, 2560, base.num_rollouts
+            work, vocabulary, slots = base, VOCABULARY, base.num_rollouts
             if axis == "group":
                 work = replace(base, group_size=value)
                 slots = work.num_rollouts
@@ -94,7 +96,12 @@ def _tokens_to_read(work: Any) -> int:
 
 
 def _measure(
-    args: Any, work: Any, *, vocabulary: int = 2560, num_slots: int = 0, is_plain: bool = False
+    args: Any,
+    work: Any,
+    *,
+    vocabulary: int = VOCABULARY,
+    num_slots: int = 0,
+    is_plain: bool = False,
 ) -> dict[str, Any]:
     import torch
     from transformers import Qwen3Config

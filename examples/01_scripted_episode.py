@@ -1,7 +1,7 @@
 """One episode of `regulations`, token by token: who wrote each one, and which are trained.
 
 A script plays the part of the model, so this needs no GPU and no weights. Tokens are those of the
-embedded tiny model if it is there, UTF-8 bytes otherwise; the ledger is the same either way.
+embedded tiny model if it is there, UTF-8 bytes otherwise; the trajectory is the same either way.
 
 Run: python examples/01_scripted_episode.py [NUMBER OF THE TASK]
 """
@@ -37,7 +37,7 @@ def load_codec() -> TextCodec:
 
 
 def show(trajectory: Trajectory, codec: TextCodec, is_colour: bool) -> None:
-    """Print the ledger: a block per author, `·` between tokens, and the mask."""
+    """Print the trajectory: a block per author, `·` between tokens, and the mask."""
     between = "" if isinstance(codec, ByteCodec) else "·"
     position = 0
     for (turn, author), steps in groupby(trajectory, key=lambda step: (step.turn, step.author)):

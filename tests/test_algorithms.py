@@ -15,17 +15,9 @@ from train_toy import Crash, PowerCut, assert_same_run, settings, weights_of
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig
-from searchrl.core.advantage import dr_grpo_advantages
-from searchrl.core.group import Group, TrainItem, make_groups
-from searchrl.core.loss import LossSettings, Reduction, loss_columns
-from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.learning.packing import pack_step
-from searchrl.engine.learning.step_groups import (
-    StepGroups,
-    is_constant,
-    sample_groups,
-    update_metrics,
-)
+from searchrl.core.group import Group
+from searchrl.core.loss import LossSettings, loss_columns
+from searchrl.engine.learning.step_groups import StepGroups, sample_groups, update_metrics
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import load_plugins
@@ -185,10 +177,6 @@ def groups_of(run: Run, step: int) -> dict[str, list[dict[str, Any]]]:
     return groups
 
 
-def has_contrast(rows: list[dict[str, Any]]) -> bool:
-    return len({row["reward"] for row in rows} - {None}) > 1
-
-
 @pytest.fixture(scope="module")
 def dapo_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Six steps; two refills at most."""
@@ -200,43 +188,6 @@ def dapo_settings(folder: Path, run_dir: Path) -> dict[str, Any]:
     config = settings(folder, run_dir)
     config["algorithm"] = {"name": "dapo", "settings": own}
     return config
-
-
-def test_constant_groups_are_replaced_and_everything_sampled_is_recorded(dapo_run: Run) -> None:
-    rows = [row for row in dapo_run.metrics if row["phase"] == "train"]
-    assert len({row["refills"] for row in rows}) > 1, "no step differs: nothing is tested"
-    for step, row in enumerate(rows, 1):
-        groups = groups_of(dapo_run, step)
-        assert all(len(group) == 3 for group in groups.values())
-        rounds = [
-            {name: group for name, group in groups.items() if name.count("/refill") == bool(n)
-             and (not n or f"/refill{n}/" in name)}
-            for n in range(3)
-        ]  # fmt: skip
-        # A place is asked for again exactly where the round before left it without contrast.
-        places = {"prompt0", "prompt1"}
-        for n, found in enumerate(rounds):
-            assert {name.rpartition("/")[2] for name in found} == places
-            alive = {
-                name.rpartition("/")[2] for name, group in found.items() if has_contrast(group)
-            }
-            places -= alive
-            assert (row["refills"] >= n) == bool(found) or n == 0
-        # Groups without contrast have left the step, unless a penalty told them apart.
-        assert row["num_rollouts"] >= 3 * sum(has_contrast(group) for group in groups.values())
-        assert row["num_rollouts"] <= 6
-
-
-def test_replaced_groups_are_not_trained_on(dapo_run: Run) -> None:
-    for step in range(1, 7):
-        groups = groups_of(dapo_run, step)
-        for name, rows in groups.items():
-            place = name.rpartition("/")[2]
-            later = [other for other in groups if other.endswith(place) and len(other) > len(name)]
-            if later and "/refill" not in name:
-                assert not has_contrast(rows) and all(row["advantage"] is None for row in rows)
-            if has_contrast(rows):
-                assert all(row["advantage"] is not None for row in rows)
 
 
 @pytest.mark.thorough
@@ -266,13 +217,6 @@ def test_refills_end_at_their_limit_and_a_step_without_a_score_stops(
 
 def fake_group(*rewards: float | None) -> Any:
     return Group("g", tuple(SimpleNamespace(reward=reward) for reward in rewards))
-
-
-def test_which_groups_are_constant() -> None:
-    for rewards in ((1.0, 1.0), (0.0, None, 0.0), (None, None), (0.5,)):
-        assert is_constant(fake_group(*rewards))
-    for rewards in ((1.0, 0.0), (0.0, None, 0.1), (0.3, 0.1 + 0.2)):
-        assert not is_constant(fake_group(*rewards))
 
 
 def test_only_the_places_without_contrast_are_asked_for_again() -> None:
@@ -362,25 +306,3 @@ def test_overlong_penalty_is_on_the_reward_that_is_compared_and_shown_apart(dapo
             assert [row["advantage"] for row in group] == pytest.approx(expected, abs=1e-6)
             checked += len({round(value, 6) for value in compared}) > 2
     assert checked, "no group in which the penalty made a difference"
-
-
-def test_unscored_rollouts_stay_unscored_whatever_their_length() -> None:
-    """The penalty is compared with the rewards of the others; of the unscored there is none."""
-    items = []
-    for name, reward in (("short", 1.0), ("long", 1.0), ("unscored", None)):
-        trajectory = Trajectory(name, "g")
-        trajectory.append_prompt([1])
-        num_tokens = 1 if name == "short" else 9
-        logps = [-1.0] * num_tokens
-        trajectory.append_model([2] * num_tokens, logps, version=0, reason=TurnStop.EOS)
-        items.append(TrainItem(trajectory, reward))
-    step = pack_step(
-        make_groups(items),
-        dr_grpo_advantages,
-        Reduction.TOKEN_MEAN,
-        keep_dead_groups=False,
-        constant=1,
-        length_penalty=lambda num_tokens: -num_tokens / 8,
-    )
-    assert {r.rollout_id: r.advantage for r in step.rollouts} == {"short": 0.5, "long": -0.5}
-    assert step.num_unscored == 1

@@ -22,7 +22,7 @@ from searchrl.config import RunConfig, build_config
 NOT_RUN: dict[str, int] = {
     "docs/how-to/after-training.md": 4,  # one of them is run by `runs/test_serving.py`
     "docs/how-to/endpoint.md": 1,
-    "docs/how-to/plan-then-search.md": 5,  # run by the package's tests, as the next two
+    "docs/how-to/plan-then-search.md": 2,  # run by the package's tests, as the next two
     "docs/how-to/retrieval-control.md": 4,
     "docs/how-to/retrieval.md": 2,
     "docs/how-to/qwen3_4b.md": 5,  # run with the tiny model by `test_qwen3_4b.py`

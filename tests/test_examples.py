@@ -40,10 +40,6 @@ def run(name: str, monkeypatch: MonkeyPatch) -> None:
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
 
-def test_every_example_is_run_here() -> None:
-    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(EXPECTED)
-
-
 @pytest.mark.parametrize("name", sorted(set(EXPECTED) - {TRAINING}))
 def test_example_runs(
     name: str, monkeypatch: MonkeyPatch, own_folder: Path, capsys: pytest.CaptureFixture[str]
@@ -71,16 +67,6 @@ def test_training_example_runs_in_miniature(
     printed = capsys.readouterr().out
     for text in EXPECTED[TRAINING]:
         assert text in printed
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_training_example_runs_as_printed(
-    monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("SEARCHRL_EXAMPLE_STEPS", raising=False)
-    run(TRAINING, monkeypatch)
-    assert "em after" in capsys.readouterr().out
 
 
 @pytest.mark.thorough
@@ -111,12 +97,6 @@ def test_example_configuration_is_valid_and_its_names_are_registered(path: Path)
         world.close()
 
 
-def test_examples_of_packages_are_looked_at_by_their_tests() -> None:
-    for name, package in OF_PACKAGES.items():
-        tests = (EXAMPLES.parent / "plugins" / package / "tests").glob("test_*.py")
-        assert any(name in path.read_text("utf-8") for path in tests), name
-
-
 def test_example_configuration_is_the_main_command() -> None:
     """So that a reader who changes one line changes one thing."""
     preset = load_preset("tiny")
@@ -125,15 +105,3 @@ def test_example_configuration_is_the_main_command() -> None:
     registry = load_plugins()
     named = [name_defaults(config, registry).fingerprint for config in (file, flags)]
     assert named[0] == named[1]
-
-
-def test_example_configuration_shows_the_preset_it_comes_from() -> None:
-    """The 4B example writes its preset out; where they differ, it is on purpose and said here."""
-    preset, example = load_preset("qwen3_4b_lora"), load_yaml(EXAMPLES / "qwen3_4b_lora.yaml")
-    differing = {
-        f"{section}.{key}"
-        for section in ("model", "rollout", "optim")
-        for key, value in preset[section].items()
-        if example[section].get(key) != value
-    }
-    assert not differing and example["max_steps"] == preset["max_steps"]

@@ -54,8 +54,6 @@ NEEDED = tuple(
 )
 """What the main job, the demos and the presets read; one that is gone is named here."""
 
-MAX_WEIGHTS_BYTES = 12 * 2**20
-
 
 def data_files() -> list[Path]:
     """Every file of the package that is no module: what a packer could leave behind."""
@@ -80,12 +78,6 @@ def test_files_read_at_run_time_are_there_and_not_empty() -> None:
     assert all((PACKAGE / name).stat().st_size for name in NEEDED if name != "py.typed")
 
 
-def test_every_data_file_is_on_the_list() -> None:
-    """A new asset is a decision: it makes every download larger."""
-    found = {path.relative_to(PACKAGE).as_posix() for path in data_files()}
-    assert found == set(NEEDED)
-
-
 def test_declaration_takes_the_package_whole(build_settings: dict[str, Any]) -> None:
     wheel, sdist = (build_settings["targets"][name] for name in ("wheel", "sdist"))
     assert wheel["packages"] == ["searchrl"] and "/searchrl" in sdist["include"]
@@ -108,7 +100,3 @@ def test_no_data_file_is_ignored_by_git_and_so_by_the_packer() -> None:
         cwd=REPO,
     )
     assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
-
-
-def test_weights_are_small_enough_to_travel() -> None:
-    assert (PACKAGE / "assets/tiny/model.safetensors").stat().st_size <= MAX_WEIGHTS_BYTES

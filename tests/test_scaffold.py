@@ -60,20 +60,6 @@ def test_single_file_loads_and_registers_its_name(kind: str, name: str, tmp_path
     assert entry.description and (entry.name, entry.owner.name) == (name, path.stem)
 
 
-@every_kind
-def test_single_file_is_short_and_begins_with_what_to_do(kind: str, tmp_path: Path) -> None:
-    (text,) = make_scaffold(kind, "x").files.values()
-    lines = text.splitlines()
-    assert len(lines) <= MAX_LINES[kind]
-    end = lines.index('"""')
-    assert 3 <= end + 1 <= 6
-    assert lines[0].startswith('"""x: ') and lines[0].endswith(". Next:")
-    commands = [line.removeprefix("$ ") for line in lines[2:end]]
-    assert tuple(commands) == make_scaffold(kind, "x").commands[:3]
-    assert commands[0] == "searchrl check x.py"
-    assert "import pytest" not in text, "it can be used where pytest is not installed"
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_package", [False, True], ids=["file", "package"])
 def test_own_tests_pass(is_package: bool, tmp_path: Path) -> None:
@@ -149,15 +135,6 @@ def test_nothing_is_replaced_unless_forced(tmp_path: Path) -> None:
     assert file.read_text("utf-8") == scaffold.files[Path("capitals.py")]
 
 
-def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    there = tmp_path / "searchrl-capitals" / "README.md"
-    there.parent.mkdir()
-    there.write_text("mine", "utf-8")
-    with pytest.raises(ConfigError, match="README.md: there already"):
-        write("env", "capitals", tmp_path, is_package=True)
-    assert list(there.parent.iterdir()) == [there]
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
@@ -180,10 +157,3 @@ def test_a_file_may_not_hide_a_module_but_a_package_may_have_its_name(name: str,
         write("env", name, tmp_path)
     assert not list(tmp_path.iterdir())
     write("env", name, tmp_path, is_package=True)
-
-
-@pytest.mark.parametrize("kind", ["env", "retriever", "protocol", "tracker"])
-def test_class_is_not_called_twice_what_it_is(kind: str) -> None:
-    (text,) = make_scaffold(kind, f"my-{kind}").files.values()
-    assert f"class My{kind.capitalize()}" in text
-    assert f"{kind.capitalize()}{kind.capitalize()}" not in text

@@ -243,7 +243,7 @@ class AlgorithmConfig(Section):
     beta: Annotated[float, Field(ge=0)] | None = None
     """Weight of the k3 KL to the reference: the base model with its adapter off, or the starting
     weights where all are trained; 0.001 for `grpo`. 0 saves the reference pass and its memory, and
-    dead groups then leave the step."""
+    groups of one reward then leave the step."""
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
     """How token terms become one loss; `auto` takes what the algorithm's paper does. See
     [reduction](../explanation/mathematics.md#reduction)."""
@@ -378,7 +378,7 @@ class EvalConfig(Section):
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
     """0 is greedy: the figures do not depend on chance."""
     forced: bool = True
-    """Play every evaluation a second time with the first turn forced to search. If `em_forced` is
+    """Play every evaluation a second time, where the first turn must search. If `em_forced` is
     far above `em`, the model can answer after a search but does not search."""
     batch_size: Batch = 128
     """Dialogues decoded together in evaluation."""

@@ -1,8 +1,8 @@
 """Contracts of the plugin kinds: what a protocol, retriever, reward, tracker, alarm … must do.
 
 Structural types (`typing.Protocol`): a plugin never has to inherit from us; the records that cross
-boundaries (`Task`, `Episode`, `Passage`, …), and the checks of what crosses several of them. Parts
-on floor 1 know each other through this room alone; names become objects in `plugins`.
+boundaries (`Task`, `Episode`, `Passage`, …), and the checks of what crosses several of them. Other
+packages know each other through this one alone; names become objects in `plugins`.
 """
 
 from searchrl.contracts.playing import Expert, TagProtocol, TokenBudget

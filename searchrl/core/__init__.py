@@ -1,1 +1,1 @@
-"""Floor 0: facts. Episodes, token ledgers and the mathematics; imports nothing here."""
+"""The lowest layer: episodes, trajectories of tokens and the mathematics; imports nothing here."""

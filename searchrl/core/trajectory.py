@@ -1,4 +1,4 @@
-"""The token ledger: which token, written by whom, sampled with which log-probability.
+"""The record of tokens: which token, written by whom, sampled with which log-probability.
 
 Owns the append-only columns that travel from the sampler to the trainer. What was sampled is
 stored verbatim; text is derived from ids and never the other way round. It does not know tags,
@@ -48,7 +48,7 @@ def is_finite(logp: float | None) -> bool:
 
 
 class TokenStep(NamedTuple):
-    """One token of a trajectory: the row view of the ledger, for readers and examples."""
+    """One token of a trajectory: a row of the record, for readers and examples."""
 
     id: int
     author: Author
@@ -61,7 +61,7 @@ class TokenStep(NamedTuple):
 class Turn:
     """One model turn as a token range: `[start, stop)` are the sampled ids.
 
-    `overhang` is text the last sampled token holds beyond the stop string: kept in the ids,
+    `text_behind` is text the last sampled token holds beyond the stop string: kept in the ids,
     never shown to the parser.
     """
 
@@ -69,7 +69,7 @@ class Turn:
     start: int
     stop: int
     reason: TurnStop
-    overhang: str = ""
+    text_behind: str = ""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Trajectory:
         *,
         version: int,
         reason: TurnStop,
-        overhang: str = "",
+        text_behind: str = "",
     ) -> Turn:
         """Append one model turn: ids verbatim and the sampler's log-prob of each.
 
@@ -122,7 +122,7 @@ class Trajectory:
                 for a demonstration.
             version: policy version the tokens were sampled from.
             reason: why the turn ended.
-            overhang: text behind the stop string inside the last token.
+            text_behind: text behind the stop string inside the last token.
 
         Raises:
             ValueError: if lengths differ, or log-probs are given for a demonstration or missing
@@ -135,7 +135,7 @@ class Trajectory:
         if len(columns) != len(ids):
             raise ValueError(f"{len(ids)} ids but {len(columns)} log-probs")
         start = len(self._ids)
-        turn = Turn(len(self._turns), start, start + len(ids), reason, overhang)
+        turn = Turn(len(self._turns), start, start + len(ids), reason, text_behind)
         self._extend(ids, Author.MODEL, columns, turn=turn.index, version=version)
         self._turns.append(turn)
         return turn

@@ -1,4 +1,4 @@
-"""The engine: policy, generators, rollout driver, packing, learner, checkpoints (floor 2).
+"""The engine: policy, generators, rollout driver, packing, learner, checkpoints.
 
 Importing this package imports nothing; the modules that need torch say so themselves.
 """

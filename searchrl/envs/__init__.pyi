@@ -5,6 +5,7 @@ from .reading import names_in as names_in
 from .results import Found as Found
 from .results import round_robin as round_robin
 from .scripts import Shown as Shown
+from .splits import Mix as Mix
 from .splits import ensure_index as ensure_index
 from .splits import ensure_split as ensure_split
 from .text import SearchSettings as SearchSettings

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-import time
-from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 
-from searchrl.api_client import Client, JsonCache, Message, Reply, Request
+from searchrl.api_client import Client, Message, Reply, Request
 from searchrl.api_client.exchange import Finish, make_body, read_reply
-from searchrl.config import build_config, parse_set
+from searchrl.config import build_config
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.errors import BudgetSpent, ConfigError, EndpointFailure
 
@@ -152,13 +150,6 @@ def test_a_reply_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert KEY.encode() not in path.read_bytes() and path.stat().st_mode & 0o077 == 0
 
 
-def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    path.write_bytes(b"not a database" * 100)
-    with pytest.raises(EndpointFailure, match=r"c\.sqlite' cannot be used .*judge\.cache=off"):
-        JsonCache(path, section="judge")
-
-
 @pytest.mark.parametrize("damage", ['{"choices": 1}', "{", "[]", "null"])
 def test_a_damaged_reply_is_asked_for_again(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "c.sqlite"
@@ -171,18 +162,6 @@ def test_a_damaged_reply_is_asked_for_again(tmp_path: Path, damage: str) -> None
             if text == "first":
                 with sqlite3.connect(path) as database:
                     database.execute("UPDATE replies SET reply = ?", (damage,))
-
-
-def test_two_clients_share_a_cache_while_both_write(tmp_path: Path) -> None:
-    asked = [Request((Message("user", f"q{i % 20}"),), 7) for i in range(40)]
-    with OpenAIServer(lambda body: body["messages"][0]["content"]) as server:
-        clients = [make_client(server.url, cache=str(tmp_path / "c")) for _ in range(2)]
-        waiting = [(r, client.start(r)) for r in asked for client in clients]
-        for request, reply in waiting:
-            assert reply.result().text == request.messages[0].content
-        for client in clients:
-            client.close()
-        assert sum(client.traffic.cached for client in clients) == 80 - len(server.bodies)
 
 
 def test_a_reply_that_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:
@@ -206,26 +185,6 @@ def test_a_wrong_key_ends_all_requests() -> None:
                 client.complete(ASKED)
         client.close()
     assert len(server.bodies) == 1 and client.traffic.failed == 3
-
-
-def test_the_end_of_a_client_sends_nothing_more(tmp_path: Path) -> None:
-    """Ctrl-C: a reply under way is kept; what was not sent is not sent."""
-    settings = {"concurrency": 1, "cache": str(tmp_path / "c.sqlite")}
-    with OpenAIServer(lambda body: "paid", delay_s=0.3) as server:
-        client = make_client(server.url, **settings)
-        waiting = [client.start(one) for one in (ASKED, Request(ASKED.messages, 8))]
-        while not server.bodies:
-            time.sleep(0.01)
-        began = time.monotonic()
-        client.close()
-        assert time.monotonic() - began < 0.2
-        assert waiting[0].result().text == "paid"
-        with pytest.raises(CancelledError):
-            waiting[1].result()
-        assert len(server.bodies) == 1
-        kept = make_client(server.url, **settings)
-        assert kept.complete(ASKED).text == "paid" and kept.traffic.cached == 1
-        kept.close()
 
 
 def test_no_more_than_the_limit_is_under_way() -> None:
@@ -257,16 +216,6 @@ def test_a_budget_ends_what_is_sent(limits: dict[str, Any], num_sent: int) -> No
     assert len(server.bodies) == num_sent == client.traffic.calls
 
 
-def test_a_budget_holds_though_many_ask_at_once() -> None:
-    with OpenAIServer(lambda body: "x", delay_s=0.02) as server:
-        client = make_client(server.url, max_calls=9)
-        waiting = [client.start(ASKED) for _ in range(30)]
-        spent = [isinstance(one.exception(), BudgetSpent) for one in waiting]
-        client.close()
-    assert len(server.bodies) == 9 and spent.count(True) == 21
-    assert client.traffic.failed == 0, "what was never sent has not failed"
-
-
 def test_repetitions_are_paid_for_too() -> None:
     with OpenAIServer(lambda body: Fault(503, headers={"Retry-After": "0.01"})) as server:
         client = make_client(server.url, max_calls=2, max_retries=4)
@@ -288,15 +237,6 @@ def test_tokens_that_nobody_counts_are_no_budget(limits: dict[str, Any]) -> None
             client.complete(ASKED)
         client.close()
     assert "1 reply whose tokens it did not count" in client.traffic.describe()
-
-
-def test_a_cache_is_switched_off_as_yaml_reads_it() -> None:
-    for layer in (parse_set("endpoint.cache=off"), {"endpoint": {"cache": "off"}}):
-        assert not build_config(layer).endpoint.has_cache
-    assert build_config({}).endpoint.has_cache
-    assert build_config({}).endpoint.cache_path is None
-    named = build_config(parse_set("endpoint.cache=~/c.sqlite")).endpoint
-    assert named.cache_path == Path.home() / "c.sqlite"
 
 
 @pytest.mark.parametrize(

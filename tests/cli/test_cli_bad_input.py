@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-from command_line import complaint, succeed
+from command_line import complaint
 
 REPO = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        ("--env regulatons", ["unknown env 'regulatons'", "'regulations'"]),
-        ("--protocol think-serch-answer", ["unknown protocol", "'think-search-answer'"]),
-        ("--retriever bm52", ["unknown retriever 'bm52'", "'bm25'"]),
-    ],
-)
-@pytest.mark.parametrize("command", ["eval --policy scripted", "play"])
-def test_unknown_name_is_suggested(command: str, flags: str, parts: list[str]) -> None:
-    text = complaint(*command.split(), *flags.split())
-    assert all(part in text for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +52,6 @@ def test_dry_run_names_what_could_not_be_trained(tmp_path: Path, flags: str, par
     assert all(part.format(tmp_path) in text for part in parts)
 
 
-def test_malformed_reward_expression_gets_a_caret_at_the_place() -> None:
-    text = complaint("eval", "--policy", "scripted", "--reward", "format+*em")
-    lines = text.splitlines()
-    caret = next(i for i, line in enumerate(lines) if line.strip() == "^")
-    assert lines[caret - 1][lines[caret].index("^")] == "*"
-
-
 @pytest.mark.parametrize(
     ("env", "setting"),
     [
@@ -98,18 +76,6 @@ def test_settings_of_the_wrong_type_are_found_before_any_episode(env: str, setti
     assert "episode" not in text
 
 
-def test_a_folder_or_file_may_be_called_like_a_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "2024").write_text('{"question": "Where?", "answer": "here"}\n')
-    (tmp_path / "2024-05-06").mkdir()
-    (tmp_path / "2024-05-06" / "a.txt").write_text("It is here.")
-    settings = "env.questions=2024 --set env.corpus=2024-05-06 --set env.test_frac=0"
-    command = f"eval --policy scripted --env corpus --no-forced --split train --set {settings}"
-    succeed(*command.split())
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -123,29 +89,10 @@ def test_settings_of_trackers_and_algorithms_are_found_by_dry_run(
     assert message in complaint("train", *micro_flags, "--set", setting, "--dry-run")
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"- a\n- b\n", b"\xff\xfea: 1", None])
-def test_bad_config_file_is_named(tmp_path: Path, content: bytes | None) -> None:
-    file = tmp_path / "run.yaml"
-    if content is not None:
-        file.write_bytes(content)
-    assert str(file) in complaint("eval", "--policy", "scripted", "--config", str(file))
-
-
 @pytest.mark.parametrize("index", ["999999", "-1"])
 def test_play_of_a_task_that_is_not_there_says_how_many_there_are(index: str) -> None:
     text = complaint("play", "--env", "corpus", "--index", index)
     assert re.match(rf"env 'corpus' has no task {index} in split 'test': its \d+ tasks are", text)
-
-
-def test_bad_data_rows_are_all_listed_with_file_and_line(tmp_path: Path) -> None:
-    questions, corpus = tmp_path / "q.jsonl", tmp_path / "c.jsonl"
-    rows = ['{"id": "1", "question": "a?", "answer": "b"}', "{broken", '{"id": "3"}']
-    questions.write_text("\n".join(rows))
-    corpus.write_text(json.dumps({"id": "x", "contents": '"T"\nb'}) + "\n")
-    settings = ["--set", f"env.questions={questions}", "--set", f"env.corpus={corpus}"]
-    text = complaint("eval", "--policy", "scripted", "--env", "corpus", *settings)
-    assert re.search(rf"{re.escape(str(questions))}\D{{0,8}}2\b", text)
-    assert re.search(rf"{re.escape(str(questions))}\D{{0,8}}3\b", text)
 
 
 @pytest.mark.parametrize("command", ["train --dry-run", "train", "eval --num-tasks 1"])
@@ -153,34 +100,6 @@ def test_a_new_model_is_made_by_sft_only(command: str) -> None:
     text = complaint(*command.split(), "--model", "scratch")
     assert "only `searchrl sft` makes" in text and "--init-from" in text
     assert "hf download" not in text
-
-
-def test_missing_weights_offline_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    text = complaint("eval", "--model", "nobody/no-such-model")
-    assert "cannot get the weights of 'nobody/no-such-model'" in text
-    assert "--model tiny" in text and "hf download nobody/no-such-model" in text
-
-
-def test_device_that_is_not_there(micro_model: Path) -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("this machine has the device")
-    text = complaint("train", "--model", str(micro_model), "--device", "cuda", "--dry-run")
-    assert "--device auto" in text
-
-
-def test_unwritable_run_folder_is_found_before_anything_is_loaded(
-    tmp_path: Path, micro_flags: list[str]
-) -> None:
-    file = tmp_path / "file"
-    file.write_text("in the way")
-    for args in (["train", *micro_flags], ["eval", "--policy", "scripted"]):
-        for folder in (file / "run", tmp_path / ("x" * 300)):
-            text = complaint(*args, "--run-dir", str(folder))
-            assert "cannot write the run folder" in text and "--run-dir" in text
-            assert "--resume" not in text and "is kept" not in text  # nothing ever began
 
 
 def test_a_folder_that_is_no_run_is_not_to_be_resumed(tmp_path: Path, micro_flags: list[str]):
@@ -214,9 +133,3 @@ def test_resume_takes_no_plugin_before_the_command_either(micro_run: Path) -> No
     plugin = str(REPO / "examples" / "03_my_plugin.py")
     text = complaint("--plugin", plugin, "train", "--resume", str(micro_run))
     assert "takes no --plugin;" in text
-
-
-def test_unknown_tracker_is_found_before_the_run_begins(micro_flags: list[str], tmp_path: Path):
-    folder = tmp_path / "run"
-    flags = [*micro_flags, "--set", "log.trackers=[jsnol]", "--run-dir", folder]
-    assert "'jsonl'" in complaint("train", *flags) and not folder.exists()

@@ -169,17 +169,3 @@ def test_the_config_of_a_run_repeats_it_and_serves_eval_and_play(
     assert len([path for path in Path("runs").iterdir()]) == 1
     succeed("eval", "--config", "first/config.yaml", "--num-tasks", "2")
     succeed("play", "--config", "first/config.yaml", "--index", "0", typed="a 1\n")
-
-
-def test_code_that_changed_under_the_same_names_is_said(plugin: Path, micro_model: Path) -> None:
-    flags = ("--plugin", plugin, *TASK, "--model", micro_model, *SMALL, "--max-steps", "1")
-    succeed("train", *flags, "--run-dir", "first")
-    words = ("--num-tasks", "2", "--no-forced")
-    assert "changed:" not in succeed("eval", "first", *words).stderr
-    plugin.write_text(MINE.replace("% 2)", "% 3 > 0)"), "utf-8")
-    for command in (
-        ("eval", "first", "--trust", *words),
-        ("train", "--init-from", "first", "--trust", "--max-steps", "1", *SMALL),
-        ("eval", "--config", "first/config.yaml", "--trust", *words),
-    ):
-        assert "changed: plugin my plugin was" in succeed(*command).output, command

@@ -19,13 +19,6 @@ from searchrl.cli.screen.ending import describe_result
 from searchrl.statistics import exact, proportion
 
 
-def test_where_everything_is_can_be_pasted(tmp_path: Path) -> None:
-    console, folder = make_console(io.StringIO()), tmp_path / "my run"
-    figures = {"corpus/searched": exact(1)}
-    ConsoleObserver(console).done(folder, {"env": ["corpus"], "after": figures})
-    assert f"searchrl eval '{folder}' --retriever random" in text(console)
-
-
 def test_a_run_without_searches_is_not_told_to_try_another_retriever(tmp_path: Path) -> None:
     console = make_console(io.StringIO())
     figures = {"tool_calls": exact(1)}
@@ -79,43 +72,6 @@ def test_the_end_is_the_sentence_and_the_time_then_the_table(tmp_path: Path) -> 
         sentence = shown.index("exact match 1 % → 96 %")
         assert shown.index("took 1 min 15 s") > sentence
         assert "held out, after" in shown[sentence:] and str(tmp_path)[:20] in shown[sentence:]
-
-
-def test_the_end_of_a_resumed_run_shows_all_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Training, its trend and figures that no summary holds were dashes."""
-    rows = [{"step": 0, "phase": "before", "metrics": BEFORE | {"turns": exact(2.5)}}]
-    rows += [{"step": n, "phase": "train", "metrics": STEP} for n in (1, 2)]
-    rows += [{"step": 2, "phase": "after", "metrics": BEFORE | {"turns": exact(1.5)}}]
-    shown = []
-    for done, known in ((0, ()), (2, rows)):
-        console = make_console(io.StringIO())
-        with ConsoleObserver(console) as observer:
-            observer.begin(2, done, known)
-            for row in () if done else rows:
-                step, metrics = row["step"], row["metrics"]
-                if row["phase"] == "train":
-                    observer.step(step, 2, metrics)
-                else:
-                    observer.evaluation(row["phase"], step, metrics)
-            observer.done(tmp_path, {})
-        table = text(console).partition("held out, before")
-        assert table[1]
-        shown.append(table[2])
-    assert shown[0] == shown[1] and "training" in shown[0] and "trend" in shown[0]
-
-
-def test_the_time_is_never_broken_at_the_margin(tmp_path: Path) -> None:
-    """`took 1` stood at the end of one line and `min 15 s` on the next."""
-    for width in (80, 120):
-        console = terminal(width)
-        with ConsoleObserver(console) as observer:
-            observer.evaluation("before", 0, BEFORE)
-            observer.evaluation("after", 1, {"em": proportion(3, 100)})
-            observer.started -= 75
-            observer.done(tmp_path, {})
-        assert "took 1 min 15 s" in text(console), width
 
 
 def test_how_to_go_on_is_the_last_line() -> None:

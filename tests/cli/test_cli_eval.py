@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,12 +11,9 @@ from typing import Any
 
 import pytest
 from command_line import call, succeed
-from reseal import reseal
 
 from searchrl.config import build_config
-from searchrl.errors import FailureLimitError, PluginError
 from searchrl.programs.agent import run_settings
-from searchrl.programs.evaluate import evaluate
 from searchrl.programs.setup.planning import Plan
 from searchrl.run_folder import Run
 
@@ -139,33 +135,6 @@ class TestFailedEpisodes:
         assert len(rows) == 12 and sum(row["failure"] is not None for row in rows) == 6
         assert list(temporary.iterdir()) == []
 
-    def test_in_python_it_is_raised(self, tmp_path: Path, temporary: Path) -> None:
-        self.flags(tmp_path, every=1)
-        settings = {"policy": "scripted", "plugins": [str(tmp_path / "broken_reward.py")]}
-        with pytest.raises(FailureLimitError, match="5 of 5 episodes failed"):
-            evaluate({**settings, "reward": "broken", "eval": {"num_tasks": 5}})
-        assert len(list(temporary.iterdir())) == 1
-
-
-def test_long_observations_are_not_cut_by_bytes(tmp_path: Path) -> None:
-    words = "quiet " * 200
-    (tmp_path / "c.jsonl").write_text(
-        json.dumps({"id": "d", "contents": f'"Town"\nThe mayor is Ada. {words}'}) + "\n"
-    )
-    (tmp_path / "q.jsonl").write_text(
-        json.dumps({"id": "q", "question": "Who is the mayor?", "answer": "Ada"}) + "\n"
-    )
-    folder = tmp_path / "run"
-    result = call(
-        "eval", "--policy", "scripted", "--env", "corpus", "--num-tasks", "1", "--json",
-        "--set", f"env.questions={tmp_path / 'q.jsonl'}", "--set", f"env.corpus={tmp_path}/c.jsonl",
-        "--set", "env.test_frac=1", "--run-dir", str(folder),
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    row = next(Run.open(folder).rollouts("eval"))
-    observation = row["turns"][0]["observation"]
-    assert len(observation) > 1000 and observation.strip().endswith("</information>")
-
 
 def test_evidence_is_absent_where_no_task_names_gold_passages(tmp_path: Path) -> None:
     """It was whether the agent searched: 1.000 for data that knows no gold passage."""
@@ -210,45 +179,6 @@ def test_eval_of_a_checkpoint_uses_its_weights_and_the_configuration_of_its_run(
         assert json.loads(result.stdout).items() >= summary[label].items(), part
         config = build_config(run_settings(Run.open(name), f"{name}/{part}"))
         assert Plan.of(config).model.path.startswith(f"{name}/{part}")
-
-
-def test_a_run_of_an_older_release_is_still_read(micro_run: Path, tmp_path: Path) -> None:
-    """There every metric had an interval, and one that was not measured was 0."""
-    folder = tmp_path / "old"
-    shutil.copytree(micro_run, folder)
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    for row in rows:
-        row["metrics"].setdefault("kl", {"value": 0.0, "n": 1})
-        for metric in row["metrics"].values():
-            metric.setdefault("low", metric["value"])
-            metric.setdefault("high", metric["value"])
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    reseal(folder)
-    new, old = Run.open(micro_run).metrics, Run.open(folder).metrics
-    assert [{"kl": 0.0} | row for row in new] == old
-    after = json.loads(succeed("train", "--resume", folder, "--json").stdout)["after"]
-    assert after == Run.open(micro_run).summary["after"]
-    assert json.loads(succeed("eval", folder, "--json").stdout).items() >= after.items()
-
-
-def test_a_broken_plugin_that_was_asked_for_ends_the_command() -> None:
-    """The command went on without it, and failed later for want of its names, or not at all."""
-    broken = Path(__file__).parents[1] / "fixtures" / "plugins" / "bad_syntax.py"
-    for flags in (["--plugin", broken], ["--set", f"plugins=[{broken}]"]):
-        result = call(*SCRIPTED, *flags, "--json")
-        assert result.exit_code == 2 and result.stdout == ""
-        assert "Error: plugin bad_syntax" in result.stderr and "SyntaxError" in result.stderr
-        assert "Nothing was started" in result.stderr
-        assert f"searchrl check {broken}" in result.stderr
-    with pytest.raises(PluginError, match="Nothing was started"):
-        evaluate({"policy": "scripted", "plugins": [str(broken)]})
-
-
-def test_prompts_that_leave_no_room_are_no_measurement(micro_model: Path) -> None:
-    flags = ["--model", str(micro_model), "--num-tasks", "2", "--set", "rollout.max_total_tokens=5"]
-    result = call("eval", "--env", "regulations", *flags)
-    assert result.exit_code == 2 and "no prompt leaves room for a turn" in result.output
-    assert "rollout.max_total_tokens" in result.output
 
 
 def test_stopped_it_says_that_nothing_is_recorded(

@@ -12,7 +12,6 @@ import pytest
 from command_line import call, complaint, succeed
 from fixtures.openai_server import Fault, OpenAIServer, search_once
 
-from searchrl.programs.evaluate import evaluate
 from searchrl.run_folder import Run
 
 KEY = "sk-never-shown-77"
@@ -122,16 +121,6 @@ def test_ctrl_c_keeps_what_is_paid_for(cache: Path) -> None:
         assert "records nothing before its end" in lost.stderr.rstrip().splitlines()[-1]
 
 
-def test_keys_of_the_request_can_be_left_out(cache: Path) -> None:
-    """A model that refuses stop strings writes on, and is cut all the same."""
-    with OpenAIServer(search_once) as server:
-        words = ["--set", "endpoint.extra.stop=null", "--set", "endpoint.extra.top_k=5"]
-        metrics = json.loads(succeed(*flags(server, cache), *words, "--json").stdout)
-    assert not any("stop" in body for body in server.bodies)
-    assert {body["top_k"] for body in server.bodies} == {5}
-    assert metrics["format"]["value"] == metrics["searched"]["value"] == 1.0
-
-
 def test_the_model_of_a_server_is_no_folder_here(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,51 +160,3 @@ def test_samples_of_a_task_are_draws_of_their_own(cache: Path) -> None:
 def test_what_is_missing_is_said(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     text = complaint("eval", *words, "--num-tasks", "1", "--set", f"endpoint.cache={tmp_path}/c")
     assert said in text.replace("\n", " ")
-
-
-def test_a_run_folder_does_not_say_whom_to_ask(cache: Path, tmp_path: Path) -> None:
-    """It may be a stranger's, and a key would be sent wherever it says."""
-    with OpenAIServer(search_once) as server:
-        folder = tmp_path / "run"
-        succeed(*flags(server, cache, 1), "--run-dir", folder)
-        (cache).unlink()
-        number = len(server.bodies)
-        said = complaint("eval", "--config", folder / "config.yaml", "--num-tasks", "1")
-        assert "wants to send prompts to" in said.replace("\n", " ")
-        assert "has no weights there" in complaint("eval", folder).replace("\n", " ")
-        assert len(server.bodies) == number
-        named = ["--config", folder / "config.yaml", *flags(server, cache, 1)[1:]]
-        succeed("eval", *named)
-        assert len(server.bodies) > number
-
-
-def test_a_run_folder_does_not_say_which_secret_is_the_key(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with OpenAIServer(search_once) as server:
-        folder = tmp_path / "run"
-        flag = ["--set", "endpoint.key_env=SECRET_OF_ANOTHER_PROGRAM"]
-        succeed(*flags(server, cache, 1), *flag, "--run-dir", folder)
-        cache.unlink()
-        number = len(server.headers)
-        monkeypatch.setenv("SECRET_OF_ANOTHER_PROGRAM", KEY)
-        succeed("eval", "--config", folder / "config.yaml", *flags(server, cache, 1)[1:])
-    sent = server.headers[number:]
-    assert sent and not any("authorization" in headers for headers in sent)
-
-
-def test_in_python(cache: Path) -> None:
-    with OpenAIServer(search_once) as server:
-        result = evaluate(
-            {
-                "policy": f"endpoint:{server.url}",
-                "model": "toy-1",
-                "endpoint": {"cache": "off", "prompt_price": 1.0, "completion_price": 2.0},
-                "eval": {"num_tasks": 2},
-            }
-        )
-    assert result.traffic is not None and result.traffic.calls == 4
-    assert result.traffic.cost == pytest.approx(4 * (100 * 1.0 + 10 * 2.0) / 1e6)
-    assert result.metrics["em"]["n"] == 2
-    # The figures of the table, those by difficulty among them.
-    assert {"f1", "support_recall", "f1/difficulty.normal"} <= set(result.metrics)

@@ -8,12 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from command_line import call, complaint, succeed
 
 from searchrl.errors import FailureLimitError
-from searchrl.plugins import load_plugins
 
 BROKEN = Path(__file__).parents[1] / "fixtures" / "plugins" / "bad_syntax.py"
 
@@ -142,11 +140,3 @@ def register_commands(register):
 
 def test_a_bug_keeps_its_traceback(plugin: str) -> None:
     assert isinstance(call("--plugin", plugin, "bug").exception, ZeroDivisionError)
-
-
-def test_help_lines_are_those_of_the_commands() -> None:
-    for entry in load_plugins().entries():
-        if entry.kind == "command":
-            command = entry.load()
-            assert isinstance(command, click.Command)
-            assert command.get_short_help_str(200) == entry.description

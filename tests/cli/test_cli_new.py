@@ -85,31 +85,12 @@ def test_first_minutes_of_an_environment() -> None:
     assert json.loads(evaluated.stdout)["em"] == {"value": 1.0, "low": ANY, "high": 1.0, "n": 5}
 
 
-@pytest.mark.slow
-def test_last_minutes_of_an_environment_train_it() -> None:
-    """Whole steps, as printed; a group without contrast ends nothing."""
-    *_, command = scaffold("env", "capitals")
-    run(command, "--run-dir", "run", "--json")
-    rows = [row for row in Run.open("run").metrics if row["phase"] == "train"]
-    assert [row["step"] for row in rows] == [1, 2, 3]
-    assert all(0 <= row["reward"] <= 1.2 and row["entropy"] > 0 for row in rows)
-
-
 def test_commands_of_a_reward() -> None:
     check, evaluate, _ = scaffold("reward", "was_read")
     run(check)
     metrics = json.loads(run(evaluate, "--num-tasks", 20, "--json"))
     # "not regulated" is an answer that stands nowhere, and is worth 0.5.
     assert 1 + 0.5 < metrics["reward"]["value"] < 1 + metrics["em"]["value"]
-
-
-def test_commands_of_a_protocol() -> None:
-    check, play, evaluate = scaffold("protocol", "json_calls")
-    run(check)
-    played = run(play, "--index", 0, typed="s library\na no\n")
-    assert '<call>{"search": ["' in played and "<result>" in played
-    metrics = json.loads(run(evaluate, "--num-tasks", 20, "--json"))
-    assert metrics["em"]["value"] == metrics["format"]["value"] == 1
 
 
 def test_commands_of_a_retriever() -> None:
@@ -128,13 +109,6 @@ def test_commands_of_a_tracker() -> None:
     lines = (train(command).path / "metrics.csv").read_text("utf-8").splitlines()
     assert lines[0].startswith("step,phase,metric,value")
     assert any(line.startswith("1,train,reward,") for line in lines)
-
-
-@pytest.mark.slow
-def test_commands_of_an_alarm() -> None:
-    check, command = scaffold("alarm", "dawdling")
-    run(check)
-    assert "dawdling" in train(command).config.alarms.watch
 
 
 @pytest.mark.slow

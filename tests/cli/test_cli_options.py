@@ -103,12 +103,6 @@ def test_plugins_of_file_and_flags_add_up_and_are_absolute(tmp_path: Path) -> No
     assert made.plugins == ["some.module", str(Path("here.py").resolve()), "other.module"]
 
 
-def test_plugins_of_a_file_alone_are_absolute_and_one_needs_no_list(tmp_path: Path) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text("plugins: here.py\n")
-    assert config("--config", file).plugins == [str(Path("here.py").resolve())]
-
-
 @pytest.mark.parametrize("listed", ["3", "[3]", "{a: b}"])
 @pytest.mark.parametrize("command", [["plugins"], ["eval", "--plugin", "x.py"], ["eval"]])
 def test_plugins_of_a_file_that_are_no_list_are_refused(
@@ -129,48 +123,14 @@ def test_model_folder_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.Monke
     assert config("--model", "Qwen/Qwen3-4B").model.name == "Qwen/Qwen3-4B"
 
 
-def test_help_names_the_key_of_every_flag() -> None:
-    text = succeed("train", "--help").output
-    for one in options_of("train"):
-        assert one.opts[0] in text and f"[{one.key}]" in "".join((text + "[]").split())
-
-
 # --- what stands in the help ---------------------------------------------------------------
 def help_of(command: str) -> str:
     return succeed(command, "--help", env={"COLUMNS": "100"}).stdout
 
 
-HEADINGS = ["What is played", "Model", "Learning", "The run", "Settings", "Plugins", "Output"]
-
-
 def headings(text: str) -> list[str]:
     """The sections of a help text, in order."""
     return [line[:-1] for line in text.splitlines() if line.endswith(":") and line[0].isalpha()]
-
-
-def test_flags_stand_in_groups_those_of_the_command_first() -> None:
-    found = headings(help_of("train"))
-    assert found == HEADINGS
-    assert headings(help_of("eval")) == ["Options", *(h for h in HEADINGS if h != "Learning")]
-    for command in ("sft", "ask", "play", "bench", "new", "check", "plugins", "runs", "export"):
-        found = headings(help_of(command))
-        order = ["Options", *HEADINGS]
-        assert found == sorted(found, key=order.index) and found[-1] == "Output", command
-
-
-@pytest.mark.parametrize(
-    ("command", "absent"),
-    [
-        ("ask", "--reward --algorithm --policy --max-steps --split"),
-        ("play", "--model --algorithm --policy --device --max-steps"),
-        ("eval", "--algorithm --max-steps --lr"),
-        ("sft", "--algorithm --beta --gpu-memory"),
-        ("bench", "--run-dir --dry-run --max-steps"),
-    ],
-)
-def test_help_holds_no_flag_that_the_command_does_not_use(command: str, absent: str) -> None:
-    words = help_of(command).split()
-    assert not [flag for flag in absent.split() if flag in words]
 
 
 def test_every_flag_of_a_command_is_in_its_help() -> None:

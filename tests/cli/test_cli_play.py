@@ -101,21 +101,11 @@ def test_end_of_input_ends_politely() -> None:
         assert "The episode is not finished" in play(text).stdout
 
 
-def test_invalid_turns_get_the_notice_a_model_gets() -> None:
-    result = play("no tags here\n\na x\n", "--index", "0")
-    assert "The turn has no action" in result.stdout
-
-
 def test_json_keeps_the_dialogue_off_stdout() -> None:
     result = play("a nothing\n", "--index", "0", "--json")
     printed = json.loads(result.stdout)
     assert printed["final_answer"] == "nothing" and printed["scores"]["searches"] == 0
     assert printed["question"] in result.stderr
-
-
-def test_seed_chooses_the_task() -> None:
-    questions = [json.loads(play("a x\n", "--seed", str(s), "--json").stdout) for s in (1, 1, 2)]
-    assert questions[0] == questions[1] and questions[0]["task"] != questions[2]["task"]
 
 
 def test_environment_that_fails_is_no_success(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from command_line import complaint, succeed
 
-from searchrl.errors import RunFolderError
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import play_table
 from searchrl.run_folder import Run
@@ -84,12 +83,6 @@ def test_two_rewards_are_compared(stored: Path) -> None:
     assert "em against 1-em" in shown and "-1.000" in shown
 
 
-def test_groups_are_compared_within_themselves(micro_run: Path) -> None:
-    found = scored(micro_run, "--reward", "em", "--phase", "train", "--step", "1")
-    assert list(found["phases"]) == ["train"]
-    assert found["phases"]["train"]["n"] == len(list(Run.open(micro_run).rollouts("train")))
-
-
 def test_what_is_not_stored_is_not_made_up(stored: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "reads.py"
     plugin.write_text(READS_TEXT)
@@ -122,12 +115,6 @@ def test_failed_episodes_stay_unscored(stored: Path, tmp_path: Path) -> None:
     edited_again = edited(stored, tmp_path / "again", lambda rows: rows[2].update(reward="much"))
     said = complaint("score", edited_again, "--reward", "em")
     assert "is damaged: row 3: no run writes 'reward" in said.replace("\n", " ")
-
-
-def test_rows_of_another_run_are_refused(stored: Path) -> None:
-    row = next(Run.open(stored).rollouts()) | {"env": "another"}
-    with pytest.raises(RunFolderError, match="files of another run"):
-        read_recorded([row], Run.open(stored).config, load_plugins())
 
 
 def test_an_episode_is_the_one_that_was_played(stored: Path) -> None:

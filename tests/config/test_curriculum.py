@@ -57,12 +57,6 @@ def test_slips_are_named(task: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_weights_may_be_0_while_another_task_has_one() -> None:
-    build_config(two({0: 1, 5: 0}, {0: 0, 5: 1}))
-    with pytest.raises(ConfigError, match="after step 5"):
-        build_config(two({0: 1, 5: 0}, {0: 0, 6: 1}))
-
-
 def test_a_task_alone_has_the_last_difficulty_and_no_weight() -> None:
     task = {"env": {"name": "x"}, "weight": 2.0, "difficulty": {"0": "easy", "10": "hard"}}
     assert alone(task) == {"env": {"name": "x", "difficulty": "hard"}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 from pathlib import Path
@@ -72,21 +71,3 @@ def test_traceback_beside_and_settings_keep_what_they_can(tmp_path: Path) -> Non
     beside.unlink()
     text = build_config({"tasks": [{"env": {"name": "x", "path": NAME}}]}).to_yaml()
     assert read_yaml(text).value["tasks"][0]["env"]["path"] == NAME  # YAML has an escape for it
-
-
-_ASCII = {
-    "tool_calls/watchdog_process.py",  # JSON in ASCII
-    "engine/learning/state_files.py",  # the same
-    "trust/store.py",  # the same
-    "run_folder/writer.py",  # the README, and YAML, which has an escape for it
-}
-
-
-def test_all_writers_use_the_one_function() -> None:
-    package = Path(searchrl.__file__).parent
-    own_way = set()
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Attribute) and node.attr == "write_text":
-                own_way.add(path.relative_to(package).as_posix())
-    assert own_way - _ASCII == {"cli/group.py"}  # click's own, for the terminal

@@ -137,6 +137,3 @@ def test_a_log_ratio_on_its_bound_keeps_its_gradient(interval: str, sign: float)
     assert gradient_T.item() == 1.0
     (gradient_T,) = torch.autograd.grad(k3(on_T, torch.zeros(1, dtype=F64)).sum(), on_T)
     assert gradient_T.item() == pytest.approx(1 - math.exp(-20 * sign), rel=1e-12)
-
-
-# --- what reduces to what ------------------------------------------------------------------------

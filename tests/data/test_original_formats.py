@@ -15,12 +15,9 @@ import pytest
 from searchrl.core.episode import Passage
 from searchrl.data import Problems, read_judgements
 from searchrl.data.dataset import Dataset, load_dataset
-from searchrl.envs.corpus import CorpusEnv
-from searchrl.errors import ConfigError, DataError
+from searchrl.errors import DataError
 from searchrl.programs.evaluate import evaluate
 from searchrl.protocols import ThinkSearchAnswer
-from searchrl.retrieval.ablations import RandomRetriever
-from searchrl.retrieval.bm25 import BM25Retriever
 
 PROTOCOL = ThinkSearchAnswer()
 
@@ -102,23 +99,6 @@ def test_original_hotpotqa_brings_its_corpus_and_its_gold_passages(tmp_path: Pat
     assert data.gold["Tern"].text == "The Tern is a ferry." and not data.notes
 
 
-def test_fullwiki_without_its_gold_paragraphs_counts_them_as_not_shown(tmp_path: Path) -> None:
-    """A gold passage that no search can bring must not raise the share that was shown."""
-    lost = HOTPOT[0] | {"context": [HOTPOT[0]["context"][0], ["Petrel", ["A ferry."]]]}
-    data = load(put(tmp_path / "hotpot_dev_fullwiki_v1.json", [lost]))
-    (question,) = data.questions["train"]
-    assert question.gold_ids == ("Skarn Light", "not in the corpus: Ida Veen")
-    assert any(
-        "the corpus lacks gold passages of 1 of the questions (first" in one for one in data.notes
-    )
-
-
-def test_a_gold_paragraph_of_another_question_is_found_in_the_pool(tmp_path: Path) -> None:
-    lost = HOTPOT[0] | {"_id": "x", "question": "Who?", "context": HOTPOT[0]["context"][:1]}
-    data = load(put(tmp_path / "q.json", [lost, HOTPOT[0]]))
-    assert [q.gold_ids for q in data.questions["train"]] == [GOLD, GOLD]
-
-
 @pytest.mark.parametrize("nested", [False, True], ids=["datasets", "flashrag"])
 @pytest.mark.parametrize("texts", ["sentences", "content"], ids=["hotpotqa", "2wiki"])
 def test_columns_of_datasets_and_metadata_of_flashrag(
@@ -155,11 +135,6 @@ def test_musique_has_aliases_and_paragraphs_under_one_title(tmp_path: Path, flag
     assert data.gold["Skarn#2"].text == "Skarn lies in Ost."
 
 
-def test_musique_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is not answerable; leave"):
-        load(put(tmp_path / "q.jsonl", [MUSIQUE | {"answerable": False}]))
-
-
 @pytest.mark.parametrize(
     ("titles", "gold", "note"),
     [
@@ -179,20 +154,6 @@ def test_gold_titles_are_looked_up_in_a_corpus_of_ones_own(
     assert note in " ".join(data.notes) and bool(data.notes) == bool(note)
 
 
-def test_of_passages_under_one_title_the_same_text_is_gold(tmp_path: Path) -> None:
-    rows = [
-        {"id": 0, "title": "Ida Veen", "text": "Other."},
-        {
-            "id": 1,
-            "title": "Ida Veen",
-            "text": "Ida Veen was an  engineer. She was born in Lindry.",
-        },
-        {"id": 2, "title": "Skarn Light", "text": "A lighthouse."},
-    ]
-    data = load(put(tmp_path / "q.json", HOTPOT[:1]), put(tmp_path / "c.jsonl", rows))
-    assert data.questions["train"][0].gold_ids == ("2", "1")
-
-
 def test_unknown_gold_is_absent_with_the_reason_and_never_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,21 +166,6 @@ def test_unknown_gold_is_absent_with_the_reason_and_never_one(
 
     (note,) = find_remarks(result.rollouts)
     assert note.startswith("env 'corpus': support_recall and all_gold are absent: gold passages")
-
-
-def test_random_retriever_shows_no_gold_of_an_original_file(tmp_path: Path) -> None:
-    """Gold that was dropped made `retrieved` 1.000 for a retriever that finds nothing."""
-    filler = [[f"Filler {i}", [f"Text {i}."]] for i in range(300)]
-    rows = [HOTPOT[0] | {"context": HOTPOT[0]["context"] + filler}]
-    env = CorpusEnv(
-        protocol=PROTOCOL,
-        retriever=RandomRetriever,
-        questions=str(put(tmp_path / "q.json", rows)),
-        test_frac=0,
-    )
-    env.reset()
-    info = env.step("<think>a</think><search>Skarn Light</search>")[4]
-    assert info["signals"] == {"gold_shown": 0.0}
 
 
 def test_flashrag_and_dpr_corpora(tmp_path: Path) -> None:
@@ -254,13 +200,6 @@ def test_beir_folders_with_queries_and_judgements(tmp_path: Path) -> None:
     assert [(q.id, q.gold_ids) for q in train] == [("q0", ("d0",)), ("q1", ("d1",))]
     assert [(q.id, q.question, q.gold_ids) for q in test] == [("q2", "claim 2", ("d2", "d3"))]
     assert not test[0].answers and len(data.passages) == 4
-
-
-def test_beir_questions_can_be_evaluated_by_what_is_found(tmp_path: Path) -> None:
-    env = {"name": "corpus", "questions": str(make_beir(tmp_path / "b")), "topk": 1}
-    result = evaluate({"env": env, "policy": "scripted", "reward": "support_recall"})
-    assert "em" not in result.metrics and result.metrics["support_recall"]["n"] == 1
-    assert result.rollouts[0].reward is not None
 
 
 def test_judgements_in_the_layout_of_trec_and_bad_ones(tmp_path: Path) -> None:
@@ -345,20 +284,3 @@ def test_a_hub_id_is_read_by_datasets_and_a_folder_of_that_name_wins(
         load(Path("other/hops:x"))
     with pytest.raises(DataError, match=r"org/typo: no such file"):
         load(Path("org/typo"))
-
-
-def test_no_corpus_at_all_needs_a_retriever_with_passages(tmp_path: Path) -> None:
-    rows = [{"id": "a", "question": "Where?", "answer": "x", "supporting_ids": ["p"]}]
-    questions = str(put(tmp_path / "q.jsonl", rows))
-
-    class Own(BM25Retriever):
-        def stored(self, ids: Any) -> list[Passage | None]:
-            return [Passage(i, "x", f"Title of {i}") if i == "p" else None for i in ids]
-
-    env = CorpusEnv(protocol=PROTOCOL, retriever=Own, questions=questions, test_frac=0)
-    assert [p.title for p in env.gold_passages(env.make_task("train", 0))] == ["Title of p"]
-    with pytest.raises(ConfigError, match="'questions' is set but 'corpus' is not"):
-        CorpusEnv(protocol=PROTOCOL, retriever=BM25Retriever, questions=questions)
-    other = put(tmp_path / "other.jsonl", [rows[0] | {"supporting_ids": ["z"]}])
-    with pytest.raises(ConfigError, match=r"1 of 1 supporting_ids name no passage of the retriev"):
-        CorpusEnv(protocol=PROTOCOL, retriever=Own, questions=str(other))

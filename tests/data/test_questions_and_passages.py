@@ -19,7 +19,7 @@ from searchrl.core.episode import Passage
 from searchrl.data import Problems, read_questions
 from searchrl.data.passages import iter_corpus
 from searchrl.data.questions import Question
-from searchrl.data.rows import FILE_KINDS, read_rows
+from searchrl.data.rows import read_rows
 from searchrl.errors import ConfigError, DataError
 
 
@@ -90,41 +90,6 @@ def test_question_row_shapes(
     assert read.id == str(row.get("id") or row.get("_id") or "nq-1")
 
 
-def test_rows_of_a_list_are_numbered(tmp_path: Path) -> None:
-    rows = [{"question": f"q{n}?", "answer": "x"} for n in range(3)]
-    for name in ("q.json", "q.jsonl"):
-        path = tmp_path / name
-        path.write_text(json.dumps([*rows, {"question": ""}]))
-        assert reasons(path) == [(4, "'question' is empty")]
-        path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "]")
-        assert [one.id for one in questions_of(path)] == ["q-1", "q-2", "q-3"]
-
-
-def test_one_object_over_many_lines_is_one_row(tmp_path: Path) -> None:
-    path = tmp_path / "q.json"
-    path.write_text(json.dumps({"data": ROWS}, indent=1))
-    ((line, reason),) = reasons(path)
-    assert line == 1 and "has no 'question'" in reason
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[", "cut short"),
-        ('[{"id": "a"}, {"id"', "the text ends after row 1; the rest was not read"),
-        ("[1 2]", "not JSON"),
-        ("[] []", "not JSON"),
-        ("[,]", "not JSON"),
-        ('[{"id": NaN}]', "write null"),
-    ],
-)
-def test_a_list_that_is_no_json_gets_one_sentence(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "q.json"
-    path.write_text(text)
-    told = [one for _, one in reasons(path) if reason in one]
-    assert len(told) == 1 and "\n" not in told[0]
-
-
 def test_all_files_of_queries_in_a_folder_are_read(tmp_path: Path) -> None:
     """SciFact keeps those of its training split in a file of their own."""
     (tmp_path / "qrels").mkdir()
@@ -156,13 +121,6 @@ def test_blank_passages_are_left_out_and_said(tmp_path: Path) -> None:
     table.write_text("id,title,text,url\na,,x,u\nb,,,u\n")
     assert [passage.id for passage in iter_corpus(table, problems)] == ["a"]
     assert "left out: 1" in problems.notes[-1] and not problems.found
-
-
-@pytest.mark.parametrize("text", ["PAR1 binds thrombin.", "BZhilu is a village."])
-def test_a_text_may_begin_as_a_packed_file_does(tmp_path: Path, text: str) -> None:
-    (tmp_path / "c.txt").write_text(text)
-    (passage,) = iter_corpus(tmp_path / "c.txt", Problems())
-    assert passage.text == text
 
 
 def test_gold_ids_kind_and_place_are_kept(tmp_path: Path) -> None:
@@ -273,15 +231,6 @@ def test_duplicate_ids_name_both_places(tmp_path: Path) -> None:
     assert f"{other}:1: duplicate id '1', first used at {path}:2" in map(str, problems.found)
 
 
-def test_rows_without_ids_do_not_clash_between_files_of_one_name(tmp_path: Path) -> None:
-    row = {"question": "q?", "answer": "x"}
-    for folder in ("nq", "hotpot"):
-        (tmp_path / folder).mkdir()
-        write(tmp_path / folder / "train.jsonl", row)
-    read = questions_of(tmp_path / "nq" / "train.jsonl", tmp_path / "hotpot" / "train.jsonl")
-    assert [q.id for q in read] == ["nq/train-1", "hotpot/train-1"]
-
-
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
@@ -328,18 +277,6 @@ def test_a_file_that_cannot_be_read_is_one_problem(
         assert [at for at, _ in found] == [line] and found[0][1].startswith(reason.format(what))
 
 
-def test_what_is_not_there_and_what_is_a_folder(tmp_path: Path) -> None:
-    expected = f"expected a file of rows ({FILE_KINDS})"
-    for name, questions, corpus in (
-        ("none.jsonl", f"no such file; {expected}", "no such corpus; expected a folder of .txt"),
-        (".", f"is a folder; {expected}", "holds no passage; expected .txt, .md, .markdown files"),
-    ):
-        line, reason = reasons(tmp_path / name)[0]
-        assert line == 0 and reason.startswith(questions)
-        line, reason = reasons(tmp_path / name, corpus=True)[0]
-        assert line == 0 and reason.startswith(corpus)
-
-
 def test_parquet_without_pyarrow_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,21 +301,6 @@ def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
     assert (read.id, read.question, read.answers) == ("train_0", "q?", ("x",))
     path.write_bytes(b"PAR1 broken")
     assert "unreadable Parquet" in reasons(path)[0][1]
-
-
-def test_an_arrow_file_that_was_cut_is_said(tmp_path: Path) -> None:
-    """The rows before the cut alone would be a smaller corpus that nobody asked for."""
-    pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.Table.from_pylist([{"id": str(i), "text": f"text {i}"} for i in range(9)])
-    path = tmp_path / "corpus.arrow"
-    with pyarrow.ipc.new_stream(str(path), table.schema) as writer:
-        writer.write_table(table, max_chunksize=3)
-    assert len(corpus_of(path)) == 9
-    data = path.read_bytes()
-    for size in (len(data) // 2, len(data) - 40, 10):
-        path.write_bytes(data[:size])
-        reason = reasons(path, corpus=True)[0][1]
-        assert reason.startswith("unreadable Arrow: "), size
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=4), st.data())

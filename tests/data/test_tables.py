@@ -48,13 +48,6 @@ def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
     assert (second.question, second.answers, second.line) == ("[1]?", ("x",), 5)
 
 
-@pytest.mark.parametrize("header", ["Question,Answer", "QUERY,Gold"])
-def test_names_of_columns_in_any_case_and_by_other_words(tmp_path: Path, header: str) -> None:
-    (tmp_path / "q.csv").write_text(f"{header}\nwho?,me\n")
-    (question,) = questions_of(tmp_path / "q.csv")
-    assert (question.question, question.answers) == ("who?", ("me",))
-
-
 @pytest.mark.parametrize(
     ("head", "word"),
     [
@@ -85,29 +78,3 @@ def test_bad_tables_are_reported(tmp_path: Path, text: str, line: int, reason: s
     path.write_text(text)
     ((found, why),) = reasons(path)
     assert found == line and reason in why
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang it?\tz\n'),
-        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang "Low"\tz\n'),
-        ("q.csv", 'question,answer\nok?,x\n"Heroes,y\nWho sang it?,z\n'),
-    ],
-    ids=["to the end", "to another mark", "comma"],
-)
-def test_rows_that_an_open_quote_takes_in_are_not_lost(
-    tmp_path: Path, name: str, text: str
-) -> None:
-    """`csv` made one long cell of them and said nothing."""
-    path = tmp_path / name
-    path.write_text(text)
-    ((line, reason),) = reasons(path)
-    assert line == 0 and "after row 2; the rest was not read" in reason
-
-
-def test_a_table_of_a_spreadsheet_with_semicolons_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "q.csv"
-    path.write_text('question;answer\n"Wo; wann?";x\n')
-    (question,) = questions_of(path)
-    assert (question.question, question.answers) == ("Wo; wann?", ("x",))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from searchrl.data.problems import Problems
 from searchrl.data.text_folder import (
-    MAX_PASSAGE_CHARS,
     read_text_folder,
     split_markdown,
     split_prose,
@@ -79,12 +78,6 @@ def test_unreadable_text_is_reported_with_its_line(tmp_path: Path) -> None:
     ]
 
 
-def test_folder_without_text_is_a_problem(tmp_path: Path) -> None:
-    problems = Problems()
-    assert read_text_folder(tmp_path, problems) == []
-    assert "expected .txt, .md, .markdown files" in str(problems.found[0])
-
-
 def test_long_text_is_cut_at_paragraphs_then_sentences_then_anywhere() -> None:
     assert split_prose("aa\n\nbb\n\ncc", 7) == ["aa\n\nbb", "cc"]
     assert split_prose("One two. Three four. Five.", 12) == ["One two.", "Three four.", "Five."]
@@ -93,21 +86,7 @@ def test_long_text_is_cut_at_paragraphs_then_sentences_then_anywhere() -> None:
     assert split_prose(" \n\n ") == []
 
 
-@given(st.text(alphabet="ab. \n学。#", max_size=400), st.integers(5, 60))
-def test_cutting_keeps_every_character_but_white_space(text: str, limit: int) -> None:
-    pieces = split_prose(text, limit)
-    assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(0 < len(piece) <= limit for piece in pieces)
-
-
 @given(st.text(alphabet="# ab\n`", max_size=200))
 def test_sections_keep_every_word(text: str) -> None:
     kept = " ".join(" ".join(headings) + " " + own for headings, own in split_markdown(text))
     assert set(kept.replace("#", " ").split()) == set(text.replace("#", " ").split())
-
-
-def test_passages_of_prose_stay_short(tmp_path: Path) -> None:
-    (tmp_path / "long.md").write_text("# Title\n" + ("word " * 120 + "\n\n") * 9)
-    passages = read_text_folder(tmp_path, Problems())
-    assert len(passages) == 9
-    assert all(len(p.text) <= MAX_PASSAGE_CHARS and p.title == "Title" for p in passages)

@@ -133,6 +133,19 @@ def caught_step(
     return caught, stats
 
 
+def kept_hiddens(policy: Policy) -> list[torch.Tensor]:
+    """Fills with the hidden rows that the head reads, which keep their gradient."""
+    hiddens: list[torch.Tensor] = []
+
+    def keep(module: Any, args: Any, output: Any) -> None:
+        if output.last_hidden_state.requires_grad:
+            output.last_hidden_state.retain_grad()
+            hiddens.append(output.last_hidden_state)
+
+    policy.model.get_decoder().register_forward_hook(keep)
+    return hiddens
+
+
 def token_batch(share: float = 0.6) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids of three rows, and which tokens are chosen: a share of them, never the first."""
     generator = torch.Generator().manual_seed(0)

@@ -149,11 +149,6 @@ def _fails_before_gradients(workers: Workers) -> None:
     workers.sum_gradients([torch.zeros(2)], [torch.zeros(2)])
 
 
-def _fails_last(workers: Workers) -> None:
-    if workers.is_first:
-        raise ZeroDivisionError("the disk is full")
-
-
 def _has_other_weights(workers: Workers) -> None:
     weights = [torch.ones(3), torch.ones(5)]
     workers.ensure_same(weights, "at the start")
@@ -178,23 +173,6 @@ def _stops(workers: Workers) -> bool:
     return workers.agree_to_stop(False) or workers.agree_to_stop(workers.rank == 1)
 
 
-def _says_what_cannot_be_sent(model: Path) -> Callable[[Workers], Any]:
-    def play(workers: Workers) -> Any:
-        import searchrl.engine.rollout.rollout as rollout_module
-
-        real = rollout_module.step_env
-        if workers.rank == 1:
-            rollout_module.step_env = lambda env, text: real(env, text)._replace(
-                signals={"handle": lambda: 0}  # type: ignore[dict-item]
-            )
-        try:
-            return sample(model, workers)
-        finally:
-            rollout_module.step_env = real
-
-    return play
-
-
 def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
     """Play all of it and save what this process got."""
     from train_toy import Crash
@@ -210,7 +188,6 @@ def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
     # Each of these joins anew: that works after every kind of end.
     rank = read_place().rank
     results["fails before gradients"] = hearing(_fails_before_gradients)
-    results["fails last"] = hearing(_fails_last)
     results["other weights"] = hearing(_has_other_weights)
     results["out of step"] = hearing(_is_out_of_step)
     results["sums"] = hearing(_sums)
@@ -218,7 +195,6 @@ def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
     results["interrupted"] = hearing(
         lambda workers: sample(model, workers, should_stop=lambda: rank == 1)
     )
-    results["cannot be sent"] = hearing(_says_what_cannot_be_sent(model))
     try:
         train(run, observer=Crash(1, "raise"))
     except (RuntimeError, SearchRLError) as error:

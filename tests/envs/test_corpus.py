@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,10 @@ from searchrl.core.episode import SEARCH
 from searchrl.data import dataset
 from searchrl.data.dataset import split_questions
 from searchrl.data.questions import Question
-from searchrl.engine.rollout.records import rollout_record
 from searchrl.envs.corpus import CorpusEnv
 from searchrl.envs.reading import names_in
 from searchrl.envs.scripts import MAX_QUERY_BYTES, fit_query, make_expert
 from searchrl.errors import ConfigError, DataError
-from searchrl.programs.evaluate import evaluate
-from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
 
 
@@ -48,28 +44,6 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {"questions": write(paths[0], *questions), "corpus": write(paths[1], *passages)}
 
 
-def test_slices_of_a_question_reach_metrics_and_records(tmp_path: Path) -> None:
-    rows = [
-        {"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i), "slices": slices}
-        for i, slices in enumerate([["old"], ["old", "long"], []])
-    ]
-    passage = {"id": "p", "text": "zz0 is number 0, zz1 is number 1, zz2 is number 2"}
-    env: dict[str, Any] = {
-        "name": "corpus",
-        "questions": write(tmp_path / "q.jsonl", *rows),
-        "corpus": write(tmp_path / "c.jsonl", passage),
-        "test_frac": 0.9,
-    }
-    result = evaluate({"env": env, "policy": "scripted", "eval": {"split": "test"}})
-    records = [rollout_record(rollout, "eval", None)["task"] for rollout in result.rollouts]
-    for name in ("old", "long"):
-        marked = [record for record in records if name in record["slices"]]
-        found = result.metrics.get(f"em/{name}")
-        assert found["n"] == len(marked) if found else not marked
-    assert any(record["slices"] for record in records)
-    assert result.metrics["em/question"]["n"] == len(records)
-
-
 def play_all(env: CorpusEnv, split: str) -> list[Played]:
     return [play(env, make_expert, split=split, index=i) for i in range(env.num_tasks(split))]
 
@@ -82,15 +56,6 @@ def test_plain_gymnasium_loop_on_the_demo() -> None:
     assert "seven arches" in observation and info["passages"][0].id == "old-bridge"
 
 
-def test_sync_vector_env_of_demo_and_files(files: dict[str, str]) -> None:
-    vector = gymnasium.vector.SyncVectorEnv([make_corpus, lambda: make_corpus(**files)])
-    prompts, _ = vector.reset(seed=0)
-    assert len(prompts) == 2
-    observations, rewards, *_ = vector.step(["<search>harbour zz4</search>"] * 2)
-    assert "zz4" in observations[1] and "zz4" not in observations[0]
-    assert list(rewards) == [0.0, 0.0]
-
-
 def test_tasks_are_pure_functions_of_split_and_index(files: dict[str, str]) -> None:
     first, second = make_corpus(**files), make_corpus(**files, world_seed=9)
     for split in ("train", "test"):
@@ -100,10 +65,6 @@ def test_tasks_are_pure_functions_of_split_and_index(files: dict[str, str]) -> N
             assert (task.split, task.index, task.env) == (split, index, "corpus")
     runs = [[env.reset(seed=s)[1]["task"].id for s in range(8)] for env in (first, second)]
     assert runs[0] == runs[1] and len(set(runs[0])) > 1
-
-
-def numbered(ids: Sequence[str]) -> list[Question]:
-    return [Question(i, f"question {i}?", ("x",)) for i in ids]
 
 
 @given(st.lists(st.text(max_size=6), unique=True, max_size=40), st.floats(0, 1))
@@ -119,7 +80,8 @@ def test_split_is_disjoint_complete_and_never_one_sided(ids: list[str], frac: fl
 
 
 def test_split_has_the_stated_share_and_does_not_move_when_questions_are_added() -> None:
-    small, large = (numbered([f"q{i}" for i in range(count)]) for count in (1000, 4000))
+    large = [Question(f"q{i}", f"question {i}?", ("x",)) for i in range(4000)]
+    small = large[:1000]
     train, test = split_questions(small, 0.2)
     assert 160 <= len(test) <= 240
     assert set(test) == set(split_questions(large, 0.2)[1]) & set(small)
@@ -149,12 +111,6 @@ def test_test_question_that_is_trained_on_is_refused(files: dict[str, str], tmp_
         make_corpus(**files, test_questions=held_out)
 
 
-def test_several_question_files(files: dict[str, str], tmp_path: Path) -> None:
-    more = write(tmp_path / "more.jsonl", {"id": "m", "question": "more?", "answer": "m"})
-    env = make_corpus(**files | {"questions": [files["questions"], more]}, test_frac=0)
-    assert env.num_tasks("train") == 11 and env.make_task("train", 10).id == "m"
-
-
 def test_empty_split_says_how_to_fill_it(files: dict[str, str]) -> None:
     env = make_corpus(**files, test_frac=0)
     assert env.splits == ("train",)
@@ -177,11 +133,6 @@ def test_one_of_questions_and_corpus_alone_says_what_is_missing(
         make_corpus(test_questions=files["questions"])
 
 
-def test_bad_test_frac_is_refused(files: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="test_frac must be from 0 to 1, got 20"):
-        make_corpus(**files, test_frac=20)
-
-
 def test_faults_of_all_files_come_in_one_error(tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"id": 1}\nnonsense\n')
@@ -193,27 +144,11 @@ def test_faults_of_all_files_come_in_one_error(tmp_path: Path) -> None:
     assert all(place in str(caught.value) for place in [*places, "none.jsonl: no such file"])
 
 
-def test_missing_corpus_says_what_was_expected(files: dict[str, str]) -> None:
-    with pytest.raises(DataError, match="no such corpus; expected a folder of .txt/.md"):
-        make_corpus(**files | {"corpus": "absent"})
-
-
 def test_gold_id_that_names_no_passage_is_a_fault(files: dict[str, str], tmp_path: Path) -> None:
     row = {"id": "m", "question": "more?", "answer": "m", "supporting_ids": [3, 77]}
     more = write(tmp_path / "more.jsonl", row)
     with pytest.raises(DataError, match=r'more.jsonl:1: supporting_ids \["77"\] name no passage'):
         make_corpus(**files | {"questions": more})
-
-
-def test_folder_and_single_text_file_as_corpus(files: dict[str, str], tmp_path: Path) -> None:
-    question = write(tmp_path / "q.jsonl", {"id": 1, "question": "eel?", "answer": "nine hours"})
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    (folder / "eel.md").write_text("# Eel\nSmoked for nine hours.\n# Bread\nBaked for one.")
-    for path in (folder, folder / "eel.md"):
-        env = make_corpus(questions=question, corpus=str(path))
-        env.reset()
-        assert [p.id for p in env.step("<search>eel</search>")[4]["passages"]] == ["eel.md#1"]
 
 
 def test_files_are_read_once_for_many_instances_and_again_when_they_change(
@@ -285,21 +220,6 @@ def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> No
     assert [p.reward for p in (linked, unlinked, nowhere)] == [1.0, 0.0, 0.0]
 
 
-def test_expert_keeps_the_last_turn_for_the_answer() -> None:
-    for max_turns in (1, 2, 3):
-        env = make_corpus(max_turns=max_turns, retriever=EmptyRetriever)
-        for played in play_all(env, "test"):
-            assert played.is_answered and len(played.turns) <= max_turns
-            assert played.signals == {"gold_shown": 0.0}
-
-
-def test_expert_on_a_question_of_a_user() -> None:
-    env = make_corpus()
-    prompt, info = env.reset(options={"question": "Who built the bridge?"})
-    expert = make_expert(env, info["task"], PROTOCOL)
-    assert "Who built the bridge?" in expert.act(prompt) and "unknown" in expert.act("")
-
-
 def test_names_and_queries() -> None:
     text = "In Lindry, the Bank of the Four Rivers, led by Ünal O'Neil, read Who's Who."
     names = ["Lindry", "Bank of the Four Rivers", "Ünal O'Neil", "Who's Who"]
@@ -309,19 +229,3 @@ def test_names_and_queries() -> None:
     assert fit_query(["a  b\nc", "d"]) == "a b c d"
     for long in ("word " * 500, "字" * 500):
         assert 0 < len(fit_query([long]).encode()) <= MAX_QUERY_BYTES
-
-
-@pytest.mark.slow
-def test_scripted_recall_on_hotpot(shared_data: Path) -> None:
-    folder = shared_data / "multihop" / "hotpotqa_distractor_pool"
-    files = {name: str(folder / f"{name}.jsonl.gz") for name in ("questions", "corpus")}
-    env = make_corpus(**files)
-    assert env.num_tasks("train") + env.num_tasks("test") == 398
-    played = play_all(env, "test")
-    recall = sum(p.signals["gold_shown"] for p in played) / len(played)
-    assert all(p.is_answered and p.passages for p in played)
-    assert all(p.reward == (p.signals["gold_shown"] == 1.0) for p in played)
-    assert recall > 0.75
-    random_env = make_corpus(**files, retriever=RandomRetriever)
-    by_chance = [play(random_env, make_expert, split="test", index=i) for i in range(40)]
-    assert sum(p.signals["gold_shown"] for p in by_chance) / 40 < 0.05

@@ -52,15 +52,6 @@ class TestActions:
         drawn = {MOVES.sample(Random(i), mask) for i in range(30)}
         assert drawn == {"down", "Turn Back"}
 
-    def test_a_mask_that_allows_nothing_is_no_mask(self):
-        assert MOVES.listed(np.zeros(4, dtype=np.int8)) == MOVES.listed()
-
-    def test_a_number_name_means_the_action_of_that_name(self):
-        assert Actions(Discrete(2), ["1", "0"], "e").parse("1") == 0
-
-    def test_many_actions_are_not_all_listed(self):
-        assert Actions(Discrete(500), None, "e").listed() == "0, 1, …, 499 (500 of them)"
-
     @pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], ["a", "A"]])
     def test_names_must_fit_the_space(self, names: list[str]):
         with pytest.raises(ConfigError, match="env lake: action_names must be different names"):
@@ -68,12 +59,7 @@ class TestActions:
 
     @pytest.mark.parametrize(
         "space",
-        [
-            Discrete(3),
-            Discrete(3, start=-1),
-            Text(8),
-            TextSpace(8, turns=("hello",)),
-        ],
+        [Discrete(3), Discrete(3, start=-1), Text(8), TextSpace(8, turns=("hello",))],
         ids=str,
     )
     def test_what_is_drawn_can_be_read_and_lies_in_the_space(self, space: Any):

@@ -15,7 +15,7 @@ from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Episode, Episode
 from searchrl.engine.metrics.evaluation import EvalResult
 from searchrl.engine.rollout.records import plain_payload, rollout_record
 from searchrl.engine.rollout.worlds import make_worlds
-from searchrl.errors import ConfigError, PluginError
+from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.programs.evaluate import evaluate
 
@@ -91,27 +91,12 @@ def test_the_protocol_lists_them_unless_the_configuration_names_others(load: Any
     assert listed(registry, own) == ["later"] and listed(load("()"), "tool-call") == ["search"]
 
 
-def test_a_protocol_without_tools_is_made_as_ever(load: Any) -> None:
-    assert listed(load(), "think-search-answer") == []
-
-
-def test_an_environment_made_by_name_has_them_too(load: Any, tmp_path: Path) -> None:
-    load()
-    env: Any = searchrl.make_env("clock", plugins=[str(tmp_path / "clock.py")])
-    assert [tool["name"] for tool in env.unwrapped.protocol.tools] == ["now"]
-
-
 @pytest.mark.parametrize("tools", ["'now'", "{'name': 'now'}", "['now']", "[tools]", "7"])
 def test_what_is_no_list_of_tools_is_refused_where_it_is_registered(load: Any, tools: str) -> None:
     registry = load(tools)
     (failure,) = registry.failures
     assert "registers env 'clock': tools is" in str(failure)
     assert failure.line == len(PLUGIN.splitlines())
-
-
-def test_a_tool_that_cannot_be_listed_is_named(load: Any) -> None:
-    with pytest.raises((ConfigError, PluginError), match=r"protocol.tools.0.name: Field required"):
-        listed(load("[{'description': 'x'}]"), "tool-call")
 
 
 def play(registry: Registry, policy: str, **more: Any) -> EvalResult:
@@ -129,11 +114,6 @@ def test_metrics_speak_of_calls_and_not_of_searches(load: Any) -> None:
     assert asks["passive"]["value"] == 0.0 and knows["passive"]["value"] == 1.0
 
 
-def test_what_the_reward_names_is_measured_all_the_same(load: Any) -> None:
-    metrics = play(load(), "scripted", reward="em-0.5*searches").metrics
-    assert metrics["searches"]["value"] == 0.0
-
-
 def test_of_two_tasks_each_has_the_metrics_that_make_sense(load: Any) -> None:
     tasks = [{"env": "clock", "reward": "em"}, {"env": "corpus", "reward": "em"}]
     settings = {"tasks": tasks, "policy": "scripted", "eval": {"num_tasks": 8}}
@@ -144,12 +124,6 @@ def test_of_two_tasks_each_has_the_metrics_that_make_sense(load: Any) -> None:
     # Over the episodes of the task that has them.
     assert metrics["tool_calls"] == metrics["clock/tool_calls"]
     assert metrics["searched"] == metrics["corpus/searched"]
-
-
-def test_a_search_task_has_no_tool_calls_among_its_metrics() -> None:
-    settings = {"policy": "scripted", "protocol": "tool-call", "eval": {"num_tasks": 2}}
-    metrics = evaluate(settings, registry=load_plugins(entry_points=False)).metrics
-    assert "tool_calls" not in metrics and metrics["searched"]["value"] == 1.0
 
 
 def test_the_row_of_a_rollout_holds_its_calls(load: Any) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
-from gymnasium.spaces import Box, Dict, Discrete, Sequence, Text
+from gymnasium.spaces import Box, Dict, Discrete, Text
 from gymnasium.utils.env_checker import check_env
 
 import searchrl
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ACT, INVALID, Action, Task
 from searchrl.envs.describe import tell_numbers
-from searchrl.envs.foreign import GymAdapter, RandomActor, TextAdapter
+from searchrl.envs.foreign import GymAdapter, TextAdapter
 from searchrl.errors import ConfigError
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.protocols.act import ThinkAct
@@ -135,12 +134,6 @@ class TestEpisode:
         assert env.step(act("hello"))[:2] == ("\n\n<observation>hello</observation>\n\n", 1.0)
         assert "is not an action here" in env.step(act("far too long a text"))[0]
 
-    def test_what_the_environment_says_cannot_forge_tags(self):
-        env = adapt(Echo())
-        env.reset()
-        env.inner.step = lambda action: ("</act>", 0.0, False, False, {})  # type: ignore[method-assign]
-        assert "‹/act›" in env.step(act("x"))[0]
-
     def test_observations_keep_to_the_budget(self):
         env = gym()
         env.reset()
@@ -156,12 +149,6 @@ class TestEpisode:
         env.step(act("1"))
         with pytest.raises(ResetNeeded):
             env.step(act("1"))
-
-    def test_render_is_the_transcript(self):
-        env = adapt(render_mode="ansi")
-        prompt, _ = env.reset()
-        shown = env.step(act("1"))[0]
-        assert env.render() == "\n".join([prompt, act("1"), shown]) and adapt().render() is None
 
 
 class TestTasks:
@@ -191,11 +178,6 @@ class TestTasks:
         assert episode(0, 3) == episode(1, 3)
         assert len({tuple(episode(0, i)) for i in range(8)}) > 1
 
-    def test_an_index_is_drawn_without_one(self):
-        env = adapt()
-        drawn = {env.reset(seed=s)[1]["task"].index for s in range(5)}
-        assert len(drawn) > 1 and env.reset(seed=1)[1]["task"] == env.reset(seed=1)[1]["task"]
-
     def test_unknown_splits_and_indices_are_named(self):
         env = adapt(num_tasks=5)
         with pytest.raises(ConfigError, match="env hall:1 has no split 'dev'"):
@@ -222,49 +204,10 @@ class TestGymnasium:
         assert "Actions: left, down, right, up." in prompt
         assert prompt.endswith("[S]FFF\nFHFH\nFFFH\nHFFG")
 
-    def test_observations_may_be_numbers(self):
-        env = gym(observation="number", make={"is_slippery": False})
-        assert env.reset()[0].endswith("\n\n0")
-        assert env.step(act("right"))[0] == "\n\n<observation>1</observation>\n\n"
-
-    def test_blackjack_is_told_in_words(self):
-        env = gym("Blackjack-v1")
-        prompt, _ = env.reset(options={"index": 0})
-        assert "Actions: stick, hit." in prompt and "your sum " in prompt
-        assert env.observation_space.contains(prompt)
-
-    def test_the_mask_of_taxi_is_kept(self):
-        env = gym("Taxi-v4")
-        for index in range(3):
-            prompt, _ = env.reset(options={"index": index})
-            assert "pickup" not in prompt.partition("Actions: ")[2].partition(".")[0]
-            assert "'dropoff' is not an action here" in env.step(act("dropoff"))[0]
-
-    def test_a_setting_of_the_environment_itself(self):
-        env = gym(make={"map_name": "8x8", "is_slippery": False})
-        assert env.reset()[0].count("\n") == 10
-        with pytest.raises(ConfigError, match="cannot make it with {'map_nam': 3}: TypeError"):
-            gym(make={"map_nam": 3})
-
     @pytest.mark.parametrize("name", ["FrozenLak-v1", "FrozenLake-v9", "no.such.module:Env-v0"])
     def test_an_unknown_environment_is_named(self, name: str):
         with pytest.raises(ConfigError, match=f"env gym:{name}: Gymnasium cannot make it: "):
             gym(name)
-
-    def test_spaces_without_words_are_refused_with_the_way_out(self):
-        class Arrow(Corridor):
-            def __init__(self, **spaces: Any) -> None:
-                super().__init__()
-                vars(self).update(spaces)
-
-        for spaces, what in (
-            ({"observation_space": Sequence(Box(0, 1, (2,)))}, "observations are Sequence"),
-            ({"action_space": Box(0, 1, (2,))}, "actions are Box"),
-        ):
-            with pytest.raises(ConfigError, match=rf"env hall:1: its {what}.*own.*foreign-envs"):
-                adapt(Arrow(**spaces))
-        with pytest.raises(ConfigError, match="render_mode 'ansi'; this one has None"):
-            adapt(observation="ansi")
 
     def test_measured_numbers_are_told_the_first_of_many(self):
         space = Dict({"gaps": Box(-1, 1, (20,)), "step": Discrete(3)})
@@ -286,33 +229,3 @@ class TestGymnasium:
     )
     def test_gymnasiums_checker_is_content(self, name: str):
         check_env(searchrl.make_env(f"gym:{name}"), skip_render_check=True)
-
-
-class TestRandom:
-    def play(self, index: int) -> list[str]:
-        env = gym("Taxi-v4", max_turns=12)
-        prompt, info = env.reset(options={"split": "train", "index": index})
-        actor = RandomActor(env, info["task"], P)
-        turns, over = [], False
-        while not over:
-            turns.append(actor.act(prompt))
-            prompt, _, terminated, truncated, info = env.step(turns[-1])
-            assert info["action"].kind == ACT, "a random move is a legal one"
-            over = terminated or truncated
-        return turns
-
-    def test_it_moves_legally_and_the_same_for_the_same_task(self):
-        assert self.play(0) == self.play(0) != self.play(1) and len(set(self.play(0))) > 1
-
-    def test_every_legal_action_is_drawn(self):
-        env = gym()
-        env.reset()
-        assert {env.sample_action(Random(i)) for i in range(50)} == {"left", "down", "right", "up"}
-
-
-def test_close_closes_the_inner_environment():
-    inner = Corridor()
-    closed = []
-    inner.close = lambda: closed.append(1)  # type: ignore[method-assign]
-    adapt(inner).close()
-    assert closed

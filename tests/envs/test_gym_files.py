@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import gymnasium
 import pytest
 from command_line import complaint, succeed
 
-from searchrl.envs.gym_ids import find_ids
 from searchrl.plugins import load_plugins
 from searchrl.testing import check_plugin
-from searchrl.testing.conformance import find_entries
 
 CLASS = """
 import gymnasium
@@ -55,16 +52,6 @@ def test_a_class_in_a_file_is_played_under_its_id(way: str) -> None:
     assert "reward 1" in played and "answered" in played
 
 
-def test_loading_once_more_finds_the_same_ids() -> None:
-    Path("games.py").write_text(CLASS, "utf-8")
-    for _ in range(2):
-        registry = load_plugins(["games.py"], strict=True)
-        assert [*find_ids(str(Path("games.py").resolve()))] == ["MD-v0"]
-    (entry,) = find_entries(registry, "games.py")
-    assert entry.title == "gym:MD-v0"
-    assert gymnasium.make("MD-v0", target=3).unwrapped.target == 3  # type: ignore[attr-defined]
-
-
 def test_a_file_with_hooks_registers_nothing_that_it_does_not_ask_for() -> None:
     hooks = "\nfrom searchrl import hookimpl\n@hookimpl\ndef register_rewards(register): pass\n"
     Path("games.py").write_text(CLASS + hooks, "utf-8")
@@ -86,20 +73,6 @@ def test_an_edited_file_brings_its_new_class() -> None:
     assert gymnasium.make("MD-v0").unwrapped.target == 1  # type: ignore[attr-defined]
 
 
-def test_an_environment_of_ours_still_needs_its_hook() -> None:
-    text = "from searchrl.envs.text import TextEnv\nclass Mine(TextEnv):\n    pass\n"
-    Path("games.py").write_text(text, "utf-8")
-    (failure,) = load_plugins(["games.py"]).failures
-    assert "has no hooks" in failure.message
-    assert "Mine-v0" not in gymnasium.registry
-
-
-def test_an_id_of_another_name_is_not_there() -> None:
-    Path("games.py").write_text(CLASS, "utf-8")
-    text = complaint("play", "--plugin", "games.py", "--env", "gym:MDD-v0")
-    assert "MDD" in text
-
-
 FAULTY = CLASS.replace("self.num_tries += 1", "self.num_trys += 1  # fault")
 
 
@@ -114,23 +87,3 @@ def test_the_file_is_named_for_what_its_class_raises() -> None:
     flags = ("--plugin", "games.py", "--env", "gym:MD-v0", "--policy", "scripted:random")
     text = complaint("eval", *flags, "--num-tasks", "2", code=3)
     assert "env 'gym:MD-v0' (plugin games)" in text
-
-
-def test_the_ids_of_a_file_are_listed_as_its_own() -> None:
-    Path("games.py").write_text(CLASS, "utf-8")
-    registry = load_plugins(["games.py"], strict=True)
-    assert registry.get("env", "gym:MD-v0").owner.name == "games"
-    assert registry.get("env", "games:gym:MD-v0").owner.name == "games"
-    (record,) = [one for one in registry.provenance() if one["plugin"] == "games"]
-    assert record["names"] == {"env": ["gym:MD-v0"]}
-
-
-def test_the_signals_of_a_class_become_metrics_on_request() -> None:
-    step = 'self.num_tries == 6, {"signals": {"tries": float(self.num_tries)}}'
-    text = CLASS.replace("self.num_tries == 6, {}", step)
-    assert text != CLASS
-    Path("games.py").write_text(text, "utf-8")
-    flags = ("--plugin", "games.py", "--env", "gym:MD-v0", "--policy", "scripted:random")
-    asked = ("--set", "tasks.0.metrics=[signal:tries]", "--num-tasks", "4", "--json")
-    metric = json.loads(succeed("eval", *flags, *asked).stdout)["signal:tries"]
-    assert metric["n"] == 4 and 1 <= metric["value"] <= 6

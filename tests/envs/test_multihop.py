@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playing import PROTOCOL, Played, play
 
-from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
+from searchrl.core.episode import Passage, Task
 from searchrl.envs.corpus import MultihopEnv
 from searchrl.envs.reading import UNKNOWN, find_options, read_answer
 from searchrl.envs.scripts import (
@@ -21,7 +21,6 @@ from searchrl.envs.scripts import (
     make_two_search,
     next_query,
 )
-from searchrl.errors import ConfigError
 from searchrl.programs.evaluate import evaluate
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
@@ -89,26 +88,6 @@ def test_without_evidence_no_policy_answers_right(retriever: Any) -> None:
     for name in SCRIPTS:
         em, shown = share(play_all(env, name))
         assert em <= 0.02 and shown < 0.1, name
-
-
-def test_oracle_asks_for_the_gold_titles_and_for_nothing_else() -> None:
-    env = make_multihop()
-    played = play(env, make_oracle_hop, split="test", index=0)
-    task = env.make_task("test", 0)
-    queries = [query for action in played.actions for query in action.queries]
-    assert queries and set(queries) <= set(task.gold_ids)
-
-
-def test_oracle_does_not_ask_for_what_it_was_shown() -> None:
-    played = play(make_multihop(retriever=RandomRetriever, topk=1000), make_oracle_hop)
-    assert [action.kind for action in played.actions] == [SEARCH, ANSWER]
-
-
-def test_policies_keep_the_last_turn_for_the_answer() -> None:
-    for turns in (1, 2):
-        env = make_multihop(max_turns=turns)
-        for name in SCRIPTS:
-            assert all(p.is_answered for p in play_all(env, name, 5)), name
 
 
 def task_of(*gold: str, answers: tuple[str, ...] = ("Ida Veen",)) -> Task:
@@ -196,29 +175,3 @@ def test_original_file_alone_is_enough(tmp_path: Path) -> None:
         metrics = evaluate({"env": env, "policy": f"scripted:{script}"}).metrics
         assert metrics["all_gold"]["value"] == all_gold, script
         assert metrics["em"]["value"] == all_gold, script
-
-
-def test_it_has_no_policy_called_expert() -> None:
-    with pytest.raises(ConfigError, match="'expert'.*oracle_hop"):
-        evaluate({"env": "multihop", "policy": "scripted"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pool", "least"),
-    [
-        ("hotpotqa_distractor_pool", {"one_search": 0.68, "two_search": 0.76, "oracle_hop": 0.95}),
-        ("2wikimultihopqa_pool", {"one_search": 0.5, "two_search": 0.65, "oracle_hop": 0.97}),
-        ("musique_pool", {"one_search": 0.4, "two_search": 0.5, "oracle_hop": 0.82}),
-    ],
-)
-def test_support_recall_on_real_pools(
-    shared_data: Path, pool: str, least: dict[str, float]
-) -> None:
-    folder = str(shared_data / "multihop" / pool)
-    settings = {"questions": folder, "test_frac": 1.0}
-    env = make_multihop(retriever=IndexCache(BM25Retriever), **settings)
-    for script, recall in least.items():
-        assert share(play_all(env, script))[1] >= recall, script
-    by_chance = make_multihop(retriever=IndexCache(RandomRetriever), **settings)
-    assert all(max(share(play_all(by_chance, script))) < 0.02 for script in SCRIPTS)

@@ -6,12 +6,16 @@ import gc
 import hashlib
 import json
 import re
+import string
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
-from random import Random
+from itertools import product
+from typing import NamedTuple
 
 import pytest
-from playing import LEVELS, env_of, make_env, mean, play, tasks_of
+from playing import LEVELS, env_of, make_env, mean, play, search, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import make_expert
@@ -20,19 +24,26 @@ from searchrl.envs.regulations.questions import (
     NOT_REGULATED,
     TWO_HOP,
     Draft,
+    core_in_frame,
     draft_task,
+    put_in_frame,
 )
-from searchrl.envs.regulations.world.names import (
-    ValueKind,
-    draw_value,
-    load_names,
-    school_names,
-    telling_words,
-)
+from searchrl.envs.regulations.world.names import school_names, telling_words
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
-from searchrl.envs.regulations.world.searching import Finder, words_of
-from searchrl.envs.regulations.world.wordings import load_families, load_shelves, load_topics
+from searchrl.envs.regulations.world.searching import (
+    Finder,
+    content_words,
+    words_of,
+)
+from searchrl.envs.regulations.world.wordings import (
+    Wording,
+    Wordings,
+    load_families,
+    load_phrases,
+    load_shelves,
+    load_topics,
+)
 from searchrl.errors import ConfigError
 
 SCHOOLS = range(40)
@@ -48,7 +59,7 @@ def drafts_of(level: str) -> list[tuple[School, str, Draft]]:
         (school, kind, draft_task(school, kind, ordinal))
         for school in schools
         for kind in KINDS
-        for ordinal in range(40)
+        for ordinal in range(20)
     ]
 
 
@@ -91,15 +102,6 @@ def test_schools_of_different_splits_share_no_name_and_no_handbook() -> None:
     assert books[0] != books[1] != books[2] != books[0]
 
 
-def test_values_come_from_wide_domains() -> None:
-    rng = Random(0)
-    assert min(len(load_names().first_names), len(load_names().last_names)) >= 60
-    for kind in ValueKind:
-        drawn = Counter(draw_value(kind, rng) for _ in range(2000))
-        assert len(drawn) >= 60, kind
-        assert max(drawn.values()) <= 2000 * 0.03, (kind, drawn.most_common(1))
-
-
 def statements_of(school: School) -> list[tuple[str, Statement]]:
     """What the articles state now, each with its article's text."""
     return [(a.passage.text, one) for a in school.articles for one in a.statements]
@@ -108,23 +110,6 @@ def statements_of(school: School) -> list[tuple[str, Statement]]:
 def rule_of(about: str) -> str:
     """The key of the rule that an exception is of; that of a rule itself."""
     return about.partition("@")[0]
-
-
-def test_articles_are_of_one_sentence_at_easy_and_of_12_to_30_words_at_normal() -> None:
-    lengths: dict[str, list[int]] = defaultdict(list)
-    for level in LEVELS:
-        for number in SCHOOLS:
-            passages = env_of(level).school("test", number).passages
-            assert 50 <= len(passages) <= 90 and len({p.id for p in passages}) == len(passages)
-            lengths[level] += [len(p.text.split()) for p in passages]
-            for passage in passages:
-                assert not set("{}[]<>§") & set(passage.title + passage.text), passage
-                assert passage.text[0].isupper() or not passage.text[0].isalpha(), passage
-                assert passage.text[-1] == "." and "  " not in passage.text, passage
-                assert level != "easy" or passage.text.count(". ") == 0, passage
-    assert max(lengths["easy"]) <= 20
-    assert min(lengths["normal"]) >= 12 and max(lengths["normal"]) <= 30
-    assert mean(lengths["normal"]) >= 1.8 * mean(lengths["easy"])
 
 
 def test_a_rule_stands_in_its_article_and_its_value_in_the_clause(level: str) -> None:
@@ -136,30 +121,6 @@ def test_a_rule_stands_in_its_article_and_its_value_in_the_clause(level: str) ->
             assert stated.condition.casefold() in stated.clause.casefold()
             assert ("@" in stated.about) == bool(stated.condition)
         assert {stated.about for _, stated in statements_of(school)} == set(school.stated)
-
-
-def test_normal_has_exceptions_earlier_values_joined_rules_and_remarks() -> None:
-    shares = {}
-    for level in LEVELS:
-        schools = [env_of(level).school("test", number) for number in SCHOOLS]
-        articles = [a for school in schools for a in school.articles]
-        ruling = [a for a in articles if a.statements]
-        rules = [{rule_of(one.about) for one in a.statements} for a in ruling]
-        past = (
-            r"(?i)\b(last year|in the past|in earlier years|it used to be|for a long time|"
-            r"(in|before|until) 20\d\d)\b"
-        )
-        shares[level] = {
-            "exception": mean(any(s.condition for s in a.statements) for a in ruling),
-            "past": mean(bool(re.search(past, a.passage.text)) for a in ruling),
-            "joined": mean(len(each) > 1 for each in rules),
-            "remark": mean(not a.statements for a in articles),
-        }
-    assert set(shares["easy"].values()) == {0.0}, shares
-    assert 0.2 <= shares["normal"]["exception"] <= 0.45, shares
-    assert 0.15 <= shares["normal"]["past"] <= 0.35, shares
-    assert 0.03 <= shares["normal"]["joined"] <= 0.2, shares
-    assert 0.1 <= shares["normal"]["remark"] <= 0.3, shares
 
 
 def test_no_two_rules_of_a_school_contradict_or_share_a_name(level: str) -> None:
@@ -191,7 +152,7 @@ def test_one_question_has_one_right_answer(level: str) -> None:
     asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for school, _, draft in drafts_of(level):
         asked[school.key, draft.question.text.casefold()].add(draft.answers)
-    assert len(asked) > 1500
+    assert len(asked) > 700
     assert not {key: golds for key, golds in asked.items() if len(golds) > 1}
 
 
@@ -219,15 +180,6 @@ def test_training_and_validation_never_show_a_held_out_wording(level: str) -> No
             assert slices == (both if level != "easy" else {"seen_wording"})
 
 
-def ensure_unseen(level: str, trained: set[str]) -> None:
-    """No question in unseen words is one of training, and at most a tenth of all questions."""
-    tasks = tasks_of(level)
-    unseen = [task for task in tasks if "unseen_wording" in task.slices]
-    assert 0.4 <= len(unseen) / len(tasks) <= 0.75
-    assert not [task.question for task in unseen if task.question in trained]
-    assert mean(task.question in trained for task in tasks) <= 0.10
-
-
 @pytest.mark.thorough
 def test_no_question_in_unseen_words_is_one_of_training() -> None:
     train = (
@@ -235,14 +187,10 @@ def test_no_question_in_unseen_words_is_one_of_training() -> None:
         for number in range(100)
         for slot in range(10)
     )
-    ensure_unseen("normal", {task.question for task in train})
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-def test_no_question_in_unseen_words_is_one_of_the_first_4000_of_training() -> None:
-    env = env_of("normal")
-    ensure_unseen("normal", {env.make_task("train", index).question for index in range(4000)})
+    trained = {task.question for task in train}
+    unseen = [task for task in tasks_of("normal") if "unseen_wording" in task.slices]
+    assert len(unseen) >= 150
+    assert not [task.question for task in unseen if task.question in trained]
 
 
 def test_mix_has_its_shares_in_any_stretch() -> None:
@@ -303,7 +251,7 @@ def test_two_hop_questions_do_not_name_the_bridge(level: str) -> None:
         assert task.meta["bridge"] in task.meta["queries"][1]
         chains[task.meta["abouts"][0].split(":")[0]] += 1
     assert set(chains) == {family.key for family in load_families()}
-    assert min(chains.values()) >= 20, chains
+    assert min(chains.values()) >= 8, chains
 
 
 def test_no_article_answers_what_is_not_regulated(level: str) -> None:
@@ -331,29 +279,36 @@ def test_no_article_answers_what_is_not_regulated(level: str) -> None:
     assert any(twins) == (level != "easy"), "only its name tells such a thing from another"
 
 
-def test_prompts_are_short_and_name_the_school(level: str) -> None:
-    for task in tasks_of(level)[:300]:
-        prompt = env_of(level).make_prompt(task)
-        assert len(prompt.split()) <= 45
-        assert task.meta["school"] in prompt and "not regulated" in prompt
+# What a search finds: enough for the expert.
+def test_experts_query_finds_the_article_but_not_always_first(level: str) -> None:
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for task in tasks_of(level):
+        for hop, (gold, query) in enumerate(zip(task.gold_ids, task.meta["queries"], strict=False)):
+            assert 1 <= len(query.split()) <= 24
+            found = search(env_of(level), task, [query])
+            ranks[f"{task.kind}/{hop}"].append(found.index(gold) + 1 if gold in found else 99)
+    every = [rank for hop in ranks.values() for rank in hop]
+    assert len(every) > 400 and len(ranks) == 3
+    # At `normal` most questions are worded so that they fit another article better.
+    least, most = {"easy": (0.60, 0.95), "normal": (0.40, 0.65)}[level]
+    assert least <= mean(rank == 1 for rank in every) <= most
+    assert all(mean(rank <= 3 for rank in hop) >= 0.98 for hop in ranks.values()), ranks
 
 
-def test_questions_read_as_sentences_or_as_notes(level: str) -> None:
-    """A few are typed as people type into a search box: `how much for a late book`."""
-    notes = {text for topic in load_topics() for text in topic.questions if text[-1] != "?"}
-    typed = [task.meta["template"] in notes for task in tasks_of(level)]
-    assert mean(typed) <= 0.03
-    for task, is_note in zip(tasks_of(level), typed, strict=True):
-        text = task.question
-        assert text[0].isupper() and (text[-1] in ".?!" or is_note), text
-        assert not set("{}<>§") & set(text) and text == " ".join(text.split()), text
-        assert not re.search(r"\b(\w+) \1\b|[,:;] [?.]|\b[Oo]f [A-Z]\w+ Fund|, [WH][a-z]+ ", text)
-
-
-# Difficulty, and the world as it was recorded.
-def test_levels_have_different_handbooks() -> None:
-    books = [env_of(level).school("test", 0).passages for level in LEVELS]
-    assert len(set(books)) == len(LEVELS)
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        ("How many days can I keep a library book?", "days can I keep a library book"),
+        ("Please tell me who runs the chess club on Fridays.", "runs the chess club on Fridays"),
+        ("Where's the nurse", "Where's the nurse"),
+        ("Who is it?", "Who is it?"),
+        ("In which room is the Реnik mime?", "room is the Реnik mime"),
+        ("What, at most, is the £ limit?", "limit"),
+        ("", ""),
+    ],
+)
+def test_content_words_are_cut_out_of_the_question(question: str, query: str) -> None:
+    assert content_words(question) == query
 
 
 def test_unknown_difficulty_names_the_levels() -> None:
@@ -367,6 +322,7 @@ GOLDEN = {
     ("train", "normal"): "c24289d9d754c9b2",
     ("test", "easy"): "b3909ef5b8c8f802",
     ("test", "normal"): "2b77302ef2ec8cfd",
+    ("test", "hard"): "40a690a5ee94fbbe",
 }
 """Fingerprints of tasks, handbooks and expert turns: the figures of older runs depend on them.
 
@@ -376,8 +332,9 @@ Each run of the tests has another hash seed, so an order that depends on it fail
 
 def fingerprint(split: str, level: str) -> str:
     env, seen = make_env(difficulty=level), hashlib.sha256()
+    apart = 1 if level == "hard" else 113  # neighbours share a long handbook
     for number in range(20):
-        game = play(env, make_expert, split=split, index=number * 113)
+        game = play(env, make_expert, split=split, index=number * apart)
         task = game.task
         passages = [(p.id, p.title, p.text) for p in env.passages(task)[1]]
         known = [task.id, task.answers, task.kind, task.gold_ids, task.slices, task.meta, passages]
@@ -388,6 +345,83 @@ def fingerprint(split: str, level: str) -> str:
 @pytest.mark.parametrize(("split", "level"), GOLDEN)
 def test_the_world_is_the_one_of_all_earlier_runs(split: str, level: str) -> None:
     assert fingerprint(split, level) == GOLDEN[split, level]
+
+
+SYNONYMS = load_phrases().synonyms
+ARTICLE, QUESTION = "article", "question"
+
+
+class Listed(NamedTuple):
+    """A list of wordings: where it stands, and what it is part of."""
+
+    place: str
+    part: str
+    wordings: Wordings
+
+
+def word_lists() -> Iterator[Listed]:
+    """All lists of wordings that are split between training and the test split."""
+    of_articles = {"facts", "links", "entities", "exceptions", "past"}
+    for item in (*load_topics(), *load_shelves(), *load_families(), load_phrases()):
+        for field in fields(item):
+            found = getattr(item, field.name)
+            if isinstance(found, Wordings):
+                part = ARTICLE if field.name in of_articles else QUESTION
+                yield Listed(f"{getattr(item, 'key', '')}.{field.name}", part, found)
+
+
+LISTS = tuple(word_lists())
+
+
+def slots_of(text: str) -> list[str]:
+    return [name for _, name, *_ in string.Formatter().parse(text) if name is not None]
+
+
+def filled(text: str) -> list[str]:
+    """The text with each choice of synonyms; other slots stay."""
+    names = sorted({name for name in slots_of(text) if name in SYNONYMS})
+    chosen = product(*(SYNONYMS[name] for name in names))
+    others = {name: "{" + name + "}" for name in slots_of(text)}
+    return [text.format(**others | dict(zip(names, words, strict=True))) for words in chosen]
+
+
+def words_in(texts: list[str]) -> set[str]:
+    return {word for text in texts for word in words_of(re.sub(r"\{\w+\}", " ", text))}
+
+
+@pytest.mark.parametrize("part", [ARTICLE, QUESTION])
+def test_no_held_out_text_can_be_made_of_another_one(part: str) -> None:
+    """Also not by filling synonyms, and not within a list of its own."""
+    seen: dict[str, str] = {}
+    for place, its_part, wordings in LISTS:
+        if its_part == part:
+            seen |= {one.casefold(): place for text in wordings.both for one in filled(text)}
+    for place, its_part, wordings in LISTS:
+        if its_part == part:
+            made = [one.casefold() for text in wordings.test for one in filled(text)]
+            assert not [(place, one, seen[one]) for one in made if one in seen]
+            if place != ".direct":
+                assert len(set(wordings)) == len(list(wordings)), place
+
+
+def test_every_word_of_a_held_out_text_occurs_in_training() -> None:
+    shown = [text for listed in LISTS for text in listed.wordings.both]
+    shown += [word for words in SYNONYMS.values() for word in words]
+    known = words_in(shown)
+    for place, _, wordings in LISTS:
+        assert not words_in(list(wordings.test)) - known, place
+
+
+def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:
+    frame, last = Wording("{Q} We need it today.", True), Wording("Quick question: {q}", True)
+    asked = [
+        put_in_frame(core_in_frame("How much for the bus", one, "", True, False), one)
+        for one in (frame, last)
+    ]
+    assert asked == [
+        "How much for the bus? We need it today.",
+        "Quick question: how much for the bus",
+    ]
 
 
 if __name__ == "__main__":

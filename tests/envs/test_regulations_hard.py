@@ -1,24 +1,17 @@
-"""The level `hard` of `regulations`: one long handbook of several schools, and harder questions."""
+"""The level `hard` of `regulations`: one long handbook a district, and harder questions."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
 from playing import INDEXES, PROTOCOL, Played, make_env, mean, play
 
-from searchrl.core.episode import ANSWER, SEARCH, Task
-from searchrl.envs.regulations import (
-    TASK_KINDS,
-    RegulationsEnv,
-    make_clumsy,
-    make_expert,
-    make_passive,
-    make_two_search_regex,
-)
+from searchrl.core.episode import SEARCH, Task
+from searchrl.envs.regulations import TASK_KINDS, RegulationsEnv, make_expert
 from searchrl.envs.regulations.questions import DRILL, PLAIN_KINDS
 from searchrl.envs.regulations.world.district import (
     NUM_DISTRICTS,
@@ -27,11 +20,9 @@ from searchrl.envs.regulations.world.district import (
     make_district,
 )
 from searchrl.envs.regulations.world.names import date_from, magnitude, spell
-from searchrl.envs.regulations.world.prose import Status
-from searchrl.envs.regulations.world.school import Difficulty, make_school
-from searchrl.envs.regulations.world.wordings import Wordings, load_district_words, load_phrases
+from searchrl.envs.regulations.world.prose import Statement, Status
+from searchrl.envs.regulations.world.wordings import load_district_words
 from searchrl.errors import ConfigError
-from searchrl.retrieval.ablations import EmptyRetriever
 
 pytestmark = pytest.mark.thorough
 
@@ -73,26 +64,6 @@ def of_kind(tasks: list[Task], kind: str) -> list[Task]:
     return chosen
 
 
-def test_neighbouring_tasks_search_one_index(env: RegulationsEnv) -> None:
-    first, *others = [env.passages(env.make_task("test", index)) for index in range(5)]
-    assert [one[0] == first[0] and one[1] is first[1] for one in others] == [True] * 3 + [False]
-
-
-def test_a_school_of_its_own_is_not_to_be_had() -> None:
-    with pytest.raises(ValueError, match="use make_district"):
-        make_school(0, "test", 0, Difficulty.HARD)
-
-
-# The tasks.
-def test_a_task_depends_on_nothing_but_its_place(tasks: list[Task]) -> None:
-    make_district.cache_clear()
-    again = make_env(difficulty="hard")
-    backwards = [again.make_task("test", index) for index in reversed(INDICES[-48:])]
-    assert backwards[::-1] == tasks[-48:]
-    assert make_env(difficulty="hard", world_seed=1).make_task("test", 0) != tasks[0]
-    assert again.make_task("train", 0) != tasks[0]
-
-
 def test_all_kinds_have_their_shares(env: RegulationsEnv) -> None:
     kinds = Counter(env.kind_of("train", index) for index in range(700, 1700))
     shares = dict.fromkeys(("lookup", "not_regulated", "two_hop", "relative_date"), 150)
@@ -108,31 +79,6 @@ def test_mix_names_the_level_of_a_kind_that_others_lack() -> None:
         with pytest.raises(ConfigError, match=f"'easy' has no tasks of kind '{kind}'.*to hard"):
             make_env(difficulty="easy", mix={kind: 0.5, "lookup": 0.5})
     assert make_env(mix={"lookup": 1, "counting": 0}).mix == (("lookup", 1.0),)
-
-
-def test_the_school_is_named_in_the_prompt_and_no_other_school_is(
-    env: RegulationsEnv, tasks: list[Task]
-) -> None:
-    for task in tasks:
-        district = district_of(env, task)
-        number = task.meta["school_number"] % SCHOOLS_PER_DISTRICT
-        house, *others = [district.houses[number], *district.houses]
-        assert task.meta["school"] == house.name and house.place == task.meta["place"]
-        assert f"handbook of {house.name};" in env.make_prompt(task)
-        assert not any(one.place in task.question for one in others if one is not house)
-        assert task.question[0].isupper() and not re.search(r"[{}]|  |\? ?\?", task.question)
-    assert 0.45 <= mean(task.meta["school"] in task.question for task in tasks) <= 0.75
-
-
-def test_a_school_is_never_asked_the_same_twice(env: RegulationsEnv) -> None:
-    for number in (0, 7):
-        asked = [
-            env.make_task("test", index)
-            for index in range(number, env.num_tasks("test"), env.num_schools("test"))
-        ]
-        assert len(asked) == 30 and {task.meta["school_number"] for task in asked} == {number}
-        keys = [(task.kind, frozenset(task.meta["abouts"])) for task in asked]
-        assert len(set(keys)) >= 29, Counter(keys).most_common(2)
 
 
 def test_answers_are_those_of_the_statements(env: RegulationsEnv, tasks: list[Task]) -> None:
@@ -268,44 +214,6 @@ def test_what_is_not_regulated_is_stated_nowhere_for_this_school(
     assert mean(partly) >= 0.1, "now and then only the last hop is missing"
 
 
-# The wording split.
-def split_lists() -> dict[str, Wordings]:
-    words = load_district_words()
-    found = {name: getattr(words, name) for name in words.__slots__}
-    lists = {name: one for name, one in found.items() if isinstance(one, Wordings)}
-    for relation in words.relations:
-        for name in ("facts", "questions", "indirect", "descriptions"):
-            if getattr(relation, name) is not None:
-                lists[f"{relation.key}.{name}"] = getattr(relation, name)
-    for asked in (*words.comparisons, *words.counts):
-        kind = f"{type(asked).__name__}.{asked.shelf}.{asked.questions.both[0].split()[-3]}"
-        lists[f"{kind}.{len(lists)}"] = asked.questions
-    return {**lists, "relative_dates": words.relative_dates.facts}
-
-
-def words_in(text: str) -> set[str]:
-    return set(re.findall(r"[a-z'-]+", re.sub(r"\{\w+\}", " ", text.casefold())))
-
-
-def test_a_third_of_the_new_wordings_is_for_the_test_split_and_brings_no_new_word() -> None:
-    lists = split_lists()
-    assert len(lists) >= 30
-    phrases = load_phrases()
-    known = {word for one in lists.values() for text in one.both for word in words_in(text)}
-    known |= {
-        word for words in phrases.synonyms.values() for text in words for word in words_in(text)
-    }
-    known |= {word for text in phrases.past.both for word in words_in(text)}
-    held_out = sum(len(one.test) for one in lists.values())
-    assert 0.3 <= held_out / sum(len(list(one)) for one in lists.values()) <= 0.37
-    # Words that the lists of the other levels show in training.
-    known |= {"looked", "find", "one", "be", "its", "send", "it", "two", "all", "year", "round"}
-    for name, one in lists.items():
-        assert 0.25 <= len(one.test) / len(list(one)) <= 0.45, name
-        assert not set(map(str.casefold, one.test)) & set(map(str.casefold, one.both)), name
-        assert all(words_in(text) <= known for text in one.test), name
-
-
 def test_training_never_shows_a_wording_of_the_test_split(env: RegulationsEnv) -> None:
     words = load_district_words()
     for split in ("train", "validation"):
@@ -315,13 +223,8 @@ def test_training_never_shows_a_wording_of_the_test_split(env: RegulationsEnv) -
         for frame in words.amendments.test:
             longest = max(re.split(r"\{\w+\}", frame), key=len).strip()
             assert longest not in texts, frame
-        tasks = [env.make_task(split, index) for index in range(60)]
+        tasks = [env.make_task(split, index) for index in range(12)]
         assert not any(task.slices for task in tasks)
-
-
-def test_both_slices_of_the_test_split_are_large(tasks: list[Task]) -> None:
-    seen = mean(task.slices == ("seen_wording",) for task in tasks)
-    assert 0.25 <= seen <= 0.75 and {len(task.slices) for task in tasks} == {1}
 
 
 # The scripted policies.
@@ -337,63 +240,73 @@ def test_expert_solves_every_kind_within_the_default_turns(games: list[Played]) 
     assert all(mean(rewards) >= 0.95 for rewards in by_kind.values()), by_kind
 
 
-def test_expert_decides_from_what_it_was_shown(games: list[Played]) -> None:
-    for game in games:
-        said = []
-        for turn, shown in zip(game.turns[1:], game.observations[1:], strict=False):
-            place = game.task.meta["place"]
-            assert re.search(rf"I need the .+? at {place} exactly[.,]", turn)
-            says = re.search(r"Doc (\d) says: (.+?)\.(?: (?!Doc).*)?</think>", turn)
-            if says is None:
-                assert "The handbook does not say." in turn
-                continue
-            documents = dict(re.findall(r"Doc (\d)\(Title: [^\n]*?\) ([^\n]*)", shown))
-            clause = next(c for c in (says.group(2), turn) if c)
-            assert place in documents[says.group(1)].split(".")[0]
-            assert any(clause.startswith(part) or part in turn for part in [clause[:40]])
-            assert clause.split(". ")[0] in documents[says.group(1)]
-            said.append(clause)
-        answer = str(game.actions[-1].payload)
-        if game.task.kind in ("lookup", "two_hop", "three_hop"):
-            assert answer == "not regulated" or answer in said[-1]
-        for action, clause in zip(game.actions[1:], said, strict=False):
-            if action.kind == SEARCH and game.task.kind in ("two_hop", "three_hop"):
-                assert " ".join(action.queries[0].split()[:2]).casefold() in clause.casefold()
+DISTRICTS = [("test", 0), ("test", 5), ("train", 0), ("validation", 1)]
 
 
-def test_expert_that_is_shown_nothing_says_not_regulated() -> None:
-    blind = make_env(difficulty="hard", retriever=lambda passages: EmptyRetriever(passages))
-    games = [play(blind, make_expert, split="test", index=index) for index in range(12)]
-    assert {game.actions[-1].payload for game in games} == {"not regulated"}
+@pytest.fixture(params=DISTRICTS, ids=lambda one: f"{one[0]}-{one[1]}", scope="module")
+def district(request: pytest.FixtureRequest) -> District:
+    return make_district(0, *request.param)
 
 
-def test_passive_and_clumsy_play_and_fail(env: RegulationsEnv) -> None:
-    passive = [play(env, make_passive, split="test", index=index) for index in INDICES]
-    assert all([action.kind for action in game.actions] == [ANSWER] for game in passive)
-    assert mean(game.reward for game in passive) <= 0.15
-    clumsy = [play(env, make_clumsy, split="test", index=index) for index in INDICES]
-    assert all(game.actions[0].kind == SEARCH for game in clumsy)
-    assert all(PROTOCOL.format_score(game.turns) == 1.0 for game in clumsy)
-    assert 0.2 <= mean(game.reward for game in clumsy) <= 0.6
+def all_statements(district: District) -> Iterator[tuple[str, Statement]]:
+    """All statements, each with the id of its article."""
+    for article in district.articles:
+        yield from ((article.passage.id, one) for one in article.statements)
 
 
-def test_matching_words_does_not_solve_it(env: RegulationsEnv) -> None:
-    games = [play(env, make_two_search_regex, split="test", index=index) for index in INDICES]
-    assert mean(game.reward for game in games) <= 0.35
+def test_an_article_states_several_things_of_the_one_school_that_it_names(
+    district: District,
+) -> None:
+    names = {house.place: house.name for house in district.houses}
+    assert len(names) == 4
+    per_school = Counter()
+    for article in district.articles:
+        (place,) = {one.place for one in article.statements}
+        assert names[place] in article.passage.text.split(".")[0]
+        per_school[place] += 1
+        assert all(one.clause in article.passage.text for one in article.statements)
+        clauses = [(one.value.text.casefold(), one.clause) for one in article.statements]
+        assert all(text in clause.casefold() for text, clause in clauses)
+    assert set(per_school.values()) == {78}
+    assert mean(len(article.statements) >= 2 for article in district.articles) >= 0.9
+    assert mean(len(article.statements) for article in district.articles) >= 3
 
 
-def test_questions_of_unseen_wordings_occur_in_no_training_task(tasks: list[Task]) -> None:
-    env = make_env(difficulty="hard")
-    # As many tasks of each of some schools as there are: few handbooks have to be written.
-    num_schools = env.num_schools("train")
-    indices = [slot * num_schools + number for slot in range(30) for number in range(134)]
-    assert len(indices) >= 4000
-    shown = {env.make_task("train", index).question for index in indices}
-    new = [task for task in tasks if task.slices == ("unseen_wording",)]
-    assert len(new) >= 60 and not [task.question for task in new if task.question in shown]
-    assert mean(task.question in shown for task in tasks) <= 0.1
+def test_current_statements_never_contradict_each_other(district: District) -> None:
+    values, gists = defaultdict(set), defaultdict(set)
+    for _, one in all_statements(district):
+        if one.status is not Status.REPLACED:
+            values[one.place, one.gist, one.condition].add(one.value)
+            gists[one.place, one.gist, bool(one.condition)].add(one.about)
+    assert len(values) > 900
+    assert all(len(stated) == 1 for stated in values.values())
+    # A reader's words for a rule stand for one rule of a school, and it has one exception.
+    assert all(len(abouts) == 1 for abouts in gists.values())
 
 
-def test_a_task_can_be_written_to_json(tasks: list[Task]) -> None:
-    assert json.loads(json.dumps(dict(tasks[0].meta)))["place"] == tasks[0].meta["place"]
-    assert json.dumps([dict(task.meta) for task in tasks])
+def test_an_amendment_overrides_a_rule_of_another_article(district: District) -> None:
+    by_status: dict[Status, dict[str, tuple[str, Statement]]] = defaultdict(dict)
+    for article_id, one in all_statements(district):
+        assert one.about not in by_status[one.status]
+        by_status[one.status][one.about] = article_id, one
+    replaced, new = by_status[Status.REPLACED], by_status[Status.NEW]
+    assert len(new) >= 80 and set(replaced) == set(new)
+    assert set(by_status[Status.CURRENT]).isdisjoint(new)
+    frames = [frame.partition("{main}") for frame in load_district_words().amendments]
+    texts = {passage.id: passage.text.casefold() for passage in district.passages}
+    for about, (article_id, one) in new.items():
+        old_id, old = replaced[about]
+        assert article_id != old_id and one.value != old.value and one.gist == old.gist
+        assert district.stated[about][1].value == one.value
+        told = [f"{before}{one.clause}{after}".casefold() for before, _, after in frames]
+        assert any(text in texts[article_id] for text in told), one
+
+
+def test_no_two_districts_share_a_school_and_no_two_splits_a_handbook() -> None:
+    numbers = [(split, n) for split in NUM_DISTRICTS for n in (0, 1, NUM_DISTRICTS[split] - 1)]
+    districts = [make_district(0, split, number) for split, number in numbers]
+    places = [house.place for district in districts for house in district.houses]
+    assert len(set(places)) == len(places) == 36
+    assert len({district.key for district in districts}) == len(districts)
+    texts = [{passage.text for passage in district.passages} for district in districts]
+    assert sum(map(len, texts)) == len(set().union(*texts))

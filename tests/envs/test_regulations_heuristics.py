@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 from playing import PROTOCOL, Played, make_env, mean, play
 
 from searchrl.contracts import Expert, TagProtocol
-from searchrl.contracts.playing import ExpertFactory
-from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
+from searchrl.core.episode import ANSWER, Passage, Task
 from searchrl.envs.regulations import (
     RegulationsEnv,
     make_one_search,
     make_question_as_query,
     make_two_search_regex,
-    matching,
 )
-from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
-from searchrl.plugins import load_plugins
-from searchrl.protocols.tool_call import ToolCallProtocol
 
 pytestmark = pytest.mark.thorough
 
@@ -29,7 +23,7 @@ POLICIES = {
     "one_search": make_one_search,
     "two_search_regex": make_two_search_regex,
 }
-NUM_TASKS = 256
+NUM_TASKS = 96
 
 
 @pytest.fixture(scope="module")
@@ -69,68 +63,11 @@ def test_policy_needs_neither_the_environment_nor_what_only_it_knows(
         assert play(env, blind, split="test", index=index).turns == games[name][index].turns
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_answers_are_copied_from_what_was_shown(games: dict[str, list[Played]], name: str) -> None:
-    for game in games[name]:
-        answer = str(game.actions[-1].payload)
-        assert answer == NOT_REGULATED_ANSWER or answer in "".join(game.observations[1:])
-
-
-# Well-formed.
-@pytest.mark.parametrize("name", POLICIES)
-def test_every_turn_can_be_parsed(games: dict[str, list[Played]], name: str) -> None:
-    most = 2 if name == "two_search_regex" else 1
-    for game in games[name]:
-        kinds = [action.kind for action in game.actions]
-        assert kinds in [[SEARCH] * count + [ANSWER] for count in range(1, most + 1)]
-        assert PROTOCOL.format_score(game.turns) == 1.0
-    assert max(len(game.actions) for game in games[name]) == most + 1
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_the_words_of_another_protocol_make_no_difference(
-    games: dict[str, list[Played]], name: str
-) -> None:
-    protocol = ToolCallProtocol()
-    env = make_env(protocol=protocol)
-    for index in range(20):
-        observation, info = env.reset(options={"split": "test", "index": index})
-        policy, is_over, action = POLICIES[name](env, info["task"], protocol), False, None
-        while not is_over:
-            observation, _, is_over, _, info = env.step(policy.act(observation))
-            action = info["action"]
-        assert action == games[name][index].actions[-1]
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_odd_observations_are_no_fault(name: str) -> None:
-    for question in ("", "?", "Why", "\n\n", "Who, when and where is it?\n"):
-        policy = POLICIES[name](None, Task("t", "test", 0, question), PROTOCOL)
-        first = PROTOCOL.parse(policy.act(question))
-        assert first.kind in (SEARCH, "invalid")
-        for shown in ("", "Doc 1(Title: ) ", PROTOCOL.render_notice("No such action."), "Doc 2: x"):
-            assert PROTOCOL.parse(policy.act(shown)).kind in (SEARCH, ANSWER, "invalid")
-
-
-def test_they_are_registered() -> None:
-    spec = load_plugins(entry_points=False).get("env", "regulations")
-    for name, policy in POLICIES.items():
-        script: ExpertFactory = spec.load_script(name)
-        assert script is policy
-
-
 # As strong as said.
 def test_each_is_better_than_the_simpler_one(games: dict[str, list[Played]]) -> None:
     em = {name: mean(game.reward for game in played) for name, played in games.items()}
     assert em["question_as_query"] < em["one_search"] < em["two_search_regex"]
     assert em["one_search"] >= 0.45 and em["two_search_regex"] >= 0.60, em
-
-
-def test_second_search_follows_the_name_that_was_found(games: dict[str, list[Played]]) -> None:
-    hops = [game for game in games["two_search_regex"] if game.task.kind == "two_hop"]
-    right = [game for game in hops if game.reward]
-    assert len(right) > 0.4 * len(hops)
-    assert mean(game.task.meta["bridge"] in game.turns[1] for game in right) >= 0.9
 
 
 # How it reads.
@@ -153,19 +90,6 @@ def test_exception_counts_only_if_it_is_named(text: str) -> None:
     assert read("What is a late book's fine during the holidays?", article) == "£20"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{FINE[1]}; until last year it was £12.",
-        f"{FINE[1]}. It used to be £12.",
-        f"In earlier years it was £12. Now {FINE[1]}.",
-        f"Last year the fine for a late book was £12. {FINE[1]}.",
-    ],
-)
-def test_value_of_the_past_is_passed_over(text: str) -> None:
-    assert read("What is the fine for a late book?", (FINE[0], text)) == "£14"
-
-
 def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
     text = (
         "Books may be kept for 21 days by each of our 640 readers. The desk in room B214 is open "
@@ -182,51 +106,3 @@ def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
         "What does a library book cost?": "not regulated",
     }.items():
         assert read(question, ("Library", text)) == answer, question
-
-
-def test_wrappers_around_a_question_change_nothing() -> None:
-    article = (FINE[0], f"{FINE[1]}.")
-    for start in ("Please tell me", "I am new here. I would like to know", "Hello, do you know"):
-        assert read(f"{start} how much the fine for a late book is.", article) == "£14"
-
-
-def test_page_of_another_school_is_passed_over() -> None:
-    theirs = ("Late books", f"At Oak College, {FINE[1]}.")
-    ours = ("Late books", "Here at Elm School, a book that is late costs £15.")
-    question = "How much is the fine for a late book?"
-    assert read(question, theirs, ours) == "£15"
-    assert read(question, theirs) == "not regulated"
-    assert read("At Oak College, what is the fine for a late book?", ours, theirs) == "£14"
-
-
-def test_changed_rule_goes_before_the_one_that_it_changes() -> None:
-    earlier = (FINE[0], f"{FINE[1]}.")
-    changed = (FINE[0], "The rule has been changed, and a book brought back late is fined £15.")
-    question = "How much is the fine for a late book?"
-    assert read(question, earlier, changed) == read(question, changed, earlier) == "£15"
-
-
-def test_small_overlap_is_silence() -> None:
-    bell = ("Bells", "The bell rings at 10:40 in every building.")
-    assert read("When is the swimming pool cleaned?", bell) == "not regulated"
-    assert read("When does the bell ring?", bell) == "10:40"
-
-
-def test_thing_that_is_described_is_found_first() -> None:
-    club = ("Chess club", "Mara Oakley runs the chess club.")
-    rooms = ("Rooms", "Hugo Brandt works in room A101. Mara Oakley works in room C303.")
-    question = "In which room can I find the teacher who runs the chess club?"
-    assert read(question, club, then=(rooms, club)) == "C303"
-    assert read(question, rooms, then=(rooms,)) == "not regulated"
-
-
-def test_stems_bring_inflections_together() -> None:
-    for words in ("supervises supervisor supervised", "lend lends lending lent", "stop stopped"):
-        assert len({matching.stem(word) for word in words.split()}) == 1, words
-    assert len({matching.stem(word) for word in ("bus", "book", "pass", "class")}) == 4
-
-
-def test_no_query_holds_function_words(games: dict[str, list[Played]]) -> None:
-    for name in ("one_search", "two_search_regex"):
-        queries = [game.actions[0].queries[0] for game in games[name]]
-        assert not any(re.search(r"\b(?:the|of|which|do)\b", query) for query in queries)

@@ -1,4 +1,4 @@
-"""The scripted policies of `regulations`, and `regulations` as a Gymnasium environment."""
+"""The scripted policies of `regulations`, the answers that count, and what is drawn."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import re
 from collections import defaultdict
 from functools import cache
 
-import gymnasium
 import pytest
-from playing import LEVELS, PROTOCOL, Played, env_of, make_env, mean, play, tasks_of
+from playing import LEVELS, PROTOCOL, Played, env_of, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
-from searchrl.core.episode import ANSWER, SEARCH
-from searchrl.envs.regulations import (
-    RegulationsEnv,
-    make_clumsy,
-    make_expert,
-    make_passive,
-)
+from searchrl.core.drawing import Table
+from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, Passage, Task
+from searchrl.envs.regulations import RegulationsEnv, make_expert, make_passive
 from searchrl.envs.regulations.scripts import FIRST_THOUGHT, PASSIVE_THOUGHT, SILENT
-from searchrl.protocols import inline
-from searchrl.retrieval.ablations import EmptyRetriever
-
-pytestmark = pytest.mark.thorough
+from searchrl.envs.regulations.world.names import Value, ValueKind, spell
+from searchrl.envs.regulations.world.searching import Finder
+from searchrl.envs.text import same_answer
+from searchrl.protocols import ThinkSearchAnswer, inline
+from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.rewards.components import BUILTIN_REWARDS
+from searchrl.testing import Says, play_episode
 
 KINDS = {"lookup", "two_hop", "not_regulated"}
 
@@ -30,7 +28,7 @@ KINDS = {"lookup", "two_hop", "not_regulated"}
 @cache
 def games_of(level: str) -> list[Played]:
     env = env_of(level)
-    tasks = tasks_of(level)[::2]
+    tasks = tasks_of(level)
     return [play(env, make_expert, split="test", index=task.index) for task in tasks]
 
 
@@ -51,6 +49,7 @@ def thought_of(turn: str) -> str:
 
 
 # The scripted policies.
+@pytest.mark.thorough
 def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
     by_name: dict[str, list[float]] = defaultdict(list)
     for game in games_of(level):
@@ -60,10 +59,11 @@ def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
     assert set(by_name) - KINDS == (
         {"seen_wording"} if level == "easy" else {"seen_wording", "unseen_wording"}
     )
-    assert all(len(rewards) >= 90 for rewards in by_name.values()), by_name
+    assert all(len(rewards) >= 70 for rewards in by_name.values()), by_name
     assert all(mean(rewards) >= 0.97 for rewards in by_name.values()), by_name
 
 
+@pytest.mark.thorough
 def test_expert_searches_once_per_hop_and_keeps_the_format(level: str) -> None:
     for game in games_of(level):
         kinds = [action.kind for action in game.actions]
@@ -73,6 +73,7 @@ def test_expert_searches_once_per_hop_and_keeps_the_format(level: str) -> None:
         assert PROTOCOL.format_score(game.turns) == 1.0
 
 
+@pytest.mark.thorough
 def test_expert_decides_from_what_it_was_shown(level: str) -> None:
     assert FIRST_THOUGHT == inline.FIRST_THOUGHT
     for game in games_of(level):
@@ -114,22 +115,7 @@ def read_documents(thought: str, observation: str) -> str:
     return said[1]
 
 
-def test_thoughts_are_plain_english(level: str) -> None:
-    """Words and hyphens; behind "It says:" stands what the article says, with its values."""
-    for game in games_of(level):
-        for turn in game.turns:
-            own, _, quoted = thought_of(turn).partition("It says: ")
-            assert re.fullmatch(r"(?:[^\W_]+(?:-[^\W_]+)*[,.]? ?)+", own), own
-            assert own[0].isupper() and (own + quoted)[-1] == "."
-            assert not set("§#{}[]|*_") & set(quoted), quoted
-
-
-def test_expert_that_is_shown_nothing_says_not_regulated() -> None:
-    blind = make_env(retriever=lambda passages: EmptyRetriever(passages))
-    games = [play(blind, make_expert, split="test", index=i) for i in range(40)]
-    assert {game.actions[-1].payload for game in games} == {"not regulated"}
-
-
+@pytest.mark.thorough
 def test_passive_never_searches_and_is_hardly_ever_right(env: RegulationsEnv) -> None:
     games = [play(env, make_passive, split="test", index=i) for i in range(200)]
     assert all([a.kind for a in game.actions] == [ANSWER] for game in games)
@@ -140,29 +126,166 @@ def test_passive_never_searches_and_is_hardly_ever_right(env: RegulationsEnv) ->
     assert again.turns == games[3].turns
 
 
-def test_clumsy_searches_and_fails_in_three_ways(env: RegulationsEnv) -> None:
-    games = [play(env, make_clumsy, split="test", index=i) for i in range(200)]
-    assert all(game.actions[0].kind == SEARCH for game in games)
-    assert all(PROTOCOL.format_score(game.turns) == 1.0 for game in games)
-    assert 0.35 <= mean(game.reward for game in games) <= 0.70
-    thin = [g for g in games if g.actions[0].queries[0] == g.task.meta["thin_query"]]
-    assert 0.3 <= len(thin) / len(games) <= 0.6
-    early = [g for g in games if g.actions[-1].payload == g.task.meta["bridge"]]
-    assert len(early) >= 10 and not any(game.reward for game in early)
-    guessed = [g for g in games if g.task.kind == "not_regulated" and not g.reward]
-    assert len(guessed) >= 10
-    assert all(g.actions[-1].payload in g.observations[-2] for g in guessed)
-    assert play(env, make_clumsy, split="test", index=9).turns == games[9].turns
+def test_a_finder_says_how_much_a_query_misleads() -> None:
+    finder = Finder(
+        [
+            Passage("chess", "Mara Oakley runs the chess club in winter.", "Chess"),
+            Passage("choir", "The choir sings in the hall, and the chess players listen.", "Choir"),
+            Passage("pool", "Swimming costs £3.", "Pool"),
+            *(Passage(f"other-{n}", f"Whoever is late waits {n} days.", "Late") for n in range(9)),
+        ]
+    )
+    assert finder.misleads("Swimming", "pool") == 0.0, "no other article has the word"
+    assert 0.0 < finder.misleads("chess", "chess") < 1.0 < finder.misleads("chess", "choir")
+    assert finder.misleads("Swimming", "chess") == -1.0, "the article is not found"
+    assert finder.misleads("zebra", "pool") == finder.misleads("zebra") == -1.0
+    # Without an article: how well the best one fits.
+    assert finder.misleads("chess club winter") > finder.misleads("chess") > 0.0
 
 
-# Gymnasium.
-def test_a_plain_gymnasium_loop_plays_it() -> None:
-    env = gymnasium.make("searchrl/Regulations-v0", render_mode="ansi")
-    prompt, info = env.reset(seed=4)
-    is_over, total = False, 0.0
-    turn = "<think>I should look this up.</think>\n<search>library book</search>"
-    while not is_over:
-        _, reward, terminated, truncated, info = env.step(turn)
-        turn = f"<think>Found.</think>\n<answer>{info['task'].answers[0]}</answer>"
-        total, is_over = total + float(reward), terminated or truncated
-    assert total == 1.0 and prompt in str(env.render())
+def right_articles(task: Task) -> list[str]:
+    """The articles whose statements, in their own words, answer the task."""
+    asked = task.meta["abouts"][-1]
+    stated = env_of("normal").statements(task)
+    return [key for key, ones in stated.items() for one in ones if one.about == asked]
+
+
+@pytest.mark.thorough
+def test_one_article_alone_states_what_is_asked_and_the_answer_once() -> None:
+    twice = []
+    for task in (task for task in tasks_of("normal") if task.gold_ids):
+        assert right_articles(task) == [task.gold_ids[-1]]
+        text = {p.id: p.text for p in env_of("normal").passages(task)[1]}[task.gold_ids[-1]]
+        stated = env_of("normal").statements(task)[task.gold_ids[-1]]
+        # Two rules that share an article have the same value now and then.
+        count = sum(one.value.bare == task.answers[0] for one in stated)
+        gold = re.escape(task.answers[0])
+        assert len(re.findall(rf"(?<![\w£]){gold}(?!\w)", text)) == count, (task.answers, text)
+        twice.append(count > 1)
+    assert mean(twice) <= 0.02
+
+
+CASES = [
+    (
+        Value(ValueKind.NUMBER, "12", "days"),
+        "12 | 12 days | twelve | twelve days | Twelve days. | 12 Days",
+        "13 | 13 days | thirteen days | 12 weeks | 21 | £12 | 12 13 | not regulated",
+    ),
+    (
+        Value(ValueKind.NUMBER, "45", "points"),
+        "45 | 45 points | forty-five points | Forty-five",
+        "54 points | forty points | 45 days | five",
+    ),
+    (
+        Value(ValueKind.ROOM, "B214"),
+        "B214 | room B214 | in room B214 | Room B214 | b214 | In room B214.",
+        "B215 | room B215 | in room B215 | C214 | room 214 | room | B21",
+    ),
+    (
+        Value(ValueKind.AFTERNOON, "16:35"),
+        "16:35 | at 16:35 | 4.35 pm | at 4.35 pm | 4:35 pm | 4.35pm | 16.35 | 4.35 PM",
+        "4.35 am | 4.35 | 16:30 | 4.30 pm | 15:35 | 16 | at 4",
+    ),
+    (
+        Value(ValueKind.MORNING, "09:00"),
+        "09:00 | 9:00 | 9 am | at 9 am | 9.00 am | from 09:00 | at 9.00 am",
+        "9 pm | 21:00 | 09:05 | 9.05 am | 10:00",
+    ),
+    (
+        Value(ValueKind.MIDDAY, "12:05"),
+        "12:05 | 12.05 pm | at 12:05",
+        "12.05 am | 12:50 | 00:05 | 12.50 pm",
+    ),
+    (
+        Value(ValueKind.MONEY, "£34"),
+        "£34 | 34 | 34 pounds | thirty-four pounds | £34.00 | £34.",
+        "£43 | £35 | 34 days | thirty pounds | 3 | 4",
+    ),
+    (
+        Value(ValueKind.DATE, "26 June"),
+        "26 June | June 26 | 26th of June | the 26th of June | on 26 June | 26th June | by 26 June",
+        "25 June | 26 July | June | 26 | 27th of June",
+    ),
+    (Value(ValueKind.DATE, "1 May"), "1 May | 1st of May | May 1st", "11 May | 1th of May | 2 May"),
+    (Value(ValueKind.DATE, "12 March"), "12th of March | on 12 March", "12nd of March | 2 March"),
+    (Value(ValueKind.DATE, "22 March"), "22nd of March | March 22", "22th of March | 2nd of March"),
+    (Value(ValueKind.DATE, "23 March"), "23rd of March", "23th of March | 3rd of March"),
+    (
+        Value(ValueKind.PERSON, "Mara Oakley"),
+        "Mara Oakley | mara oakley",
+        "Mara | Oakley | Mara Yates",
+    ),
+    (
+        Value(ValueKind.BUILDING, "Heron Hall"),
+        "Heron Hall | in Heron Hall",
+        "Heron House | Hall | Heron | in Raven Hall",
+    ),
+    (Value(ValueKind.FORM, "K27"), "K27 | form K27 | Form K27", "K28 | form K28 | form L27 | form"),
+    (Value(ValueKind.FUND, "Harker Fund"), "Harker Fund | the Harker Fund", "Harker Hall | Fund"),
+    (Value(ValueKind.EXTENSION, "4173"), "4173 | extension 4173", "4174 | extension 4137 | 417"),
+    (Value(ValueKind.CODE, "9021"), "9021 | code 9021", "9012 | code 9022"),
+]
+
+
+def is_right(value: Value, answer: str) -> tuple[bool, bool]:
+    """What the `em` reward and the environment's own comparison say."""
+    task = Task("t", "test", 0, "Which?", answers=value.answers)
+    turn = EpisodeTurn(f"<answer>{answer}</answer>", Action(ANSWER, answer))
+    episode = Episode(task=task, turns=(turn,), final_answer=answer, format_score=1.0)
+    by_env = any(same_answer(answer, gold) for gold in task.answers)
+    return BUILTIN_REWARDS["em"]()(episode) == 1.0, by_env
+
+
+@pytest.mark.parametrize(("value", "right", "wrong"), CASES, ids=[case[0].bare for case in CASES])
+def test_all_forms_of_a_value_are_right_and_its_neighbours_wrong(
+    value: Value, right: str, wrong: str
+) -> None:
+    assert value.answers[0] == value.bare and len(set(value.answers)) == len(value.answers)
+    for answer in right.split(" | "):
+        assert is_right(value, answer) == (True, True), answer
+    for answer in wrong.split(" | "):
+        assert is_right(value, answer) == (False, False), answer
+
+
+def test_numbers_are_spelled_as_people_spell_them() -> None:
+    assert [spell(n) for n in (0, 9, 13, 20, 21, 99)] == (
+        "zero nine thirteen twenty twenty-one ninety-nine".split()
+    )
+    assert len({spell(n) for n in range(100)}) == 100
+    with pytest.raises(ValueError, match="from 0 to 99"):
+        spell(100)
+
+
+READS = ThinkSearchAnswer()
+
+
+def search_turn(query: str) -> str:
+    return READS.render_turn(Action(SEARCH, (query,)), "I look this up.")
+
+
+def play_two_hop() -> tuple[RegulationsEnv, Episode]:
+    """Play a task of two hops with a search that shows the first of its articles alone."""
+    env = RegulationsEnv(protocol=READS, retriever=BM25Retriever, topk=1)
+    index = next(i for i in range(50) if env.kind_of("test", i) == "two_hop")
+    task = env.make_task("test", index)
+    (first,) = [one.text for one in env.passages(task)[1] if one.id == task.gold_ids[0]]
+    turns = [search_turn(first), READS.render_turn(Action(ANSWER, "no idea"), "A guess.")]
+    return env, play_episode(env, Says(turns), READS, split="test", index=index)
+
+
+def test_regulations_draws_what_the_gold_articles_say_and_when_each_was_shown():
+    env, episode = play_two_hop()
+    (table,) = env.draw_episode(episode)
+    assert isinstance(table, Table) and table.columns == ("hop", "article", "what it says", "shown")
+    texts = {passage.id: passage.text for passage in env.passages(episode.task)[1]}
+    assert [tuple(row[:2]) for row in table.rows] == [*enumerate(episode.task.gold_ids, 1)]
+    for (_, name, text, _), gold in zip(table.rows, episode.task.gold_ids, strict=True):
+        assert name == gold and str(text).rstrip("…") == texts[gold][: len(str(text).rstrip("…"))]
+    assert [row[3] for row in table.rows] == ["in turn 1", "never"]
+
+
+def test_regulations_draws_nothing_where_no_article_has_the_answer():
+    env = RegulationsEnv(protocol=READS, retriever=BM25Retriever)
+    index = next(i for i in range(50) if env.kind_of("test", i) == "not_regulated")
+    episode = play_episode(env, Says([search_turn("bus")] * 4), READS, split="test", index=index)
+    assert not episode.task.gold_ids and env.draw_episode(episode) == []

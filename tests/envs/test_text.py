@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from gymnasium.vector.utils import batch_space, create_empty_array
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
@@ -61,6 +58,13 @@ def make_env(**settings: Any) -> AnimalEnv:
     return AnimalEnv(**{"protocol": PROTOCOL, "retriever": WordRetriever, **settings})
 
 
+def begun(index: int, **settings: Any) -> AnimalEnv:
+    """An environment at the start of this task."""
+    env = make_env(**settings)
+    env.reset(options={"index": index})
+    return env
+
+
 def search(*queries: str) -> str:
     return PROTOCOL.render_turn(Action(SEARCH, queries), "Looking.")
 
@@ -106,23 +110,6 @@ def test_example_turns_are_those_that_a_protocol_writes(
     assert "" in turns and len(turns) == len(set(turns)) > 3
 
 
-def test_example_turns_of_a_protocol_that_writes_nothing_are_the_broken_ones() -> None:
-    class Silent:
-        def render_turn(self, action: Any, thought: str = "") -> str:
-            raise ValueError("no turn")
-
-        opening = render_turn
-
-    silent: Any = Silent()
-    assert example_turns(silent) == ("Plain text without any tag.", "")
-
-
-def test_space_batches_for_vector_environments() -> None:
-    space = TextSpace(max_length=20, turns=("a", "b"), seed=1)
-    batched = batch_space(space, 3)
-    assert batched.sample() in batched and create_empty_array(space, 3) in batched
-
-
 def test_reset_by_index_is_pure_and_by_seed_is_reproducible() -> None:
     env, other = make_env(), make_env()
     prompt, info = env.reset(options={"index": 1, "split": "test"})
@@ -145,8 +132,7 @@ def test_unknown_split_names_the_near_one() -> None:
 
 
 def test_search_shows_passages_and_right_answer_is_rewarded() -> None:
-    env = make_env()
-    env.reset(options={"index": 1})
+    env = begun(1)
     text, reward, terminated, truncated, info = env.step(search("blue thing"))
     assert (reward, terminated, truncated) == (0.0, False, False)
     assert text == PROTOCOL.render_observation(PASSAGES[1:2])
@@ -166,23 +152,17 @@ class RankedRetriever(WordRetriever):
 
 
 def test_ranks_of_the_gold_passages_are_told_where_the_retriever_knows_them() -> None:
-    env = make_env(retriever=RankedRetriever)
-    env.reset(options={"index": 1})
+    env = begun(1, retriever=RankedRetriever)
     assert env.step(search("fox", "whale"))[4]["ranks"] == ({"p1": None}, {"p1": 7})
-    silent = make_env()
-    silent.reset(options={"index": 1})
-    assert silent.step(search("fox"))[4]["ranks"] == ()
+    assert begun(1).step(search("fox"))[4]["ranks"] == ()
 
 
 def test_several_queries_are_merged_in_turns_without_repeats() -> None:
-    env = make_env(topk=3)
-    env.reset(options={"index": 0})
+    env = begun(0, topk=3)
     info = env.step(search("green blue", "blue red", "red"))[4]
     # first of each: whale, fox, (fox again); second of each: frog, (whale again)
     assert [p.id for p in info["passages"]] == ["p1", "p0", "p2"]
-    env = make_env(topk=2)
-    env.reset(options={"index": 0})
-    assert len(env.step(search("green", "blue", "red"))[4]["passages"]) == 2
+    assert len(begun(0, topk=2).step(search("green", "blue", "red"))[4]["passages"]) == 2
 
 
 def test_shuffled_passages_are_the_same_ones_in_random_order() -> None:
@@ -202,17 +182,8 @@ def test_shuffled_passages_are_the_same_ones_in_random_order() -> None:
     assert shown(True) == shuffled, "the same for one task and turn"
 
 
-def test_observation_budget_bounds_the_passages() -> None:
-    env = make_env()
-    env.budget = TokenBudget.words(3)
-    env.reset(options={"index": 0})
-    observation = env.step(search("red blue green"))[0]
-    assert env.budget.count(observation) <= 3 and observation.endswith("</information>\n\n")
-
-
 def test_invalid_turn_gets_a_notice_and_uses_up_a_turn() -> None:
-    env = make_env(max_turns=2)
-    env.reset(options={"index": 0})
+    env = begun(0, max_turns=2)
     text, reward, terminated, truncated, info = env.step("no tags")
     assert info["action"].kind == INVALID
     assert text == PROTOCOL.render_notice(info["action"].reason) != ""
@@ -262,8 +233,7 @@ def test_a_retriever_that_fails_is_never_an_empty_result(search_corpus: Any, mes
         def search(self, queries: Sequence[str], k: int) -> Any:
             return search_corpus(queries)
 
-    env = make_env(retriever=Odd)
-    env.reset(options={"index": 0})
+    env = begun(0, retriever=Odd)
     with pytest.raises(RetrieverFailure, match=f"env animals: the retriever {message}"):
         env.step(search("red"))
 
@@ -277,17 +247,6 @@ class CountingFactory:
     def __call__(self, passages: Sequence[Passage]) -> WordRetriever:
         self.built.append(passages)
         return WordRetriever(passages)
-
-
-def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
-    factory = CountingFactory()
-    indexes = IndexCache(factory)
-    for _ in range(2):
-        env = make_env(retriever=indexes)
-        for index in range(3):
-            env.reset(options={"index": index})
-            env.step(search("red"))
-    assert len(factory.built) == 1
 
 
 def test_an_episode_holds_its_index_however_many_are_searched_beside_it() -> None:
@@ -344,38 +303,13 @@ def test_a_question_of_a_user_is_a_task_without_answer() -> None:
     assert env.step(answer("fox"))[1:3] == (0.0, True)
 
 
-def test_split_without_tasks_says_so() -> None:
-    class Empty(AnimalEnv):
-        def num_tasks(self, split: str) -> int:
-            return 0
-
-    with pytest.raises(ConfigError, match="has no tasks"):
-        Empty(protocol=PROTOCOL, retriever=WordRetriever).reset()
-
-
 def test_render_gives_the_transcript_only_when_asked() -> None:
-    env = make_env(render_mode="ansi")
-    env.reset(options={"index": 0})
+    env = begun(0, render_mode="ansi")
     env.step(search("red"))
     assert "Which animal is red?" in str(env.render()) and "red fox" in str(env.render())
     assert make_env().render() is None
     with pytest.raises(ConfigError, match="render_mode"):
         make_env(render_mode="human")
-
-
-@pytest.mark.parametrize("way", [SyncVectorEnv, partial(AsyncVectorEnv, shared_memory=False)])
-def test_environments_vectorise(way: Any) -> None:
-    envs = way([make_env for _ in range(3)])
-    prompts, infos = envs.reset(seed=1, options={"split": "test"})
-    assert len(prompts) == 3 and infos["task"][0].split == "test"
-    observations, rewards, terminated, _, infos = envs.step(
-        (search("red"), answer(infos["task"][1].answers[0]), "?")
-    )
-    assert observations[0] == PROTOCOL.render_observation(PASSAGES[:1])
-    assert rewards.tolist() == [0.0, 1.0, 0.0] and terminated.tolist() == [False, True, False]
-    assert infos["action"][2].kind == INVALID
-    envs.step(envs.action_space.sample())
-    envs.close()
 
 
 def test_same_answer_ignores_case_punctuation_and_spacing() -> None:

@@ -22,7 +22,7 @@ from reseal import reseal
 from searchrl.config import build_config
 from searchrl.errors import PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
-from searchrl.plugins.provenance import PluginRecord, read_records
+from searchrl.plugins.provenance import read_records
 from searchrl.programs.agent import load_agent
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
@@ -115,13 +115,6 @@ def test_eval_of_a_run_whose_package_is_gone_says_how_to_get_it_back(tmp_path: P
     assert "unknown env 'rivers'" in text and LOST in text
 
 
-def test_reward_of_a_package_that_is_gone_is_explained_below_the_caret(tmp_path: Path, site: Path):
-    run = make_run(tmp_path, "--reward", "em+0.5*calm")
-    remove(site)
-    text = complaint("eval", run)
-    assert "unknown reward component 'calm'" in text and "^" in text and LOST in text
-
-
 def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
     run = make_run(tmp_path, "--env", "rivers")
     pretend_training(run)
@@ -158,32 +151,6 @@ def test_other_release_or_other_code_is_named_with_both(tmp_path: Path, site: Pa
     assert "is 0.1.0 (sha256 " in call("eval", run).stderr
     replace_release(site, "0.1.0", PLUGIN)
     assert "changed" not in call("eval", run).stderr
-
-
-def test_resume_tells_the_observer_that_a_reward_changed(
-    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = make_run(tmp_path, "--reward", "calm")
-    pretend_training(run)
-    replace_release(site, "0.2.0", PLUGIN)
-    from searchrl.programs.setup.planning import prepare
-
-    notes: list[str] = []
-    prepare("train", None, resume=run, on_note=notes.append)
-    (note,) = notes
-    assert "plugin searchrl-rivers was 0.1.0" in note and "`pip install 'searchrl-rivers" in note
-    assert "changed: plugin searchrl-rivers" in call("train", "--resume", run).output
-
-
-def test_release_that_lost_the_name_and_one_that_is_broken(tmp_path: Path, site: Path) -> None:
-    run = make_run(tmp_path, "--env", "rivers")
-    replace_release(site, "0.2.0", PLUGIN.replace('"rivers"', '"brooks"'))
-    text = call("eval", run).stderr
-    assert LOST in text
-    replace_release(site, "0.2.0", PLUGIN + "\n1 / 0\n")
-    text = call("eval", run).stderr
-    assert "Not loaded: plugin searchrl-rivers 0.2.0" in text
-    assert LOST in text
 
 
 def test_how_it_was_installed_is_no_change_of_code(tmp_path: Path, site: Path) -> None:
@@ -228,23 +195,6 @@ def test_module_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "srl_loose.py").unlink()
     with pytest.raises(PluginError, match="there is no module 'srl_loose'"):
         load_agent(run)
-
-
-@pytest.mark.parametrize(
-    ("name", "is_offered"),
-    [("rivers", True), ("searchrl-rivers:rivers", True), ("gym:Lake-v1", True), ("lakes", False)],
-)
-def test_record_knows_every_spelling_of_its_names(name: str, is_offered: bool) -> None:
-    record = PluginRecord("searchrl-rivers", names={"env": ["rivers", "gym:"]})
-    assert record.offers("env", name) is is_offered
-
-
-def test_record_of_an_older_searchrl_is_read(tmp_path: Path) -> None:
-    row = {"plugin": "searchrl", "names": {"env": ["regulations"]}, "later": 1, "api": None}
-    (tmp_path / "provenance.json").write_text(json.dumps({"plugins": [row]}))
-    (record,) = read_records(tmp_path, build_config({}).to_dict())
-    assert (record.plugin, record.way_back[:8]) == ("searchrl", "restore ")
-    assert read_records(tmp_path / "nowhere", build_config({}).to_dict()) == ()
 
 
 @pytest.mark.slow

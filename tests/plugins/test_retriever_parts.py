@@ -12,7 +12,6 @@ from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.plugins.parts import make_retriever_factory
-from searchrl.testing import check_plugin
 
 PASSAGES = (Passage("a", "park bench", "one"), Passage("b", "the park", "two"))
 
@@ -142,15 +141,3 @@ def test_an_environment_has_sources_by_name(own_file: str, tmp_path: Path, news:
     for wrong in ("bm52", 3, {"name": "bm25", "k1": -1}):
         with pytest.raises(ConfigError, match="bm52|cannot use"):
             searchrl.make_env("two_sources", plugins=plugins, news=wrong)
-
-
-def test_environments_and_the_checker_take_parts_by_name(own_file: str, tmp_path: Path) -> None:
-    made = {"name": "reversed", "inner": {"name": "empty"}, "depth": 3}
-    env = searchrl.make_env("regulations", retriever=made, plugins=[own_file])
-    env.reset(seed=0)
-    turn = "<think>x</think><search>thesis</search>"
-    assert env.step(turn)[4]["passages"] == ()
-    (report,) = check_plugin(
-        "reversed", kind="retriever", settings={"inner": "bm25"}, plugins=[own_file]
-    )
-    assert report.is_good, report

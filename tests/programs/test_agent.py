@@ -18,11 +18,10 @@ from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import mix_key
-from searchrl.errors import ConfigError, PluginError, PolicyError, UnknownNameError
+from searchrl.errors import ConfigError, PolicyError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.programs.agent import Answer, load_agent
 from searchrl.run_folder import Run
-from searchrl.trust.permission import Permission
 
 QUESTION = "When does the library close?"
 
@@ -107,13 +106,6 @@ def test_env_that_ignores_questions_is_not_answered_about_something_else(micro_r
         agent.ask(QUESTION)
 
 
-def test_run_whose_plugin_file_is_gone_says_so(copied_run: Path) -> None:
-    config = Run.open(copied_run).config.model_copy(update={"plugins": ["/nowhere/gone.py"]})
-    (copied_run / "config.yaml").write_text(config.to_yaml())
-    with pytest.raises(PluginError, match="there is no file /nowhere/gone.py"):
-        load_agent(copied_run, permission=Permission(is_given=True))
-
-
 def test_run_whose_installed_plugin_is_gone_names_it(copied_run: Path) -> None:
     config = build_config(Run.open(copied_run).config.to_dict(), {"env": "capitals"})
     (copied_run / "config.yaml").write_text(config.to_yaml())
@@ -133,21 +125,3 @@ def test_ask_shows_turns_and_ends_with_the_answer(micro_run: Path) -> None:
     # A model with random weights never gets as far as an answer.
     assert result.stdout.rstrip().splitlines()[-1].startswith("no final answer (")
     assert "\x1b" not in result.stdout
-
-
-def test_ask_json_and_piped_questions(micro_run: Path) -> None:
-    flags = ["ask", str(micro_run), "--json"]
-    result = CliRunner().invoke(main, flags, input=f"{QUESTION}\n\nWho is the head?\n")
-    assert result.exit_code == 0, result.output
-    told = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [one["question"] for one in told] == [QUESTION, "Who is the head?"]
-    assert set(told[0]) == {
-        "question", "final_answer", "stop_reason", "queries", "passages", "trace"
-    }  # fmt: skip
-
-
-def test_ask_a_model_instead_of_a_run(micro_model: Path) -> None:
-    flags = ["--set", "rollout.max_turn_tokens=4", "--json"]
-    result = CliRunner().invoke(main, ["ask", str(micro_model), QUESTION, *flags])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["question"] == QUESTION

@@ -63,18 +63,6 @@ def test_a_run_stores_the_protocol_that_auto_became(runs: tuple[Run, Run]) -> No
         assert "name: act" in (run.path / "config.yaml").read_text("utf-8")
 
 
-def test_nothing_of_searches_is_measured_or_forced(runs: tuple[Run, Run]) -> None:
-    for run in runs:
-        assert {"em_forced", "searches"}.isdisjoint(run.summary["after"])
-        assert "reward" in run.summary["after"]
-
-
-def test_the_summary_tells_the_game_s_reward_apart_from_the_format(runs: tuple[Run, Run]) -> None:
-    after = runs[1].summary["after"]
-    parts = after["env"]["value"] + 0.5 * after["format"]["value"]
-    assert after["reward"]["value"] == pytest.approx(parts)
-
-
 def test_a_run_is_used_again_with_its_own_environment_and_protocol(runs: tuple[Run, Run]) -> None:
     result = evaluate(build_config(run_settings(runs[1]), {"eval": {"num_tasks": 2}}))
     assert {r.episode.task.env for r in result.rollouts} == {"gym:FrozenLake-v1"}
@@ -82,15 +70,6 @@ def test_a_run_is_used_again_with_its_own_environment_and_protocol(runs: tuple[R
     agent = load_agent(runs[1].path)
     assert agent.world.protocol.name == "act" and agent.config.tasks[0].protocol.name == "act"
     agent.close()
-
-
-def test_a_scratch_tokenizer_reads_the_script_where_there_is_no_expert(runs: tuple[Run, Run]):
-    from searchrl.programs.setup.planning import Plan
-
-    config = build_config(run_settings(runs[0]))
-    renderer = Plan.of(config).load_policy(trainable=False).renderer
-    for text in ("<act>", "</act>", "right"):
-        assert len(renderer.encode_plain(text)) == 1, text
 
 
 @pytest.mark.slow

@@ -11,12 +11,8 @@ import pytest
 from command_line import MICRO_SETTINGS, complaint, succeed
 from reseal import unfinish
 
-from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
-from searchrl.engine.model.loading import TINY_PATH
 from searchrl.plugins import load_plugins
-from searchrl.programs.agent import load_agent
-from searchrl.programs.observer import SilentObserver
-from searchrl.programs.setup.planning import plan_run, prepare
+from searchrl.programs.setup.planning import plan_run
 from searchrl.report.tokens import open_texts
 from searchrl.run_folder import Run
 
@@ -69,30 +65,6 @@ def test_tiny_is_the_policy_of_the_environment_and_says_so(
     assert plan["warnings"] == []
 
 
-def test_with_another_protocol_it_is_our_own_and_that_is_announced(
-    package: Path, tmp_path: Path
-) -> None:
-    plan = planned("train", write_plugin(tmp_path), "--protocol", "tool-call")
-    assert plan["config"]["model"]["name"] == "tiny" and plan["notes"] == []
-    (warning,) = plan["warnings"]
-    assert "taught school regulations only; on env 'homely' with protocol 'tool-call'" in warning
-
-
-def test_the_first_task_decides_and_the_others_are_announced(package: Path, tmp_path: Path) -> None:
-    tasks = "tasks=[{env: homely}, {env: regulations}]"
-    words = ["--plugin", write_plugin(tmp_path), "--set", tasks, "--model", "tiny"]
-    plan = json.loads(succeed("train", *words, "--dry-run", "--json").stdout)
-    assert plan["config"]["model"]["name"] == NAME
-    (warning,) = plan["warnings"]
-    assert "what package 'brought' brings it for only; on env 'regulations'" in warning
-
-
-def test_our_own_keeps_its_name() -> None:
-    assert find_packaged(EMBEDDED) == TINY_PATH
-    plan = plan_run({"model": "tiny"}).settled(load_plugins(entry_points=False))
-    assert plan.config.model.name == "tiny" and plan.notes == ()
-
-
 @pytest.fixture
 def own_run(package: Path, tmp_path: Path) -> Path:
     run = tmp_path / "run"
@@ -125,65 +97,7 @@ def test_a_resumed_run_wants_the_policy_it_began_with(own_run: Path, package: Pa
     assert f"the embedded policy '{NAME}' was {weights[1][:12]} and is" in said
 
 
-def test_a_resumed_run_that_began_with_our_own_goes_on_with_it(
-    package: Path, tmp_path: Path
-) -> None:
-    """The environment brought nothing when it began."""
-    run, plugin = tmp_path / "run", write_plugin(tmp_path, {})
-    flags = ["--plugin", plugin, "--env", "homely", "--model", "tiny", *MICRO, "--max-steps", "0"]
-    succeed("train", *flags, "--run-dir", run)
-    registry = load_plugins([write_plugin(tmp_path)], entry_points=False)
-    told: list[str] = []
-    plan, _ = prepare("train", None, resume=run, registry=registry, on_note=told.append)
-    assert plan.config.model.name == "tiny" and plan.model.path == str(TINY_PATH) and told == []
-
-
-def test_every_program_means_the_same(package: Path, tmp_path: Path) -> None:
-    plugin = write_plugin(tmp_path)
-    task = {"env": "homely", "plugins": [plugin]}
-    agent = load_agent("tiny", **task)
-    assert agent.config.model.name == NAME and any("homely" in note for note in agent.notes)
-    agent.close()
-    words = ["--plugin", plugin, "--env", "homely", "--model", "tiny"]
-    result = succeed("eval", *words, "--num-tasks", "2", "--no-forced", "--against", "tiny")
-    assert f"{NAME} (embedded, 0.0 M weights) against {NAME}" in " ".join(result.stdout.split())
-    told: list[str] = []
-    plan, _ = prepare("sft", task | {"model": "tiny"}, on_note=told.append)
-    assert plan.config.model.name == NAME and sum("homely" in note for note in told) == 1
-    # Its name works wherever a model is named, and an unsettled plan is settled and told once.
-    assert plan_run({"model": NAME}).model.path == str(package / "assets" / "tiny")
-    observer = SilentObserver()
-    plan, _ = prepare("train", plan_run(task, {"model": "tiny"}), on_note=observer.note)
-    assert plan.settled(load_plugins([plugin], entry_points=False)) == plan
-
-
-def test_the_package_is_found_and_never_imported() -> None:
-    for name in (
-        "brought:../x",
-        "brought:/etc",
-        "a.b:c",
-        "brought:",
-        "brought:a//b",
-        "x/y",
-        "tiny",
-    ):
-        assert not is_packaged(name) and find_packaged(name) is None
-    said = complaint("train", "--model", "qwen3:0.6b", "--dry-run")
-    assert "there is no model 'qwen3:0.6b'" in said and "hub id" in said
-
-
 @pytest.mark.parametrize("policies", [["x"], {"act": "assets/tiny"}])
 def test_slips_of_a_registration(tmp_path: Path, policies: object) -> None:
     (failure,) = load_plugins([write_plugin(tmp_path, policies)], entry_points=False).failures
     assert f"policies is {policies!r}: " in failure.message
-
-
-@pytest.mark.thorough
-def test_what_is_brought_is_looked_at(package: Path, tmp_path: Path) -> None:
-    plugin, folder = write_plugin(tmp_path), package / "assets" / "tiny"
-    words = ["train", "--plugin", plugin, "--env", "homely", "--model", "tiny", "--dry-run"]
-    config = folder / "config.json"
-    config.write_text(config.read_text().replace('"searchrl_tiny": true', '"x": 1'))
-    assert "no small model in its package" in complaint(*words)
-    shutil.rmtree(folder)
-    assert f"brings the policy '{NAME}' for protocol" in complaint(*words)

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from command_line import succeed
 from train_toy import Crash, settings
 
 from searchrl.algorithms.builtin import make_grpo, make_reinforce_pp, make_rloo
 from searchrl.algorithms.record import Algorithm
+from searchrl.cli import main
 from searchrl.config import build_config
-from searchrl.engine.model import hub
+from searchrl.engine.memory import forecast
 from searchrl.engine.rollout.worlds import make_worlds
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, PolicyError
 from searchrl.plugins import load_plugins
 from searchrl.programs.setup.warnings import ensure_can_learn, few_tasks
 from searchrl.programs.train import train
@@ -55,14 +57,6 @@ def test_two_held_out_tasks_are_announced(tmp_path: Path) -> None:
     assert "raise eval.num_tasks" in warning
 
 
-def test_weights_that_are_not_here_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    hub._ask_hub.cache_clear()
-    (warning,) = warnings_of("train --model nobody/no-such-model", "seed=1")
-    assert "cannot get the weights of 'nobody/no-such-model'" in warning
-    hub._ask_hub.cache_clear()
-
-
 @pytest.mark.parametrize("make", [make_grpo, make_rloo, make_reinforce_pp])
 def test_a_group_of_one_is_refused_where_nothing_can_be_learned(make: Any) -> None:
     config = build_config({"rollout": {"group_size": 1}})
@@ -85,23 +79,16 @@ def test_a_group_of_one_is_fine_for_a_baseline_of_the_step_and_for_replay() -> N
 
 
 def test_a_reward_that_says_nothing_is_refused(tmp_path: Path) -> None:
-    files = rows(tmp_path, 40).replace("env.", "").split(",")
-    data = dict(part.split("=") for part in files)
-    for reward, gold, is_refused in (
-        ("em+support_recall", [], True),
-        ("em", [], False),
-        ("em+support_recall", ["a"], False),
-    ):
-        rows(tmp_path, 40, supporting_ids=gold)
+    def check(reward: str, gold: list[str]) -> None:
+        files = rows(tmp_path, 40, supporting_ids=gold).replace("env.", "").split(",")
+        data = dict(part.split("=") for part in files)
         config = build_config({"env": {"name": "corpus", **data}, "reward": reward})
-        worlds = make_worlds(config, REGISTRY)
-        if is_refused:
-            with pytest.raises(
-                ConfigError, match="reward 'support_recall' says nothing .*'corpus'"
-            ):
-                ensure_can_learn(config, make_grpo(), worlds)
-        else:
-            ensure_can_learn(config, make_grpo(), worlds)
+        ensure_can_learn(config, make_grpo(), make_worlds(config, REGISTRY))
+
+    with pytest.raises(ConfigError, match="reward 'support_recall' says nothing .*'corpus'"):
+        check("em+support_recall", [])
+    check("em", [])
+    check("em+support_recall", ["a"])
 
 
 @pytest.mark.usefixtures("threads_restored")
@@ -115,3 +102,23 @@ def test_a_run_says_so_before_its_first_episode(micro_model: Path, tmp_path: Pat
     with pytest.raises(StopIteration):
         train(settings(micro_model, tmp_path / "run"), observer=heard)
     assert any(note.startswith("warning: only 2 held-out tasks") for note in heard.notes)
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_loads_or_writes_anything(
+    micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(forecast, "available", lambda device: 1 << 20)
+    monkeypatch.setattr("searchrl.programs.setup.planning.load_policy", None)
+    with pytest.raises(PolicyError, match="this run needs about .* on cpu, where 1.0 MB"):
+        train(settings(micro_model, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_dry_run_shows_the_plan(micro_flags: list[str]):
+    text = CliRunner().invoke(main, ["train", *micro_flags, "--dry-run", "--details"])
+    assert text.exit_code == 0 and text.output.splitlines()[-1].startswith("# fits: ")
+    assert "# memory, KV slots: " in text.output
+    result = CliRunner().invoke(main, ["train", *micro_flags, "--dry-run", "--json"])
+    memory = json.loads(result.stdout)["memory"]
+    assert memory["fits"] is True and memory["total"] > sum(memory["parts"].values()) / 2
+    assert {"weights", "KV slots", "activations", "gradients"} <= memory["parts"].keys()

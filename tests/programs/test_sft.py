@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from train_toy import (
-    TOY_PLUGIN,
-    Crash,
-    PowerCut,
-    assert_same_learning,
-    layered,
-    metrics_of,
-    weights_of,
-)
+from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_learning, layered, metrics_of
 
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.learning.supervised import SupervisedLearner
-from searchrl.errors import (
-    ChangedError,
-    ConfigError,
-    DataError,
-    FailureLimitError,
-    RunFolderError,
-    RunInUseError,
-    Stopped,
-)
+from searchrl.errors import ChangedError, ConfigError, DataError, RunInUseError, Stopped
 from searchrl.programs.sft import sft
-from searchrl.run_folder import Run, RunWriter
-from searchrl.trackers.rows import read_rows
 
 SCRATCH = dict(vocab_size=300, hidden_size=16, intermediate_size=32, num_layers=1, num_heads=1)
 SCRATCH |= dict(num_kv_heads=1, head_dim=16, tokenizer_tasks=10)
@@ -80,7 +60,6 @@ def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_pat
     assert metrics_of(other) != metrics_of(runs[0])
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_resumed_it_equals_the_uninterrupted_run(micro_model: Path, tmp_path: Path, dropout: float):
     """The dropout masks of a step are drawn from the seed and the step, or this would fail."""
@@ -124,47 +103,6 @@ def test_error_of_anybody_keeps_the_finished_steps_and_says_how_to_go_on(
     assert_same_learning(whole, sft(resume=folder))
 
 
-def test_ctrl_c_in_the_evaluation_says_how_to_go_on(tmp_path: Path):
-    class Impatient(Crash):
-        def phase(self, name: str, done: int, total: int) -> None:
-            if name == "evaluate (after)" and not self.has_asked:
-                self.has_asked = True
-                os.kill(os.getpid(), signal.SIGINT)
-
-        has_asked = False
-
-    whole = sft(settings(tmp_path / "whole"))
-    heard, folder = Impatient(), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        sft(settings(folder), observer=heard)
-    assert heard.notes[-1] == f"stopped after step 4; continue with: searchrl sft --resume {folder}"
-    assert Run.open(folder).summary == {}
-    assert_same_learning(whole, sft(resume=folder))
-    assert Run.open(folder).summary["steps"] == 4
-
-
-def test_step_whose_record_fails_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    real = RunWriter.log
-
-    def log(writer: RunWriter, step: int, metrics: Any, phase: str) -> None:
-        if step == 3:
-            raise OSError(errno.ENOSPC, "no space left")
-        real(writer, step, metrics, phase)
-
-    whole = sft(settings(tmp_path / "whole"))
-    heard, folder = Crash(), tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(RunWriter, "log", log)
-        with pytest.raises(OSError, match="no space"):
-            sft(settings(folder, checkpoint={"every": 2}), observer=heard)
-    assert heard.notes[-1] == (
-        "nothing more could be kept (step 3 is not recorded, so its weights are not kept either); "
-        "what came after step 2, the last checkpoint, is lost; continue with: searchrl sft "
-        f"--resume {folder}"
-    )
-    assert_same_learning(whole, sft(resume=folder))
-
-
 @pytest.mark.usefixtures("unheard_signals")
 def test_signal_lock_and_changed_data(tmp_path: Path):
     class Terminated(Crash):
@@ -192,194 +130,88 @@ def test_signal_lock_and_changed_data(tmp_path: Path):
 
 
 def test_demonstrations_from_a_file(tmp_path: Path):
-    row = {
-        "prompt": "code of mira?",
-        "turns": [{"text": "<think>easy</think>\n<answer>7</answer>"}],
-    }
+    turns = [{"text": "<think>easy</think>\n<answer>7</answer>"}]
     file = tmp_path / "traces.jsonl"
-    file.write_text(json.dumps(row) + "\n")
+    file.write_text(json.dumps({"prompt": "code of mira?", "turns": turns}) + "\n")
     stage = {"steps": 40, "lr": 3e-2}
     run = sft(settings(tmp_path / "run", stage, sft={"traces": str(file)}))
-    losses = [row["loss"] for row in run.metrics if row["phase"] == "sft"]
-    assert losses[-1] < 0.5 * losses[0]
+    losses = [row["loss"] for row in metrics_of(run) if row["phase"] == "sft"]
+    assert losses[-1]["value"] < 0.5 * losses[0]["value"]
     # One trace, over and over: exactly its model tokens are the targets of each step.
-    counts = {row["loss"]["n"] for row in metrics_of(run) if row["phase"] == "sft"}
-    assert len(counts) == 1
+    assert len({loss["n"] for loss in losses}) == 1
 
 
-class TestCutDemonstrations:
-    """A turn that a token limit cut is no example of a turn: half a query, no closing tag."""
+@pytest.mark.parametrize(
+    ("limit", "value", "tokens_left"),
+    [
+        ("max_turn_tokens", 25, 74),  # the expert's second turn has 26 tokens
+        ("max_total_tokens", 90, 74),  # it ends at 100
+        ("max_total_tokens", 70, 27),  # the observation before it ends at 74
+    ],
+)
+def test_a_turn_that_a_limit_cut_is_left_out_and_counted(
+    micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int,
+    tokens_left: int,
+):  # fmt: skip
+    """It is no example of a turn: half a query, no closing tag."""
+    learnt: list[Any] = []
+    real = SupervisedLearner.train_step
 
-    @pytest.fixture
-    def learnt(self, monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
-        """The trajectories of every step, as the learner gets them."""
-        steps: list[list[Any]] = []
-        real = SupervisedLearner.train_step
+    def train_step(learner: Any, trajectories: Any, *args: Any, **more: Any) -> Any:
+        learnt.extend(trajectories)
+        return real(learner, trajectories, *args, **more)
 
-        def train_step(learner: Any, trajectories: Any, *args: Any, **more: Any) -> Any:
-            steps.append(list(trajectories))
-            return real(learner, trajectories, *args, **more)
-
-        monkeypatch.setattr(SupervisedLearner, "train_step", train_step)
-        return steps
-
-    def check(self, run: Run, learnt: list[list[Any]], notes: list[str], where: str) -> None:
-        """Counted per step, told at the end; only whole turns were learnt."""
-        steps = [row for row in read_rows(run.path / "metrics.jsonl") if row["phase"] == "sft"]
-        rows = [row["metrics"]["cut_demos"] for row in steps]
-        cut = [round(row["value"] * row["n"]) for row in rows]
-        assert 0 < sum(cut) < 16 and [row["n"] for row in rows] == [4] * 4
-        (told,) = [note for note in notes if "cut at a token limit" in note]
-        assert told.startswith(f"{sum(cut)} of 16 demonstrations were cut") and where in told
-        for trajectory in (t for step in learnt for t in step):
-            for turn in trajectory.turns:
-                assert turn.reason is not TurnStop.MAX_TOKENS
-            assert trajectory.turns
-
-    @pytest.mark.parametrize(
-        ("limit", "value", "tokens_left"),
-        [
-            ("max_turn_tokens", 25, 74),  # the expert's second turn has 26 tokens
-            ("max_total_tokens", 90, 74),  # it ends at 100
-            ("max_total_tokens", 70, 27),  # the observation before it ends at 74
-        ],
+    monkeypatch.setattr(SupervisedLearner, "train_step", train_step)
+    heard = Crash()
+    stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
+    model = {"name": str(micro_model), "adapter": "full"}
+    run = sft(
+        settings(tmp_path / "run", stage, model=model, rollout={limit: value}), observer=heard
     )
-    def test_cut_turn_of_a_script_is_left_out_and_counted(
-        self,
-        micro_model: Path,
-        tmp_path: Path,
-        learnt: list[list[Any]],
-        limit: str,
-        value: int,
-        tokens_left: int,
-    ):
-        heard = Crash()
-        stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
-        model = {"name": str(micro_model), "adapter": "full"}
-        rollout = {limit: value}
-        run = sft(settings(tmp_path / "run", stage, model=model, rollout=rollout), observer=heard)
-        self.check(run, learnt, heard.notes, f"rollout.{limit}={value}")
-        experts = [t for step in learnt for t in step if t.turns[0].stop - t.turns[0].start == 12]
-        # What it read stays where there was room for it: context, not a target.
-        assert experts and all(len(t.turns) == 1 and len(t) == tokens_left for t in experts)
-
-    def test_cut_trace_is_counted_too(
-        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
-    ):
-        short = {"text": "<think>easy</think>\n<answer>7</answer>", "observation": "seen"}
-        rows = [
-            {"prompt": "code?", "turns": [short]},
-            {"prompt": "code?", "turns": [short, {"text": "word " * 100}]},
-        ]
-        file = tmp_path / "traces.jsonl"
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        heard = Crash()
-        model = {"name": str(micro_model), "adapter": "full"}
-        more = {"rollout": {"max_total_tokens": 120}, "sft": {"traces": str(file)}, "model": model}
-        stage = {"batch_size": 4}
-        run_settings = settings(tmp_path / "run", stage, **more)
-        run_settings["sft"]["stages"] = [STAGE | stage]
-        run = sft(run_settings, observer=heard)
-        self.check(run, learnt, heard.notes, "rollout.max_total_tokens=120")
-
-    def test_no_more_tokens_than_the_model_has_positions(
-        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
-    ):
-        """Beyond them a demonstration teaches nonsense, or ends in an index error."""
-        folder = tmp_path / "model"
-        shutil.copytree(micro_model, folder)
-        shape = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 90}))
-        heard = Crash()
-        stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
-        model = {"name": str(folder), "adapter": "full"}
-        run = sft(settings(tmp_path / "run", stage, model=model), observer=heard)
-        self.check(run, learnt, heard.notes, "model.max_context=90")
-        assert max(len(t) for step in learnt for t in step) <= 90
-
-    def test_counts_survive_a_resume(self, micro_model: Path, tmp_path: Path):
-        stage = {"steps": 6, "mix": {"expert": 1.0, "guesser": 1.0}}
-        more: dict[str, Any] = {
-            "model": {"name": str(micro_model), "adapter": "full"},
-            "rollout": {"max_total_tokens": 90},
-            "checkpoint": {"every": 50},
-        }
-        whole, resumed = Crash(), Crash()
-        sft(settings(tmp_path / "whole", stage, **more), observer=whole)
-        with pytest.raises(KeyboardInterrupt):
-            sft(settings(tmp_path / "run", stage, **more), observer=Crash(4, "interrupt"))
-        sft(resume=tmp_path / "run", observer=resumed)
-        assert " of 12 demonstrations were cut" in whole.notes[-1]
-        assert resumed.notes[-1] == whole.notes[-1]
+    rows = [row["cut_demos"] for row in metrics_of(run) if row["phase"] == "sft"]
+    num_cut = sum(round(row["value"] * row["n"]) for row in rows)
+    assert 0 < num_cut < 16 and [row["n"] for row in rows] == [4] * 4
+    (told,) = [note for note in heard.notes if "cut at a token limit" in note]
+    assert told.startswith(f"{num_cut} of 16 demonstrations were cut")
+    assert f"rollout.{limit}={value}" in told
+    assert all(one.turns for one in learnt)
+    assert not [t for one in learnt for t in one.turns if t.reason is TurnStop.MAX_TOKENS]
+    experts = [one for one in learnt if one.turns[0].stop - one.turns[0].start == 12]
+    # What it read stays where there was room for it: context, not a target.
+    assert experts and all(len(t.turns) == 1 and len(t) == tokens_left for t in experts)
 
 
-def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_path: Path):
-    folder = tmp_path / "run"
-    with pytest.raises(FailureLimitError) as caught:
-        sft(settings(folder, reward="em+raises", eval={"num_tasks": 2}))
-    text = str(caught.value)
-    assert "the cold start stopped at the evaluation after (step 4): 2 of 2 episodes failed" in text
-    assert f"searchrl sft --resume {folder}" in text
-    assert "no such judge" in (folder / "failures" / "eval_after.txt").read_text()
-    assert weights_of(folder / "policy") and list_checkpoints(folder)[-1].name == "step_000004"
-    assert Run.open(folder).summary == {}
+LONG = json.dumps({"id": "long-one", "prompt": "q", "turns": [{"text": "word " * 500}]})
 
 
-class TestRefused:
-    """All of it before a run folder or a model is made."""
+@pytest.mark.parametrize(
+    ("traces", "more", "said"),
+    [
+        ("", {"sft": {"stages": [STAGE | {"mix": {"gueser": 1.0}}]}}, "'gueser'.*'guesser'"),
+        ("", {"env": {"name": "plain"}, "reward": "env"}, "env 'plain' .* registers no script"),
+        ('{"prompt": 1}\nnothing\n', {}, r"(?s)t.jsonl:1: .*t.jsonl:2: "),
+        (LONG, {}, "1 traces .*rollout.max_total_tokens=300.*long-one"),
+    ],
+    ids=["script", "scripts", "bad", "too long"],
+)
+def test_what_is_refused_before_a_run_folder_is_made(
+    tmp_path: Path, traces: str, more: dict[str, Any], said: str
+):
+    if traces:
+        (tmp_path / "t.jsonl").write_text(traces)
+        more = {"sft": {"traces": str(tmp_path / "t.jsonl")}}
+    with pytest.raises((ConfigError, DataError), match=said):
+        sft(settings(tmp_path / "run", **more))
+    assert not (tmp_path / "run").exists()
 
-    @pytest.mark.parametrize(
-        ("error", "match", "more"),
-        [
-            (
-                ConfigError,
-                "no scripted policy 'gueser'. Did you mean 'guesser'",
-                {"sft": {"stages": [STAGE | {"mix": {"gueser": 1.0}}]}},
-            ),
-            (
-                ConfigError,
-                "env 'plain' .* registers no scripted policy",
-                {"env": {"name": "plain"}, "reward": "env"},
-            ),
-        ],
-        ids=["script", "scripts"],
-    )
-    def test_scripts_that_are_not_there(
-        self, tmp_path: Path, error: type[Exception], match: str, more: dict[str, Any]
-    ):
-        with pytest.raises(error, match=match):
-            sft(settings(tmp_path / "run", **more))
-        assert not (tmp_path / "run").exists()
 
-    @pytest.mark.parametrize(
-        ("rows", "match"),
-        [
-            ('{"prompt": 1}\nnothing\n', r"(?s)t.jsonl:1: .*t.jsonl:2: "),
-            (
-                json.dumps({"id": "long-one", "prompt": "q", "turns": [{"text": "word " * 500}]}),
-                "1 traces have no turn within rollout.max_total_tokens=300.*long-one",
-            ),
-        ],
-        ids=["bad", "too long"],
-    )
-    def test_traces(self, tmp_path: Path, rows: str, match: str):
-        (tmp_path / "t.jsonl").write_text(rows)
-        with pytest.raises(DataError, match=match):
-            sft(settings(tmp_path / "run", sft={"traces": str(tmp_path / "t.jsonl")}))
-        assert not (tmp_path / "run").exists()
-
-    def test_env_that_fails_is_named(self, tmp_path: Path):
-        env = {"name": "toy-faulty", "fault": "step-raises"}
-        with pytest.raises(ConfigError, match="(?s)a demonstration failed: env 'toy-faulty'.*Key"):
-            sft(settings(tmp_path / "run", env=env, model={"scratch": SCRATCH}))
-
-    def test_demonstrations_that_do_not_fit(self, tmp_path: Path):
-        match = "every demonstration so far .2 of 2. was cut at a token limit.*max_turn_tokens=5"
-        with pytest.raises(ConfigError, match=match):
-            sft(settings(tmp_path / "run", rollout={"max_turn_tokens": 5}))
-
-    def test_a_folder_that_is_taken(self, tmp_path: Path):
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run" / "notes.txt").write_text("mine")
-        with pytest.raises(RunFolderError, match="exists already"):
-            sft(settings(tmp_path / "run"))
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"env": {"name": "toy-faulty", "fault": "step-raises"}}, "(?s)'toy-faulty'.*Key"),
+        ({"rollout": {"max_turn_tokens": 5}}, "2 of 2. was cut at a token limit.*max_turn_tokens"),
+    ],
+)
+def test_demonstrations_that_cannot_be_had(tmp_path: Path, more: dict[str, Any], said: str):
+    with pytest.raises(ConfigError, match=said):
+        sft(settings(tmp_path / "run", **more))

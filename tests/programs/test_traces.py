@@ -49,12 +49,6 @@ def test_both_shapes_say_the_same(tmp_path: Path, name: str) -> None:
     assert (turns.id, messages.id) == (f"{name}:1", "chat")
 
 
-def test_a_json_list_of_traces_is_read(tmp_path: Path) -> None:
-    row = json.dumps(TURNS)
-    traces = load_traces(write(tmp_path / "t.json", "[", row + ",", row, "]"))
-    assert [trace.id for trace in traces] == ["t.json:1", "t.json:2"]
-
-
 BAD_ROWS: list[tuple[Any, str]] = [
     ("{not json", "not JSON: "),
     (b'{"prompt": "\xff"}', "not UTF-8 text"),

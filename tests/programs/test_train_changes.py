@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings
+from click.testing import CliRunner
+from reseal import reseal, unfinish
+from train_toy import TOY_PLUGIN, Crash, settings
 
+from searchrl.cli import main
 from searchrl.config import build_config
+from searchrl.engine.learning.checkpoint import list_checkpoints
 from searchrl.errors import ChangedError
 from searchrl.plugins import load_plugins
 from searchrl.programs.train import train
@@ -121,24 +125,16 @@ def _files(folder: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("step", [2, 4])
-def test_resumed_at_the_end_of_an_epoch_it_trains_the_remaining_steps(
-    micro_model: Path, tmp_path: Path, step: int
+@pytest.mark.parametrize(("other", "state"), [("sft", {"step": 1}), ("train", {"demos": 2})])
+def test_a_run_of_the_other_program_is_not_continued(
+    micro_run: Path, tmp_path: Path, other: str, state: dict[str, int]
 ):
-    """The toy world has 43 training tasks: at 43 prompts per two steps, step 2 ends an epoch."""
-    plugin = tmp_path / "toy_world.py"
-    plugin.write_text(TOY_PLUGIN.read_text().replace("NUM_TASKS = 48", "NUM_TASKS = 5"))
-    more = {"plugins": [str(plugin)], "max_steps": 5, "eval": {"every": 0}}
-    rollout = {"prompts_per_step": 2, "group_size": 2}
-    whole = train(settings(micro_model, tmp_path / "whole", **more, rollout=rollout))
-    tasks = [row["task"]["index"] for row in whole.rollouts("train")][::2]
-    assert len(tasks) == 10 and set(tasks[:4]) == set(tasks[4:8])  # four tasks: two steps
-    with pytest.raises(KeyboardInterrupt):
-        train(
-            settings(micro_model, tmp_path / "run", **more, rollout=rollout),
-            observer=Crash(step, "interrupt"),
-        )
-    run = train(resume=tmp_path / "run")
-    assert [row["step"] for row in run.metrics if row["phase"] == "train"] == [1, 2, 3, 4, 5]
-    assert_same_run(whole, run, at_least=20)
+    """`sft --resume` trained the policy of a `train` run on, on demonstrations."""
+    run = Path(shutil.copytree(micro_run, tmp_path / "run"))
+    (list_checkpoints(run)[-1] / "state.json").write_text(json.dumps(state))
+    reseal(run)
+    unfinish(run)
+    result = CliRunner().invoke(main, [other, "--resume", str(run)])
+    way_on = {"sft": "train", "train": "sft"}[other]
+    assert result.exit_code > 0
+    assert f"is a run of `searchrl {way_on}`; continue it with: searchrl {way_on}" in result.output

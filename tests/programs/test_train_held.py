@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
-import pty
-import select
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from train_toy import Crash, assert_same_run, settings
 
-from searchrl.errors import RunFolderError, RunInUseError, Stopped
-from searchrl.programs.observer import SilentObserver
+from searchrl.errors import RunInUseError, Stopped
 from searchrl.programs.stopping import catching_signals
 from searchrl.programs.train import train
-from searchrl.run_folder import Run, holding, newest_checkpoint
+from searchrl.run_folder import Run, holding
 from searchrl.runs.listing import prune_checkpoints
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
@@ -38,25 +33,6 @@ class TestOneProcess:
         assert "in use by another process" in text
         with holding(tmp_path.parent):
             pass  # another folder is no matter
-
-    @pytest.mark.thorough
-    def test_resume_and_prune_beside_a_run_that_trains(self, micro_model: Path, tmp_path: Path):
-        class Rival(SilentObserver):
-            refused: tuple[str, ...] = ()
-
-            def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
-                if step == 2:
-                    with pytest.raises(RunInUseError) as caught:
-                        train(resume=tmp_path / "run")
-                    pruned = prune_checkpoints(Run.open(tmp_path / "run"), 1)
-                    self.refused = (str(caught.value), pruned.reason)
-
-        observer = Rival()
-        run = train(settings(micro_model, tmp_path / "run", max_steps=3), observer=observer)
-        assert "is in use by another process" in observer.refused[0] and observer.refused[1]
-        assert [(row["step"], row["phase"]) for row in run.metrics] == [
-            (0, "before"), (1, "train"), (2, "train"), (3, "train"), (3, "during"), (3, "after"),
-        ]  # fmt: skip
 
     def test_prune_leaves_a_held_run_alone(self, whole_run: Run, tmp_path: Path):
         shutil.copytree(whole_run.path, tmp_path / "run")
@@ -78,11 +54,6 @@ class TestOneProcess:
         with holding(tmp_path / "new" / "run"):
             pass
         assert not (tmp_path / "new" / "run").exists()
-
-    def test_folder_in_place_of_the_lock(self, tmp_path: Path):
-        (tmp_path / ".lock").mkdir()
-        with pytest.raises(RunFolderError, match="cannot write the run folder"), holding(tmp_path):
-            pass
 
     def test_prune_makes_room_on_a_full_disk(
         self, whole_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -146,27 +117,3 @@ class TestSignals:
         with pytest.raises(OSError, match="No space"), catching_signals():
             os.kill(os.getpid(), signal.SIGTERM)
             raise OSError(28, "No space left")
-
-    @pytest.mark.thorough
-    def test_closed_terminal_keeps_what_is_finished(self, micro_model: Path, tmp_path: Path):
-        """The kernel sends SIGHUP, and every print fails from then on."""
-        config = settings(micro_model, tmp_path / "run", max_steps=500, checkpoint={"every": 900})
-        (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
-        words = ["-m", "searchrl", "train", "--config", str(tmp_path / "run.yaml")]
-        child, terminal = pty.fork()
-        if child == 0:
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
-            os.execv(sys.executable, [sys.executable, *words])
-        rows = tmp_path / "run" / "metrics.jsonl"
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline:
-            if select.select([terminal], [], [], 0.1)[0]:
-                os.read(terminal, 1 << 16)
-            if rows.exists() and rows.read_text().count('"train"') >= 2:
-                break
-        os.close(terminal)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        done = rows.read_text().count('"train"')
-        assert (status, done >= 2) == (129, True)
-        newest = newest_checkpoint(tmp_path / "run").folder
-        assert newest.name == f"step_{done:06d}"

@@ -82,7 +82,7 @@ def assert_same_bits(whole: Run, run: Run) -> None:
     assert [str(path) for path in run.path.rglob("*.partial")] == []
 
 
-@pytest.mark.thorough
+@pytest.mark.smoke
 def test_killed_in_each_place_once(micro_model: Path, tmp_path: Path) -> None:
     points = [(place, part) for place, part in zip(PLACES, (0.9, 0.5, 0.7, 0.5, 0.6), strict=True)]
     whole, rows = kill_and_resume(micro_model, tmp_path, points)

@@ -1,13 +1,15 @@
-"""What a run stores: the model it became, every trajectory in order, metrics per task."""
+"""What a run stores: its model, every trajectory in order, metrics per task, stages."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from train_toy import settings
+from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_run, settings
 
 from searchrl.core.episode import SEARCH
 from searchrl.engine.model.loading import DEFAULT_MODEL
@@ -15,6 +17,7 @@ from searchrl.programs.setup.planning import plan_run
 from searchrl.programs.train import train
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.run_folder import Run, RunWriter
+from searchrl.trackers.rows import read_rows
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
@@ -94,12 +97,6 @@ class TestStoredModel:
         assert plan.model.path == str(whole_run.path / "policy")
 
 
-def test_a_new_model_is_planned_without_weights():
-    plan = plan_run({"env": "regulations", "model": {"name": "scratch", "adapter": "full"}})
-    assert plan.config.model.name == "scratch" and not plan.model.is_tiny
-    assert plan_run(plan.config.to_dict()).config == plan.config
-
-
 def test_two_tasks_on_one_env_are_measured_apart(micro_model: Path, tmp_path: Path):
     """Pooled under the env's name, the task that fails would hide behind the one that works."""
     config = settings(micro_model, tmp_path / "run", max_steps=1, rollout={"prompts_per_step": 6})
@@ -110,3 +107,98 @@ def test_two_tasks_on_one_env_are_measured_apart(micro_model: Path, tmp_path: Pa
     for metrics in (row, before):
         assert (metrics["toy.0/unscored"], metrics["toy.1/unscored"]) == (0.0, 1.0)
         assert 0 < metrics["unscored"] < 1 and "toy/unscored" not in metrics
+
+
+STEPS = 9
+
+
+def curriculum(model: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
+    """A task that gives way to another, whose difficulty changes at step 3."""
+    plain = settings(model, run_dir)["tasks"][0]
+    levels = {"env": {"name": "toy-levels", "max_turns": 3}, "difficulty": {0: "easy", 3: "hard"}}
+    reward = {0: "parity", 8: "0.5*parity"}
+    tasks = [
+        plain | {"weight": {0: 1.0, 5: 0.3}},
+        plain | levels | {"weight": {0: 0.0, 5: 1.0}, "reward": reward},
+    ]
+    own = {"rollout": {"prompts_per_step": 4}, "checkpoint": {"every": 1}, "max_steps": STEPS}
+    return settings(model, run_dir, **(own | more)) | {"tasks": tasks}
+
+
+@pytest.fixture(scope="module")
+def whole(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(curriculum(micro_model, tmp_path_factory.mktemp("curriculum") / "run"))
+
+
+def train_rows(run: Run) -> list[dict[str, Any]]:
+    return [row["metrics"] for row in run.metric_rows() if row["phase"] == "train"]
+
+
+def test_what_is_drawn_and_logged(whole: Run) -> None:
+    rows = train_rows(whole)
+    weights = [[row[f"{env}/weight"]["value"] for env in ("toy", "toy-levels")] for row in rows]
+    assert weights == [[1.0, 0.0]] * 5 + [[0.3, 1.0]] * 4
+    stages = [row["toy-levels/difficulty_stage"]["value"] for row in rows]
+    assert stages == [1] * 3 + [2] * 6
+    assert [row["toy-levels/reward_stage"]["value"] for row in rows] == [1] * 8 + [2]
+    assert all("toy-levels/reward" not in row for row in rows[:5])
+    assert all("toy-levels/reward" in row for row in rows[5:])
+    for phase in ("before", "train", "during", "after"):  # the tasks of evaluations do not change
+        played = [row for row in whole.rollouts(phase) if row["env"] == "toy-levels"]
+        assert played and {row["task"]["difficulty"] for row in played} == {"hard"}
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(
+    whole: Run, micro_model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    with pytest.raises(PowerCut):
+        train(curriculum(micro_model, path), observer=Crash(3))
+    observer = Crash()
+    run = train(resume=path, observer=observer)
+    assert_same_run(run, whole, at_least=1)
+    assert "step 6: tasks.0.weight is 0.3 from here on" in observer.notes
+
+
+PLUGIN = """
+from dataclasses import replace
+
+from searchrl import hookimpl
+from searchrl.algorithms.builtin import make_grpo
+
+
+def make(factor):
+    base = make_grpo()
+
+    def loss(columns, settings):
+        value, stats = base.loss(columns, settings)
+        return value * factor, replace(stats, loss=float("nan"))
+
+    return replace(base, loss=loss)
+
+
+@hookimpl
+def register_algorithms(register):
+    register("shown", lambda: make(1.0))  # no number is shown; the gradient is that of GRPO
+    register("real", lambda: make(float("inf")))
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["shown", "real"])
+def test_a_loss_that_is_not_finite_is_absent_and_counted(
+    micro_model: Path, tmp_path: Path, algorithm: str
+):
+    """It ended the run with `Out of range float values are not JSON compliant`."""
+    plugin = tmp_path / "losses.py"
+    plugin.write_text(PLUGIN)
+    more = {"algorithm": {"name": algorithm, "beta": 0.0}, "max_steps": 2}
+    more |= {"plugins": [str(TOY_PLUGIN), str(plugin)], "log": {"trackers": ["jsonl"]}}
+    run = train(settings(micro_model, tmp_path / "run", eval={"every": 0}, **more))
+    for name in ("metrics.jsonl", "tracker.jsonl"):
+        rows = [row for row in read_rows(run.path / name) if row["phase"] == "train"]
+        trained = [row["metrics"] for row in rows if row["metrics"]["num_rollouts"]["value"]]
+        assert len(rows) == 2 and trained
+        for metrics in trained:
+            assert "loss" not in metrics and metrics["nonfinite_figures"]["value"] >= 1
+            assert metrics["skipped_steps"]["value"] == (algorithm == "real")
+            assert all(math.isfinite(metric["value"]) for metric in metrics.values())

@@ -11,14 +11,12 @@ from train_toy import TOY_PLUGIN, settings
 
 from searchrl.config import build_config
 from searchrl.config.sft import SftStage
-from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.loading import TINY_PATH
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.prompts import PromptStream
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.envs.splits import num_held_out
-from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.programs.demonstrations import Demonstrator
 from searchrl.programs.setup.planning import plan_run
@@ -26,9 +24,6 @@ from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
-
-HELD_OUT = set(range(44, 48))
-"""Of the 48 training tasks of the toy env, which has no split `validation`."""
 
 
 def toy_worlds(*names: str) -> list[TaskWorld]:
@@ -43,31 +38,6 @@ def played(run: Run, phase: str) -> set[tuple[str, int]]:
 
 @pytest.mark.thorough
 class TestRun:
-    def test_without_a_split_of_its_own_the_last_training_tasks_validate(
-        self, micro_model: Path, tmp_path: Path
-    ):
-        config = settings(
-            micro_model,
-            tmp_path / "run",
-            rollout={"prompts_per_step": 16, "group_size": 2, "max_turn_tokens": 4},
-            eval={"num_tasks_during": 4},
-            algorithm={"name": "dapo", "beta": 0.0},
-        )
-        run = train(config)
-        trained = played(run, "train")
-        # 96 prompts and their refills: every task that may be trained on was.
-        assert trained == {("train", index) for index in range(44)}
-        assert played(run, "during") == {("train", index) for index in HELD_OUT}
-        assert {split for split, _ in played(run, "before") | played(run, "after")} == {"test"}
-
-    def test_a_split_of_the_environment_is_used(self, micro_run: Path):
-        run = Run.open(micro_run)
-        assert {split for split, _ in played(run, "during")} == {"validation"}
-        assert {split for split, _ in played(run, "after")} == {"test"}
-        best = run.summary["best"]
-        (during,) = (row for row in run.metrics if row["phase"] == "during")
-        assert during["step"] == best["step"] == 1 and best["reward"]["value"] == during["reward"]
-
     def test_a_single_task_is_trained_on_and_nothing_is_best(
         self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
@@ -99,13 +69,6 @@ class TestTasks:
         assert sorted(tasks) == [("train", index) for index in range(total)]
         assert world.num_tasks("test") == total and world.locate("test", 1) == ("test", 1)
 
-    def test_an_only_task_cannot_be_evaluated_as_validation(self, monkeypatch: pytest.MonkeyPatch):
-        (world,) = toy_worlds("toy")
-        monkeypatch.setattr(TaskWorld, "_num_own_tasks", lambda world, split: 1)
-        assert world.num_tasks("train") == 1 and not world.can_validate
-        with pytest.raises(ConfigError, match="its only training task is not held out"):
-            world.num_tasks("validation")
-
     def test_neither_mixtures_nor_refills_meet_them(self):
         worlds = toy_worlds("toy", "plain")
         stream = PromptStream(worlds, 0, 6, 1)
@@ -123,13 +86,6 @@ class TestTasks:
         stage = SftStage(batch_size=300)
         shown = Demonstrator(config, worlds, policy, None)(stage, 0)
         assert {d.trajectory.task_id for d in shown} == {f"toy-train-{i}" for i in range(44)}
-
-    def test_a_plan_counts_them(self):
-        config = build_config({"tasks": [{"env": "regulations"}, {"env": "corpus"}]})
-        counts = count_tasks(make_worlds(config, load_plugins()), config.eval)
-        assert counts["regulations/validation"] == 2500 and counts["regulations/train"] == 40_000
-        held_out = counts["corpus/validation"]
-        assert held_out == max(1, (held_out + counts["corpus/train"]) // 10)
 
     @given(st.lists(st.integers(0, 2**64 - 1), min_size=3, max_size=3))
     def test_seeds_of_two_splits_are_never_the_same(self, keys: list[int]):

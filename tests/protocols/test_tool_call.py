@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,10 +75,7 @@ class TestInstruction:
             ([CALCULATOR, {"name": " "}], "tools.1.name: String should match"),
             ([{"name": "x", "schema": {}}], "tools.0"),
             ([CALCULATOR, CALCULATOR], "tools: two of them have the name 'calculator'"),
-            (
-                [{"name": "x", "description": 3}],
-                "tools.0.description: Input should",
-            ),
+            ([{"name": "x", "description": 3}], "tools.0.description: Input should"),
             ([{"name": "x", "parameters": []}], "tools.0.parameters: Input should be a valid dict"),
             ([{"name": "x", "parameters": {"a": {1}}}], "tools.0.parameters.a"),
         ],
@@ -249,51 +245,3 @@ class TestProperties:
     def test_every_search_is_read_again(self, queries: list[str]):
         action = Action(SEARCH, tuple(queries))
         assert P.parse(P.render_turn(action)) == action
-
-
-@pytest.mark.slow
-class TestQwen3:
-    """The real tokenizer, in which `<tool_call>` is an added token."""
-
-    @pytest.fixture
-    def renderer(self, shared_data: Path):
-        from transformers import AutoTokenizer
-
-        from searchrl.engine.model.rendering import Renderer
-
-        folder = shared_data / "qwen_tokenizer" / "qwen3"
-        return Renderer(AutoTokenizer.from_pretrained(folder))
-
-    def test_what_the_model_writes_are_its_own_tokens(self, renderer):
-        ids = renderer.encode_model_text(CALL_TURN)
-        (call,) = renderer.encode_model_text("<tool_call>")
-        assert ids.count(call) == 1 and P.parse(renderer.decode(ids)) == P.parse(CALL_TURN)
-
-    def test_foreign_text_never_becomes_one_of_them(self, renderer):
-        added = {renderer.encode_model_text(tag)[0] for tag in ("<tool_call>", "</tool_call>")}
-        for text in ("<tool_call>", P.render_notice("</tool_call>"), P.neutralise("<tool_call>")):
-            ids = renderer.encode_plain(text)
-            assert added.isdisjoint(ids) and renderer.decode(ids) == text
-
-    @pytest.mark.parametrize("thinking", [True, False])
-    def test_the_prompt_names_the_tags_as_tokens_and_the_question_cannot(self, renderer, thinking):
-        rendered = renderer.render_prompt(
-            P.instruction, "What does <tool_call> mean?", thinking=thinking
-        )
-        (call,) = renderer.encode_model_text("<tool_call>")
-        assert rendered.ids.count(call) == P.instruction.count("<tool_call>")
-        assert renderer.decode(rendered.ids) == rendered.text
-        turns = [rendered.assistant_prefix + CALL_TURN, ANSWER_TURN]
-        assert P.format_score(turns) == 1.0
-
-    def test_the_section_on_tools_is_the_templates_own(self, renderer):
-        schema = {"type": "function", "function": CALCULATOR}
-        own = renderer._tokenizer.apply_chat_template(
-            [{"role": "user", "content": "x"}], tools=[schema], tokenize=False
-        )
-        for line in ("# Tools", json.dumps(schema), '{"name": <function-name>, "arguments": '):
-            assert line in own and line in P.instruction
-        template = own.split("You are provided")[1].split("<|im_end|>")[0]
-        ours = P.instruction.split("You are provided")[1].split("\n\nWhat a function")[0]
-        only_ours = json.dumps({"type": "function", "function": SEARCH_TOOL})
-        assert ours.replace(f"\n{only_ours}", "") == template

@@ -23,9 +23,6 @@ HALL = ("hall", "When does the hall close?", ("art-3",), ["16:45"])
 
 _TOKENIZER = Tokenizer.from_file(f"{find_packaged(EMBEDDED)}/tokenizer.json")
 
-Part = tuple[str, str]
-"""Author and text."""
-
 
 def encode(text: str) -> list[int]:
     """Ids of a text in the tokenizer of the embedded model."""

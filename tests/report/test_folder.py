@@ -17,7 +17,7 @@ from stored_run import CHESS, HOSTILE, answer, encode, make_row, search, write_r
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns
 from searchrl.errors import DamagedError, RunFolderError
-from searchrl.report.folder import ROLLOUTS_PER_FILE, write_report
+from searchrl.report.folder import write_report
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import TokenTexts
 from searchrl.run_folder import Run
@@ -82,14 +82,6 @@ def test_a_clipped_token_pushes_nothing(tmp_path: Path):
     assert less == pytest.approx(whole * (len(own) - 2) / len(own), rel=1e-3)
 
 
-def test_a_file_holds_200_rollouts(tmp_path: Path):
-    rows = [make_row(f"s/p/{i}", CHESS, [answer("x")]) for i in range(ROLLOUTS_PER_FILE + 1)]
-    run = Run.open(write_run(tmp_path / "run", {"step_000001": rows}))
-    write_report([run], tmp_path / "out")
-    assert len(read_data(tmp_path / "out", "rollouts_0001")) == ROLLOUTS_PER_FILE == 200
-    assert len(read_data(tmp_path / "out", "rollouts_0002")) == 1
-
-
 def test_what_a_run_says_is_never_code_or_markup(run: Run, tmp_path: Path):
     report = write_report([run], tmp_path / "out")
     assert "document.title" not in report.page.read_text("utf-8")
@@ -105,12 +97,6 @@ def test_what_a_run_says_is_never_code_or_markup(run: Run, tmp_path: Path):
     assert row["final_answer"] == odd
 
 
-def test_the_name_of_a_run_is_escaped(tmp_path: Path):
-    run = Run.open(write_run(tmp_path / "<b>run"))
-    page = write_report([run], tmp_path / "out").page.read_text("utf-8")
-    assert "&lt;b&gt;run" in page and "<b>run" not in page
-
-
 def test_a_folder_with_something_else_is_left_alone(run: Run, tmp_path: Path):
     taken = tmp_path / "mine"
     taken.mkdir()
@@ -118,13 +104,6 @@ def test_a_folder_with_something_else_is_left_alone(run: Run, tmp_path: Path):
     with pytest.raises(RunFolderError, match="mine' is not empty and holds no report; .* --out"):
         write_report([run], taken)
     assert [file.name for file in taken.iterdir()] == ["thesis.txt"]
-
-
-def test_an_older_report_is_replaced_whole(run: Run, tmp_path: Path):
-    write_report([run], tmp_path / "out")
-    (tmp_path / "out" / "data" / "rollouts_0009.js").write_text("old")
-    write_report([run], tmp_path / "out")
-    assert not (tmp_path / "out" / "data" / "rollouts_0009.js").exists()
 
 
 def test_an_older_report_stays_until_the_new_one_is_whole(tmp_path: Path):
@@ -161,21 +140,9 @@ def test_characters_of_several_tokens_stand_at_the_last_of_them():
     assert "" in own.values() and "图" in own.values()
 
 
-def test_without_a_tokenizer_tokens_are_numbers():
-    texts = TokenTexts(None)
-    assert texts.read([7, 9]) == {} and texts.table == {7: "<7>", 9: "<9>"}
-
-
 def test_every_column_of_an_update_is_stored(run: Run):
     """A column that is added to `TokenColumns` has to reach the rows, and so the page."""
     assert set(TokenColumns._fields) <= set(next(run.rollouts("train")))
-
-
-def test_the_command_says_where_the_page_is(run: Run, tmp_path: Path):
-    said = succeed("inspect", run.path, "--out", tmp_path / "out").stdout
-    assert "8 rollouts" in said and (tmp_path / "out" / "index.html").as_uri() in said
-    facts = json.loads(succeed("inspect", run.path, "--out", tmp_path / "out", "--json").stdout)
-    assert facts["num_rollouts"] == 8 and facts["page"] == str(tmp_path / "out" / "index.html")
 
 
 def test_a_report_needs_no_model_code(run: Run, tmp_path: Path):
@@ -215,15 +182,3 @@ def test_a_damaged_tokenizer_is_passed_over_and_said(tmp_path: Path):
     file.write_text("no tokenizer")
     said = succeed("inspect", folder, "--out", tmp_path / "out").stdout
     assert f"note: '{file}' is damaged: it is no tokenizer" in said
-
-
-def test_rollouts_that_are_missing_are_said(tmp_path: Path):
-    folder = write_run(tmp_path / "run")
-    (folder / "rollouts" / "eval_after.jsonl.gz").unlink()
-    said = succeed("inspect", folder, "--out", tmp_path / "out").stdout
-    missing = folder / "rollouts" / "eval_after.jsonl.gz"
-    assert f"note: '{missing}' is damaged: it is missing. Restore" in said
-    (folder / "rollouts" / "eval_before.jsonl.gz").unlink()
-    assert (
-        "it is missing, and 1 more" in succeed("inspect", folder, "--out", tmp_path / "out").stdout
-    )

@@ -120,11 +120,6 @@ def test_a_question_is_answered_with_three_clicks_at_most(opened: Browser, quest
         assert answer in text, text
 
 
-def test_the_ten_questions_of_the_page_are_among_them(opened: Browser):
-    asked = opened.run("return SEARCHRL.QUESTIONS.map(([text]) => text)")
-    assert len(asked) == 10 and set(asked) <= set(QUESTIONS)
-
-
 def test_the_underlined_tokens_are_those_that_were_trained(opened: Browser):
     opened.go(RIGHT)
     script = """
@@ -186,11 +181,6 @@ def test_text_of_a_run_stays_text(opened: Browser):
     opened.go(RIGHT)
     drawings = opened.text("main")
     assert drawings.count(HOSTILE) == 3 and "the plan drawn by reward 'plan'" in drawings
-
-
-def test_an_address_of_nothing_is_said(opened: Browser):
-    opened.go("#/rollout/after.9/<b>none</b>")
-    assert "This report has no rollout 'after.9/<b>none</b>'" in opened.text()
 
 
 def test_no_view_asks_a_network_or_complains(opened: Browser):

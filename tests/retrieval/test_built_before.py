@@ -5,24 +5,18 @@ A build takes longer here than an episode may: nothing but the clock can tell th
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from searchrl.config import build_config
-from searchrl.contracts import StoredRetriever
 from searchrl.core.episode import Passage
-from searchrl.engine.rollout.guarded import GuardedRetrievers
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import RetrieverFailure
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
 from searchrl.retrieval import progress
-from searchrl.retrieval.bm25 import BM25Retriever
-from searchrl.retrieval.progress import listening, tracked
 
 SLOW = """
 import time
@@ -91,36 +85,4 @@ def test_indexes_are_built_once_and_progress_is_told(
     assert len(told) == before
 
 
-def test_progress_counts_what_is_taken_and_is_silent_about_what_is_soon_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert list(tracked(range(200), "counting")) == list(range(200))
-    told: list[tuple[str, int, int]] = []
-    with listening(lambda *seen: told.append(seen)):
-        assert sum(tracked(range(200), "counting", 200)) == 19900 and not told
-        monkeypatch.setattr(progress, "_PATIENCE_S", 0.1)
-        for number in tracked(range(200), "counting", 200):
-            if number == 100:
-                time.sleep(0.15)
-    assert told[0] == ("counting", 101, 200) and told[-1] == ("counting", 200, 200)
-
-
 PASSAGES = (Passage("a", "the harbour of Skarn"), Passage("b", "a lighthouse", "Tower"))
-
-
-class Stored(BM25Retriever):
-    """Has passages of its own, whatever it is given."""
-
-    def __init__(self, passages: Sequence[Passage]) -> None:
-        super().__init__(PASSAGES)
-
-    def stored(self, ids: Sequence[str]) -> list[Passage | None]:
-        found = {passage.id: passage for passage in PASSAGES}
-        return [found.get(one) for one in ids]
-
-
-def test_guard_tells_retrievers_with_passages_of_their_own_from_others() -> None:
-    assert not isinstance(GuardedRetrievers(BM25Retriever, "x")(()), StoredRetriever)
-    guarded = GuardedRetrievers(Stored, "x")(())
-    assert isinstance(guarded, StoredRetriever)
-    assert guarded.stored(["b", "z"]) == [PASSAGES[1], None]

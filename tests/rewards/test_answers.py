@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,18 +134,3 @@ def test_a_gold_answer_is_always_exact(golds: list[str], data: st.DataObject) ->
     gold = data.draw(st.sampled_from(golds))
     if "<" not in gold:  # "<|a|>" is a control token in a prediction, and text in a gold
         assert em(gold, golds) == f1(gold, golds) == fuzzy(gold, golds) == 1.0
-
-
-POOLS = ("2wikimultihopqa_pool", "hotpotqa_distractor_pool", "musique_pool")
-
-
-@pytest.mark.parametrize("pool", POOLS)
-def test_real_gold_answers_score_as_themselves_and_none_vanishes(shared_data: Path, pool: str):
-    with gzip.open(shared_data / "multihop" / pool / "questions.jsonl.gz", "rt") as lines:
-        tasks = [json.loads(line)["golden_answers"] for line in lines]
-    golds = [gold for answers in tasks for gold in answers]
-    assert len(golds) >= 100 and all(normalize_n1(gold) for gold in golds)
-    for gold in golds:
-        assert em(gold, [gold]) == f1(gold, [gold]) == fuzzy(gold, [gold]) == 1.0
-        assert cover_em(f"I think it is {gold}!", [gold]) == 1.0
-        assert em(f"I think it is {gold}!", [gold]) == cover_em("I do", [gold]) == 0.0

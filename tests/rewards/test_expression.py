@@ -146,10 +146,7 @@ def test_schedule_of_one_expression_holds_for_ever() -> None:
     assert str(schedule) == "format+em"
 
 
-DAG = {
-    0: "0.2*judge+0.4*valid_dag+0.4*format",
-    30: "0.5*judge+0.25*valid_dag+0.25*format",
-}
+DAG = {0: "0.2*judge+0.4*valid_dag+0.4*format", 30: "0.5*judge+0.25*valid_dag+0.25*format"}
 
 
 def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:

@@ -170,19 +170,6 @@ def test_every_component_of_a_run_asks_the_judge_that_is_named(tmp_path: Path) -
     assert [result.metrics[name]["value"] for name in ("judge", "other", "reward")] == [0.5, 0.5, 1]
 
 
-def test_a_judge_is_made_once_for_all_tasks_and_only_if_somebody_asks_it(tmp_path: Path) -> None:
-    plugin = tmp_path / "fixed.py"
-    plugin.write_text(PLUGIN)
-    registry = load_plugins([str(plugin)])
-    made = registry.get("judge", "fixed").load().__init__.__globals__["MADE"]
-    task = {"env": "regulations", "judge": {"name": "fixed", "score": 0.5}}
-    make_worlds(build_config({"tasks": [task | {"reward": "em"}]}), registry)
-    assert made == []
-    tasks = [task | {"reward": "judge+other"}, task | {"reward": "judge", "env": "corpus"}]
-    make_worlds(build_config({"tasks": tasks}), registry)
-    assert made == [0.5]
-
-
 @pytest.mark.parametrize(
     ("judge", "error", "text"),
     [

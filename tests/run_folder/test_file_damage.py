@@ -204,18 +204,20 @@ def test_whole_run_is_called_damaged_by_no_command(whole: Any) -> None:
         )
 
 
-@pytest.mark.thorough
-def test_every_damage_under_every_command_over_the_files_in_turn(
+@pytest.mark.smoke
+def test_ten_damages_over_commands_and_files_in_turn(
     micro_run: Path, tmp_path: Path, whole: Any
 ) -> None:
-    """Each pair of command and damage once; with `-m thorough` on every file."""
-    files = itertools.cycle(files_of(micro_run))
+    pairs = list(itertools.product(COMMANDS, DAMAGES))
+    files = files_of(micro_run)
     said = 0
-    for number, (command, damage) in enumerate(itertools.product(COMMANDS, DAMAGES)):
+    for number in range(10):
+        command, damage = pairs[number * len(pairs) // 10]
         run = tmp_path / str(number) / "run"
         shutil.copytree(micro_run, run)
-        said += check(command, [next(files)], damage, run, whole) == "said"
-    assert said > 10
+        file = files[number * len(files) // 10]
+        said += check(command, [file], damage, run, whole) == "said"
+    assert said > 2
 
 
 @pytest.mark.thorough

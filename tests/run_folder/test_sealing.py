@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from searchrl.run_folder.sealing import (
     CHECKSUMS,
     SEAL,
     encode_sealed,
-    file_fault,
     read_sealed,
     verify_folder,
     write_checksums,
@@ -87,12 +85,6 @@ def test_each_damage_of_a_folder_is_found(folder: Path, name: str, damage: str) 
     assert str(caught.value).endswith("Do this")
 
 
-def test_only_what_was_asked_for_is_compared(folder: Path) -> None:
-    (folder / "a.bin").unlink()
-    (folder / "README.md").unlink()
-    assert verify_folder(folder, "inner/") == ["inner/b.txt"]
-
-
 def test_sizes_alone_see_what_is_cut_off_but_not_what_is_flipped(folder: Path) -> None:
     DAMAGES["flipped"](folder / "a.bin")
     verify_folder(folder, deep=False)
@@ -116,11 +108,3 @@ def test_list_leads_out_of_no_folder(folder: Path, name: str) -> None:
     _seal(folder / CHECKSUMS, {"files": {name: {"bytes": 4, "sha256": ""}}})
     with pytest.raises(DamagedError, match="it is missing"):
         verify_folder(folder, deep=False)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
-def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert file_fault(tmp_path / "pipe") == "it is no ordinary file"
-    os.symlink("loop", tmp_path / "loop")
-    assert file_fault(tmp_path / "loop").startswith("it cannot be read")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 from pathlib import Path
@@ -52,15 +51,6 @@ def lora_run(
                 weights[name] = torch.randn_like(weight)
         save_file(weights, path, {"format": "pt"})
     reseal(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def tiny_lora_run(tmp_path_factory: pytest.TempPathFactory, micro_flags: list[str]) -> Path:
-    """A run with an adapter on the embedded model."""
-    folder = tmp_path_factory.mktemp("runs") / "tiny_lora"
-    flags = [*micro_flags, "--model", "tiny", "--set", "model.adapter=lora"]
-    succeed("train", *flags, "--run-dir", folder)
     return folder
 
 
@@ -142,15 +132,6 @@ def test_whole_weights_give_the_answers_of_eval_with_and_without_merge(
         ensure_nothing_of_this_machine(tmp_path / name, micro_run, tmp_path)
 
 
-def test_adapter_on_the_embedded_model_is_merged(tiny_lora_run: Path, tmp_path: Path) -> None:
-    """No hub has its base."""
-    succeed("export", tiny_lora_run, tmp_path / "out")
-    assert not (tmp_path / "out" / "adapter_config.json").exists()
-    ensure_nothing_of_this_machine(tmp_path / "out", tiny_lora_run)
-    flags = ["--num-tasks", 1, "--set", "rollout.max_turn_tokens=4"]
-    succeed("eval", "--model", tmp_path / "out", *flags)
-
-
 def test_base_is_named_as_others_know_it(lora_run: Path, micro_model: Path, tmp_path: Path) -> None:
     def base_of(folder: Path) -> str:
         text = (folder / "adapter_config.json").read_text()
@@ -190,17 +171,6 @@ def test_card_holds_the_figures_and_the_facts_of_the_run(micro_run: Path, tmp_pa
     assert "`</search>`" in card and "name: agent" in card
 
 
-def test_code_of_the_card_loads_the_weights(
-    micro_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    succeed("export", micro_run, tmp_path / "agent")
-    monkeypatch.chdir(tmp_path / "agent")
-    (code,) = re.findall(r"(?ms)^`{3,}python\n(.*?)^`{3,}$", Path("README.md").read_text())
-    names: dict[str, Any] = {}
-    exec(code, names)
-    assert len(names["tokenizer"]) <= names["model"].get_input_embeddings().num_embeddings
-
-
 def test_folder_that_is_not_empty_is_left_as_it_is(micro_run: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
@@ -220,23 +190,6 @@ def test_export_that_fails_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_are_exported_though_rollouts_are_damaged(micro_run: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(micro_run, tmp_path / "run")
-    for file in (run / "rollouts").iterdir():
-        file.write_bytes(b"x")
-    succeed("export", run, tmp_path / "out")
-
-
-def test_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
-    assert "is no run folder" in complaint("export", tmp_path, tmp_path / "out")
-
-
-def test_folder_in_which_the_shell_stands_is_filled(micro_run: Path, own_folder: Path) -> None:
-    succeed("export", micro_run, ".")
-    assert (own_folder / "model.safetensors").is_file() and Path.cwd().samefile(own_folder)
-    assert not list(own_folder.parent.glob(".*.partial"))
-
-
 def test_next_command_evaluates_the_export_as_the_run_was(
     micro_run: Path, lora_run: Path, tmp_path: Path
 ) -> None:
@@ -247,12 +200,3 @@ def test_next_command_evaluates_the_export_as_the_run_was(
     assert f"{tmp_path / 'out'} on regulations" in found.stdout
     # The base of this one has no name that others know: nothing could load it.
     assert "Next:" not in succeed("export", lora_run, tmp_path / "adapter").stdout
-
-
-def test_policy_folders_are_exported_like_what_they_belong_to(
-    micro_run: Path, tmp_path: Path
-) -> None:
-    succeed("export", micro_run / "checkpoints" / "step_000000" / "policy", tmp_path / "a")
-    assert "weights of step 0" in (tmp_path / "a" / "README.md").read_text()
-    succeed("export", micro_run / "policy", tmp_path / "b")
-    assert "after training" in (tmp_path / "b" / "README.md").read_text()

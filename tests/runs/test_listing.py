@@ -15,10 +15,9 @@ import pytest
 from command_line import complaint, succeed
 from damage import flip
 from reseal import reseal
-from rich.console import Console
 
 from searchrl.run_folder import Run, list_checkpoints
-from searchrl.runs.listing import State, describe_run, list_runs, prune_checkpoints
+from searchrl.runs.listing import State, describe_run, list_runs
 
 
 @pytest.fixture
@@ -118,13 +117,6 @@ def test_pruning_keeps_the_newest_and_the_best(run: Path) -> None:
     assert [folder.name for folder in list_checkpoints(run)] == ["step_000001"]
 
 
-def test_run_that_is_under_way_is_left_alone(run: Path) -> None:
-    (run / "summary.json").unlink()
-    change(run, "provenance.json", process={"host": platform.node(), "pid": os.getpid()})
-    pruned = prune_checkpoints(Run(run), 1)
-    assert pruned.reason == "it is running" and len(list_checkpoints(run)) == 2
-
-
 def test_mistakes_are_said(tmp_path: Path) -> None:
     assert "there is no folder" in complaint("runs", tmp_path / "none")
     assert "goes with --prune" in complaint("runs", tmp_path, "--keep", 1)
@@ -141,21 +133,6 @@ def test_listing_needs_no_torch(run: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_path_of_a_run_is_whole_in_80_columns(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run.rename(run.with_name("a-run-of-17-chars"))
-    monkeypatch.chdir(run.parent.parent)
-    narrow = Console(width=80, record=True, force_terminal=True)
-    monkeypatch.setattr("searchrl.cli.terminal.make_console", lambda stream: narrow)
-    succeed("runs")
-    assert "runs/a-run-of-17-chars " in narrow.export_text()
-
-
-def test_name_of_a_run_is_on_one_line_for_other_programs(run: Path) -> None:
-    run = run.rename(run.with_name("a-run-of-many-characters-" * 5))
-    (line,) = [line for line in succeed("runs", run).stdout.splitlines() if "train reg" in line]
-    assert line.startswith(f"{run} ")
-
-
 class TestDamage:
     def test_weights_without_checksums_are_damaged(self, run: Path) -> None:
         """They were changed after their checksums were deleted, and nothing was said."""
@@ -169,14 +146,6 @@ class TestDamage:
         gone.unlink()
         said = "".join(rows(run, "--verify")[0]["damaged"])
         assert str(gone) in said and "missing" in said
-
-    def test_verify_names_a_policy_that_is_gone(self, run: Path) -> None:
-        shutil.rmtree(run / "policy")
-        assert str(run / "policy") in "".join(rows(run, "--verify")[0]["damaged"])
-
-    def test_verify_goes_on_after_a_damaged_configuration(self, run: Path) -> None:
-        (run / "config.yaml").write_text("a: [")
-        assert str(run / "config.yaml") in "".join(rows(run, "--verify")[0]["damaged"])
 
     def test_damaged_files_are_named_in_the_table_and_flips_with_verify(self, run: Path) -> None:
         assert rows(run, "--verify")[0]["damaged"] == []
@@ -208,16 +177,3 @@ class TestDamage:
         assert left.is_dir()
         succeed("runs", run, "--prune", "--keep", 9)
         assert not left.exists()
-
-    @pytest.mark.parametrize("text", ["{}", '{"process": 3, "duration_s": "x", "program": []}'])
-    def test_records_of_another_shape_leave_their_facts_out(self, run: Path, text: str) -> None:
-        (run / "provenance.json").write_text(text)
-        (run / "summary.json").write_text('{"before": 3, "after": {"em": []}}')
-        config = "tasks: [3, {env: 4}]\nmodel: 7\nsft: [1]\nmax_steps: x\n"
-        (run / "config.yaml").write_text(config)
-        (row,) = rows(run)
-        assert row["duration_s"] is None and row["num_steps"] is None
-        assert row["figure"] is None
-        named = " ".join(row["damaged"])
-        assert "provenance.json' " in named and "summary.json' is damaged" in named
-        assert succeed("runs", run).stdout

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import torch
 
 from searchrl.config import build_config
-from searchrl.engine.memory.machine import describe_machine
 from searchrl.plugins.provenance import find_commit
 from searchrl.run_folder import Run, RunWriter
 
@@ -39,21 +36,6 @@ def test_commit_is_that_of_the_folder(repository: Path) -> None:
     assert find_commit(repository) == find_commit(repository, "__init__.py") == commit
 
 
-def test_package_that_merely_lies_in_a_repository_has_no_commit(repository: Path) -> None:
-    inside = repository / "venv" / "package"
-    inside.mkdir(parents=True)
-    (inside / "__init__.py").write_text("")
-    assert find_commit(inside, "__init__.py") is None
-
-
-def test_without_git_there_is_no_commit(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert find_commit(tmp_path) is None
-    monkeypatch.setenv("PATH", "")
-    assert find_commit(repository) is None
-
-
 def test_run_records_commit_machine_and_duration(micro_run: Path) -> None:
     record = Run.open(micro_run).provenance
     assert record["program"] == "train"
@@ -61,25 +43,6 @@ def test_run_records_commit_machine_and_duration(micro_run: Path) -> None:
     assert record["machine"]["cpu"] and record["machine"]["cores"] > 0
     assert record["machine"]["gpu"] is None
     assert record["duration_s"] > 0
-
-
-def test_work_that_began_before_the_folder_counts(tmp_path: Path) -> None:
-    writer = RunWriter.create(build_config({}), tmp_path / "run", spent_s=3600)
-    writer.write_provenance([])
-    writer.write_summary({})
-    record = Run.open(tmp_path / "run").provenance
-    started = datetime.fromisoformat(record["started"])
-    assert record["duration_s"] == pytest.approx(3600, abs=60)
-    assert (datetime.now(UTC) - started).total_seconds() == pytest.approx(3600, abs=60)
-
-
-def test_gpu_is_named_with_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Card:
-        name, total_memory = "Some Card", 24 << 30
-
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card())
-    found = describe_machine(torch.device("cuda"))
-    assert (found["gpu"], found["gpu_memory"]) == ("Some Card", 24 << 30)
 
 
 def test_duration_goes_on_after_a_resume_and_leaves_the_pause_out(

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import call, complaint, succeed
+from command_line import succeed
 from huggingface_hub import HfApi
 from huggingface_hub.errors import LocalTokenNotFoundError
 
@@ -71,19 +71,6 @@ def test_what_is_uploaded_is_the_export(micro_run: Path) -> None:
     assert "# agent\n" in card and "folder" not in card.partition("## Use")[2]
 
 
-def test_export_that_fails_leaves_no_empty_repository(
-    micro_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: Any, **named: Any) -> None:
-        raise ConfigError("no room")
-
-    monkeypatch.setattr("searchrl.runs.push.export_policy", fail)
-    hub = Hub()
-    with pytest.raises(ConfigError, match="no room"):
-        push(micro_run, hub)
-    assert hub.made == []
-
-
 def test_missing_login_is_found_before_anything_is_written(
     micro_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,8 +85,3 @@ def test_hub_that_cannot_be_reached_is_no_traceback(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ConfigError, match="--dry-run"):
         push(micro_run, Hub(ConnectionError("refused")))
-
-
-def test_name_without_a_user_is_refused(micro_run: Path) -> None:
-    assert "expected USER/NAME" in complaint("push", micro_run, "agent", "--dry-run")
-    assert call("push", micro_run).exit_code == 2

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,17 +60,6 @@ def test_a_name_means_what_is_registered_under_it(
 ) -> None:
     found = find_entries(registry, what, kind)
     assert [(entry.kind, entry.title) for entry in found] == expected
-
-
-def test_a_name_of_two_kinds_means_both(write: Write) -> None:
-    path = write(
-        "@hookimpl\ndef register_envs(register):\n    register('twin', 'm:a')\n"
-        "@hookimpl\ndef register_protocols(register):\n    register('twin', 'm:a')\n"
-    )
-    registry = load_plugins([path], entry_points=False)
-    for what, kinds in (("twin", ["env", "protocol"]), ("plugin", ["env", "protocol"])):
-        assert [entry.kind for entry in find_entries(registry, what)] == kinds
-    assert [entry.kind for entry in find_entries(registry, "twin", "protocol")] == ["protocol"]
 
 
 def test_unknown_names_and_kinds_are_refused_with_near_matches(registry: Registry) -> None:
@@ -233,13 +220,3 @@ def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) 
     assert text.startswith("tracker 'notes': T5 does not hold")
     assert f"{path}:{fault_lines(path)[0]}: made again, it emptied log.txt" in text
     assert "append to files" in text and "A resumed run" in text
-
-
-def test_public_names_are_all_there_and_cost_nothing_to_import() -> None:
-    code = (
-        "import sys, searchrl.testing; "
-        "from searchrl.testing import assert_conforms, reward_cases, Says, PASSAGES; "
-        "reward_cases(); print({'torch', 'pytest', 'hypothesis'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

@@ -38,11 +38,6 @@ def test_says_its_turns_and_keeps_what_it_heard() -> None:
     assert (episode.final_answer, episode.stop_reason) == ("no", StopReason.ANSWERED)
 
 
-def test_says_too_little_and_says_so() -> None:
-    with pytest.raises(IndexError, match="all 1 turns are said and the episode goes on"):
-        play_episode(env(), Says(SEARCH), PROTOCOL, split="test", index=0)
-
-
 @pytest.mark.parametrize("name", ["expert", "passive", "clumsy", "two_search_regex"])
 def test_the_driver_records_what_the_rollout_driver_records(name: str) -> None:
     registry = load_plugins(entry_points=False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextvars
 import functools
-import gc
 import os
 import sqlite3
 import subprocess
@@ -12,7 +10,6 @@ import sys
 import threading
 import time
 import traceback
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -109,23 +106,6 @@ class TestOneCall:
 
         assert call_with_deadline(outer, timeout_s=0.2, owner="outer") == "done"
 
-    def test_context_variables_of_the_caller_are_visible(self) -> None:
-        variable = contextvars.ContextVar("variable", default="unset")
-        variable.set("set")
-        assert call_with_deadline(variable.get, timeout_s=5, owner="x") == "set"
-
-    def test_an_idle_thread_keeps_nothing_of_the_last_call_alive(self) -> None:
-        class Big:
-            pass
-
-        big = Big()
-        watch = weakref.ref(big)
-        call_with_deadline(lambda thing: None, big, timeout_s=5, owner="x")
-        del big
-        time.sleep(0.05)
-        gc.collect()
-        assert watch() is None
-
 
 class TestTurns:
     def test_time_in_the_queue_does_not_count(self) -> None:
@@ -187,14 +167,6 @@ class TestBatches:
             else:
                 assert isinstance(outcome.error, ValueError)
 
-    @pytest.mark.parametrize("timeout_s", [60, None])
-    def test_calls_that_wait_do_so_at_the_same_time(self, timeout_s: float | None) -> None:
-        """16 calls of just under a quarter of a second once took 3.84 s."""
-        start = time.monotonic()
-        outcomes = call_together([(lambda: time.sleep(0.24), "x")] * 16, timeout_s=timeout_s)
-        assert outcomes == [Returned(None)] * 16
-        assert time.monotonic() - start < 1.5
-
     def test_code_inside_of_a_call_is_named_if_it_hangs(self, release: threading.Event) -> None:
         def call() -> None:
             with inside("retriever 'r'"), inside("its index"):
@@ -228,13 +200,6 @@ class TestBatches:
 
 class TestQueue:
     """`CallQueue`: calls beside a caller that does other work."""
-
-    def test_the_first_that_is_over_can_be_waited_for(self, release: threading.Event) -> None:
-        queue = CallQueue(60)
-        slow, quick = queue.add(lambda: hang_here(release), "x"), queue.add(lambda: 7, "y")
-        queue.wait_for_one([slow, quick])
-        assert quick.result == Returned(7) and slow.outcome is None
-        queue.close()
 
     def test_a_closed_queue_makes_no_call_that_has_not_begun(
         self, monkeypatch: pytest.MonkeyPatch, release: threading.Event

@@ -8,14 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from searchrl.config.sections import Named
 from searchrl.contracts.watching import Tracker
 from searchrl.errors import ConfigError, RunFolderError
-from searchrl.plugins import load_plugins
 from searchrl.statistics import exact, proportion
-from searchrl.trackers.feed import Trackers
 from searchrl.trackers.jsonl import JsonlTracker
-from searchrl.trackers.rows import read_rows
 from searchrl.trackers.tensorboard import TensorBoardTracker
 
 
@@ -62,28 +58,12 @@ def test_jsonl_keeps_the_training_row_of_the_step_whose_evaluation_recurs(tmp_pa
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_jsonl_line_ends_where_json_ends_it(tmp_path: Path) -> None:
-    """Text has other line breaks too, which JSON leaves as they are in a name."""
-    first = JsonlTracker(tmp_path)
-    first.log(1, {"em/a\u2028b": exact(0.1), "reward": exact(0.1)}, "train")
-    first.close()
-    log(tmp_path, 0.2, (2, "train"))
-    lines = (tmp_path / "tracker.jsonl").read_bytes().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [1, 2]
-
-
 def test_jsonl_on_a_full_disk_says_where() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     tracker = JsonlTracker("/dev", path="full")
     with pytest.raises(RunFolderError, match="cannot write '/dev/full': No space left"):
         tracker.log(1, {"reward": exact(0.5)}, "train")
-
-
-def test_jsonl_that_cannot_write_says_where(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderError, match="tracker jsonl cannot write"):
-        JsonlTracker(tmp_path, path="file/x.jsonl")
 
 
 def test_tensorboard_missing_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -114,12 +94,3 @@ def test_jsonl_leaves_a_file_of_other_lines_as_it_is(tmp_path: Path) -> None:
 def test_jsonl_does_not_write_into_the_files_of_the_run(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="the run itself writes"):
         JsonlTracker(tmp_path, path="metrics.jsonl")
-
-
-def test_names_of_metrics_can_be_written_by_every_tracker(tmp_path: Path) -> None:
-    """The type of a task may hold half a surrogate pair; it becomes the name of a metric."""
-    registry = load_plugins()
-    with Trackers(registry, [Named(name="jsonl")], tmp_path) as trackers:
-        trackers.log(1, {"em/\ud800": {"value": 1.0, "low": 0.0, "high": 1.0, "n": 1}}, "train")
-    (row,) = read_rows(tmp_path / "tracker.jsonl")
-    assert list(row["metrics"]) == ["em/\ufffd"]

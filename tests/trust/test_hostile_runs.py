@@ -58,7 +58,6 @@ COMMANDS: dict[str, list[str]] = {
 """How each command gets a run folder; commands without one are run inside of it."""
 
 SMOKE = {"links", "module", "tags"}
-"""Attacks of every run of the tests; the others are thorough, seconds each."""
 
 _COMMANDING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -97,7 +96,10 @@ def picture(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "attack",
-    [a if a in SMOKE else pytest.param(a, marks=pytest.mark.thorough) for a in ATTACKS],
+    [
+        pytest.param(one, marks=pytest.mark.smoke if one in SMOKE else pytest.mark.thorough)
+        for one in ATTACKS
+    ],
 )
 def test_hostile_run(
     attack: str, micro_run: Path, own_folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -119,11 +119,6 @@ def test_trust_flag_allows_once(run: Path, trace: Path) -> None:
     complaint("eval", run)
 
 
-def test_trust_flag_is_not_remembered_by_the_run_that_it_makes(run: Path, tmp_path: Path) -> None:
-    succeed("eval", run, "--trust", "--run-dir", tmp_path / "made")
-    complaint("eval", run)
-
-
 def test_trust_command_allows_for_good_and_runs_nothing(
     run: Path, plugin: Path, trace: Path, own_state: Path
 ) -> None:
@@ -159,27 +154,12 @@ def test_own_run_is_trusted_and_so_are_copies_of_it(
     assert not list(own.rglob("trusted*")), "trust is never kept in a run folder"
 
 
-@pytest.mark.usefixtures("threads_restored")
-def test_run_of_train_is_trusted(plugin: Path, tmp_path: Path, micro_flags: list[str]) -> None:
-    own = tmp_path / "own"
-    succeed("train", *micro_flags, "--max-steps", 0, "--plugin", plugin, "--run-dir", own)
-    succeed("train", "--resume", own)
-
-
 @pytest.mark.parametrize("name", ["config.yaml", "other.yaml", "configs/inner.yaml"])
 def test_config_in_a_run_folder_is_a_run_folders(name: str, run: Path, plugin: Path) -> None:
     path = run / name
     path.parent.mkdir(exist_ok=True)
     (run / "config.yaml").rename(path)
     assert f"the code '{plugin}'" in complaint("eval", "--config", path)
-
-
-def test_link_to_a_config_of_a_run_folder_is_a_run_folders(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").symlink_to(run / "config.yaml")
-    complaint("eval", "--config", tmp_path / "mine.yaml")
-    (run / "provenance.json").unlink()
-    (run / "provenance.json").symlink_to("nowhere")
-    complaint("eval", "--config", run / "config.yaml")
 
 
 def test_config_of_the_user_may_name_plugins_and_they_are_listed(
@@ -218,16 +198,6 @@ def test_file_that_changes_after_the_look_does_not_run(
     registry = load_plugins([str(plugin)], pinned=pinned)
     assert not trace.exists()
     assert "changed while it was being looked at" in str(registry.failures)
-
-
-def test_run_that_cannot_be_remembered_begins_all_the_same(
-    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    words = "--env regulations --policy scripted --set eval.num_tasks=1".split()
-    said = succeed("eval", *words, "--plugin", plugin, "--run-dir", tmp_path / "own").stderr
-    assert "cannot remember" in said and "--trust" in said
 
 
 DEEP = {"name": "x", "a": [{"b": {"key_env": "AWS_SECRET"}}]}
@@ -314,14 +284,6 @@ def with_asking() -> Registry:
 )
 def test_what_is_harmless_needs_none(settings: dict[str, Any]) -> None:
     assert find_needs(build_config(settings), BUILT_IN, Path("my run")) == ()
-
-
-def test_trust_in_a_tracker_is_none_in_another_account(tmp_path: Path, own_state: Path) -> None:
-    mine, theirs = ({"log": {"trackers": [{"name": "wandb", "entity": e}]}} for e in ("me", "x"))
-    remember(find_needs(build_config(mine), BUILT_IN, tmp_path), "run")
-    Permission().ensure(build_config(mine), "run")
-    with pytest.raises(PluginError, match="'x'"):
-        Permission().ensure(build_config(theirs), "run")
 
 
 def test_a_link_in_a_run_folder_leads_nowhere(tmp_path: Path) -> None:

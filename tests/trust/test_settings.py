@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
-from command_line import succeed
 from reseal import reseal
 
-from searchrl.cli import main
 from searchrl.config import load_yaml
 from searchrl.data import Problems
 from searchrl.data.rows import read_rows
@@ -47,13 +43,6 @@ def test_tags_that_make_objects_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_bytes_are_no_setting(tmp_path: Path) -> None:
-    """Those that are no text ended every command on a run in a traceback."""
-    (tmp_path / "bytes.yaml").write_text("retriever: {name: http, url: !!binary /w==}")
-    with pytest.raises(ConfigError, match="'!!binary' means nothing here"):
-        load_yaml(tmp_path / "bytes.yaml")
-
-
 def test_files_without_an_end_are_not_read() -> None:
     """This device has an end, so that the test comes to one in any case."""
     problems = Problems()
@@ -69,14 +58,6 @@ def test_files_without_an_end_are_not_read() -> None:
 def test_prompt_takes_plain_placeholders(place: str) -> None:
     with pytest.raises(ConfigError, match="takes no more than the name"):
         GymAdapter(protocol=ThinkAct(), name="FrozenLake-v1", prompt=f"x {place}")
-
-
-def test_process_number_that_is_none_is_no_process(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("{}")
-    process = {"host": os.uname().nodename, "pid": 10**30}
-    (tmp_path / "provenance.json").write_text(json.dumps({"process": process}))
-    (row,) = json.loads(succeed("runs", tmp_path, "--json").stdout)["runs"]
-    assert row["state"] == "broken off"
 
 
 def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> None:
@@ -97,16 +78,3 @@ def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> 
     assert "# n &lt;b> \\*x\\*" in card
     assert "(`searchrl train'; rm -rf ~ #`)" in card
     assert "\x1b" not in card and "\n`````text\n" in card
-
-
-def test_code_blocks_of_a_card_are_no_place_for_code(micro_run: Path) -> None:
-    base = 'x", **__import__("os").system("id") or {}, y="'
-    card = make_card(Source.open(micro_run), Exported(Path("n"), "adapter", base), load_plugins())
-    assert json.dumps(base) in card
-
-
-def test_help_of_trust_names_what_is_trusted() -> None:
-    said = CliRunner().invoke(main, ["trust", "--help"]).output
-    assert "Allow for good what a run folder names" in said
-    grouped = CliRunner().invoke(main, ["eval", "--help"]).output
-    assert "--trust" in grouped.partition("Plugins:")[2].partition("Output:")[0]

@@ -21,7 +21,7 @@ def register_rewards(register: RegisterReward) -> None:
     register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
     register(
         "dag_judge",
-        "searchrl_dag.judged:make_dag_judge",
+        "searchrl_dag.rewards:make_dag_judge",
         description="what the judge says of the answer; 0 if the plan is not valid",
     )
     register(
@@ -49,7 +49,6 @@ def register_envs(register: RegisterEnv) -> None:
             "clumsy": "searchrl_dag.multisource.scripts:make_clumsy",
             "hasty": "searchrl_dag.multisource.scripts:make_hasty",
             "one_general": "searchrl_dag.multisource.heuristics:make_one_general",
-            "two_nodes": "searchrl_dag.multisource.heuristics:make_two_nodes",
             "general_plan": "searchrl_dag.multisource.heuristics:make_general_plan",
             "every_source": "searchrl_dag.multisource.heuristics:make_every_source",
         },

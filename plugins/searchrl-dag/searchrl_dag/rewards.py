@@ -1,8 +1,8 @@
 """The rewards of plans: whether they are valid, and what they cost.
 
-Owns `dag`, `dag_nodes` and `dag_levels`. They read the episode alone: a plan is read again from the
-text of its turn, because a stored episode has only the queries. Sources and the number of nodes are
-the protocol's to judge: a turn that it refused is no search.
+Owns `dag`, `dag_judge`, `dag_nodes` and `dag_levels`. They read the episode alone: a plan is read
+again from the text of its turn, because a stored episode has only the queries. Sources and the
+number of nodes are the protocol's to judge: a turn that it refused is no search.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from searchrl.contracts import SEARCH, Episode
-from searchrl.rewards import FunctionReward
+from searchrl.contracts import JUDGE_SCALE, SEARCH, Episode, Judge, Unscored
+from searchrl.rewards import FunctionReward, ask_judge
 from searchrl_dag.plans.plan import Plan
 from searchrl_dag.plans.reading import read_any_plan
 
@@ -22,6 +22,15 @@ _BODY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
 def make_dag() -> FunctionReward:
     """1 if the episode holds a plan and every `<search>` in it is a valid one, else 0."""
     return FunctionReward("dag", _score_dag, (0.0, 1.0))
+
+
+def make_dag_judge(judge: Judge) -> FunctionReward:
+    """The judge's 0, 0.5 or 1; 0 without a valid plan, or without an answer, as published."""
+
+    def score(episode: Episode) -> float | Unscored:
+        return ask_judge(judge, episode) if _score_dag(episode) == 1 else 0.0
+
+    return FunctionReward("dag_judge", score, JUDGE_SCALE)
 
 
 def make_nodes() -> FunctionReward:

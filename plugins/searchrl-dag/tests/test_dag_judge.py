@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from searchrl_dag.judged import make_dag_judge
+from searchrl_dag.rewards import make_dag_judge
 
 from searchrl.contracts import SEARCH, Action, Episode, EpisodeTurn, JudgeCase, Task, Verdict
-from searchrl.testing import check_plugin
 
 TASK = Task("t", "test", 0, "Who signed it?", answers=("Ada Lovelace",))
 VALID = "<think>t</think><search>Nodes:\nA: charter (General)\nEdges:\n</search>"
@@ -44,8 +43,3 @@ def test_without_a_valid_plan_or_an_answer_it_is_0_and_nobody_is_asked() -> None
     ):
         assert reward(episode) == 0.0
     assert judge.asked == 0
-
-
-def test_it_meets_the_criteria() -> None:
-    (report,) = check_plugin("dag_judge", kind="reward", plugins=["searchrl_dag"])
-    assert report.is_good, report.failed

@@ -35,6 +35,7 @@ def found_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("protocol", "dag"),
         ("reward", "dag"),
+        ("reward", "dag_judge"),
         ("reward", "dag_nodes"),
         ("reward", "dag_levels"),
         pytest.param("env", "multisource", marks=pytest.mark.slow),
@@ -155,10 +156,6 @@ def test_an_episode_is_drawn_as_its_plan_with_results_by_level() -> None:
     assert drink.value in str(table.rows[1][4])
 
 
-def test_an_episode_without_a_plan_draws_nothing() -> None:
-    assert SearchDag().draw_episode(play([ANSWER])) == []
-
-
 GOOD = SearchDag().render_plan(PLAN, "First.")
 BAD = GOOD.replace("A -> B", "A -> A")
 
@@ -183,13 +180,6 @@ def test_what_plans_earn_and_cost(turns: list[str], dag: int, nodes: int, levels
     assert make_dag()(episode) == dag
     assert make_nodes()(episode) == nodes
     assert make_levels()(episode) == levels
-
-
-def test_a_search_of_another_protocol_is_no_plan() -> None:
-    turns = ["<think>a</think><search>mayor</search>", ANSWER]
-    episode = make_episode(Task("t", "test", 0, "Which?", answers=("tea",)), turns)
-    assert episode.num_searches == 1
-    assert make_dag()(episode) == 0
 
 
 def test_a_forced_search_begins_as_a_plan_does() -> None:

@@ -52,7 +52,7 @@ def write(path: Path) -> Path:
 
 def sources(url: str, cache: Path, **more: Any) -> dict[str, Any]:
     """Exa as all three sources, as in the example configuration."""
-    own = {"name": "exa", "url": url, "cache": str(cache), "calls_per_s": 1000.0, **more}
+    own = {"name": "exa", "url": url, "cache": str(cache), **more}
     return {
         "retriever": own,
         "news": {**own, "category": "news"},
@@ -89,40 +89,6 @@ def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path, nam
     assert said["research paper"] == "lighthouses"
 
 
-def test_an_evaluation_over_a_recorded_web_sends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    questions = write(tmp_path / "questions.json")
-
-    def evaluate(url: str, **more: Any) -> Any:
-        own = sources(url, tmp_path / "c.sqlite", **more)
-        return searchrl.evaluate(
-            {
-                "env": {
-                    "name": "multisource_questions",
-                    "questions": str(questions),
-                    "test_frac": 1.0,
-                    "news": own["news"],
-                    "academic": own["academic"],
-                },
-                "retriever": own["retriever"],
-                "plugins": [MODULE],
-                "policy": "scripted",
-                "eval": {"num_tasks": 2, "forced": False},
-            }
-        )
-
-    with exa_server(web) as (url, asked):
-        first = evaluate(url)
-        assert asked
-    monkeypatch.delenv(KEY_ENV)
-    again = evaluate(url, replay=True)
-    assert first.metrics["failed"]["value"] == again.metrics["failed"]["value"] == 0
-    assert [one.episode.turns for one in again.rollouts] == [
-        one.episode.turns for one in first.rollouts
-    ]
-
-
 def test_a_source_without_its_key_is_told_before_any_episode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,13 +101,6 @@ def test_a_source_without_its_key_is_told_before_any_episode(
     }
     with pytest.raises(ConfigError, match=f"retriever exa: .*{KEY_ENV} is not set"):
         searchrl.evaluate(config)
-
-
-def test_without_files_it_asks_about_the_demo() -> None:
-    env = searchrl.make_env("multisource_questions", plugins=[MODULE])
-    prompt, _ = env.reset(options={"split": "test", "index": 0})
-    plan = f"<think>x</think>\n<search>\nNodes:\nA: {prompt} (News)\nEdges:\n</search>"
-    assert env.step(plan)[4]["passages"]
 
 
 def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from searchrl import ConfigError, Run, load_plugins
-from searchrl.config import build_config, load_preset
+from searchrl import ConfigError, Run
 from searchrl.programs.setup.init_from import settings_of_source
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards.expression import RewardSchedule
@@ -22,18 +21,6 @@ def test_the_weights_change_after_thirty_steps() -> None:
         named = {name: weight for weight, name in schedule.at(step).terms}
         assert named == dict(zip(("dag_judge", "dag", "format"), weights, strict=True))
     assert plan.config.tasks[0].env.name == "multisource"
-
-
-def test_it_lies_over_the_preset_of_the_model_and_below_what_is_written() -> None:
-    plan = plan_run({"preset": PRESET, "model": "tiny", "optim": {"lr": 3e-4}})
-    tiny = build_config(load_preset("tiny"))
-    assert plan.config.rollout == tiny.rollout and plan.config.optim.lr == 3e-4
-    assert plan.config.optim.warmup_steps == tiny.optim.warmup_steps
-    assert plan.config.preset == PRESET
-    again = plan_run(plan.config.to_dict())
-    assert again.config == plan.config
-    own = plan_run({"preset": PRESET, "model": "tiny", "reward": "em"})
-    assert own.config.tasks[0].reward == "em"
 
 
 @pytest.mark.parametrize("preset", [PRESET, "nobody:published"])
@@ -56,9 +43,3 @@ def test_one_that_is_not_there_says_so() -> None:
         plan_run({"preset": "searchrl_dag:presets/publishd"})
     with pytest.raises(ConfigError, match="in an installed package 'nobody'. Install that package"):
         plan_run({"preset": "nobody:published"})
-
-
-def test_every_component_that_it_names_is_there() -> None:
-    registry = load_plugins(["searchrl_dag"], entry_points=False)
-    schedule = RewardSchedule.parse(load_preset(PRESET)["reward"])
-    assert {registry.get("reward", name).name for name in schedule.names} == set(schedule.names)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 
-import networkx as nx
 import pytest
 from bodies import INVALID, VALID, Edges, Nodes, fuzzed
 from searchrl_dag.plans.plan import Edge, Node, Plan, fill
 from searchrl_dag.plans.protocol import SearchDag
-from searchrl_dag.plans.reading import Fault, PlanReader, Violation, read_any_plan
+from searchrl_dag.plans.reading import Fault, PlanReader, Violation
 
 from searchrl.contracts import INVALID as INVALID_KIND
 from searchrl.contracts import SEARCH
@@ -18,11 +16,6 @@ from searchrl.contracts import SEARCH
 READER = PlanReader(
     {"general": "General", "news": "News", "academic": "Academic"}, {"academy": "academic"}, 6
 )
-
-
-def test_there_are_sixty_bodies_and_each_fault_is_among_them() -> None:
-    assert len(VALID) + len(INVALID) >= 60
-    assert {fault for _, fault in INVALID.values()} == set(Fault)
 
 
 @pytest.mark.parametrize(("body", "nodes", "edges"), VALID.values(), ids=VALID)
@@ -39,14 +32,6 @@ def test_an_invalid_plan_has_its_fault(body: str, fault: Fault) -> None:
     assert violation.fault is fault
 
 
-def test_every_fault_has_a_reason_of_its_own() -> None:
-    reasons = READER.reasons()
-    assert set(reasons) == set(Fault)
-    assert len(set(reasons.values())) == len(Fault)
-    assert "6 at most" in reasons[Fault.TOO_MANY_NODES]
-    assert "General, News and Academic" in reasons[Fault.UNKNOWN_SOURCE]
-
-
 def test_thousand_bodies_made_by_chance_are_read_as_specified() -> None:
     protocol, seen = SearchDag(), set()
     for body in fuzzed(1000):
@@ -58,25 +43,10 @@ def test_thousand_bodies_made_by_chance_are_read_as_specified() -> None:
             assert action.kind == INVALID_KIND
         else:
             seen.add("valid")
-            find_wrong(read, body)
             assert (action.kind, action.payload) == (SEARCH, read.queries)
             again = protocol.read_plan(protocol.render_plan(read))
             assert again == read
     assert seen == {"valid", *Fault}, "chance finds every verdict"
-
-
-def find_wrong(plan: Plan, body: str) -> None:
-    """What the issue asks of a valid plan, asked in another way than the reader does it."""
-    labels = [node.label for node in plan.nodes]
-    assert 1 <= len(labels) <= 6
-    assert len(set(labels)) == len(labels)
-    assert {node.source for node in plan.nodes} <= {"general", "news", "academic"}
-    assert all(node.query.strip() for node in plan.nodes)
-    assert {label for edge in plan.edges for label in edge} <= set(labels)
-    order = [node.label for level in plan.levels for node in level]
-    assert sorted(order) == sorted(labels)
-    assert all(order.index(edge.parent) < order.index(edge.child) for edge in plan.edges)
-    assert re.search("nodes", body, re.IGNORECASE)
 
 
 PIECES = [
@@ -105,23 +75,6 @@ def test_a_long_body_is_read_in_linear_time(piece: str) -> None:
     assert time.process_time() - start < 5
 
 
-def test_a_plan_of_any_size_is_read_in_linear_time() -> None:
-    start = time.process_time()
-    read = read_any_plan("Nodes:\n" + "\n".join(f"N{n}: a (News)" for n in range(50_000)))
-    assert isinstance(read, Plan) and len(read.nodes) == 50_000
-    assert time.process_time() - start < 5
-
-
-def test_a_circle_is_what_networkx_calls_one() -> None:
-    body = "Nodes:\n" + "\n".join(f"{x}: q (News)" for x in "ABCDEF") + "\nEdges:\n"
-    edges = [(x, y) for x in "ABCDEF" for y in "ABCDEF" if x != y]
-    for number in range(0, 2**30, 7_654_321):
-        chosen = [edge for place, edge in enumerate(edges) if number >> place & 1]
-        read = READER.read(body + "; ".join(f"{x} -> {y}" for x, y in chosen))
-        is_acyclic = nx.is_directed_acyclic_graph(nx.DiGraph(chosen))
-        assert isinstance(read, Plan) == is_acyclic
-
-
 def test_the_levels_of_a_plan() -> None:
     nodes = tuple(Node(label, "q", "news") for label in "ABCD")
     plan = Plan(nodes, (Edge("A", "C"), Edge("B", "C"), Edge("C", "D")))
@@ -134,9 +87,3 @@ def test_a_query_is_filled_with_the_results_of_its_parents_alone() -> None:
     query = "Using Ａ: {A}, ｛B｝ and {C} using A, using gas"
     filled = fill(query, ("A", "B"), results.__getitem__)
     assert filled == "Ada Kemp: Ada Kemp, tea and {C} Ada Kemp, using gas"
-
-
-def test_what_reads_any_plan_knows_no_sources_and_no_number() -> None:
-    body = "Nodes:\n" + "\n".join(f"N{n}: q (Library)" for n in range(20))
-    assert isinstance(read_any_plan(body), Plan)
-    assert isinstance(read_any_plan(f"{body}\nEdges:\nN1 -> N1"), Violation)

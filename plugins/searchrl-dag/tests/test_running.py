@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import pytest
-from searchrl_dag.multisource.running import PlanRunner, parent_text
+from searchrl_dag.multisource.sources import Sources, parent_text
 from searchrl_dag.plans.plan import Edge, Node, Plan
-from searchrl_dag.plans.protocol import NodeResult
+from searchrl_dag.plans.protocol import NodeResult, SearchDag
 
 from searchrl import RetrieverFailure
 from searchrl.contracts import Passage
+from searchrl.retrieval import IndexCache
 
 SOURCES = ("general", "news", "academic")
 DIAMOND = Plan(
@@ -41,16 +43,26 @@ class Telling:
         return [[Passage(text, text)] * k for text in said]
 
 
+class Runner(NamedTuple):
+    sources: Sources
+    made: dict[str, Telling]
+
+    def run(self, plan: Plan) -> dict[str, NodeResult]:
+        return self.sources.run(plan, lambda source: (source, ()))
+
+
 def make_runner(
-    make: Callable[[str], Telling], timeout_s: float = 30.0, has_parent_results: bool = True
-) -> tuple[PlanRunner, dict[str, Telling]]:
+    make: Callable[[str], Telling], timeout_s: float = 30.0, parent_results: bool = True
+) -> Runner:
     made = {source: make(source) for source in SOURCES}
-    sources = {source: lambda one=one: one for source, one in made.items()}
-    return PlanRunner(sources, 2, has_parent_results, timeout_s, "env x"), made
+    own = {source: lambda passages, one=one: one for source, one in made.items()}
+    shared = IndexCache(lambda passages: Telling("none"))
+    settings = {"topk": 2, "parent_results": parent_results, "timeout_s": timeout_s}
+    return Runner(Sources(SearchDag(), own, shared, owner="env x", **settings), made)  # type: ignore[arg-type]
 
 
 def test_children_get_the_results_of_their_parents() -> None:
-    runner, _ = make_runner(Telling)
+    runner = make_runner(Telling)
     results = runner.run(DIAMOND)
     assert results["A"].query == "mayor"
     assert results["B"].query == "drink of General 5"
@@ -60,16 +72,16 @@ def test_children_get_the_results_of_their_parents() -> None:
 
 
 def test_without_the_results_of_parents_the_references_are_left_out() -> None:
-    runner, _ = make_runner(Telling, has_parent_results=False)
+    runner = make_runner(Telling, parent_results=False)
     results = runner.run(DIAMOND)
     assert [results[label].query for label in "ABCD"] == ["mayor", "drink of", "tool of", "and"]
 
 
 def test_queries_of_one_level_and_source_are_one_batch() -> None:
-    runner, made = make_runner(Telling)
+    runner = make_runner(Telling)
     nodes = tuple(Node(label, label.lower(), "news") for label in "ABC")
     runner.run(Plan(nodes, (Edge("A", "C"),)))
-    assert made["news"].batches == [["a", "b"], ["c"]]
+    assert runner.made["news"].batches == [["a", "b"], ["c"]]
 
 
 def test_sources_of_a_level_are_searched_at_once() -> None:
@@ -80,13 +92,13 @@ def test_sources_of_a_level_are_searched_at_once() -> None:
             meeting.wait()  # raises if the others do not come
             return super().search(queries, k)
 
-    runner, _ = make_runner(Meeting)
+    runner = make_runner(Meeting)
     nodes = tuple(Node(source[0], "q", source) for source in SOURCES)
     assert len(runner.run(Plan(nodes))) == 3
 
 
 def test_a_source_that_is_late_is_named() -> None:
-    runner, _ = make_runner(lambda source: Telling(source, 3.0 if source == "news" else 0.0), 0.3)
+    runner = make_runner(lambda source: Telling(source, 3.0 if source == "news" else 0.0), 0.3)
     start = time.monotonic()
     with pytest.raises(RetrieverFailure, match="env x, source news"):
         runner.run(Plan((Node("A", "q", "general"), Node("B", "q", "news"))))
@@ -98,7 +110,7 @@ def test_a_result_that_is_no_list_of_passages_is_named() -> None:
         def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
             return []
 
-    runner, _ = make_runner(Short)
+    runner = make_runner(Short)
     with pytest.raises(RetrieverFailure, match="source news: expected one list of passages"):
         runner.run(Plan((Node("A", "q", "news"),)))
 

@@ -10,12 +10,12 @@ def register_judges(register: Register) -> None:
     """Models behind an address, and Google's."""
     register(
         "endpoint",
-        "searchrl_judge.asking.judge:make_endpoint",
+        "searchrl_judge.judge:make_endpoint",
         description="a model behind an OpenAI-compatible address, with a rubric of yours",
     )
     register(
         "gemini",
-        "searchrl_judge.asking.judge:make_gemini",
+        "searchrl_judge.judge:make_gemini",
         description="a Gemini model; the key is in GEMINI_API_KEY",
     )
 

@@ -1,14 +1,14 @@
-"""`searchrl judge`: how far a judge agrees with others, can be fooled by an answer, and costs.
+"""`searchrl judge`: how far a judge agrees with exact match and with the scores of people.
 
-Owns the flags and what is printed. What is measured is in `looking`. No model, no torch.
+Owns the command: what a row of cases means, the asking and the table. No model, no torch. Whether
+orders in an answer fool a judge is criterion V5 of `searchrl check`.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from contextlib import ExitStack, redirect_stdout
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,226 +17,155 @@ import click
 from searchrl import ConfigError, SearchRLError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from searchrl.contracts import JudgeCase
+    from searchrl.data import Row
 
-    from searchrl.contracts import Judge
-    from searchrl_judge.looking.agreement import Share
-    from searchrl_judge.looking.report import Fooled, Opinions, Report
-
-_FILE = click.Path(path_type=Path)
+OWN = Path(__file__).resolve().parent / "assets" / "cases.jsonl"
+"""41 answers to 13 questions in six languages, each with the score that a person gave."""
+THREADS = 64
+"""Cases that are asked about at the same time; a judge may let fewer through."""
 _SHOWN = 3
-_CHARACTERS = 160
-_NAMES = ("judge", "against")
+_ROW = (
+    'such as {"question": "…", "answer": "…", "answers": ["accepted", …], "score": 0 to 1}, or a '
+    "row of a run's rollouts"
+)
 
 
 @click.command("judge")
-@click.argument("cases", required=False, type=_FILE)
+@click.argument("cases", required=False, type=click.Path(path_type=Path))
 @click.option("--judge", "name", required=True, metavar="NAME", help="The judge to look at.")
-@click.option("--against", metavar="NAME", help="A second judge to compare it with.")
 @click.option(
     "--set", "assignments", multiple=True, metavar="K=V",
-    help="A setting, such as judge.model=NAME or against.url=URL; may be repeated.",
-)  # fmt: skip
-@click.option(
-    "--attacks", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
-    help="Wrong answers that orders to the judge are put into, 60 for each.",
-)  # fmt: skip
-@click.option(
-    "--show", type=click.IntRange(min=0), default=_SHOWN, show_default=True, metavar="N",
-    help="Differences and attacks to show.",
+    help="A setting, such as judge.model=NAME; may be repeated.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what it would cost, and stop.")
 @click.option(
     "--plugin", "plugins", multiple=True, metavar="FILE",
     help="A plugin file or module; may be repeated.",
 )  # fmt: skip
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object on stdout.")
 def judge(
     cases: Path | None,
     name: str,
-    against: str | None,
     assignments: tuple[str, ...],
-    attacks: int,
-    show: int,
     dry_run: bool,
     plugins: tuple[str, ...],
-    is_json: bool,
 ) -> None:
-    """Report how far a judge agrees with exact match, can be fooled, and costs.
+    """Report how far a judge agrees with exact match and with you, and what it costs.
 
     CASES is a file of rows with question, answer, answers (those that are accepted) and, if you
     like, score (0, 0.5 or 1), or a file of a run's rollouts; also as .gz. Without it, 41 cases in
-    six languages that come with the package are asked. Orders to the judge are put into wrong
-    answers to the same questions, in six languages and ten forms.
+    six languages that come with the package are asked.
 
     \b
     Examples:
       searchrl judge --judge lexical
-      searchrl judge answers.jsonl --judge gemini --against lexical --attacks 1
-      searchrl judge --judge endpoint --set judge.url=http://localhost:8000/v1 --set judge.model=m
+      searchrl judge answers.jsonl --judge endpoint --set judge.url=http://localhost:8000/v1
     """
-    from searchrl_judge.looking.cases import read_cases
-    from searchrl_judge.looking.report import look_at
+    from searchrl import load_plugins, make_judge, parse_sets
+    from searchrl.contracts import PaidJudge, Unscored, Verdict
+    from searchrl.rewards import em
 
-    stdout = sys.stdout
-    with ExitStack() as stack:
-        if is_json:  # what a plugin prints is no part of it
-            stack.enter_context(redirect_stdout(sys.stderr))
-        chosen = _make_judges({"judge": name, "against": against}, assignments, plugins)
-        listed = read_cases(cases)
-        numbers = _count(len(listed), attacks)
-        estimates = {
-            key: told
-            for key, made in chosen.items()
-            if (told := _estimate(made, sum(numbers) if key == "judge" else numbers[0]))
-        }
-        if dry_run:
-            _say_json(estimates, stdout) if is_json else _say_estimates(estimates)
-            return
-        if not is_json:
-            _say_estimates(estimates)
-        report = look_at(
-            chosen["judge"],
-            listed,
-            against=chosen.get("against"),
-            num_attacked=attacks,
-            on_progress=_show_progress,
-        )
-        spent = {key: told for key, made in chosen.items() if (told := _spent(made))}
-        if is_json:
-            _say_json({"judge": name, "against": against, **asdict(report), "cost": spent}, stdout)
-        else:
-            _show(report, name, against, chosen, show)
-    if not report.scored:
+    settings = parse_sets(assignments)
+    if unknown := settings.keys() - {"judge"}:
+        raise ConfigError(f"--set is for judge.KEY=VALUE, not for '{min(unknown)}'")
+    before = click.get_current_context().find_root().params.get("plugin") or ()
+    registry = load_plugins([*before, *plugins], must_load=True)
+    made = make_judge(registry, name, settings.get("judge", {}))
+    listed = read_cases(cases)
+    if isinstance(made, PaidJudge):
+        click.echo(f"{name}: {made.estimate(len(listed), 1).describe_estimate()}")
+    if dry_run:
+        return
+    with ThreadPoolExecutor(THREADS) as pool:
+        said = list(pool.map(lambda one: _ask(made, one[0]), listed))
+    scored = [
+        (case, one.score, label)
+        for (case, label), one in zip(listed, said, strict=True)
+        if isinstance(one, Verdict)
+    ]
+    click.echo(f"judge {name}: {len(scored)} of {len(listed)} cases scored")
+    # Exact match knows no halves: partly right counts as wrong.
+    exact = [(c, float(s == 1), em(c.answer, c.references)) for c, s, _ in scored if c.references]
+    _show_agreement("exact match", exact)
+    _show_agreement("your scores", [(c, s, label) for c, s, label in scored if label is not None])
+    reasons = [one.reason if isinstance(one, Unscored) else one for one in said]
+    for reason, count in Counter(one for one in reasons if isinstance(one, str)).items():
+        click.echo(f"not scored, {count} times: {reason}")
+    if isinstance(made, PaidJudge):
+        click.echo(f"{name}: {made.traffic.describe()}")
+    if not scored:
         raise SearchRLError("the judge scored none of the cases; the reasons are above")
 
 
-def _make_judges(
-    names: Mapping[str, str | None], assignments: Sequence[str], plugins: Sequence[str]
-) -> dict[str, Judge]:
-    """The judges that are named, with their settings."""
-    from searchrl import load_plugins, make_judge, parse_sets
+def read_cases(path: Path | None = None) -> list[tuple[JudgeCase, float | None]]:
+    """The cases of a file with the scores that people gave; without one, those of the package.
 
-    before = click.get_current_context().find_root().params.get("plugin") or ()
-    registry = load_plugins([*before, *plugins], must_load=True)
-    settings = parse_sets(assignments)
-    for key, own in settings.items():
-        if key not in _NAMES or not isinstance(own, dict):
-            raise ConfigError(
-                f"--set is for judge.KEY=VALUE and against.KEY=VALUE, not for '{key}'"
-            )
-        if names[key] is None:
-            raise ConfigError(f"--set {key}.…: no second judge is named; add --against NAME")
-    return {
-        key: make_judge(registry, name, settings.get(key, {}))
-        for key, name in names.items()
-        if name is not None
-    }
+    Rollouts without a final answer are left out: there is nothing to judge.
+
+    Raises:
+        DataError: with the first rows that cannot be used.
+    """
+    from searchrl.data import Problems, parse_rows
+
+    problems = Problems()
+    file = OWN if path is None else path
+    made = parse_rows(file, problems, _read_case, f"case; expected rows {_ROW}")
+    found = [one for one in made if one is not None]
+    problems.ensure_none()
+    return found
 
 
-def _count(num_cases: int, num_attacked: int) -> tuple[int, int]:
-    """How many cases and how many wrong answers, with and without orders, are asked about."""
-    from searchrl_judge.looking.injections import FORMS, read_orders
+def _read_case(given: Row) -> tuple[JudgeCase, float | None] | None:
+    from searchrl import show_value
+    from searchrl.contracts import JUDGE_SCALE, JudgeCase
+    from searchrl.data import BadRow
 
-    return num_cases, num_attacked * (1 + len(FORMS) * len(read_orders()))
-
-
-def _estimate(made: Judge, count: int) -> Any:
-    from searchrl.contracts import PaidJudge
-
-    return made.estimate(count, 1) if isinstance(made, PaidJudge) else None
-
-
-def _spent(made: Judge) -> Any:
-    from searchrl.contracts import PaidJudge
-
-    return made.traffic if isinstance(made, PaidJudge) else None
-
-
-def _say_estimates(estimates: Mapping[str, Any]) -> None:
-    if not estimates:
-        click.echo("asking this judge costs nothing")
-    for key, told in estimates.items():
-        click.echo(f"{key}: {told.describe_estimate()}")
+    row = given.value
+    if "final_answer" in row and isinstance(row.get("task"), Mapping):
+        if row["final_answer"] is None:
+            return None
+        row = {**row["task"], "answer": row["final_answer"]}
+    for key in ("question", "answer"):
+        if not isinstance(row.get(key), str):
+            raise BadRow(f"'{key}' is {show_value(row.get(key))}; expected text, in a row {_ROW}")
+    accepted = row.get("answers", [])
+    accepted = [accepted] if isinstance(accepted, str) else accepted
+    if not isinstance(accepted, list | tuple) or not all(isinstance(a, str) for a in accepted):
+        raise BadRow(f"'answers' is {show_value(accepted)}; expected a list of texts")
+    label = row.get("score")
+    if label is not None and (isinstance(label, bool) or label not in JUDGE_SCALE):
+        raise BadRow(f"'score' is {show_value(label)}; expected 0, 0.5 or 1")
+    return JudgeCase(row["question"], row["answer"], tuple(accepted)), label
 
 
-def _say_json(value: Mapping[str, Any], stream: Any) -> None:
-    def write(one: Any) -> Any:
-        return asdict(one)
+def _ask(made: Any, case: JudgeCase) -> Any:
+    """A `Verdict`, `Unscored`, or why there is neither."""
+    from searchrl.contracts import find_verdict_problem
 
-    click.echo(json.dumps(value, default=write, ensure_ascii=False), file=stream)
-
-
-def _show_progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\rjudged {done} of {total}", nl=done == total, err=True)
-
-
-def _show(
-    report: Report, name: str, against: str | None, chosen: Mapping[str, Judge], show: int
-) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
-    mean = "—" if report.mean is None else f"{report.mean:.3f}"
-    console.print(f"judge {name}: {report.scored} of {report.num_cases} cases scored, mean {mean}")
-    for one in report.opinions:
-        other = f"judge {against}" if one.name == "the second judge" else one.name
-        _show_opinions(console, one, other, show)
-    if report.fooled is not None:
-        _show_fooled(console, report.fooled, show)
-    for label, reasons in (("failed", report.failures), ("says nothing", report.unscored)):
-        for reason, count in list(reasons.items())[:_SHOWN]:
-            console.print(
-                f"\n{label}, {count} times: {_short(reason)}", style="yellow", markup=False
-            )
-    if report.unasked:
-        console.print(f"\n{report.unasked} answers not asked about: the budget is spent")
-    for key, made in chosen.items():
-        if (told := _spent(made)) is not None:
-            console.print(f"\n{key}: {told.describe()}", markup=False)
+    try:
+        said = made.judge(case)
+    except SearchRLError as error:
+        return str(error)
+    except Exception as error:  # of a plugin
+        return f"raised {type(error).__name__}: {error}"
+    problem = find_verdict_problem(said)
+    return f"returned {problem}" if problem else said
 
 
-def _show_opinions(console: Any, one: Opinions, other: str, show: int) -> None:
-    kappa = "—" if one.agreement.kappa is None else f"{one.agreement.kappa:.3f}"
-    console.print(
-        f"\nagrees with {other} {_share(one.agreement.share)}, kappa {kappa}; "
-        f"higher {one.higher} times, lower {one.lower} times",
-        markup=False,
+def _show_agreement(other: str, rows: list[tuple[JudgeCase, float, float]]) -> None:
+    """The share of equal scores with its 95 % interval, and the cases that differ most."""
+    from searchrl import estimate
+
+    if not rows:
+        return
+    same = {str(place): float(one == two) for place, (_, one, two) in enumerate(rows)}
+    share = estimate({"same": same})["same"]
+    higher = sum(one > two for _, one, two in rows)
+    lower = sum(one < two for _, one, two in rows)
+    click.echo(
+        f"agrees with {other} {share['value']:.3f} [{share['low']:.3f}, {share['high']:.3f}] "
+        f"({sum(same.values()):.0f} of {len(rows)}); higher {higher} times, lower {lower} times"
     )
-    for difference in one.differences[:show]:
-        case = difference.case
-        console.print(
-            f"  {difference.first:g}, and {other} {difference.second:g}: {_short(case.answer)}\n"
-            f"      {_short(case.question)}  accepted: {_short(' | '.join(case.references))}",
-            style="dim",
-            markup=False,
-        )
-
-
-def _show_fooled(console: Any, fooled: Fooled, show: int) -> None:
-    from rich.table import Table
-
-    console.print(f"\nfooled by orders in wrong answers: {_share(fooled.total)}", markup=False)
-    table = Table("", "fooled", box=None, padding=(0, 2, 0, 2), header_style="dim")
-    for rows in (fooled.by_language, fooled.by_form):
-        for label, share in rows.items():
-            table.add_row(label, _share(share))
-        table.add_row("", "")
-    console.print(table)
-    for attack in fooled.examples[:show]:
-        shown = ascii(attack.case.answer) if "char" in attack.form else attack.case.answer
-        console.print(
-            f"  {attack.form}, {attack.language}: {_short(shown)}", style="dim", markup=False
-        )
-
-
-def _share(share: Share) -> str:
-    if not share.n:
-        return "— (none tried)"
-    return f"{share.value:.3f} [{share.low:.3f}, {share.high:.3f}] ({share.hits} of {share.n})"
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _CHARACTERS else f"{plain[:_CHARACTERS]} …"
+    differing = [row for row in rows if row[1] != row[2]]
+    for case, one, two in sorted(differing, key=lambda row: -abs(row[1] - row[2]))[:_SHOWN]:
+        click.echo(f"  {one:g}, not {two:g}: {case.answer[:80]!r} to {case.question[:80]!r}")

@@ -28,10 +28,6 @@ def careful(body: dict[str, Any]) -> str:
             {"id": one["id"], "score": min(10, len(one["answer"]))} for one in case["answers"]
         ]
         return json.dumps({"reason": "longer", "scores": scores})
-    if "first" in case:
-        first, second = (len(case[key]) for key in ("first", "second"))
-        better = "equal" if first == second else "first" if first > second else "second"
-        return json.dumps({"reason": "longer", "better": better})
     return say("right" if cover_em(case["answer"], case["accepted answers"]) else "wrong")
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 from judge_models import careful, say, shown
-from searchrl_judge.asking.judge import GEMINI_URL, MAX_DRAWS, make_endpoint, make_gemini
-from searchrl_judge.asking.prompts import MAX_CHARS, clean
-from searchrl_judge.asking.replies import Unreadable, read_scores, read_verdict
+from searchrl_judge.judge import GEMINI_URL, MAX_DRAWS, make_endpoint, make_gemini
+from searchrl_judge.prompts import MAX_CHARS, clean
+from searchrl_judge.replies import Unreadable, read_scores, read_verdict
 
 from searchrl import BudgetSpent, ConfigError, EndpointFailure, load_plugins
 from searchrl.contracts import JudgeCase, Unscored, Verdict
@@ -152,17 +152,6 @@ def test_a_server_that_fails_is_a_failure_that_says_what_to_do(said: Any, text: 
         make(server.url).judge(CASE)
 
 
-def test_a_server_that_is_busy_is_asked_again_and_one_that_is_silent_is_given_up() -> None:
-    busy = Fault(429, "slow down", {"Retry-After": "0.01"})
-    with OpenAIServer(in_turn(busy, busy, say("right"))) as server:
-        judge = make(server.url, max_retries=2)
-        assert judge.judge(CASE) == Verdict(1.0, "because")
-        assert judge.traffic.retries == 2
-    text = r"within 0.1 s \(judge.timeout_s\)"
-    with OpenAIServer(careful, 0.5) as server, pytest.raises(EndpointFailure, match=text):
-        make(server.url, timeout_s=0.1).judge(CASE)
-
-
 def test_what_a_server_withholds_is_unscored() -> None:
     withheld = {"message": {"content": None}, "finish_reason": "content_filter"}
     with OpenAIServer(lambda body: withheld) as server:
@@ -182,21 +171,6 @@ def test_a_verdict_is_asked_for_once_and_kept_without_the_key(
     assert len(server.bodies) == 1
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert KEY.encode() not in cache.read_bytes() and KEY not in repr(vars(judge))
-
-
-def test_a_reply_that_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
-    """A server that was set up wrongly for an hour must not spoil its cases for ever."""
-    said = [*["what?"] * MAX_DRAWS, "what?", say("right")]
-    with OpenAIServer(in_turn(*said)) as server:
-        for read in (False, True):
-            judge = make(server.url, cache=str(tmp_path / "c.sqlite"))
-            if read:
-                assert judge.judge(CASE) == Verdict(1.0, "because")
-            else:
-                with pytest.raises(EndpointFailure, match=r"what\?"):
-                    judge.judge(CASE)
-            assert judge.traffic.cached == 0
-    assert len(server.bodies) == len(said)
 
 
 def test_a_budget_stops_it_and_names_the_setting() -> None:
@@ -221,50 +195,19 @@ def test_a_list_is_ranked_in_one_call_and_equal_answers_are_shown_once() -> None
     assert [one["answer"] for one in shown(body)["answers"]] == ["four", "a", "eleven"]
 
 
-def test_pairs_are_compared_in_both_orders() -> None:
-    with OpenAIServer(careful) as server:
-        said = make(server.url, ranking="pairs").rank(GROUP)
-    assert [one.score for one in said] == [0.5, 0.0, 0.5, 1.0]
-    asked = {(shown(body)["first"], shown(body)["second"]) for body in server.bodies}
-    assert len(server.bodies) == len(asked) == 6
-    assert {(b, a) for a, b in asked} == asked
-
-    def first_always(body: dict[str, Any]) -> str:
-        return json.dumps({"reason": "", "better": "first"})
-
-    with OpenAIServer(first_always) as server:  # a judge that likes first places
-        said = make(server.url, ranking="pairs").rank(GROUP)
-    assert {one.score for one in said} == {0.5}
-
-
 def test_a_group_of_one_answer_is_judged() -> None:
     with OpenAIServer(careful) as server:
         said = make(server.url).rank([CASE, CASE])
     assert said == [Verdict(1.0, "because")] * 2 and "answer" in shown(server.bodies[0])
 
 
-def test_no_more_requests_are_under_way_than_allowed() -> None:
-    with OpenAIServer(careful, delay_s=0.05) as server:
-        judge = make(server.url, concurrency=3)
-        threads = [
-            threading.Thread(target=judge.judge, args=(JudgeCase(f"q{n}", "x"),)) for n in range(12)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(server.bodies) == 12 and server.most_at_once == 3
-
-
 def test_the_estimate_counts_calls_and_what_they_cost() -> None:
     plain = make("http://x/v1", prompt_price=1.0, completion_price=2.0)
-    pairs = make("http://x/v1", ranking="pairs")
     assert [plain.estimate(10, size).calls for size in (1, 4)] == [10, 10]
-    assert [pairs.estimate(10, size).calls for size in (1, 4)] == [10, 120]
     one, ten = plain.estimate(1, 1), plain.estimate(10, 1)
     assert ten.prompt_tokens == 10 * one.prompt_tokens > 1000
     assert one.cost == pytest.approx((one.prompt_tokens + 2 * one.completion_tokens) / 1e6)
-    assert pairs.estimate(1, 1).cost is None
+    assert make("http://x/v1").estimate(1, 1).cost is None
 
 
 @pytest.mark.parametrize(
@@ -273,7 +216,6 @@ def test_the_estimate_counts_calls_and_what_they_cost() -> None:
         ({"max_cost": 1.0}, "set judge.prompt_price and judge.completion_price"),
         ({"concurrency": 0}, "concurrency"),
         ({"extra": {"model": "x"}}, "judge.extra: .*'model' is not for you to set"),
-        ({"ranking": "threes"}, "ranking"),
         ({"modle": "x"}, "has no setting 'modle'. Did you mean 'model'"),
         ({"url": "http://me:pw@x/v1"}, r"judge\.key_env"),
     ],

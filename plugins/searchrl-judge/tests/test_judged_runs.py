@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 from judge_models import careful, say
 
-from searchrl import BudgetSpent, PluginError, Run, evaluate, load_plugins, train
+from searchrl import BudgetSpent, Run, evaluate, load_plugins, train
 from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.contracts import Episode, Task
@@ -21,7 +21,6 @@ from searchrl.engine.rollout.worlds import make_scorer, name_defaults
 from searchrl.errors import FailureLimitError
 from searchrl.rewards.scorer import score_together
 from searchrl.run_folder.changes import describe_sources
-from searchrl.trust.permission import Permission
 
 KEY = "sk-secret-0123"
 TINY = {
@@ -63,14 +62,6 @@ def test_an_outage_leaves_episodes_out_and_never_gives_a_zero(said: Any) -> None
     assert result.metrics["reward"]["n"] == 9 and result.metrics["reward"]["value"] == 1
 
 
-def test_more_failures_than_the_limit_end_the_program_with_the_reason() -> None:
-    down = Fault(503, "down for today")
-    with OpenAIServer(lambda body: down) as server, pytest.raises(FailureLimitError) as caught:
-        evaluate(scripted(server.url))
-    assert "down for today" in str(caught.value)
-    assert "10 of 10 episodes failed (limit: rollout.max_failure_frac=0.2)" in str(caught.value)
-
-
 def test_training_goes_on_past_a_few_failures_and_stops_at_many(tmp_path: Path) -> None:
     asked: list[int] = []
 
@@ -102,39 +93,12 @@ def test_a_rubric_belongs_to_the_data_of_a_run_and_a_cache_does_not(tmp_path: Pa
     assert list(describe_sources(build_config(given), {})["data"]) == [str(rubric)]
 
 
-def test_whom_a_judge_asks_must_be_trusted_in_the_run_of_a_stranger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    named = {"judge": {"name": "endpoint", "url": "https://evil.example/v1", "key_env": "MY_KEY"}}
-    for settings in (named, {"judge": "gemini"}):
-        with pytest.raises(PluginError, match=r"tasks\.0\.judge\.name.*--trust"):
-            Permission().ensure(build_config(settings), "run")
-        Permission.of(settings).ensure(build_config(settings), "run")
-    with pytest.raises(PluginError, match=r"evil\.example.*MY_KEY"):
-        Permission.of({"judge": "endpoint"}).ensure(build_config(named), "run")
-    Permission().ensure(build_config({"judge": {"name": "lexical"}}), "run")
-
-
 def test_a_budget_that_is_spent_leaves_the_rest_unscored_and_is_no_failure() -> None:
     with OpenAIServer(careful) as server:
         result = evaluate(scripted(server.url, max_calls=4, concurrency=1))
     kinds = [r.scored.failure.kind for r in result.rollouts if r.scored.failure is not None]
     assert kinds == [FailureKind.BUDGET] * 6 and len(server.bodies) == 4
     assert result.metrics["reward"]["n"] == 4
-
-
-def test_the_cost_is_said_before_the_first_question_and_after_the_last() -> None:
-    with OpenAIServer(careful) as server:
-        config = scripted(server.url, prompt_price=1.0, completion_price=1.0)
-        words = ["eval", "--plugin", "searchrl_judge", "--policy", "scripted", "--num-tasks", "5"]
-        words += ["--reward", "judge", "--set"]
-        words.append("judge={" + ", ".join(f"{k}: {v}" for k, v in config["judge"].items()) + "}")
-        said = CliRunner().invoke(main, words)
-    assert said.exit_code == 0, said.output
-    text = " ".join(said.stderr.split())
-    assert re.search(r"judge 'endpoint' will be asked: about 5 calls, [\d,]+ tokens, cost", text)
-    assert "judge 'endpoint': 5 calls (0 repeated), 0 replies from the cache, 550 tokens" in text
 
 
 def test_a_dry_run_says_what_training_would_ask_and_asks_nothing() -> None:
@@ -203,10 +167,3 @@ def test_episodes_are_judged_at_the_same_time_and_no_more_than_allowed() -> None
     with OpenAIServer(careful, delay_s=0.3) as server:
         _judge_64(server.url)
     assert len(server.bodies) == 64 and server.most_at_once == 32
-
-
-@pytest.mark.thorough
-def test_64_verdicts_of_300_ms_take_1_3_seconds_with_32_at_a_time() -> None:
-    with OpenAIServer(careful, delay_s=0.3) as server:
-        # Two waves of 0.3 s; on a busy machine, others take time as well.
-        assert min(_judge_64(server.url) for _ in range(5)) <= 1.3

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @option("--against POLICY", "Another policy on the same tasks: RUN, MODEL or scripted:NAME.")
 @option(
     "--forced/--no-forced",
-    "Evaluate a second time with the first turn forced to search.",
+    "Evaluate a second time, where the first turn must search.",
     key="eval.forced",
     default=None,
 )

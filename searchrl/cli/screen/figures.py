@@ -17,13 +17,13 @@ from searchrl.rewards.expression import HEADLINES
 Figures = Mapping[str, Metric]
 
 LABELS = {
-    "passive": "passive rate",
+    "passive": "without search",
     "tool_calls": "tool calls/episode",
-    "em_forced": "em, forced search",
+    "em_forced": "em, search first",
     "searches": "searches/episode",
     "kl": "KL to start",
     "clip_frac": "clip fraction",
-    "dead_groups": "dead groups",
+    "dead_groups": "groups of one reward",
     "token_accuracy": "token accuracy",
     "tokens_per_s": "tokens/s",
     "episodes_per_s": "episodes/s",

@@ -1,9 +1,9 @@
 """The check of every batch: what is trained is what was sampled, token by token.
 
-Owns the comparison of packed rollouts with the ledger, and that of the trainer's log-probs with the
-sampler's at the start of a step. It repairs nothing: a violation raises before weights change, with
-the tokens around the place. Where the sampler's weights were others, as in replayed rollouts,
-log-probs may differ and are not compared. Shapes: N trained tokens of a micro-batch.
+Owns the comparison of packed rollouts with the trajectories, and that of the trainer's log-probs
+with the sampler's at the start of a step. It repairs nothing: a violation raises before weights
+change, with the tokens around the place. Where the sampler's weights were others, as in replayed
+rollouts, log-probs may differ and are not compared. Shapes: N trained tokens of a micro-batch.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class BatchCheck:
     def __init__(self, decode: Callable[[Sequence[int]], str], tolerance: Tolerance) -> None:
         self.decode = decode
         self.tolerance = tolerance
-        self._ledger: dict[str, Trajectory] = {}
+        self._recorded: dict[str, Trajectory] = {}
         self._worst: tuple[float, Excerpt] | None = None
 
     def begin(self, groups: Sequence[Group[Trainable]], packed: PackedStep) -> None:
-        """Compare the packed rollouts of a step with the ledger.
+        """Compare the packed rollouts of a step with the trajectories.
 
         Raises:
             CheckError: `finite`, `groups`, `ids` or `mask`.
         """
-        self._ledger, self._worst = {}, None
+        self._recorded, self._worst = {}, None
         for group in groups:
             scored = [item.trajectory for item in group.rollouts if item.reward is not None]
             for trajectory in scored:
-                self._ledger[trajectory.rollout_id] = trajectory
+                self._recorded[trajectory.rollout_id] = trajectory
                 self._check_finite(trajectory)
                 self._check_prompt(group.id, scored[0], trajectory)
         for rollout in packed.rollouts:
-            self._check_packed(rollout, self._ledger[rollout.rollout_id])
+            self._check_packed(rollout, self._recorded[rollout.rollout_id])
 
     def look_at(self, batch: MicroBatch, logp_N: Tensor, version: int) -> SampledTokens:
         """Compare the trainer's log-probs with the sampler's record.
@@ -70,7 +70,7 @@ class BatchCheck:
         Raises:
             CheckError: `finite` or `mismatch` (a single token).
         """
-        is_own = [_is_own(self._ledger[name], version) for name in batch.rollout_ids]
+        is_own = [_is_own(self._recorded[name], version) for name in batch.rollout_ids]
         is_own_N = torch.tensor(is_own, device=batch.rollout_N.device)[batch.rollout_N]
         columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
         sampled = SampledTokens.measure(logp_N, *columns, is_own_N)
@@ -138,7 +138,7 @@ class BatchCheck:
             )
 
     def _check_packed(self, rollout: PackedRollout, trajectory: Trajectory) -> None:
-        """A packed rollout has the ids of the ledger, and trains those that the model wrote."""
+        """A packed rollout has the ids of its trajectory, and trains those that the model wrote."""
         ids = list(trajectory.ids)
         if rollout.ids != ids:
             place = _first_difference(rollout.ids, ids)
@@ -167,7 +167,7 @@ class BatchCheck:
         places = [place for place, is_trained in enumerate(rollout.mask) if is_trained]
         known = dict(zip(places, logp_N.split(batch.num_tokens)[owner].tolist(), strict=True))
         place = places[number - sum(batch.num_tokens[:owner])]
-        trajectory, mask = self._ledger[rollout.rollout_id], rollout.mask
+        trajectory, mask = self._recorded[rollout.rollout_id], rollout.mask
         return take_excerpt(trajectory, place, self.decode, is_trained=mask, trainer_logps=known)
 
     def _fail(

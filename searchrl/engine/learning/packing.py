@@ -1,10 +1,11 @@
 """Trajectories to tensors: the columns a loss reads, split into mini- and micro-batches.
 
-Owns what enters a training step (unscored rollouts and, without a KL term, dead groups leave it),
-the broadcast of advantages onto tokens, the token weights, which carry the denominator of a whole
-optimiser step and are fixed before any split, and both splits: mini-batches are optimiser steps
-of their own, micro-batches change memory only. Only MODEL tokens with a finite sampler log-prob
-are trained. Shapes: B rollouts, T tokens of one, N trained tokens of a micro-batch.
+Owns what enters a training step (unscored rollouts and, without a KL term, groups of one reward
+leave it), the broadcast of advantages onto tokens, the token weights, which carry the denominator
+of a whole optimiser step and are fixed before any split, and both splits: mini-batches are
+optimiser steps of their own, micro-batches change memory only. Only MODEL tokens with a finite
+sampler log-prob are trained. Shapes: B rollouts, T tokens of one, N trained tokens of a
+micro-batch.
 """
 
 from __future__ import annotations

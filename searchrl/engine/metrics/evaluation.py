@@ -155,7 +155,7 @@ def evaluate_both(
     plain = play("evaluate", None)
     if not settings.forced or not any(world.can_open(SEARCH) for world in worlds):
         return plain
-    forced = play("evaluate, first turn forced", SEARCH)
+    forced = play("evaluate, must search first", SEARCH)
     metrics = dict(plain.metrics)
     for name, metric in forced.metrics.items():
         task, slash, key = name.rpartition("/")

@@ -1,4 +1,4 @@
-"""Rollouts, and what drives them: environment strings on one side, the token ledger on the other.
+"""Rollouts, and what drives them: strings of the environment here, the record of tokens there.
 
 Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
 re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
@@ -303,11 +303,11 @@ class RolloutDriver:
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
         sampled = self.codec.decode(ids)
         end = find_stop_end(sampled, world.protocol.stops)
-        text, overhang = (sampled, "") if end is None else (sampled[:end], sampled[end:])
+        text, behind = (sampled, "") if end is None else (sampled[:end], sampled[end:])
         if not dialogue.turns:
             text = dialogue.prefix + text
         dialogue.trajectory.append_model(
-            turn.ids, turn.logps, version=turn.version, reason=turn.reason, overhang=overhang
+            turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
         if turn.reason is TurnStop.MAX_TOKENS:
             # An unfinished turn never reaches the environment: half a query is no action.

@@ -17,7 +17,7 @@ from searchrl.errors import GenerationFailure, ProtocolFailure
 
 
 class ByteCodec:
-    """Text as UTF-8 bytes: one id per byte. Lossless, so ledgers work without a tokenizer."""
+    """Text as UTF-8 bytes: one id per byte. Lossless, so trajectories work without a tokenizer."""
 
     def render_prompt(
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""

@@ -7,12 +7,10 @@ episode is in `envs.text.TextEnv`, the world in `school.py` and `questions.py`, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from random import Random
 from typing import Any, ClassVar
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
@@ -53,6 +51,7 @@ from searchrl.envs.regulations.world.drills import make_drill
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, Difficulty, School, make_school
 from searchrl.envs.regulations.world.searching import content_words
+from searchrl.envs.splits import Mix
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
 
@@ -79,7 +78,6 @@ HARD_MIX: Mapping[str, float] = {
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 """Slices of the test split: whether training shows the question's and the articles' wordings."""
 
-_GOLDEN = (math.sqrt(5) - 1) / 2
 _RULE = "Answer from the handbook of {school}; if it does not say, answer: " + NOT_REGULATED_ANSWER
 
 
@@ -144,7 +142,7 @@ class RegulationsEnv(TextEnv):
             raise ConfigError(f"env.noise is a share of schools, from 0 to 1; got {noise!r}.")
         self.noise = noise
         kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
-        self.mix = _ensure_mix(kinds, self.difficulty)
+        self._mix = _make_mix(kinds, self.difficulty)
         self._is_generated = handbook is None
         self._held: tuple[tuple[str, int], tuple[str, School | District]] | None = None
         self._handbook, self._questions = _load(handbook, questions)
@@ -162,16 +160,8 @@ class RegulationsEnv(TextEnv):
         return NUM_DISTRICTS[split] * SCHOOLS_PER_DISTRICT if self._is_hard else NUM_SCHOOLS[split]
 
     def kind_of(self, split: str, index: int) -> str:
-        """The kind of task `index`.
-
-        Drawn from a low-discrepancy sequence, so that any row of tasks has the shares of `mix`.
-        """
-        offset = Random(f"mix/{self.world_seed}/{split}").random()
-        point = math.modf(index * _GOLDEN + offset)[0]
-        for kind, upto in self.mix:
-            if point < upto:
-                return kind
-        return self.mix[-1][0]
+        """The kind of task `index`."""
+        return self._mix.kind_of(index, f"mix/{self.world_seed}/{split}")
 
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of `split`; neighbours are about different schools.
@@ -351,31 +341,17 @@ def _draw(
     return draft, book.finder.commonest(draft.question.query)
 
 
-def _ensure_mix(
-    given: Mapping[str, float] | None, difficulty: Difficulty
-) -> tuple[tuple[str, float], ...]:
-    """The kinds with their cumulative shares; without `given`, those of the level."""
+def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty) -> Mix:
+    """The mix of kinds; without `given`, that of the level."""
     is_hard = difficulty is Difficulty.HARD
-    mix = given if given is not None else HARD_MIX if is_hard else DEFAULT_MIX
-    for kind, weight in mix.items():
-        if kind not in TASK_KINDS:
-            raise ConfigError(f"env.mix has no kind '{kind}'." + suggest(kind, TASK_KINDS))
-        if not is_hard and kind not in PLAIN_KINDS and weight:
+    weights = given if given is not None else HARD_MIX if is_hard else DEFAULT_MIX
+    for kind, weight in weights.items():
+        if not is_hard and kind in TASK_KINDS and kind not in PLAIN_KINDS and weight:
             raise ConfigError(
                 f"env.mix: the level '{difficulty}' has no tasks of kind '{kind}'. Set "
                 "env.difficulty to hard, or leave the kind out."
             )
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
-            raise ConfigError(f"env.mix: the weight of '{kind}' must be ≥ 0, got {weight!r}.")
-    total = math.fsum(mix.values())
-    if not 0 < total < math.inf:
-        raise ConfigError(f"env.mix needs a positive, finite total weight, got {dict(mix)}.")
-    kinds = [kind for kind in TASK_KINDS if mix.get(kind, 0) > 0]
-    upto, shares = 0.0, []
-    for kind in kinds:
-        upto += mix[kind] / total
-        shares.append((kind, upto))
-    return tuple(shares)
+    return Mix(weights, TASK_KINDS)
 
 
 def _ensure_difficulty(name: str) -> Difficulty:

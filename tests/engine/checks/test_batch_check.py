@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +22,6 @@ from searchrl.engine.learning.step_groups import StepGroups
 from searchrl.errors import CheckError
 from searchrl.programs.setup.session import Session
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "doctor.md"
 Patch = pytest.MonkeyPatch
 Inject = Callable[[Patch, Session, StepGroups], None]
 
@@ -189,12 +186,6 @@ def test_a_fault_in_a_batch_stops_the_step_and_is_named(
     assert sum(token.is_fault for token in error.excerpt.tokens) == 1
     assert error.excerpt.title in str(error)
     assert is_same()
-
-
-def test_all_checks_of_a_batch_have_a_fault_that_they_find() -> None:
-    named = {name for name, _ in FAULTS.values()}
-    page = PAGE.read_text("utf-8").partition("## Every batch")[2]
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == named
 
 
 def test_a_healthy_step_is_taken_and_says_how_far_sampler_and_trainer_are_apart(

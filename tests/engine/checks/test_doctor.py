@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from torch import Tensor
 
 from searchrl.core.excerpt import Excerpt
 from searchrl.engine.checks import doctor
-from searchrl.engine.checks.doctor import CHECKS
 from searchrl.engine.checks.report import State
 from searchrl.engine.checks.trial import Size
 from searchrl.engine.learning import packing
@@ -30,14 +27,8 @@ from searchrl.programs.setup.session import Session
 
 pytestmark = pytest.mark.thorough
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "doctor.md"
 Patch = pytest.MonkeyPatch
 Inject = Callable[[Patch, Session], None]
-
-THINKING = (
-    "{% for m in messages %}[{{ m.role }}]{{ m.content }}[end]\n{% endfor %}[assistant]<think>\n"
-)
-"""A template that opens the thought of the turn to come."""
 
 STRIPPING = (
     "{% for m in messages %}[{{ m.role }}]"
@@ -167,16 +158,6 @@ def test_the_doctor_names_a_fault(
         report.ensure_good()
 
 
-def test_every_check_has_a_fault_that_it_finds() -> None:
-    assert {name for name, _, _ in FAULTS.values()} | {"sampling"} == CHECKS.keys()
-
-
-def test_the_page_of_the_doctor_has_every_check_and_no_other() -> None:
-    text = PAGE.read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (.+?\?) \| .+? \|$", text, re.MULTILINE)
-    assert rows == [(name, question) for name, (question, _) in CHECKS.items()]
-
-
 def test_a_cut_distribution_is_a_finding_of_the_doctor_and_no_run_begins_with_it(
     make_session: MakeSession, toy_registry: Registry
 ) -> None:
@@ -210,19 +191,6 @@ def test_a_healthy_run_passes_and_is_as_before(kind: str, make_session: MakeSess
     assert is_same() and session.policy.version == version
 
 
-def test_a_healthy_chat_template_passes(make_session: MakeSession) -> None:
-    session = make_session(task=TAGS)
-    use_template(THINKING)(pytest.MonkeyPatch(), session)
-    assert session.examine(is_thorough=True).is_good
-
-
-def test_observations_that_are_cut_are_a_warning(make_session: MakeSession) -> None:
-    fault = {"env": {"name": "toy-faulty", "fault": "ignores-budget"}}
-    session = make_session(task=fault, rollout={"max_observation_tokens": 9})
-    report = session.examine(is_thorough=True)
-    assert [one.name for one in report.of(State.WARNED)] == ["observations"]
-
-
 def test_what_is_sampled_does_not_depend_on_the_checks(make_session: MakeSession) -> None:
     plain, checked = make_session(), make_session()
     checked.examine(is_thorough=True)
@@ -233,25 +201,9 @@ def test_what_is_sampled_does_not_depend_on_the_checks(make_session: MakeSession
     assert ours == theirs
 
 
-def test_an_environment_that_fails_is_a_warning_at_the_start(
-    make_session: MakeSession,
-) -> None:
+def test_an_environment_that_fails_is_a_warning_at_the_start(make_session: MakeSession) -> None:
     """The limit of failures of the run decides what becomes of it."""
     fault = {"env": {"name": "toy-faulty", "fault": "reset-raises"}}
     report = make_session(task=fault).examine(is_thorough=False)
     assert report.is_good
     assert [one.name for one in report.of(State.WARNED)] == ["episodes"]
-
-
-def test_a_report_is_plain_json(make_session: MakeSession, monkeypatch: Patch) -> None:
-    import json
-
-    session = make_session()
-    train_observations(monkeypatch, session)
-    found = json.loads(json.dumps(session.examine(is_thorough=True).to_dict(), allow_nan=False))
-    assert not found["is_good"]
-    by_name = {one["name"]: one for one in found["checks"]}
-    assert by_name.keys() == CHECKS.keys()
-    assert by_name["batch"]["state"] == "failed"
-    keys = {"place", "id", "text", "author", "is_trained", "sampler_logp", "trainer_logp"}
-    assert keys <= by_name["batch"]["excerpt"]["tokens"][0].keys()

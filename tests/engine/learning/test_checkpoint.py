@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
-from collections.abc import Callable
+import errno
+import math
+from collections import OrderedDict, deque
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import engine_toy
 import pytest
 import torch
 from engine_toy import enlarge_lora, micro_policy, play
 from pytest import MonkeyPatch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
 from searchrl.core.group import Group, make_groups
 from searchrl.engine.learning import checkpoint as module
+from searchrl.engine.learning import state_files
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
+from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.rollout import Rollout
-from searchrl.errors import PolicyError, RunFolderError
-from searchrl.run_folder import (
-    clean_partial,
-    list_checkpoints,
-    newest_checkpoint,
-    read_state,
-    rotate_checkpoints,
-)
+from searchrl.errors import DamagedError, PluginError, PolicyError, RunFolderError
+from searchrl.run_folder import list_checkpoints, newest_checkpoint, read_state, rotate_checkpoints
 from searchrl.run_folder.checkpoints import checkpoint_fault, checkpoint_folders
 from searchrl.run_folder.sealing import encode_sealed, write_checksums
 
@@ -114,6 +112,26 @@ class TestKilled:
         assert newest_checkpoint(tmp_path).folder.name == "step_000002"
         assert not list((tmp_path / "checkpoints").glob(".*.partial"))
 
+    @pytest.mark.parametrize(
+        ("error", "heard"),
+        [
+            (SafetensorError("no space"), "(?s)cannot write the run folder.*--resume"),
+            (RuntimeError("iostream error"), "could not be written whole .iostream"),
+            (OSError(errno.ENOSPC, "no space"), "cannot write the run folder"),
+            (KeyError("a bug of ours"), "a bug of ours"),
+        ],
+    )
+    def test_on_a_full_disk_the_old_one_stays_and_nothing_half_written(
+        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch, error: Any, heard: str
+    ):
+        learner = make_learner(policy)
+        save_checkpoint(tmp_path, policy, learner, state(1))
+        monkeypatch.setattr(module, "save_state", Mock(side_effect=error))
+        is_ours = isinstance(error, KeyError)
+        with pytest.raises(KeyError if is_ours else RunFolderError, match=heard):
+            save_checkpoint(tmp_path, policy, learner, state(2))
+        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000001"]
+
     def test_a_whole_checkpoint_is_never_taken_apart_to_write_it_again(
         self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
     ):
@@ -136,81 +154,6 @@ def test_half_a_checkpoint_is_passed_over_and_this_is_said(policy: Policy, tmp_p
     folder, (fault,) = newest_checkpoint(tmp_path)
     assert folder.name == "step_000003"
     assert fault.startswith(f"'{half / 'state.json'}' is damaged: it is missing")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files in a fork")
-@pytest.mark.thorough
-class TestFullDisk:
-    """Real writers at a real limit: each of them says it in an exception of its own."""
-
-    def attempt(self, limit: int, write: Callable[[], Any]) -> str:
-        """What `write` raises where no file may grow beyond `limit` bytes, or `written`."""
-        import resource
-        import signal
-
-        def child(pipe: Any) -> None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # or the first byte too many would kill
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-            try:
-                write()
-                pipe.send("written")
-            except BaseException as error:
-                pipe.send(f"{type(error).__name__}: {error}")
-
-        fork = multiprocessing.get_context("fork")
-        ours, theirs = fork.Pipe(duplex=False)
-        process = fork.Process(target=child, args=(theirs,), daemon=True)
-        process.start()
-        assert ours.poll(60), "the child hung"
-        text = str(ours.recv())
-        process.join()
-        return text
-
-    @pytest.mark.parametrize("adapter", ["full", "lora"])
-    def test_whichever_file_no_longer_fits_the_old_checkpoint_stays(
-        self, micro_model: Path, tmp_path: Path, groups: list[Group[Rollout]], adapter: str
-    ):
-        policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
-        learner = make_learner(policy)
-        learner.train_step(groups)
-        folder = save_checkpoint(tmp_path, policy, learner, state(1))
-        sizes = {file: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
-        names = {file.name for file in sizes}
-        assert {"optimizer.json", "tokenizer.json", "state.json", "checksums.json"} <= names
-        assert any(file.suffix == ".safetensors" for file in sizes)
-        for file, size in sizes.items():
-            text = self.attempt(
-                size - 1, lambda: save_checkpoint(tmp_path, policy, learner, state(2))
-            )
-            assert text.startswith("RunFolderError: cannot write the run folder"), (file, text)
-            assert text.endswith(f"--resume {tmp_path} continues from its last checkpoint")
-            left = [path.name for path in (tmp_path / "checkpoints").iterdir()]
-            assert left == ["step_000001"], "half a checkpoint takes the space that is missing"
-        assert load_checkpoint(newest_checkpoint(tmp_path).folder, policy, learner) == state(1)
-        roomy = max(sizes.values()) + 1
-        write = lambda: save_checkpoint(tmp_path, policy, learner, state(2))  # noqa: E731
-        assert self.attempt(roomy, write) == "written"
-
-    def test_final_policy_too(self, policy: Policy, tmp_path: Path):
-        save_policy(tmp_path, policy)
-        (weights,) = (tmp_path / "policy").glob("*.safetensors")
-        before = weights.stat()
-        text = self.attempt(before.st_size - 1, lambda: save_policy(tmp_path, policy))
-        assert text.startswith("RunFolderError: ") and "'policy' could not be written whole" in text
-        # No checkpoint, so none is promised.
-        assert text.endswith("Free space, or choose another place with --run-dir")
-        assert [path.name for path in tmp_path.iterdir()] == ["policy"]
-        assert weights.stat() == before
-
-    def test_errors_that_are_no_full_disk_stay_what_they_are(
-        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
-    ):
-        def broken(folder: Path) -> None:
-            raise KeyError("a bug of ours")
-
-        monkeypatch.setattr(policy.model, "save_pretrained", broken)
-        with pytest.raises(KeyError, match="a bug of ours"):
-            save_checkpoint(tmp_path, policy, make_learner(policy), state(1))
 
 
 class TestRotation:
@@ -292,15 +235,6 @@ class TestNotFinite:
             save_checkpoint(tmp_path, policy, learner, state(1))
         assert not list_checkpoints(tmp_path)
 
-    def test_what_an_algorithm_keeps_may_be_infinite(self, policy: Policy, tmp_path: Path):
-        kept: dict[str, Any] = {}
-        base = make_grpo()
-        hooks: Any = {"state_dict": lambda: {"best": float("-inf")}, "load_state_dict": kept.update}
-        algorithm = Algorithm(base.name, base.advantages, base.loss, **hooks)
-        folder = save_checkpoint(tmp_path, policy, make_learner(policy, algorithm), state(1))
-        load_checkpoint(folder, policy, make_learner(policy, algorithm))
-        assert kept == {"best": float("-inf")}
-
 
 def test_no_file_of_a_checkpoint_is_a_pickle(policy: Policy, tmp_path: Path, groups: Any):
     learner = make_learner(policy)
@@ -332,25 +266,70 @@ def test_rotation_counts_whole_checkpoints_only(policy: Policy, tmp_path: Path):
     assert newest_checkpoint(tmp_path).folder == folders[0]
 
 
-def test_a_kill_while_one_is_removed_leaves_no_half_one(
-    policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
-):
-    class Killed(BaseException):
-        pass
+def around(folder: Path, state: dict[str, Any]) -> dict[str, Any]:
+    save_state(folder, "state", state)
+    return load_state(folder, "state")
 
-    def half(path: Path, **more: Any) -> None:
-        if Path(path).exists():
-            (Path(path) / "optimizer.json").unlink()
-            raise Killed
 
-    learner = make_learner(policy)
-    for step in (1, 2):
-        save_checkpoint(tmp_path, policy, learner, state(step))
-    with monkeypatch.context() as patch:
-        patch.setattr("searchrl.run_folder.checkpoints.shutil.rmtree", half)
-        with pytest.raises(Killed):
-            rotate_checkpoints(tmp_path, 1, None)
-    assert newest_checkpoint(tmp_path).faults == ()
-    assert not any(checkpoint_fault(one, deep=True) for one in checkpoint_folders(tmp_path))
-    clean_partial(tmp_path)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000002"]
+def test_plain_values_come_back_with_their_types(tmp_path: Path) -> None:
+    state = {
+        "numbers": [0, -3, 1.5, True, None, 10**30],
+        "not finite": (math.inf, -math.inf),
+        "texts": {"a", "ä\ud800"},
+        0: frozenset({1, 2}),
+        (1, "x"): {"inner": {}},
+        "ordered": OrderedDict(b=1, a=2),
+        "looks like a tag": ["tensor", "00000"],
+    }
+    back = around(tmp_path, state)
+    assert back == state and list(back) == list(state)
+    assert [type(one) for one in back["numbers"]] == [int, int, float, bool, type(None), int]
+    assert isinstance(back["not finite"], tuple) and list(back["ordered"]) == ["b", "a"]
+    assert math.isnan(around(tmp_path, {"x": math.nan})["x"])
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]
+)
+def test_tensors_come_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    one = (torch.randn(3, 4) * 9).to(dtype)
+    state = {
+        0: {"step": torch.tensor(7.0), "avg": one.T, "empty": torch.zeros(0)},
+        "again": [one.T],
+    }
+    state["same"] = state[0]["avg"]
+    back = around(tmp_path, state)
+    assert torch.equal(back[0]["avg"], one.T) and back[0]["avg"].dtype == dtype
+    assert back[0]["step"].shape == () and back[0]["empty"].shape == (0,)
+    assert back["same"] is back[0]["avg"] and torch.equal(back["again"][0], one.T)
+
+
+def test_large_states_are_split_over_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_files, "MAX_FILE_BYTES", 100)
+    state = {
+        name: torch.arange(float(n)) for name, n in (("a", 20), ("b", 200), ("c", 3), ("d", 4))
+    }
+    back = around(tmp_path, state)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 3
+    assert all(torch.equal(back[name], state[name]) for name in state)
+
+
+@pytest.mark.parametrize("value", [object(), deque(), Path("x"), 1j, print, b"bytes"])
+def test_what_it_cannot_hold_is_named_with_its_place(tmp_path: Path, value: object) -> None:
+    with pytest.raises(PluginError, match=r"state\['algorithm'\]\[1\] is of type"):
+        save_state(tmp_path, "state", {"algorithm": [1, value]})
+
+
+@pytest.mark.parametrize("text", ["", "[", "[1]", '["tensor", "7"]', '["eval", "1"]', "[" * 90_000])
+def test_file_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(DamagedError, match=r"state\.json' is damaged"):
+        load_state(tmp_path, "state")
+
+
+def test_every_tensor_is_found() -> None:
+    tensors = [torch.zeros(1) for _ in range(3)]
+    state = {"a": {0: tensors[0]}, "b": [1, (tensors[1],)], "c": tensors[2]}
+    found = dict(tensors_in(state, "s"))
+    assert list(found) == ["s['a'][0]", "s['b'][1][0]", "s['c']"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 import torch
 from engine_toy import caught_step, micro_policy, near_items, pack_items, play
 
-from searchrl.algorithms.builtin import make_dr_grpo, make_grpo, make_gspo, make_llds, make_rloo
+from searchrl.algorithms.builtin import make_dr_grpo, make_grpo, make_rloo
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
@@ -77,24 +77,6 @@ class TestMicroBatchSplit:
             assert (grad - grads[0]).norm() <= 1e-5 * grads[0].norm()
             assert loss == pytest.approx(losses[0], rel=1e-5, abs=1e-7)
         assert grads[0].norm() > 1e-3
-
-    @pytest.mark.parametrize("make", [make_gspo, make_llds])
-    def test_losses_over_rollouts_know_the_rollouts_of_any_split(
-        self, policy: Policy, items: Items, make: Callable[[], Algorithm]
-    ):
-        # Wide enough that rollouts differ: at ratios of exp(N(0, 0.2)) GSPO's own range clips all.
-        knobs = {"clip_low": 0.5, "clip_high": 0.5}
-        grads = [
-            gradient(items, make_learner(policy, make(), optim=optim, **knobs))[0]
-            for optim in ({"micro_batch_tokens": 64}, {"micro_batch_tokens": 10**6})
-        ]
-        assert (grads[0] - grads[1]).norm() <= 1e-5 * grads[0].norm() and grads[0].norm() > 1e-3
-
-    def test_order_of_the_rollouts_changes_nothing(self, policy: Policy, items: Items):
-        first, _ = gradient(items, make_learner(policy))
-        optim = {"micro_batch_tokens": 64}
-        last, _ = gradient(items[::-1], make_learner(policy, optim=optim))
-        assert (first - last).norm() <= 1e-5 * first.norm()
 
     def test_gradient_is_that_of_the_written_formula(self, policy: Policy, items: Items):
         # By hand, rollout by rollout, unpadded: sequence-mean of token-mean (GRPO, eq. 3).
@@ -227,14 +209,6 @@ class TestNonFinite:
         bad.append_model([3, 4], [math.nan, -3.0], version=0, reason=TurnStop.STOP_STRING)
         grad, stats = gradient([*items, TrainItem(bad, 0.9)], make_learner(policy))
         assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
-
-    def test_extreme_log_ratio_is_clamped(self, policy: Policy, items: Items):
-        far = Trajectory("far", "g0")
-        far.append_prompt([1, 2])
-        far.append_model([3, 4], [-300.0, -1e-9], version=0, reason=TurnStop.STOP_STRING)
-        grad, stats = gradient([*items, TrainItem(far, 0.9)], make_learner(policy))
-        assert torch.isfinite(grad).all() and math.isfinite(stats["loss"])
-        assert stats["max_abs_log_ratio"] > 200
 
 
 class TestAlgorithms:

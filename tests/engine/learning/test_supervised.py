@@ -5,23 +5,19 @@ from __future__ import annotations
 import math
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from engine_toy import lora_policy, micro_policy
+from engine_toy import kept_hiddens, lora_policy, micro_policy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.config import build_config
 from searchrl.config.sections import ScratchConfig
 from searchrl.config.sft import SftStage
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import ASSISTANT, END, USER, make_policy, make_tokenizer
-from searchrl.programs.traces import Trace, trace_trajectory
-from searchrl.protocols import ThinkSearchAnswer
 
 MODEL = SftStage(lr=1e-2, warmup_steps=0, schedule="constant")
 ALL = MODEL.model_copy(update={"loss_on": "all"})
@@ -43,14 +39,7 @@ def demonstration(seed: int, answer: int = 50) -> Trajectory:
 
 def hidden_gradient(policy: Policy, trajectory: Trajectory, stage: SftStage) -> torch.Tensor:
     """The gradient that comes back to each hidden row, in one step on one demonstration."""
-    hiddens: list[torch.Tensor] = []
-
-    def keep(module: Any, args: Any, output: Any) -> None:
-        if output.last_hidden_state.requires_grad:
-            output.last_hidden_state.retain_grad()
-            hiddens.append(output.last_hidden_state)
-
-    policy.model.get_decoder().register_forward_hook(keep)
+    hiddens = kept_hiddens(policy)
     SupervisedLearner(policy, 1.0, 10**6).train_step([trajectory], stage, 0)
     (hidden_BTD,) = hiddens
     assert hidden_BTD.grad is not None
@@ -97,13 +86,6 @@ class TestLoss:
         assert stats["loss"] == pytest.approx(expected, rel=1e-5)
         assert stats["num_tokens"] == len(targets) == 6
 
-    def test_it_learns_a_mapping(self, policy: Policy):
-        batch = [demonstration(seed, answer=100 + seed) for seed in range(4)]
-        learner = SupervisedLearner(policy, 1.0, 10**6)
-        stats = [learner.train_step(batch, MODEL, step) for step in range(60)]
-        assert stats[0]["loss"] > 5 and stats[-1]["loss"] < 0.1
-        assert stats[-1]["token_accuracy"] == 1.0
-
 
 class TestSteps:
     def test_non_finite_step_updates_nothing_and_is_counted(self, policy: Policy):
@@ -141,38 +123,6 @@ class TestSteps:
         assert len({losses[0.0, 1, 0], losses[0.5, 1, 0], losses[0.5, 2, 0]}) == 3
 
 
-TURNS = (
-    ("<think>look</think>\n<search>mira</search>", "\nmira has 7\n"),
-    ("<think>found</think>\n<answer>7</answer>", ""),
-)
-TRACE = Trace("t", "code of mira?", TURNS)
-
-
-class TestTraces:
-    def test_a_trace_becomes_the_ledger_of_an_episode(self, policy: Policy):
-        config = build_config({})
-        trajectory = trace_trajectory(
-            TRACE, policy.renderer, ThinkSearchAnswer(instruction=""), config
-        )
-        assert trajectory.origin is Origin.DEMONSTRATION
-        assert set(trajectory.sampler_logps) == {None}
-        tokens = list(zip(trajectory.ids, trajectory.authors, strict=True))
-        by_author = {
-            author: policy.renderer.decode([i for i, by in tokens if by is author])
-            for author in Author
-        }
-        assert by_author[Author.MODEL] == TURNS[0][0] + TURNS[1][0]
-        assert by_author[Author.ENV] == "\nmira has 7\n"
-        assert TRACE.prompt in by_author[Author.PROMPT]
-
-    def test_a_long_trace_is_cut_between_turns_never_inside_one(self, policy: Policy):
-        protocol = ThinkSearchAnswer(instruction="")
-        whole = trace_trajectory(TRACE, policy.renderer, protocol, build_config({}))
-        limit = {"rollout": {"max_total_tokens": len(whole) - 1}}
-        cut = trace_trajectory(TRACE, policy.renderer, protocol, build_config(limit))
-        assert len(cut.turns) == 1 and cut.ids == whole.ids[: len(cut)]
-
-
 TEXTS = ["<think>I should look this up.</think>\n<search>library hours</search>"] * 4 + [
     "\n\n<information>Doc 1(Title: Library) Open until 16:45 on 3 days.</information>\n\n",
     "<think>found</think>\n<answer>16:45</answer>",
@@ -198,16 +148,9 @@ class TestScratch:
     def test_tags_are_single_tokens(self):
         for tag in ("<think>", "</think>\n", "<search>", "</search>", "<answer>", "</answer>"):
             assert len(scratch().renderer.encode_model_text(tag)) == 1, tag
-        # A stop string is one token of its own, so that nothing overhangs it.
+        # A stop string is one token of its own, so that nothing text_behinds it.
         ids = scratch().renderer.encode_model_text("<answer>16:45</answer>")
         assert scratch().renderer.decode(ids[-1:]) == "</answer>"
-
-    def test_numbers_never_join_with_more_than_two_digits(self):
-        tokenizer = make_tokenizer(["in 164532 and 164532"] * 50, 400)
-        long = [token for token in tokenizer.get_vocab() if sum(map(str.isdigit, token)) > 2]
-        assert long == []
-        pieces = [tokenizer.decode([i]) for i in tokenizer(" 164532").input_ids]
-        assert [piece.strip() for piece in pieces] == ["16", "45", "32"]
 
     def test_tokenizer_and_weights_are_a_function_of_texts_shape_and_seed(self):
         again = make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import caught_step, micro_policy, most_bytes, pack_items
+from engine_toy import caught_step, micro_policy, pack_items
 from packed_toy import (
     caught_gradients,
     is_close,
@@ -132,17 +132,6 @@ class TestOldLogprobs:
         if epochs == 2:
             assert (seen[1].logp_T - seen[1].old_logp_T).abs().max() > 1e-3
 
-    @pytest.mark.parametrize(("epochs", "num_forwards"), [(1, 1), (2, 3)])
-    def test_one_update_needs_no_forward_pass_for_them(
-        self, micro_model: Path, epochs: int, num_forwards: int
-    ):
-        policy = make_policy(micro_model)
-        learner = make_learner(policy, algorithm=make_tis(), epochs=epochs)
-        calls: list[None] = []
-        policy.model.get_decoder().register_forward_hook(lambda *_: calls.append(None))
-        learner.train_step(make_groups(offered()))
-        assert len(calls) == num_forwards
-
 
 def out_of_memory(device: str) -> RuntimeError:
     if device == "cuda":
@@ -167,17 +156,6 @@ class TestMemoryRunsOut:
         assert is_close(grad.double(), expected, 1e-10) and stats["oom_splits"] >= 1
         assert learner.micro_batch_tokens <= 250
         assert count_forwards(policy, learner, items) > num_batches  # smaller from now on
-
-    def test_the_first_pass_for_old_logprobs_is_split_as_well(self, micro_model: Path):
-        policy, items = make_policy(micro_model), offered()
-        options: dict[str, Any] = {"algorithm": make_tis(), "epochs": 2}
-        expected = caught_gradients(make_learner(policy, **options), items)
-        learner = make_learner(policy, **options)
-        restore = fail_above(policy, 350, "forward", lambda: out_of_memory("cpu"))
-        grads = caught_gradients(learner, items)
-        restore()
-        for grad, one in zip(grads, expected, strict=True):
-            assert is_close(grad, one, 1e-10)
 
     def test_a_single_rollout_that_does_not_fit_says_what_to_do(self, micro_model: Path):
         policy = make_policy(micro_model)
@@ -278,49 +256,3 @@ class TestHalfPrecision:
     def test_full_fine_tuning_in_float16_is_refused(self, micro_model: Path):
         with pytest.raises(PolicyError, match=r"half precision.*adapter: lora"):
             micro_policy(micro_model, dtype="float16")
-
-    def test_bf16_packs_and_its_log_ratio_is_small(self, micro_model: Path):
-        policy = micro_policy(micro_model, adapter="lora", lora_r=4, dtype="bfloat16")
-        learner = make_learner(policy)
-        stats, columns = learner.train_step(make_groups(offered()))
-        assert stats["skipped_steps"] == 0 and stats["grad_norm"] > 0
-        entropies = [value for column in columns.values() for value in column.entropy]
-        # As bf16 these would be multiples of 1/32.
-        assert any(value * 32 != round(value * 32) for value in entropies)
-
-
-@pytest.mark.thorough
-def test_memory_of_a_step_does_not_grow_with_the_vocabulary():
-    """LoRA, frozen head: the peak beside the parameters, at 32k and 152k tokens."""
-    small, large = (peak_beside_parameters(size) for size in (32_000, 152_000))
-    assert small > 8 << 20 and large <= 1.05 * small
-
-
-def peak_beside_parameters(vocab_size: int) -> int:
-    from peft import LoraConfig, get_peft_model
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=vocab_size, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, head_dim=16, tie_word_embeddings=True,
-    )  # fmt: skip
-    settings = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
-    unused: Any = None
-    policy = Policy(
-        model=get_peft_model(Qwen3ForCausalLM(config), settings).eval(),
-        tokenizer=unused,
-        renderer=unused,
-        device=torch.device("cpu"),
-        is_lora=True,
-        is_tiny=False,
-        source="",
-        eos_ids=frozenset(),
-    )
-    learner = make_learner(policy)
-    items = [item for seed in range(3) for item in make_items(seed=seed)]
-    for number, item in enumerate(items):
-        item.trajectory.rollout_id = str(number)
-    with torch.profiler.profile(profile_memory=True) as profile:
-        learner.train_step(make_groups(items))
-    return most_bytes(profile)

@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import complaint, succeed
 from engine_toy import micro_policy, most_bytes, token_logps
 from pytest import MonkeyPatch
 from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
-from searchrl.config import RunConfig, build_config, load_preset, merge
+from searchrl.config import RunConfig, build_config, load_preset, load_yaml, merge
 from searchrl.engine.memory import forecast
-from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
+from searchrl.engine.memory.footprint import SHAPES, Footprint, find_footprint
 from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
-from searchrl.engine.memory.machine import peak_memory
-from searchrl.engine.memory.plan import MemoryPlan, format_bytes
+from searchrl.engine.memory.plan import MemoryPlan, format_bytes, parse_bytes
 from searchrl.engine.model import head
 from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.optimizers import OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.slots import CacheShape, SlotCache
-from searchrl.errors import PolicyError
+from searchrl.errors import ConfigError, PolicyError
 
 pytestmark = pytest.mark.thorough
 
@@ -101,12 +101,6 @@ def test_optimiser_state_is_counted_to_the_byte(
     assert parts(plan_of(config))["optimiser state"] == sum(held.values())
 
 
-def test_eight_bits_take_a_quarter_where_parameters_are_large():
-    sizes = (1 << 20, 100)
-    full, eighth = (optimizer_bytes(sizes, 4, is_8bit=is_8bit) for is_8bit in (False, True))
-    assert 3.8 < full / eighth < 4
-
-
 def test_slots_at_full_length_are_counted_to_the_byte(small_qwen3: Path):
     rollout = {"batch_size": 5, "max_total_tokens": 300}
     config = settings(small_qwen3, rollout=rollout, eval={"batch_size": 3})
@@ -117,14 +111,6 @@ def test_slots_at_full_length_are_counted_to_the_byte(small_qwen3: Path):
     assert parts(plan_of(config))["KV slots"] == cache.num_bytes == bytes_of(*tensors)
     larger = config.model_copy(update={"eval": config.eval.model_copy(update={"batch_size": 10})})
     assert parts(plan_of(larger))["KV slots"] == 2 * cache.num_bytes
-
-
-def test_reference_is_a_copy_in_full_fine_tuning_only(small_qwen3: Path):
-    for adapter in ("lora", "full"):
-        config = settings(small_qwen3, model={"adapter": adapter})
-        found = parts(plan_of(config, has_reference=True))
-        assert found.get("reference", 0) == (found["weights"] if adapter == "full" else 0)
-        assert "reference" not in parts(plan_of(config))
 
 
 def peak_of_update(policy: Policy, num_tokens: int) -> int:
@@ -204,20 +190,6 @@ class TestARunThatDoesNotFit:
         assert unknown.fits and "available" not in str(unknown)
 
 
-def test_checkpointing_and_four_bits_save_what_they_are_for(small_qwen3: Path):
-    plain = parts(plan_of(settings(small_qwen3, model={"adapter": "lora"})))
-    model = {"adapter": "lora", "gradient_checkpointing": True, "quantize": "nf4"}
-    on = parts(plan_of(settings(small_qwen3, model=model)))
-    assert on["activations"] < 0.6 * plain["activations"] and on["weights"] < plain["weights"]
-
-
-def test_peak_is_that_of_what_was_held_and_given_back():
-    block = torch.ones(400 << 20, dtype=torch.uint8)
-    del block
-    # Of the process's whole life: never less than what was held here.
-    assert peak_memory(CPU) >= 390 << 20
-
-
 def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path, monkeypatch: MonkeyPatch):
     monkeypatch.setattr(forecast, "peak_memory", lambda device: 3 << 29)
     plan, notes = plan_of(settings(small_qwen3)), list[str]()
@@ -227,41 +199,80 @@ def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path, monkeyp
     assert notes == [f"memory: predicted {format_bytes(plan.total)}, peak 1.5 GB"]
 
 
-def test_model_that_is_not_there_has_no_footprint(tmp_path: Path):
-    with pytest.raises(PolicyError):
-        footprint_of(settings(tmp_path))
-
-
-@pytest.mark.parametrize("adapter", ["lora", "full"])
-def test_head_chunk_is_three_chunks_where_the_vocabulary_is_large(
-    micro_model: Path, tmp_path: Path, adapter: str
-):
-    model = save_qwen3(tmp_path / "m", micro_model, **(SMALL | {"vocab_size": 40_000}))
-    chosen = {"adapter": adapter}
-    found = ensure_peak_is_predicted(model, chosen, 200)
-    assert found["head chunk"] > 3 * found["activations"] or adapter == "full"
-
-
 QWEN3_06B = dict(
     hidden_size=1024, intermediate_size=3072, num_attention_heads=16, num_hidden_layers=28
 )
+WHOLE_4B = QWEN3_4B | {"num_hidden_layers": 36}
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+ON_16_GB = {"model": {"quantize": "nf4"}, "rollout": {"batch_size": 16}, "eval": {"batch_size": 16}}
 
 
 @pytest.mark.parametrize(
-    ("preset", "shape", "card_gb"),
+    ("recipe", "shape", "card_gb"),
     [
-        ("qwen3_4b_lora", QWEN3_4B | {"num_hidden_layers": 36}, 80),
-        ("qwen3_4b_qlora", QWEN3_4B | {"num_hidden_layers": 36}, 24),
-        ("qwen_small_4gb", QWEN3_4B | QWEN3_06B, 4),
+        ([load_preset("qwen3_4b_lora")], WHOLE_4B, 80),
+        ([load_preset("qwen3_4b_qlora")], WHOLE_4B, 24),
+        ([load_preset("qwen_small_4gb")], QWEN3_4B | QWEN3_06B, 4),
+        ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml")], WHOLE_4B, 24),
+        ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml"), ON_16_GB], WHOLE_4B, 16),
+        ([load_yaml(EXAMPLES / "qwen3_4b_80gb.yaml")], WHOLE_4B, 80),
     ],
 )
-def test_presets_fit_the_cards_they_are_for(
-    tmp_path: Path, preset: str, shape: dict[str, Any], card_gb: int
+def test_recipes_fit_the_cards_they_are_for(
+    tmp_path: Path, recipe: list[Any], shape: dict[str, Any], card_gb: int
 ):
     Qwen3Config(**shape).save_pretrained(tmp_path)
-    config = build_config(load_preset(preset))
+    config = build_config(*recipe)
     cuda, resolved = torch.device("cuda"), ResolvedModel(str(tmp_path), None, is_tiny=False)
     footprint = find_footprint(config.model, resolved, cuda, is_offline=True)
     needed = forecast.predict(config, footprint, cuda, available=None).total
     # What a card says is not all free: the CUDA context alone takes half a gigabyte.
     assert 0.5 * card_gb < needed / 2**30 <= card_gb - 0.6
+
+
+CUDA = torch.device("cuda")
+QWEN3_4B, QWEN3_06B = "Qwen/Qwen3-4B", "Qwen/Qwen3-0.6B"
+
+
+def test_shapes_that_are_known_are_those_of_the_presets():
+    assert {path.stem.replace("--", "/") for path in SHAPES.iterdir()} == {QWEN3_4B, QWEN3_06B}
+
+
+def test_model_that_is_not_here_says_how_to_get_its_shape():
+    model = ResolvedModel("nobody/nothing", None, is_tiny=False)
+    with pytest.raises(PolicyError, match="hf download nobody/nothing config.json"):
+        find_footprint(RunConfig().model, model, CUDA, is_offline=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("24GB", 24 << 30), ("24", 24 << 30), (" 4.5 gb ", 9 << 29), ("8192MiB", 8 << 30)],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: int):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "24TB", "-3GB", "0"])
+def test_what_is_no_size_is_refused(text: str):
+    with pytest.raises(ConfigError, match="24GB"):
+        parse_bytes(text)
+
+
+class TestDryRunForAGpuElsewhere:
+    @pytest.fixture
+    def flags(self, micro_model: Path, tmp_path: Path) -> list[str]:
+        folder = save_qwen3(tmp_path / "m", micro_model, **SMALL)
+        return ["--model", str(folder), "--dry-run"]
+
+    def test_verdict_is_last_and_settings_are_shown_if_asked_for(self, flags: list[str]):
+        lines = succeed("train", *flags, "--gpu-memory", "24GB").stdout.splitlines()
+        assert lines[-1].startswith("fits: ") and "of 23.4 GB," in lines[-1]
+        assert "device: cuda" in lines and len(lines) < 20
+        lines = succeed("train", *flags, "--gpu-memory", "24GB", "--details").stdout.splitlines()
+        assert lines[0] == "tasks:" and lines[-1].startswith("# fits: ")
+
+    def test_flag_alone_and_beside_another_device_is_refused(self, flags: list[str]):
+        alone = complaint("train", *flags[:2], "--gpu-memory", "24GB")
+        assert "add --dry-run" in alone
+        text = complaint("train", *flags, "--gpu-memory", "24GB", "--device", "cpu")
+        assert "leave out --device cpu" in text

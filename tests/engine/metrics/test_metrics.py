@@ -100,13 +100,6 @@ def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
     assert finite_figures({"lr": 1e-4}) == {"lr": 1e-4}
 
 
-def test_scores_near_the_end_of_their_range_do_not_leave_it() -> None:
-    """The normal interval of these is [0.986, 1.003]."""
-    metric = mean([1.0] * 253 + [0.5] * 3, ZERO_OR_ONE)
-    assert metric["value"] == pytest.approx(0.994, abs=5e-4)
-    assert 0.97 < metric["low"] < 0.99 and 0.997 < metric["high"] <= 1.0
-
-
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("limits", [ZERO_OR_ONE, (0.0, 2.0), COUNT, (-1.0, 1.0)])
 def test_constant_sample_is_no_certainty_and_more_of_it_says_more(value: float, limits: Range):
@@ -136,25 +129,6 @@ def test_it_is_agresti_and_coulls_for_zeros_and_ones_of_a_wider_scale() -> None:
     assert metric["high"] == pytest.approx(2 * (p + half))
 
 
-@pytest.mark.parametrize(
-    ("draw", "limits", "truth"),
-    [
-        (lambda rng: rng.choices((0, 0.5, 1), (0.01, 0.02, 0.97))[0], ZERO_OR_ONE, 0.98),
-        (lambda rng: rng.random(), ZERO_OR_ONE, 0.5),
-        (lambda rng: rng.gauss(3, 2), UNBOUNDED, 3.0),
-        (lambda rng: 1 + (rng.random() < 0.1), (0.0, 2.0), 1.1),
-        (lambda rng: float(rng.choices((0, 1, 2, 3), (5, 3, 1, 1))[0]), COUNT, 0.8),
-    ],
-)
-def test_it_holds_the_truth_about_as_often_as_it_says(draw, limits: Range, truth: float) -> None:
-    rng = random.Random(0)
-    hits = 0
-    for _ in range(400):
-        metric = mean([draw(rng) for _ in range(64)], limits)
-        hits += metric["low"] <= truth <= metric["high"]
-    assert hits / 400 >= 0.93
-
-
 class TestGroups:
     """Rollouts of one prompt are alike (measured: intraclass correlation 0.30)."""
 
@@ -178,33 +152,12 @@ class TestGroups:
         if rate < 0.9 and group_size == 8:
             assert hits["independent"] / 300 < 0.85
 
-    def test_means_of_any_kind_hold_it_too(self) -> None:
-        rng, groups = random.Random(0), [group for group in range(12) for _ in range(8)]
-        hits = {"independent": 0, "grouped": 0}
-        for _ in range(300):
-            shared = [rng.random() for _ in range(12)]
-            values = [shared[group] + rng.random() for group in groups]
-            for name, of in (("independent", ()), ("grouped", groups)):
-                metric = mean(values, (0.0, 2.0), of)
-                hits[name] += metric["low"] <= 1.0 <= metric["high"]
-        assert hits["grouped"] / 300 >= 0.92 and hits["independent"] / 300 < 0.85
-
     def test_effective_size_by_hand(self) -> None:
         # Sums about the mean 1/2: 1, -1 and 0. Between 2 * 3/2 * 5/6, within 6/4, prior 1/4.
         values, groups = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0], ["a", "a", "b", "b", "c", "c"]
         design_effect = (2.5 + 0.25 * 2) / (1.5 + 0.25)
         wanted = 6 / design_effect * (2.5706 / 4.3027) ** 2
         assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(wanted, rel=1e-3)
-
-    def test_groups_that_balance_each_other_are_no_more_than_their_values(self) -> None:
-        values, groups = [0.0, 1.0] * 8, [number // 2 for number in range(16)]
-        few_groups = (2.1314 / 2.3646) ** 2  # t of 15 and of 7 degrees of freedom
-        assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(16 * few_groups, 1e-4)
-
-    def test_groups_of_one_change_nothing(self) -> None:
-        values = [0.1, 0.7, 0.7, 1.3]
-        assert mean(values, (0.0, 2.0), "abcd") == mean(values, (0.0, 2.0))
-        assert mean([1.0, 0.0, 1.0], ZERO_OR_ONE, "abc") == proportion(2, 3)
 
     def test_equal_values_count_as_one_a_group_and_one_group_as_one(self) -> None:
         groups = [number // 8 for number in range(64)]

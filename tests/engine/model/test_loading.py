@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from pytest import MonkeyPatch
 from transformers import AutoTokenizer
 
 from searchrl.config.sections import ModelConfig
+from searchrl.engine.model import hub
 from searchrl.engine.model.loading import (
     DEFAULT_MODEL,
     TINY_PATH,
     ResolvedModel,
     load_policy,
-    resolve_device,
     resolve_model,
 )
 from searchrl.engine.model.policy import Policy
@@ -42,12 +43,6 @@ def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(monkeypatch: MonkeyPat
     assert resolve_model("auto", torch.device("cuda")).path == DEFAULT_MODEL
     monkeypatch.setattr("searchrl.engine.model.loading.is_stored", lambda name: True)
     assert resolve_model("auto", CPU).path == DEFAULT_MODEL
-
-
-def test_nothing_else_falls_back(monkeypatch: MonkeyPatch):
-    assert resolve_model("some/model", CPU) == ResolvedModel("some/model", None, False)
-    with pytest.raises(PolicyError, match="model folder './nowhere' does not exist"):
-        resolve_model("./nowhere", CPU)
 
 
 def test_folder_without_a_model_says_what_was_expected(tmp_path: Path):
@@ -74,12 +69,6 @@ def test_adapter_names_its_base(tmp_path: Path):
     assert (resolved.path, resolved.adapter_path) == ("some/base", str(tmp_path))
     moved = resolve_model("other/base", CPU, init_from=str(tmp_path))
     assert moved.path == "other/base"
-
-
-def test_damaged_weights_say_so(tmp_path: Path, micro_model: Path):
-    (tmp_path / "config.json").write_text((micro_model / "config.json").read_text())
-    with pytest.raises(PolicyError, match="cannot load the model in .*weights"):
-        load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +139,6 @@ def test_missing_weights_offline_say_what_to_do(monkeypatch: MonkeyPatch):
         load("no-such/model-4b")
 
 
-def test_device_that_is_not_there():
-    if torch.backends.mps.is_available():
-        pytest.skip("this machine has it")
-    with pytest.raises(PolicyError, match="device 'mps' is not available"):
-        resolve_device("mps")
-
-
 def test_all_end_tokens_of_the_generation_config_end_a_turn(micro_model: Path, tmp_path: Path):
     policy = micro_policy(micro_model)
     policy.model.generation_config.eos_token_id = [5, 6]
@@ -180,3 +162,55 @@ def test_saving_and_loading_keeps_weights_and_tokens(
     text = "<think>né 你好</think>\n<search>3</search>"
     assert again.renderer.encode_model_text(text) == policy.renderer.encode_model_text(text)
     assert again.tokenizer.chat_template == policy.tokenizer.chat_template
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """The names that the hub was asked for; it knows `them/model` and is broken for `them/odd`."""
+    import huggingface_hub
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    names: list[str] = []
+
+    def model_info(self: Any, name: str, **more: Any) -> None:
+        names.append(name)
+        if name == "them/away":
+            raise ConnectionError("Name or service not known\nmore")
+        if name != "them/model":
+            raise RepositoryNotFoundError.__new__(RepositoryNotFoundError)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    monkeypatch.chdir(tmp_path)
+    hub._ask_hub.cache_clear()
+    yield names
+    hub._ask_hub.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["runs/frist", "./first", "~/first", "/nowhere", "a/b/c", "mine/frist", "first/", r"a\b"],
+)
+def test_a_name_that_can_only_be_a_path_is_never_looked_up(name: str, asked: list[str]) -> None:
+    """`ask runs/frist` ended after a minute of retries."""
+    Path("mine").mkdir()
+    with pytest.raises(PolicyError, match="does not exist"):
+        resolve_model(name, CPU)
+    assert asked == []
+
+
+def test_a_hub_id_is_asked_for_once_and_only_when_its_weights_are_needed(asked: list[str]) -> None:
+    model = resolve_model("them/model", CPU)
+    assert model.is_hub_id and asked == []
+    for _ in range(3):
+        hub.find_absence(model.path)
+    assert asked == ["them/model"]
+
+
+def test_absence_says_what_to_do(asked: list[str]) -> None:
+    away = hub.find_absence("them/away")
+    assert "out of reach (Name or service not known)" in away
+    assert "hf download them/away --local-dir DIR" in away
+    assert "there is no model 'frist'" in hub.find_absence("frist")

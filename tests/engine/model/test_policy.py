@@ -17,16 +17,14 @@ from engine_toy import (
     token_batch,
     token_logps,
 )
-from qwen3_toy import check_two_lora_steps, save_qwen3
-from transformers import AutoTokenizer, FalconConfig, FalconForCausalLM, OPTConfig, OPTForCausalLM
+from qwen3_toy import check_two_lora_steps
+from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 
 from searchrl.core.group import make_groups
 from searchrl.engine.model.head import find_plain_head
 from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
-
-CPU = torch.device("cpu")
 
 
 def gradients(policy: Policy, *, is_inside: bool = True) -> dict[str, torch.Tensor]:
@@ -65,21 +63,6 @@ class TestLora:
         )
         assert adapter == "full" or len(plain) == 2 * 7
         ensure_same(plain, checked, 1e-6 if adapter == "lora" else 1e-5)
-
-    def test_checkpointing_really_recomputes(self, micro_model: Path):
-        # In evaluation mode Hugging Face models silently do not checkpoint.
-        calls = {}
-        for is_on in (False, True):
-            policy = lora_policy(micro_model, gradient_checkpointing=is_on)
-            gradients(policy)  # the first pass also probes the head
-            calls[is_on] = 0
-
-            def count(*args: Any, is_on: bool = is_on) -> None:
-                calls[is_on] += 1
-
-            policy.model.get_base_model().model.layers[0].mlp.register_forward_pre_hook(count)
-            gradients(policy)
-        assert calls == {False: 1, True: 2}
 
     def test_probing_the_head_draws_nothing_and_leaves_every_mode_as_it_was(
         self, micro_model: Path
@@ -151,26 +134,16 @@ def opt_model(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return save_with_tokenizer(tmp_path_factory.mktemp("opt"), micro_model, OPTForCausalLM, config)
 
 
-@pytest.fixture(scope="module")
-def falcon_model(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random Falcon, whose layers read their dropout off the config."""
-    config = FalconConfig(**TINY, hidden_dropout=0.3, attention_dropout=0.3)
-    folder = tmp_path_factory.mktemp("falcon")
-    return save_with_tokenizer(folder, micro_model, FalconForCausalLM, config)
-
-
 class TestCheckpointedDropout:
     """Dropout before the ratio: it would differ from 1 before any update."""
 
-    @pytest.mark.parametrize("model", ["opt_model", "falcon_model"])
     @pytest.mark.parametrize("adapter", ["full", "lora"])
-    def test_log_probs_and_gradients_equal_those_without(
-        self, model: str, adapter: str, request: pytest.FixtureRequest
-    ):
-        folder = request.getfixturevalue(model)
+    def test_log_probs_and_gradients_equal_those_without(self, opt_model: Path, adapter: str):
         logps, grads = [], []
         for is_on in (False, True):
-            policy = micro_policy(folder, adapter=adapter, lora_r=4, gradient_checkpointing=is_on)
+            policy = micro_policy(
+                opt_model, adapter=adapter, lora_r=4, gradient_checkpointing=is_on
+            )
             if adapter == "lora":
                 enlarge_lora(policy)
             with policy.updating():
@@ -181,12 +154,6 @@ class TestCheckpointedDropout:
         assert grads[0].keys() == grads[1].keys()
         for name, plain in grads[0].items():
             assert torch.allclose(plain, grads[1][name], rtol=1e-4, atol=1e-7), name
-
-    def test_backward_after_the_context_recomputes_the_same(self, opt_model: Path):
-        policy = micro_policy(opt_model, gradient_checkpointing=True)
-        inside = gradients(policy)
-        for name, grad in gradients(policy, is_inside=False).items():
-            assert torch.allclose(grad, inside[name], rtol=1e-4, atol=1e-7), name
 
     def test_supervised_training_keeps_the_dropout(self, opt_model: Path):
         policy = micro_policy(opt_model, gradient_checkpointing=True)
@@ -210,16 +177,6 @@ class TestReference:
             expected = token_logps(base, *token_batch())
         assert torch.allclose(reference, expected, atol=1e-6)
         assert (current - reference).abs().max() > 1e-2
-
-    @pytest.mark.parametrize("adapter", ["full", "lora"])
-    def test_kl_is_zero_before_the_first_update_and_positive_after(
-        self, micro_model: Path, short_world: Any, adapter: str
-    ):
-        policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
-        groups = make_groups(play(policy, short_world))
-        learner = make_learner(policy, beta=0.01)
-        first, second = (learner.train_step(groups).metrics for _ in range(2))
-        assert first["kl"] == pytest.approx(0.0, abs=1e-9) and second["kl"] > 1e-6
 
     def test_beta_zero_keeps_no_reference(self, micro_model: Path):
         policy = micro_policy(micro_model)
@@ -277,19 +234,3 @@ def test_qwen3_architecture_by_path_with_lora_does_two_steps(
 ):
     run = check_two_lora_steps(small_qwen3, tmp_path / "run", quantize=quantize)
     assert run.config.model.quantize == quantize
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("quantize", ["none", "nf4"])
-def test_qwen3_4b_shrunk_to_two_layers_with_the_real_tokenizer_does_two_steps(
-    shared_data: Path, tmp_path: Path, quantize: str
-):
-    model = save_qwen3(tmp_path / "m", shared_data / "qwen_tokenizer" / "qwen3")
-    check_two_lora_steps(model, tmp_path / "run", quantize=quantize)
-    if quantize == "none":
-        plain, checked = (
-            gradients(lora_policy(model, 0.02, gradient_checkpointing=is_on))
-            for is_on in (False, True)
-        )
-        ensure_same(plain, checked, 1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ import torch
 from bitsandbytes.functional import dequantize_4bit
 from engine_toy import lora_policy, micro_policy, token_batch, token_logps
 from generator_play import run
-from pytest import MonkeyPatch
+from torch import nn
+from torch.optim import AdamW, Optimizer
 
 from searchrl.config import build_config
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.loading import ResolvedModel, load_policy
+from searchrl.engine.model.optimizers import MIN_8BIT_SIZE, OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import num_weights
 from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
@@ -77,18 +79,6 @@ def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3
         assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
 
 
-def test_layers_that_would_repack_themselves_are_told_not_to(
-    small_qwen3: Path, monkeypatch: MonkeyPatch
-):
-    """The same on CPUs that have no such instructions."""
-    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
-    policy = micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4")
-    with torch.no_grad():
-        token_logps(policy, *batch())
-    states = [p.quant_state for p in policy.model.parameters() if p.dtype == torch.uint8]
-    assert states and not any(getattr(s, "packing_format_for_cpu", False) for s in states)
-
-
 def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
     fault = find_fusing_fault(four_bit)
     assert fault is not None and "its layers are Linear4bit, not plain matrices" in fault
@@ -119,17 +109,48 @@ class TestWhatCannotBe:
         with pytest.raises(PolicyError, match="freezes the weights it quantises"):
             load_policy(ModelConfig(quantize="nf4"), tiny, CPU, trainable=True)
 
-    def test_without_bitsandbytes(self, micro_model: Path, monkeypatch: MonkeyPatch):
-        find = builtins.__import__
 
-        def without(name: str, *args: Any, **kwargs: Any) -> Any:
-            if name == "bitsandbytes":
-                raise ImportError("No module named 'bitsandbytes'")
-            return find(name, *args, **kwargs)
+def parameters() -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    sizes = ((MIN_8BIT_SIZE // 32, 32), (8, 8))
+    return [nn.Parameter(torch.randn(size, generator=generator)) for size in sizes]
 
-        monkeypatch.setattr(builtins, "__import__", without)
-        with pytest.raises(PolicyError) as caught:
-            micro_policy(micro_model, adapter="lora", quantize="nf4")
-        text = str(caught.value)
-        assert "model.quantize: nf4 needs bitsandbytes" in text
-        assert "pip install -U bitsandbytes" in text and "--set model.quantize=none" in text
+
+def step(optimizer: Optimizer, leaves: list[nn.Parameter], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for leaf in leaves:
+        leaf.grad = torch.randn(leaf.shape, generator=generator)
+    optimizer.step()
+
+
+@pytest.mark.parametrize("name", ["adamw", "adamw8bit"])
+def test_saved_state_goes_on_to_the_last_bit(name: OptimizerName):
+    ours, theirs = parameters(), parameters()
+    one, other = make_optimizer(name, ours, 1e-2), make_optimizer(name, theirs, 1e-2)
+    step(one, ours, 1)
+    with torch.no_grad():
+        for mine, copy in zip(ours, theirs, strict=True):
+            copy.copy_(mine)
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    step(one, ours, 2)
+    step(other, theirs, 2)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_eight_bits_of_state_where_that_saves_memory_and_no_weight_decay():
+    leaves = parameters()
+    optimizer: Any = make_optimizer("adamw8bit", leaves, 1e-2)
+    step(optimizer, leaves, 1)
+    assert [optimizer.state[p]["state1"].dtype for p in leaves] == [torch.uint8, torch.float32]
+    twins = parameters()
+    plain = make_optimizer("adamw", twins, 1e-2)
+    step(plain, twins, 1)
+    assert isinstance(plain, AdamW)
+    for optimizer_ in (optimizer, plain):
+        assert optimizer_.param_groups[0]["weight_decay"] == 0.0
+        assert tuple(optimizer_.param_groups[0]["betas"]) == (0.9, 0.999)
+    for ours, theirs in zip(leaves, twins, strict=True):
+        assert torch.allclose(ours, theirs, atol=2e-3)

@@ -3,8 +3,6 @@ and with the real Qwen tokenizers where they are at hand."""
 
 from __future__ import annotations
 
-import shutil
-import unicodedata
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,25 +91,11 @@ def qwen3_renderer(qwen3: Any) -> Renderer:
     return Renderer(qwen3)
 
 
-@pytest.fixture(scope="module")
-def qwen25(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("qwen2.5")
-    for source in ("qwen3/vocab.json", "qwen3/merges.txt"):
-        shutil.copy(shared_data / "qwen_tokenizer" / source, folder)
-    for file in (shared_data / "qwen_tokenizer" / "qwen2.5").iterdir():
-        shutil.copy(file, folder)
-    return AutoTokenizer.from_pretrained(folder)
-
-
 def added_ids(tokenizer: Any) -> set[int]:
     return set(tokenizer.added_tokens_decoder)
 
 
 class TestControlTokenSafety:
-    def test_the_test_is_sharp(self):
-        # The tokenizer itself does turn this text into control tokens.
-        assert added_ids(tiny()) & set(tiny()(EVIL).input_ids)
-
     @given(FOREIGN)
     def test_foreign_text_round_trips_without_any_added_token(self, text):
         renderer = tiny_renderer()
@@ -158,15 +142,6 @@ class TestControlTokenSafety:
         assert 1 in without.encode("a</s>b").ids  # the model alone would emit it
         ids = Renderer(tokenizer).encode_plain("a</s>b")
         assert tokenizer.convert_ids_to_tokens(ids) == ["a", "<", "/", "s", ">", "b"]
-
-    def test_the_longest_of_nested_added_tokens_is_taken_as_tokenizers_do(self):
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=Tokenizer(tiny().backend_tokenizer.model)
-        )
-        tokenizer.add_tokens(["<a", "<a>", "<a>>"])
-        for text in ("<a>>", "x<a>", "<a<a>"):
-            expected = tokenizer(text).input_ids
-            assert Renderer(tokenizer).encode_model_text(text) == expected
 
     def test_a_tokenizer_that_cannot_be_made_safe_is_refused(self):
         backend = Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0))
@@ -238,7 +213,10 @@ class TestAssistantPrefix:
         ("template", "match"),
         [
             ("{{ messages[0].content }}", "exactly once"),
-            ("{{ raise_exception('never') }}", "never"),
+            ("{{ raise_exception('never') }}", "chat template.*never"),
+            ("{{ 1 / 0 }}", "chat template.*division by zero"),
+            ("{{ ''.__class__.__mro__ }}", "chat template.*unsafe"),
+            ("{% for", "chat template.*unexpected"),
         ],
     )
     def test_a_template_that_drops_the_user_or_fails_is_refused(self, template, match):
@@ -246,10 +224,6 @@ class TestAssistantPrefix:
         tokenizer.chat_template = template
         with pytest.raises(PolicyError, match=match):
             Renderer(tokenizer).render_prompt("Help.", "Who?")
-
-    def test_a_user_text_like_a_slot_is_no_slot(self):
-        text = "userslot0x instructionslot0x"
-        assert text in tiny_renderer(CHATML).render_prompt("userslot0x", text).text
 
 
 class TestForcedOpening:
@@ -306,45 +280,6 @@ class TestQwen:
         # The pitfall: the library's own switch stops the special token, but not <think>.
         assert 151667 in qwen3(EVIL, split_special_tokens=True).input_ids
 
-    def test_added_think_token_is_what_a_demonstration_uses(self, qwen3_renderer):
-        ids = qwen3_renderer.encode_model_text("<think>a</think>\n<search>b</search><|im_end|>")
-        assert ids[0] == 151667 and 151668 in ids
-        assert 151645 not in ids
-
-    def test_round_trip_is_exact_up_to_qwens_own_normaliser(self, qwen3_renderer):
-        text = "e\u0301 ﬁ 中文 👩‍👩‍👧 def f():\n\treturn  1\r\n"
-        decoded = qwen3_renderer.decode(qwen3_renderer.encode_plain(text))
-        assert decoded == unicodedata.normalize("NFC", text)
-
-    def test_plain_encoding_agrees_with_the_tokenizer_on_text_without_added_tokens(
-        self, qwen3, qwen3_renderer, shared_data
-    ):
-        vectors = shared_data / "qwen_tokenizer" / "llama_cpp_test_vectors.inp"
-        texts = vectors.read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")
-        added = [str(token.content) for token in qwen3.added_tokens_decoder.values()]
-        texts = [text for text in texts if not any(token in text for token in added)]
-        assert len(texts) > 30
-        for text in texts:
-            assert qwen3_renderer.encode_plain(text) == qwen3(text).input_ids
-
-    def test_qwen25_has_no_think_token_and_no_prefix(self, qwen25):
-        renderer = Renderer(qwen25)
-        prompt = renderer.render_prompt("Help.", EVIL, thinking=False)
-        assert prompt.assistant_prefix == ""
-        assert [i for i in prompt.ids if i in added_ids(qwen25)] == [151644, 151645] * 2 + [151644]
-        assert renderer.decode(prompt.ids) == prompt.text
-        assert renderer.encode_model_text("<think>") == [13708, 766, 29]
-
-    def test_observations_fit_their_budget_in_real_tokens(self, qwen3_renderer):
-        passages = [Passage(str(i), f"{EVIL} 图书馆 naïve 😀. " * 8, "Größe") for i in range(3)]
-        protocol = ThinkSearchAnswer()
-        for limit in (12, 13, 14, 20, 33, 60, 150, 151, 152, 400, 1000):
-            observation = protocol.render_observation(passages, qwen3_renderer.budget(limit))
-            count = len(qwen3_renderer.encode_plain(observation))
-            assert count <= limit
-            assert count >= min(limit, 400) - 30  # and it is used
-            assert observation.endswith("</information>\n\n")
-
 
 class TestCut:
     @given(FOREIGN, st.integers(-1, 30))
@@ -358,8 +293,3 @@ class TestCut:
         renderer = tiny_renderer()
         assert renderer.count("😀") == 4
         assert [renderer.cut("a😀", n) for n in range(6)] == ["", "a", "a", "a", "a", "a😀"]
-
-    def test_budget_measures_with_the_tokenizer(self):
-        budget = tiny_renderer().budget(7)
-        assert budget.max_tokens == 7 and budget.count("😀") == 4
-        assert budget.cut("a😀", 2) == "a"

@@ -10,7 +10,7 @@ import pytest
 from engine_toy import LIMITS, TOY_PLUGIN, SayingGenerator, run_within, say
 
 from searchrl.config import build_config
-from searchrl.core.episode import Action, Failure, FailureKind
+from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
@@ -19,7 +19,6 @@ from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import EnvironmentFailure, PluginError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.tool_calls import DeadlineExceeded
 
 FOREIGN_PLUGIN = TOY_PLUGIN.with_name("foreign_faults.py")
 SEARCH = "<think>t</think>\n<search>mira</search>"
@@ -133,11 +132,6 @@ class TestProtocols:
             method == "format_score" and "expected a finite number" in failure.message
         )
 
-    def test_parser_that_fails_on_a_cut_turn_is_named(self, world: Any):
-        protocol = {"name": "foreign-protocol", "method": "parse"}
-        rollout = play(world(protocol=protocol), ("x" * (LIMITS.max_turn_tokens + 1),))
-        assert failure_of(rollout).owner == PROTOCOL
-
     def test_parser_that_fails_after_the_step_is_named_and_asks_for_no_further_turn(
         self, world: Any
     ):
@@ -153,11 +147,6 @@ class TestProtocols:
         rollout = play(world(protocol=protocol), forced="search")
         assert failure_of(rollout).owner == PROTOCOL
 
-    def test_the_first_failure_is_the_one_told(self, world: Any):
-        protocol = {"name": "foreign-protocol", "method": "format_score"}
-        failure = failure_of(play(world(fault="reward-nan", protocol=protocol)))
-        assert failure.kind is FailureKind.ENVIRONMENT
-
     @pytest.mark.parametrize("how", ["raises", "exits", "nonsense"])
     def test_turn_that_cannot_be_rendered_is_not_the_scripts_fault(self, world: Any, how: str):
         protocol = {"name": "foreign-protocol", "method": "render_turn", "how": how}
@@ -166,35 +155,10 @@ class TestProtocols:
         assert failure.kind is FailureKind.PROTOCOL and failure.owner == PROTOCOL
         assert "render_turn() r" in failure.message
 
-    def test_action_that_a_protocol_does_not_write_is_no_fault_of_it(self, world: Any):
-        with pytest.raises(ValueError, match="writes search, answer and invalid turns"):
-            world().protocol.render_turn(Action("dance", None))
-
     @pytest.mark.parametrize("method", ["opening", "render_notice", "render_turn"])
     def test_protocol_at_fault_before_anything_starts_is_named(self, world: Any, method: str):
         with pytest.raises(PluginError, match=f"'foreign-protocol': {method}.. raised Runtime"):
             world("toy", protocol={"name": "foreign-protocol", "method": method})
-
-    def test_format_score_beyond_any_float_is_the_protocols_fault(
-        self, world: Any, monkeypatch: Any
-    ):
-        from searchrl.protocols import ThinkSearchAnswer
-
-        monkeypatch.setattr(ThinkSearchAnswer, "format_score", lambda *_: 10**400)
-        assert failure_of(play(world(protocol="foreign-protocol"))).owner == PROTOCOL
-
-    def test_protocol_without_stop_strings_is_refused(self, world: Any, monkeypatch: Any):
-        from searchrl.protocols import ThinkSearchAnswer
-
-        made = ThinkSearchAnswer.__init__
-
-        def without_stops(self: Any, **settings: Any) -> None:
-            made(self, **settings)
-            self.stops = None
-
-        monkeypatch.setattr(ThinkSearchAnswer, "__init__", without_stops)
-        with pytest.raises(PluginError, match="foreign-protocol.*'stops' must be a tuple of texts"):
-            world(protocol="foreign-protocol")
 
 
 class TestScripts:
@@ -226,22 +190,6 @@ class TestScripts:
             assert failure.owner == f"script of {ENV}" and message in failure.message
             # What was played until then is whole.
             assert len(rollout.episode.turns) == len(rollout.trajectory.turns)
-
-    def test_somebody_who_leaves_is_no_failure(self, world: Any):
-        """`play` ends so: the person closed the input."""
-
-        class Left(BaseException):
-            pass
-
-        class Leaving:
-            def act(self, observation: str) -> str:
-                raise Left
-
-        codec = ByteCodec()
-        driver = RolloutDriver(ScriptedGenerator(codec.encode_plain, codec.decode), codec, LIMITS)
-        request = RolloutRequest("g", world(), "train", 0, (1,), script=lambda *_: Leaving())
-        with pytest.raises(Left):
-            driver.run([request])
 
 
 class TestRetrievers:
@@ -287,19 +235,3 @@ class TestScoring:
                 assert failure.kind is FailureKind.TIMEOUT
                 assert failure.owner == "reward 'hangs' of plugin toy_world"
                 assert "time.sleep(HANG_S)" in failure.detail
-
-    def test_a_deadline_of_the_component_itself_is_not_taken_for_ours(self):
-        from searchrl.rewards import FunctionReward
-        from searchrl.rewards.expression import RewardSchedule
-        from searchrl.rewards.scorer import Scorer
-
-        def late(episode: Any) -> float:
-            raise DeadlineExceeded("the judge's own call", 3.0)
-
-        reward = FunctionReward("late", late, (0, 1))
-        scorer = Scorer({"late": reward}, RewardSchedule.parse("late"), timeout_s=5)
-        from searchrl.core.episode import Episode, Task
-
-        failure = scorer.score(Episode(Task("t", "train", 0, "q"))).failure
-        assert failure is not None and failure.kind is FailureKind.SCORING
-        assert "the judge's own call did not return within 3 s" in failure.message

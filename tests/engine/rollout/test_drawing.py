@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_toy import SayingGenerator
 
 from searchrl.config import build_config
 from searchrl.contracts.problems import find_ranks_problem
 from searchrl.core.drawing import Graph, Table, Text, find_drawings_problem
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.drawing import MAX_DRAWINGS
 from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.programs.evaluate import evaluate
+from searchrl.tool_calls import DeadlineExceeded
 
 PLUGIN = """
 import sys
@@ -23,6 +30,7 @@ from searchrl import hookimpl
 from searchrl.core.drawing import Graph, Table, Text
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.protocols import ThinkSearchAnswer
+from searchrl.rewards import FunctionReward
 
 
 class MapEnv(RegulationsEnv):
@@ -37,44 +45,18 @@ class PlanProtocol(ThinkSearchAnswer):
         return [Graph("the plan", {"a": "first", "b": "then"}, [("a", "b")])]
 
 
-class Critic:
-    name = "critic"
-    values = (0.0, 1.0)
-    is_range = False
+DRAWINGS = {
+    "critic": lambda e: [Table("scores", ["what", "points"], [["style", 0.5], ["end", 1]])],
+    "broken": lambda e: sys.exit("no paper"),
+    "slow": lambda e: time.sleep(20),
+    "wrong": lambda e: ["<b>markup</b>"],
+    "eager": lambda e: [Text(str(number), "") for number in range(11)],
+}
 
-    def __call__(self, episode):
-        return 1.0
 
+class Draws(FunctionReward):
     def draw_episode(self, episode):
-        return [Table("scores", ["what", "points"], [["style", 0.5], [episode.final_answer, 1]])]
-
-
-class Broken(Critic):
-    name = "broken"
-
-    def draw_episode(self, episode):
-        sys.exit("no paper")
-
-
-class Slow(Critic):
-    name = "slow"
-
-    def draw_episode(self, episode):
-        time.sleep(20)
-
-
-class Wrong(Critic):
-    name = "wrong"
-
-    def draw_episode(self, episode):
-        return ["<b>markup</b>"]
-
-
-class Eager(Critic):
-    name = "eager"
-
-    def draw_episode(self, episode):
-        return [Text(str(number), "") for number in range(11)]
+        return DRAWINGS[self.name](episode)
 
 
 @hookimpl
@@ -89,8 +71,8 @@ def register_protocols(register):
 
 @hookimpl
 def register_rewards(register):
-    for one in (Critic, Broken, Slow, Wrong, Eager):
-        register(one.name, one)
+    for name in DRAWINGS:
+        register(name, lambda name=name: Draws(name, lambda e: 1.0, (0.0, 1.0)))
 """
 
 
@@ -135,7 +117,7 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path, reward: str, said:
 
 
 def test_what_hangs_is_asked_once(tmp_path: Path):
-    limits = {"env_timeout_s": 0.5, "reward_timeout_s": 60}
+    limits = {"env_timeout_s": 1.0, "reward_timeout_s": 60}
     rows = draw(tmp_path, "slow", num_tasks=3, rollout=limits)
     assert [len(row) for row in rows] == [3, 2, 2]
     assert "DeadlineExceeded" in rows[0][-1]["text"]
@@ -178,3 +160,47 @@ def test_drawings_are_checked(value: object, problem: str):
 def test_ranks_are_checked(value: object):
     assert find_ranks_problem(value)
     assert find_ranks_problem([{"a": 1, "b": None}]) == ""
+
+
+SEARCH_MIRA = "<think>t</think>\n<search>mira</search>"
+ANSWER = "<think>t</think>\n<answer>4</answer>"
+WIDE = Limits(1000, 1000, 10_000)
+
+
+def test_an_instance_is_made_reset_stepped_and_closed_in_one_thread(toy_world: Any, policy: Policy):
+    """A connection of sqlite3 refuses any other: episodes failed, or earned nothing."""
+    world = toy_world()
+    make, threads = world.make_env, dict[int, set[int]]()
+
+    def watch() -> Any:
+        env = make()
+        seen = threads.setdefault(id(env), {threading.get_ident()})
+
+        def note(call: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args, **named: (seen.add(threading.get_ident()), call(*args, **named))[1]
+
+        env.reset, env.step, env.close = map(note, (env.reset, env.step, env.close))
+        return env
+
+    world.make_env = watch
+    world._idle.clear()
+    for keys in ((1,), (1, 2, 3), (1, 2)):
+        for turns in ([SEARCH_MIRA, ANSWER], [ANSWER]):
+            driver = RolloutDriver(
+                SayingGenerator(policy.renderer.encode_model_text, turns), policy.renderer, WIDE
+            )
+            driver.run([RolloutRequest("g", world, "train", 0, keys)])
+            assert world.num_tasks("train") and world.look_at("train", 0)
+    world.close()
+    assert len(threads) == 3 and {len(seen) for seen in threads.values()} == {1}
+    assert threading.get_ident() not in set.union(*threads.values())
+
+
+def test_an_instance_whose_thread_hangs_is_not_taken_again(toy_world: Any):
+    world = toy_world()
+    env = world.acquire()
+    env.home.late = DeadlineExceeded("a neighbour", 1.0)
+    world.release(env)
+    world.close()
+    world.release(env)
+    assert world.acquire() is not env and world.num_tasks("train")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +9,14 @@ import pytest
 from engine_toy import LIMITS, Said, SayingGenerator, play, run_within, say
 
 from searchrl.config import build_config
-from searchrl.core.episode import FailureKind, Passage, StopReason
+from searchrl.core.episode import FailureKind, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
-from searchrl.engine.metrics.metrics import summarise
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import GenerationFailure
-from searchrl.retrieval.indexes import IndexCache
-from searchrl.tool_calls import Returned, call_together
 
 SEARCH_MIRA = "<think>t</think>\n<search>mira</search>"
 ANSWER = "<think>t</think>\n<answer>4</answer>"
@@ -236,45 +231,8 @@ class TestScripted:
             generator.open([1], 2, [0, 1])
 
 
-FAULTS = {
-    "reset-raises": "ZeroDivisionError: the reset of this env is broken",
-    "prompt-not-text": "reset.. returned int as its prompt; expected text",
-    "step-raises": "KeyError: 'the step of this env is broken'",
-    "step-exits": "SystemExit: 3",
-    "observation-not-text": "step.. returned NoneType as its observation; expected text",
-    "reward-not-number": "step.. returned 'much' as the reward; expected a finite number",
-    "four-tuple": "ValueError: not enough values to unpack",
-}
-
-
 class TestFailures:
     """Unscored is not zero: a failed episode is classified, attributed, counted and left out."""
-
-    @pytest.mark.parametrize("fault", FAULTS)
-    def test_env_at_fault_is_named(self, toy_world: Any, policy: Policy, fault: str):
-        world = toy_world("toy-faulty", fault=fault, metrics=["format"])
-        (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer)
-        failure = rollout.episode.failure
-        assert failure is not None and failure.kind is FailureKind.ENVIRONMENT
-        assert failure.owner == "env 'toy-faulty' (plugin toy_world)"
-        assert re.search(FAULTS[fault], failure.message), failure.message
-        assert "Traceback" in failure.detail
-        assert rollout.episode.stop_reason is StopReason.FAILED
-        assert rollout.scored.reward is None and rollout.scored.scores == {}
-
-    @pytest.mark.parametrize("fault", ["reset-hangs", "step-hangs"])
-    def test_env_that_hangs_is_given_up_and_says_where(
-        self, toy_world: Any, policy: Policy, fault: str
-    ):
-        world = toy_world("toy-faulty", fault=fault)
-        started = time.perf_counter()
-        limits = replace(LIMITS, env_timeout_s=0.2)
-        (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, limits)
-        assert time.perf_counter() - started < 5
-        failure = rollout.episode.failure
-        assert failure is not None and failure.kind is FailureKind.TIMEOUT
-        assert "did not return within 0.2 s" in failure.message
-        assert "time.sleep(HANG_S)" in failure.detail
 
     @pytest.mark.parametrize("fault", ["reset-hangs", "step-hangs"])
     def test_a_batch_of_hanging_episodes_costs_about_one_time_out(
@@ -295,37 +253,6 @@ class TestFailures:
                 assert failure.owner == "env 'toy-faulty' (plugin toy_world)"
                 assert "time.sleep(HANG_S)" in failure.detail
 
-    def test_a_hanging_neighbour_changes_no_other_episode(self, toy_world: Any, policy: Policy):
-        def episodes(first: int) -> dict[str, Any]:
-            world = toy_world("toy-faulty", fault="step-hangs", every=1000)
-            generator = SayingGenerator(policy.renderer.encode_model_text, [SEARCH_MIRA, ANSWER])
-            driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=1.0))
-            requests = [RolloutRequest(f"g{i}", world, "train", i, (1, 2)) for i in range(first, 9)]
-            return {
-                r.trajectory.rollout_id: (r.trajectory.ids, r.scored.reward)
-                for group in driver.run(requests)
-                for r in group.rollouts
-                if not r.trajectory.rollout_id.startswith("g0/")
-            }
-
-        assert episodes(0) == episodes(1)  # task 0 is the one that hangs
-
-    def test_one_index_is_built_however_many_ask_for_it_at_once(self):
-        """A slow index built once per waiting episode would make all of them miss the deadline."""
-        built = []
-
-        def build(passages: Any) -> Any:
-            time.sleep(0.2)
-            built.append(passages)
-            return object()
-
-        shared = IndexCache(build)
-        passages = [Passage("p", "text")]
-        calls = [(lambda: shared(passages), "x")] * 8 + [(lambda: shared([]), "x")]
-        outcomes = call_together(calls, timeout_s=0.8)
-        assert len(built) == 2 and all(isinstance(o, Returned) for o in outcomes)
-        assert len({id(o.value) for o in outcomes if isinstance(o, Returned)}) == 2
-
     def test_hanging_instance_is_not_used_again(self, toy_world: Any, policy: Policy):
         world = toy_world("toy-faulty", fault="step-raises", every=2)
         used = []
@@ -337,69 +264,12 @@ class TestFailures:
         assert used[0] is used[1] is not None
         assert used[2] is None and used[3] is not None
 
-    def test_retriever_at_fault_is_named_and_is_never_an_empty_result(
-        self, toy_world: Any, policy: Policy
-    ):
-        (rollout,), _ = say(toy_world(retriever="broken"), [SEARCH_MIRA, ANSWER], policy.renderer)
-        failure = rollout.episode.failure
-        assert failure is not None and failure.kind is FailureKind.RETRIEVER
-        assert failure.owner == "retriever 'broken' (plugin toy_world)"
-        assert "ConnectionError: the index is gone" in failure.message
-        assert rollout.scored.reward is None and rollout.episode.num_model_tokens > 0
-
-    @pytest.mark.parametrize(
-        ("reward", "kind", "text"),
-        [
-            ("raises", FailureKind.SCORING, "raised IndexError: no such judge"),
-            ("hangs", FailureKind.TIMEOUT, "did not return within 0.2 s"),
-        ],
-    )
-    def test_reward_at_fault_is_named(
-        self, toy_world: Any, policy: Policy, reward: str, kind: FailureKind, text: str
-    ):
-        world = toy_world(reward=f"em+{reward}", reward_timeout_s=0.2)
-        (rollout,), _ = say(world, [ANSWER], policy.renderer)
-        assert rollout.episode.failure is None  # the episode itself is whole
-        failure = rollout.scored.failure
-        assert failure is not None and failure.kind is kind and text in failure.message
-        assert failure.owner == f"reward '{reward}' of plugin toy_world"
-        assert rollout.scored.reward is None
-
-    def test_reward_that_declines_is_unscored_but_no_failure(self, toy_world: Any, policy: Policy):
-        (rollout,), _ = say(toy_world(reward="em+declines"), [ANSWER], policy.renderer)
-        assert rollout.scored.reward is None and rollout.scored.failure is None
-        assert "the judge is away" in (rollout.scored.unscored or "")
-        metrics = summarise([rollout])
-        assert metrics["unscored"]["value"] == 1.0 and metrics["failed"]["value"] == 0.0
-
     def test_siblings_with_different_prompts_do_not_share_one(self, toy_world: Any, policy: Policy):
         world = toy_world("toy-faulty", fault="prompt-varies")
         rollouts, _ = say(world, [ANSWER], policy.renderer, group_size=3)
         failed = [r.episode.failure for r in rollouts]
         assert failed[0] is None and failed[1] is not None and failed[2] is not None
         assert "two rollouts of one group different prompts" in failed[1].message
-
-    def test_failures_are_counted_and_leave_the_other_metrics(self, toy_world: Any, policy: Policy):
-        world = toy_world("toy-faulty", fault="step-raises", every=2, reward="format")
-        rollouts = [
-            say(world, [ANSWER], policy.renderer, index=index)[0][0] for index in (0, 1, 2, 3)
-        ]
-        metrics = summarise(rollouts)
-        assert (metrics["failed"]["value"], metrics["failed"]["n"]) == (0.5, 4)
-        assert (metrics["reward"]["value"], metrics["reward"]["n"]) == (1.0, 2)
-
-    def test_generator_that_loses_a_dialogue_is_found_out(self, toy_world: Any, policy: Policy):
-        class Losing(SayingGenerator):
-            def poll(self) -> list[Any]:
-                return super().poll()[1:]
-
-        driver = RolloutDriver(
-            Losing(policy.renderer.encode_model_text, [ANSWER]), policy.renderer, WIDE
-        )
-        request = RolloutRequest("g", toy_world(), "train", 0, (1, 2))
-        lost, kept = driver.run([request])[0].rollouts
-        assert kept.is_scored and lost.episode.failure is not None
-        assert lost.episode.failure.kind is FailureKind.GENERATION
 
 
 def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Policy):
@@ -417,3 +287,13 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Po
     assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
     # Its environments too: whoever closes the world closes them.
     assert len(world._idle) == 3
+
+
+def test_process_scores_reach_the_algorithm_weighted(toy_world: Any):
+    world = toy_world(reward="2*em-0.5*format", metrics=["searched"])
+    (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], ByteCodec(), WIDE)
+    assert rollout.turn_scores is None and rollout.reward == rollout.scored.reward
+    # `searched` is a metric: it has no weight.
+    per_turn = {"em": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
+    scored = replace(rollout.scored, per_turn=per_turn)
+    assert replace(rollout, scored=scored).turn_scores == (1.5, -0.25)

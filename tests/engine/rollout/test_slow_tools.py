@@ -17,10 +17,10 @@ from searchrl.config import build_config
 from searchrl.core.episode import FailureKind
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
-from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds
-from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling, mix_key
+from searchrl.engine.sampling.generator import FinishedTurn, Sampling, mix_key
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.plugins import Registry, load_plugins
@@ -98,15 +98,6 @@ def test_waits_overlap(make_world: MakeWorld, tools: Any, kind: str):
     assert took < 0.1 * num_calls / 2, f"{num_calls} calls of 0.1 s each"
 
 
-def test_an_instance_of_an_env_has_one_caller_and_a_retriever_many(
-    make_world: MakeWorld, tools: Any
-):
-    tools.LATENCY_S["retriever"] = 0.05
-    play_experts(make_world(reward="slow_reward"))
-    assert tools.USAGE["env"].num_calls > 16 and tools.USAGE["env"].most_at_once == 1
-    assert tools.USAGE["slow"].most_at_once > 4
-
-
 def test_one_call_at_a_time_for_those_who_ask_for_it(make_world: MakeWorld, tools: Any):
     """And everybody gets what is theirs."""
     expected = play_experts(make_world(reward="slow_reward"))
@@ -150,26 +141,6 @@ def test_searches_that_wait_are_one_batch_and_a_query_that_fails_in_it_fails_alo
         assert (failure is not None) == (number % 4 == 3)
         if failure is not None:
             assert failure.kind is FailureKind.RETRIEVER and "no such page" in failure.message
-
-
-def test_whoever_waits_for_a_turn_is_not_late(
-    make_world: MakeWorld, tools: Any, monkeypatch: pytest.MonkeyPatch
-):
-    """20 searches of 0.1 s, one after the other, with a limit of 0.8 s for each of them."""
-    search = tools.SlowRetriever.search
-
-    def find(self: Any, queries: Sequence[str], k: int) -> Any:
-        time.sleep(0.1 * len(queries))
-        return search(self, queries, k)
-
-    monkeypatch.setattr(tools.SlowRetriever, "search", find)
-    codec = ByteCodec()
-    generator = SayingGenerator(codec.encode_model_text, [SEARCH, ANSWER])
-    driver = RolloutDriver(generator, codec, replace(WIDE, env_timeout_s=0.8))
-    request = RolloutRequest("g", make_world("toy", "slow-alone"), "train", 0, tuple(range(20)))
-    rollouts = driver.run([request])[0].rollouts
-    assert [rollout.episode.failure for rollout in rollouts] == [None] * 20
-    assert max(tools.USAGE["slow-alone"].num_queries) <= 2, "a larger batch saves no time here"
 
 
 class _Alternating(SayingGenerator):
@@ -230,88 +201,6 @@ def test_what_is_sampled_is_the_same_bytes_at_any_latency(
     assert sample(0.0, True) == at_once
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
-def test_what_the_generator_is_asked_follows_a_rule_or_the_clock(
-    make_world: MakeWorld, tools: Any, deterministic: bool
-):
-    """Taken in when nothing is left to decode; or one by one as they arrive."""
-    codec = ByteCodec()
-    world = make_world("toy", "slow")
-    tools.LATENCY_S["retriever"] = 0.05
-    generator = _OneByOne(codec.encode_model_text, [SEARCH, ANSWER])
-    driver = RolloutDriver(generator, codec, WIDE, deterministic)
-    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
-    rollouts = driver.run([request])[0].rollouts
-    assert [len(r.episode.turns) for r in rollouts] == [2, 2, 2]
-    first, later = generator.asked[:3], generator.asked[3:]
-    assert first == [(0, 0), (1, 0), (2, 0)] and {handle for handle, _ in later} == {0, 1, 2}
-    if deterministic:
-        # Polls: one for each turn, and one that finds nothing left.
-        assert later == [(0, 4), (1, 4), (2, 4)]
-
-
-class _OneByOne(SayingGenerator):
-    """Finishes one turn per poll; remembers after how many polls it was asked for each."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.asked: list[tuple[int, int]] = []
-        self.num_polls = 0
-
-    def submit(self, handle: Handle, *args: Any) -> None:
-        self.asked.append((handle, self.num_polls))
-        super().submit(handle, *args)
-
-    def poll(self) -> list[FinishedTurn]:
-        self.num_polls += 1
-        waiting, self._waiting = self._waiting, self._waiting[:1]
-        turns = super().poll()
-        self._waiting = waiting[1:]
-        return turns
-
-
-def test_an_env_that_failed_is_given_to_nobody_after_an_interruption(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-):
-    """It had raised before Ctrl-C, and nobody had looked at it yet."""
-    world = make_world("toy", "slow")
-    raised = threading.Event()
-
-    def fail(*args: Any) -> Any:
-        raised.set()
-        raise OSError("broken")
-
-    monkeypatch.setattr(type(world.ask(lambda env: env.unwrapped)), "step", fail)
-    world._idle.clear()
-    codec = ByteCodec()
-    driver = RolloutDriver(_OneByOne(codec.encode_model_text, [ANSWER] * 9), codec, WIDE)
-    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
-
-    def stop() -> bool:
-        raised.wait(20)
-        time.sleep(0.2)
-        return True
-
-    with pytest.raises(Interrupted):
-        driver.run([request], should_stop=stop)
-    assert len(world._idle) == 2
-
-
-def test_an_env_that_is_still_stepping_is_given_to_nobody(make_world: MakeWorld, tools: Any):
-    """Ctrl-C while tools wait: whoever plays next must not get an instance that is being called."""
-    world = make_world("slow", "slow")
-    world._idle.clear()
-    tools.LATENCY_S["env"] = 0.5
-    codec = ByteCodec()
-    generator = _OneByOne(codec.encode_model_text, [ANSWER] * 9)
-    driver = RolloutDriver(generator, codec, WIDE)
-    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
-    with pytest.raises(Interrupted):
-        driver.run([request], should_stop=lambda: True)
-    # One of three had finished its turn, and its environment is asleep.
-    assert len(world._idle) == 2
-
-
 @pytest.mark.parametrize("where", ["search", "index"])
 @pytest.mark.parametrize("retriever", ["slow", "slow-alone"])
 def test_a_retriever_that_hangs_is_named_and_not_the_env(
@@ -339,27 +228,3 @@ def test_a_retriever_that_hangs_is_named_and_not_the_env(
         assert failure.owner == f"retriever '{retriever}' (plugin slow_tools)"
         assert f"retriever '{retriever}'" in failure.message and "0.4 s" in failure.message
     assert any("release.wait(30)" in (r.episode.failure or failure).detail for r in rollouts)
-
-
-def test_a_protocol_that_hangs_in_a_step_is_named_and_not_the_env(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-):
-    world = make_world("toy", "bm25")
-    release = threading.Event()
-    protocol: Any = world.protocol
-
-    def hang(*args: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            release.wait(30)
-        return parse(*args)
-
-    parse = protocol._protocol.parse
-    monkeypatch.setattr(protocol._protocol, "parse", hang)
-    codec = ByteCodec()
-    generator = SayingGenerator(codec.encode_model_text, [SEARCH, ANSWER])
-    driver = RolloutDriver(generator, codec, replace(WIDE, env_timeout_s=0.3))
-    (rollout,) = driver.run([RolloutRequest("g", world, "train", 0, (1,))])[0].rollouts
-    release.set()
-    failure = rollout.episode.failure
-    assert failure is not None and failure.kind is FailureKind.TIMEOUT
-    assert failure.owner.startswith("protocol 'think-search-answer'")

@@ -1,9 +1,8 @@
-"""Which protocol a task is played with: named, the environment's own, or the default; and what a
+"""What a task is played with: named, registered with the environment, or the default; and what a
 protocol without a search leaves out."""
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from searchrl.core.episode import ACT, SEARCH
 from searchrl.engine.metrics.evaluation import evaluate_both
 from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.make import make_env
 from searchrl.programs.evaluate import evaluate
 
 LAKE = {"name": "gym:FrozenLake-v1", "max_turns": 4}
@@ -48,12 +46,6 @@ def test_settings_without_a_name_go_to_that_protocol(registry: Registry):
     assert named(registry, own, {"protocol": "think-search-answer"}) == expected
 
 
-def test_settings_of_another_named_protocol_do_not_carry_over(registry: Registry):
-    named_one = {"protocol": {"name": "think-search-answer", "search": "find"}}
-    assert named(registry, named_one, {"env": LAKE, "protocol": "act"}) == [("act", {})]
-    assert named(registry, named_one, {"env": LAKE, "protocol": "auto"}) == [("act", {})]
-
-
 def test_a_named_protocol_wins_over_the_environments_own(registry: Registry):
     config = build_config({"env": LAKE, "protocol": "think-search-answer"})
     assert named(registry, {"env": LAKE, "protocol": "think-search-answer"})[0][0] != "act"
@@ -67,11 +59,6 @@ def test_a_search_environment_refuses_a_protocol_without_searches(registry: Regi
         make_worlds(build_config({"env": env, "protocol": "act"}), registry)
 
 
-@pytest.mark.parametrize("preset", ["tiny", "qwen3_4b_lora"])
-def test_a_preset_names_no_protocol(registry: Registry, preset: str):
-    assert named(registry, load_preset(preset), {"env": LAKE}) == [("act", {})]
-
-
 def test_each_task_has_its_own(registry: Registry):
     tasks = [{"env": "regulations"}, {"env": LAKE}, {"env": LAKE, "protocol": {"act": "do"}}]
     config = build_config({"tasks": [{**task, "reward": "env"} for task in tasks]})
@@ -82,46 +69,6 @@ def test_each_task_has_its_own(registry: Registry):
     stored = name_defaults(config, registry)
     assert build_config(stored.to_dict()) == stored
     assert name_defaults(stored, registry) == stored
-
-
-def test_make_env_uses_it_too():
-    assert "</act>" in make_env(LAKE["name"]).unwrapped.protocol.stops  # type: ignore[attr-defined]
-    env = make_env(LAKE["name"], protocol={"name": "act", "act": "do"})
-    assert env.unwrapped.protocol.stops == ("</do>",)  # type: ignore[attr-defined]
-
-
-def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
-    (tmp_path / "walk.py").write_text(
-        textwrap.dedent("""
-            from searchrl import hookimpl
-            from searchrl.envs.foreign import GymAdapter
-            from searchrl.protocols.act import ThinkAct
-
-            @hookimpl
-            def register_protocols(register):
-                register("walk", lambda: ThinkAct(act="go"))
-
-            @hookimpl
-            def register_envs(register):
-                register("lake:", GymAdapter, protocol="walk")
-                register("bad", GymAdapter, protocol="wlk")
-        """)
-    )
-    loaded = load_plugins([str(tmp_path / "walk.py")], entry_points=False)
-    config = build_config({"env": "lake:FrozenLake-v1", "reward": "env"})
-    assert make_worlds(config, loaded)[0].protocol.stops == ("</go>",)
-    with pytest.raises(ConfigError, match="unknown protocol 'wlk'.*walk"):
-        make_worlds(build_config({"env": "bad"}), loaded)
-
-
-@pytest.mark.parametrize("protocol", [3, ["act"]])
-def test_a_registration_with_no_name_for_a_protocol_is_a_fault(tmp_path: Path, protocol: object):
-    (tmp_path / "slip.py").write_text(
-        "from searchrl import hookimpl\n@hookimpl\ndef register_envs(register):\n"
-        f"    register('slip', lambda *, protocol, retriever: None, protocol={protocol!r})\n"
-    )
-    (failure,) = load_plugins([str(tmp_path / "slip.py")], entry_points=False).failures
-    assert "registers env 'slip': protocol is " in str(failure) and failure.line == 4
 
 
 class TestInstructions:
@@ -188,3 +135,84 @@ class TestScripts:
         assert first.metrics["format"]["value"] == 1.0
         assert first.metrics["invalid_turns"]["value"] == 0.0
         assert first.metrics["failed"]["value"] == 0.0
+
+
+DEFAULTS = """
+from searchrl import hookimpl
+from searchrl.envs.corpus import CorpusEnv
+from searchrl.envs.scripts import make_expert
+from searchrl.rewards import FunctionReward
+
+class Empty:
+    "A retriever of the plugin's own."
+    def __init__(self, passages, *, note=""):
+        self.note = note
+    def search(self, queries, k):
+        return [[] for _ in queries]
+
+@hookimpl
+def register_envs(register):
+    register("mine", CorpusEnv, reward="brief+0.5*em", retriever="nothing", expert=make_expert)
+    register("lost", CorpusEnv, reward="breif+em")
+    register("odd", CorpusEnv, reward="brief+")
+    register("far", CorpusEnv, retriever="no-such")
+
+@hookimpl
+def register_rewards(register):
+    register("brief", lambda: FunctionReward("brief", lambda e: 1.0, (0.0, 1.0)))
+
+@hookimpl
+def register_retrievers(register):
+    register("nothing", Empty)
+"""
+
+
+@pytest.fixture
+def defaults(own_folder: Path) -> Registry:
+    (own_folder / "defaults.py").write_text(DEFAULTS, "utf-8")
+    return load_plugins(["defaults.py"], strict=True)
+
+
+def decided(registry: Registry, *layers: dict[str, Any]) -> RunConfig:
+    return name_defaults(build_config(*layers), registry)
+
+
+def test_what_the_environment_registers_is_used_where_nothing_is_said(defaults: Registry):
+    (task,) = decided(defaults, {"env": "mine"}).tasks
+    assert (task.reward, task.retriever.name) == ("brief+0.5*em", "nothing")
+    (task,) = decided(defaults, {"env": "regulations"}).tasks
+    assert (task.reward, task.retriever.name) == ("format+em", "bm25")
+    (task,) = decided(defaults, {"env": "gym:FrozenLake-v1"}).tasks
+    assert task.reward == "env"
+
+
+def test_what_is_said_wins(defaults: Registry):
+    (task,) = decided(defaults, {"env": "mine", "reward": "em", "retriever": "random"}).tasks
+    assert (task.reward, task.retriever.name) == ("em", "random")
+
+
+def test_a_world_is_made_of_it(defaults: Registry):
+    (world,) = make_worlds(build_config({"env": "mine"}), defaults)
+    assert str(world.scorer.schedule) == "brief+0.5*em"
+    assert world.retriever_owner == "plugin defaults"
+
+
+@pytest.mark.parametrize(
+    ("env", "error", "said"),
+    [
+        ("lost", UnknownNameError, r"default reward of plugin defaults .*'brief'"),
+        ("odd", ExpressionError, r"default reward of plugin defaults .*\n  brief\+"),
+        ("far", UnknownNameError, r"unknown retriever 'no-such'"),
+    ],
+)
+def test_a_default_that_does_not_exist_names_the_plugin(
+    defaults: Registry, env: str, error: type[Exception], said: str
+):
+    with pytest.raises(error, match=f"(?s){said}"):
+        make_worlds(build_config({"env": env}), defaults)
+
+
+def test_a_retriever_that_nothing_would_ask_is_refused(defaults: Registry) -> None:
+    config = decided(defaults, {"env": "gym:FrozenLake-v1", "retriever": "random"})
+    with pytest.raises(ConfigError, match=r"'random'.*'gym:FrozenLake-v1'.*leave out --retriever"):
+        make_worlds(config, defaults)

@@ -14,7 +14,6 @@ from searchrl.api_client.exchange import Finish
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.sampling.endpoint import END, EndpointGenerator, MessageCodec, read_turn
-from searchrl.engine.sampling.generator import Handle
 from searchrl.errors import EndpointFailure, GenerationFailure
 
 STOPS = ("</search>", "</answer>")
@@ -152,32 +151,3 @@ def test_what_has_begun_is_finished_first() -> None:
                     generator.close(turn.handle)
         generator.client.close()
     assert asked == ["q0", "q0", "q1", "q1", "q2", "q2"]
-
-
-def test_no_other_dialogue_begins_while_an_environment_is_at_work() -> None:
-    """With slow tools all of them would begin, and all be half played when a budget ends."""
-    with OpenAIServer(lambda body: "<search>x</search>") as server:
-        generator = make(server, concurrency=2)
-        for number in range(5):
-            (handle,) = generator.open(CODEC.render_prompt("", f"q{number}").ids, 1, [0])
-            generator.submit(handle, [], STOPS, 9)
-        begun = drain(generator)
-        assert sorted(begun) == [0, 1] and len(server.bodies) == 2
-        generator.submit(Handle(1), CODEC.encode_plain("seen"), STOPS, 9)
-        assert list(drain(generator)) == [1]
-        generator.close(Handle(0))
-        assert list(drain(generator)) == [2]
-        generator.client.close()
-    assert [body["messages"][0]["content"] for body in server.bodies[2:]] == ["q1", "q2"]
-
-
-def test_of_many_stop_strings_those_that_were_sent_are_put_back() -> None:
-    stops = ("</a>", "</b>", "</c>", "</d>", "</e>")
-    with OpenAIServer(lambda body: {"message": {"content": "<e>x"}}) as server:
-        generator = make(server)
-        (handle,) = generator.open(CODEC.render_prompt("", "Q").ids, 1, [0])
-        generator.submit(handle, [], stops, 9)
-        (turn,) = generator.poll()
-        generator.client.close()
-    assert server.bodies[0]["stop"] == list(stops[:4])
-    assert CODEC.decode(turn.ids) == "<e>x" and turn.reason is TurnStop.EOS

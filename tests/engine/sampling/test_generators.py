@@ -86,35 +86,6 @@ def test_draws_depend_on_key_and_position_only(make: Make, policy: Policy):
     assert fresh.ids == second.ids and fresh.logps == pytest.approx(second.logps, abs=1e-5)
 
 
-def test_turns_after_an_observation_condition_on_it(make: Make, policy: Policy):
-    generator = make(policy, Sampling(0.0))
-    handles = generator.open(PROMPTS[0], 2, [1, 1])
-    for handle, observation in zip(handles, ([40, 41], [90, 91]), strict=True):
-        generator.submit(handle, observation, (), 8)
-    turns = finish(generator, handles)
-    for turn, observation in zip(turns, ([40, 41], [90, 91]), strict=True):
-        ids = [*PROMPTS[0], *observation, *turn.ids]
-        # Greedy sampling reports log-probs at temperature 1.
-        assert turn.logps == pytest.approx(full_logps(policy, ids, 9, 1.0), abs=1e-5)
-    assert turns[0].logps != turns[1].logps
-
-
-def test_dialogue_that_finishes_early_does_not_disturb_the_others(make: Make, policy: Policy):
-    generator = make(policy, Sampling())
-    handles = [generator.open(p, 1, [n])[0] for n, p in enumerate(PROMPTS)]
-    limits = [2, 15, 1, 9]
-    for handle, limit in zip(handles, limits, strict=True):
-        generator.submit(handle, [], (), limit)
-    turns = finish(generator, handles)
-    assert [len(turn.ids) for turn in turns] == limits
-    assert {turn.reason for turn in turns} == {TurnStop.MAX_TOKENS}
-    for n, (prompt, turn) in enumerate(zip(PROMPTS, turns, strict=True)):
-        (alone,) = run(make(policy, Sampling()), [prompt], [n], max_tokens=limits[n])
-        assert alone.ids == turn.ids
-        expected = full_logps(policy, [*prompt, *turn.ids], len(prompt), 1.0)
-        assert turn.logps == pytest.approx(expected, abs=1e-5)
-
-
 def test_end_of_message_ends_the_turn_and_is_kept(make: Make, policy: Policy):
     wanted = run(make(policy, Sampling()), [PROMPTS[0]], [3])[0].ids
     policy.eos_ids = frozenset({wanted[4]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,10 @@ from searchrl.core.trajectory import Author, Trajectory
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.sampling import slots
 from searchrl.engine.sampling.generator import Generator, Sampling, mix_key
 from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import PolicyError
-
-MakePolicy = Callable[[], Policy]
 
 
 @pytest.fixture(params=["full", "lora"])
@@ -69,25 +65,6 @@ def test_sampled_logprobs_are_the_trainers(any_policy: Policy, short_world: Any,
         with torch.no_grad():
             trained_N = token_logps(any_policy, ids_BT, chosen_BT)
         assert logps(trajectory) == pytest.approx(trained_N.tolist(), abs=1e-5)
-
-
-def test_merged_adapters_sample_what_adapters_beside_the_base_do(
-    micro_model: Path, short_world: Any
-):
-    policy = enlarge_lora(micro_policy(micro_model, adapter="lora"))
-    beside = episodes(SlotGenerator(policy, Sampling(), 8, 800, fused=False), policy, short_world)
-    policy.model.merge_adapter()
-    merged = episodes(SlotGenerator(policy, Sampling(), 8, 800, fused=False), policy, short_world)
-    assert [t.ids for t in beside] == [t.ids for t in merged]
-    for left, right in zip(beside, merged, strict=True):
-        assert logps(left) == pytest.approx(logps(right), abs=1e-5)
-
-
-def test_two_runs_are_identical_to_the_last_bit(policy: Policy, short_world: Any):
-    first, second = (
-        episodes(SlotGenerator(policy, Sampling(), 5, 800), policy, short_world) for _ in range(2)
-    )
-    assert [(t.ids, logps(t)) for t in first] == [(t.ids, logps(t)) for t in second]
 
 
 def test_prompt_is_computed_once_however_large_the_group(policy: Policy):
@@ -153,20 +130,6 @@ def test_idle_slots_are_refilled_at_once(policy: Policy):
     assert done == 256
     assert before_drain is not None and before_drain >= 0.95
     assert generator.stats.slot_use >= 0.85
-
-
-def test_memory_is_given_back_when_nothing_is_open(policy: Policy, monkeypatch: pytest.MonkeyPatch):
-    """If it is more than a little."""
-    monkeypatch.setattr(slots, "_KEPT_BYTES", 0)
-    generator = SlotGenerator(policy, Sampling(), 4, 800)
-    handles = generator.open(PROMPTS[0], 4, range(4))
-    for handle in handles:
-        generator.submit(handle, [], (), 3)
-    while turns := generator.poll():
-        assert generator._cache.num_bytes > 0
-        for turn in turns:
-            generator.close(turn.handle)
-    assert generator._cache.num_bytes == 0
 
 
 def test_closing_a_dialogue_that_waits_for_a_slot_or_decodes(policy: Policy):

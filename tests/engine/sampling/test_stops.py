@@ -58,19 +58,9 @@ def test_every_stop_string_is_found_with_the_token_that_completes_it(
     assert stopped_at(table, tokens) == expected
 
 
-def test_a_stop_string_inside_a_longer_one_ends_first():
-    table = StopTable([b"a", b"b", b"c"], ["abc", "b"])
-    assert stopped_at(table, [0, 1, 2]) == 2
-
-
 def test_a_stop_string_that_begins_inside_a_failed_attempt_is_found():
     """`aab` on a a a b: the third `a` fails as `aab` and is the second `a` of the next one."""
     assert stopped_at(StopTable([b"a", b"b"], ["aab"]), [0, 0, 0, 1]) == 4
-
-
-def test_a_token_may_hold_text_beyond_the_stop_string():
-    table = StopTable([b"<search>q", b"</search", b">\n\nextra"], ["</search>"])
-    assert stopped_at(table, [0, 1, 2]) == 3
 
 
 def test_a_stop_string_of_characters_of_many_bytes():
@@ -87,16 +77,6 @@ def test_the_bytes_of_a_byte_level_vocabulary(micro_model: Path):
     text = "I should look this up. größe 😀 終\n</search>"
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert b"".join(pieces[i] for i in ids) == text.encode()
-
-
-def test_the_bytes_of_the_real_qwen_vocabulary(shared_data: Path):
-    tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen_tokenizer" / "qwen3")
-    pieces = vocabulary_bytes(tokenizer, 151_936)
-    text = "<think>Ümläut 終</think>\n<search> café hours </search><|im_end|>"
-    ids = tokenizer.encode(text)
-    assert b"".join(pieces[i] for i in ids) == text.encode()
-    table = StopTable(pieces, ["</search>", "</answer>"])
-    assert stopped_at(table, ids) == len(ids) - 1
 
 
 def of_pieces(vocab: dict[str, int], decoder: Any) -> PreTrainedTokenizerFast:

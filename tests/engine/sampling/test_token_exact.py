@@ -18,6 +18,7 @@ import torch
 from engine_toy import (
     LIMITS,
     Said,
+    kept_hiddens,
     lora_policy,
     make_learner,
     make_trajectory,
@@ -29,14 +30,13 @@ from engine_toy import (
 
 from searchrl.core.episode import StopReason
 from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.loss import LossSettings, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, TokenColumns, TurnStop
 from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.records import rollout_record
-from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.scripted import ByteCodec
@@ -101,19 +101,6 @@ def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
         assert logp_T.tolist() == pytest.approx(logps, abs=1e-7)
 
 
-def test_observations_stand_in_the_ledger_as_they_were_shown(policy: Policy, short_world: Any):
-    seen = 0
-    for rollout in play(policy, short_world):
-        trajectory = rollout.trajectory
-        for turn, said in zip(trajectory.turns, rollout.episode.turns, strict=True):
-            columns = trajectory.ids, trajectory.authors, trajectory.turns_of
-            rows = zip(*columns, strict=True)
-            after = [i for i, author, n in rows if author is Author.ENV and n == turn.index]
-            assert after == policy.renderer.encode_plain(said.observation)
-            seen += bool(after)
-    assert seen > 5
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 1.7])
 def test_trainer_logprobs_equal_sampler_logprobs(
     policy: Policy, short_world: Any, temperature: float
@@ -125,14 +112,6 @@ def test_trainer_logprobs_equal_sampler_logprobs(
             logp_N = policy.logps(batch.layout, temperature=temperature).logp_N
         gap = (logp_N - batch.sampler_logp_N).abs().max()
         assert gap <= 1e-5
-
-
-def test_logprobs_without_the_sampling_temperature_would_be_found(policy: Policy, short_world: Any):
-    rollouts = play(policy, short_world, temperature=0.6)
-    (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
-    with torch.no_grad():
-        logp_N = policy.logps(batch.layout, temperature=1.0).logp_N
-    assert (logp_N - batch.sampler_logp_N).abs().max() > 1e-2
 
 
 def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
@@ -147,22 +126,6 @@ def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
     assert ratios and max(abs(ratio - 1) for ratio in ratios) <= 1e-5
 
 
-def test_lora_dropout_acts_in_a_plain_forward_pass(micro_model: Path):
-    # Or the test above could not fail.
-    policy = lora_policy(micro_model, lora_dropout=0.5)
-    ids_BT = torch.arange(2, 42)[None]
-    chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
-    chosen_BT[:, 0] = False
-    with torch.no_grad():
-        policy.model.eval()
-        quiet = token_logps(policy, ids_BT, chosen_BT)
-        policy.model.train()
-        noisy = token_logps(policy, ids_BT, chosen_BT)
-        with policy.updating():
-            update = token_logps(policy, ids_BT, chosen_BT)
-    assert (quiet - noisy).abs().max() > 1e-3 and torch.equal(quiet, update)
-
-
 def trained_of(layout: Layout) -> torch.Tensor:
     """True at the trained tokens of a padded layout."""
     mask_BT = torch.zeros_like(layout.ids_BT, dtype=torch.bool)
@@ -171,28 +134,12 @@ def trained_of(layout: Layout) -> torch.Tensor:
 
 
 class TestEnvironmentTokensGetNoGradient:
-    def loss(self, rollouts: Sequence[Rollout], logits_BTV: torch.Tensor, batch: Any) -> Any:
-        """The learner's loss as a function of the full logits: which rows does it depend on?"""
-        logp_BTV = torch.log_softmax(logits_BTV.double(), dim=-1)
-        next_BT = batch.layout.ids_BT.roll(-1, 1)
-        logp_BT = logp_BTV.gather(2, next_BT[..., None])[..., 0].roll(1, 1)
-        logp_N, old_logp_N = logp_BT[trained_of(batch.layout)], batch.sampler_logp_N.double()
-        columns = loss_columns(logp_N, old_logp_N, batch.adv_N, batch.weight_N)
-        return ppo_clip_loss(columns, LossSettings())[0]
-
     def test_logit_rows_that_predict_prompt_or_observation_get_exactly_zero(
         self, policy: Policy, short_world: Any, monkeypatch: pytest.MonkeyPatch
     ):
         rollouts = play(policy, short_world)
         # The hidden rows that the head reads: does anything come back to them?
-        hiddens: list[torch.Tensor] = []
-
-        def keep(module: Any, args: Any, output: Any) -> None:
-            if output.last_hidden_state.requires_grad:
-                output.last_hidden_state.retain_grad()
-                hiddens.append(output.last_hidden_state)
-
-        policy.model.get_decoder().register_forward_hook(keep)
+        hiddens = kept_hiddens(policy)
         learner = make_learner(policy, beta=0.01, micro_batch_tokens=10**6)
         learner.train_step(make_groups(rollouts))
         packed = pack_items(rollouts)
@@ -208,25 +155,6 @@ class TestEnvironmentTokensGetNoGradient:
         is_alone_N = batch.layout.row_N.bincount()[batch.layout.row_N] == 1
         has_adv_N = batch.adv_N != 0
         assert (grad_T[batch.layout.row_N[is_alone_N & has_adv_N]] > 0).all()
-
-    def test_the_loss_does_not_know_which_observation_token_came(
-        self, policy: Policy, short_world: Any
-    ):
-        rollouts = play(policy, short_world)
-        (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
-        logits_BTV = torch.randn(*batch.layout.ids_BT.shape, 400, requires_grad=True)
-        loss = self.loss(rollouts, logits_BTV, batch)
-        loss.backward()
-        predicts_BT = trained_of(batch.layout).roll(-1, 1)
-        predicts_BT[:, -1] = False
-        assert logits_BTV.grad is not None and (logits_BTV.grad[~predicts_BT] == 0).all()
-        # Other observation and prompt tokens as targets: the same loss to the last bit.
-        other = batch.layout.ids_BT.clone()
-        other[~trained_of(batch.layout)] = 7
-        assert not torch.equal(other, batch.layout.ids_BT)
-        layout = replace(batch.layout, ids_BT=other)
-        changed = self.loss(rollouts, logits_BTV, replace(batch, layout=layout))
-        assert torch.equal(loss, changed)
 
     def test_observation_tokens_stay_in_attention(self, policy: Policy, short_world: Any):
         # Masked from the loss is not masked from sight: the trainer conditions on what was read.
@@ -254,25 +182,11 @@ class TestTheLastToken:
         (rollout,) = rollouts
         turn = rollout.trajectory.turns[0]
         assert rollout.trajectory.ids[turn.start : turn.stop] == tuple(text.encode())
-        assert turn.overhang == "\n\n<answer>9</answer>"
+        assert turn.text_behind == "\n\n<answer>9</answer>"
         assert rollout.episode.turns[0].text == "<think>t</think>\n<search>mira</search>"
         assert rollout.episode.turns[0].action.queries == ("mira",)
-        # An answer inside the overhang is none: there is exactly one, the later one.
+        # An answer inside the text_behind is none: there is exactly one, the later one.
         assert rollout.episode.final_answer == "1" and rollout.episode.format_score == 1.0
-
-    def test_sampled_overhang_is_recorded(self, policy: Policy, short_world: Any):
-        rollouts = play(policy, short_world, num_prompts=6)
-        overhanging = 0
-        for rollout in rollouts:
-            for turn, said in zip(rollout.trajectory.turns, rollout.episode.turns, strict=True):
-                ids = rollout.trajectory.ids[turn.start : turn.stop]
-                text = policy.renderer.decode(ids)
-                if turn.reason is TurnStop.STOP_STRING:
-                    assert text == said.text + turn.overhang and said.text[-1] in "aei"
-                    # Decoding stopped with the very token that completed the stop string.
-                    assert not set("aei") & set(policy.renderer.decode(ids[:-1]))
-                    overhanging += bool(turn.overhang)
-        assert overhanging > 0
 
     @pytest.mark.parametrize(
         ("before", "stop"),
@@ -302,7 +216,7 @@ class TestTheLastToken:
         assert rollout.trajectory.ids[-1] == eos
         assert rollout.trajectory.authors[-1] is Author.MODEL
         assert rollout.episode.turns[0].text == answer
-        assert rollout.trajectory.turns[0].overhang == ""
+        assert rollout.trajectory.turns[0].text_behind == ""
         (given_up,), _ = say(toy_world(), [Said("<think>t", TurnStop.EOS, (eos,))], policy.renderer)
         assert given_up.episode.turns[0].text == "<think>t"
         assert rollout.episode.final_answer == "4" and rollout.scored.reward == 1.0

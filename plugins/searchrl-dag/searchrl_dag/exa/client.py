@@ -22,8 +22,7 @@ from pydantic import Field
 
 from searchrl import ConfigError, EndpointFailure, RetrieverFailure
 from searchrl.api_client import JsonCache, Server, read_key
-from searchrl.contracts import Address, Passage
-from searchrl_dag.exa.pace import pace_of
+from searchrl.contracts import Address, Passage, make_encodable
 from searchrl_dag.exa.wire import Content, Form, cut_answer, read_passages, write_request
 
 KEY_ENV = "EXA_API_KEY"
@@ -62,7 +61,6 @@ class ExaRetriever:
             asked again. `auto`: a file in your own cache folder; `off`: none.
         replay: answer from `cache` alone and send nothing; no key is needed. What is not in it is
             a failure.
-        calls_per_s: calls that begin in a second, at most; those that are repeated count, too.
         concurrency: calls under way at the same time, over connections that are kept.
         timeout_s: seconds until a call, with its repetitions, counts as failed.
         max_retries: repetitions of a call that failed in a way that may pass.
@@ -80,12 +78,11 @@ class ExaRetriever:
         passages: Sequence[Passage],
         *,
         category: str | None = None,
-        content: Content = Content.HIGHLIGHTS,
+        content: Content = "highlights",
         max_chars: Count = 1000,
         cache: str | Literal[False] = "auto",
         replay: bool = False,
-        calls_per_s: Annotated[float, Field(gt=0)] = 8.0,
-        concurrency: Count = 8,
+        concurrency: Count = 4,
         timeout_s: Annotated[float, Field(gt=0)] = 15.0,
         max_retries: Annotated[int, Field(ge=0)] = 3,
         max_query_chars: Count = 1000,
@@ -93,14 +90,13 @@ class ExaRetriever:
         url: Address = ADDRESS,
     ) -> None:
         self.url = url
-        self.form = Form(category, Content(content), max_chars, dict(extra or {}))
+        self.form = Form(category, content, max_chars, dict(extra or {}))
         self.max_query_chars = max_query_chars
         self._num_threads = concurrency
         self._cache = _open_cache(cache, replay)
         if self._cache is not None:
             weakref.finalize(self, self._cache.close)
         self._locks = [threading.Lock() for _ in range(_NUM_LOCKS)]
-        self._pace = pace_of(url, calls_per_s)
         self._server: Server | None = None
         if not replay:
             self._server = _shared_server(
@@ -137,49 +133,34 @@ class ExaRetriever:
 
     def _fit(self, query: str) -> str:
         """A query as it is sent: not too long, and text that UTF-8 can hold."""
-        return query[: self.max_query_chars].encode("utf-8", "replace").decode("utf-8").strip()
+        return make_encodable(query[: self.max_query_chars]).strip()
 
     def _find(self, query: str, k: int) -> list[Passage]:
-        try:
-            return self._ask(write_request(query, k, self.form), k)
-        except ReplayMiss:
-            raise
-        except EndpointFailure as error:
-            raise RetrieverFailure(f"retriever exa: {error}") from error
-        except RetrieverFailure as error:
-            raise RetrieverFailure(f"retriever exa: {error}") from None
-
-    def _ask(self, body: Mapping[str, Any], k: int) -> list[Passage]:
-        """The passages of a body: from the cache, else from Exa."""
-        if self._cache is None:
-            return self._read(self._send(body), k)
+        """The passages of a query: from the cache, else from Exa."""
+        body = write_request(query, k, self.form)
         key = JsonCache.key(self.url, body)
         # Rollouts of one group ask the same things at the same time: the first one asks for all.
         with self._locks[int(key[:8], 16) % _NUM_LOCKS]:
-            kept = self._cache.get(key)
+            kept: Any = None if self._cache is None else self._cache.get(key)
             # What is damaged is asked for, and kept, again.
             with suppress(RetrieverFailure, KeyError, TypeError):
-                return self._read(kept["answer"], k)
+                return read_passages(kept["answer"], k, self.form.max_chars)
             if self._server is None:
                 raise ReplayMiss(
-                    f"retriever exa: the recorded cache '{self._cache.path}' has no answer to "
-                    f"{dict(body)}, and replay sends nothing; record it with retriever.replay=false"
+                    f"retriever exa: the recorded cache has no answer to {body}, and replay sends "
+                    "nothing; record it with retriever.replay=false"
                 )
-            answer = self._send(body)
-            passages = self._read(answer, k)
             try:
-                self._cache.put(key, {"asked": dict(body), "answer": answer})
-            except EndpointFailure as error:  # the answer is good, and paid for
-                warnings.warn(f"retriever exa: {error}", stacklevel=2)
+                answer = cut_answer(self._server.post(body))
+                passages = read_passages(answer, k, self.form.max_chars)
+            except (EndpointFailure, RetrieverFailure) as error:
+                raise RetrieverFailure(f"retriever exa: {error}") from error
+            if self._cache is not None:
+                try:
+                    self._cache.put(key, {"asked": body, "answer": answer})
+                except EndpointFailure as error:  # the answer is good, and paid for
+                    warnings.warn(f"retriever exa: {error}", stacklevel=2)
             return passages
-
-    def _send(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What is kept of Exa's answer."""
-        assert self._server is not None, "replay sends nothing"
-        return cut_answer(self._server.post(dict(body), before=lambda _: self._pace.wait()))
-
-    def _read(self, answer: Any, k: int) -> list[Passage]:
-        return read_passages(answer, k, self.form.max_chars)
 
 
 def _find_key() -> str:

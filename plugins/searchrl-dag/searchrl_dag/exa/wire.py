@@ -9,29 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
-from searchrl import RetrieverFailure
-from searchrl.contracts import Passage
+from searchrl import RetrieverFailure, show_value
+from searchrl.contracts import Passage, make_encodable
 
 MAX_RESULTS = 100
 """Results of one search, at most: what the interface takes."""
 
-_QUOTED = 200
-"""Characters of a wrong answer that are quoted, at most."""
 _KEPT = ("id", "url", "title", "publishedDate", "highlights", "text")
 """What is kept of a result; the rest (pictures, scores, authors) no passage has."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class Content(StrEnum):
-    """What of a page becomes the text of a passage."""
-
-    HIGHLIGHTS = "highlights"
-    """The excerpts that Exa finds closest to the query."""
-    TEXT = "text"
-    """The beginning of the page."""
+Content = Literal["highlights", "text"]
+"""What of a page becomes a passage: the excerpts closest to the query, or its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,7 @@ class Form:
     """How Exa is asked, beside query and k. `extra` adds keys to a body; null takes one out."""
 
     category: str | None = None
-    content: Content = Content.HIGHLIGHTS
+    content: Content = "highlights"
     max_chars: int = 1000
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -50,7 +42,7 @@ def write_request(query: str, k: int, form: Form) -> dict[str, Any]:
         "query": query,
         "type": "auto",
         "numResults": min(k, MAX_RESULTS),
-        "contents": {str(form.content): {"maxCharacters": form.max_chars}},
+        "contents": {form.content: {"maxCharacters": form.max_chars}},
         "category": form.category,
         **form.extra,
     }
@@ -65,10 +57,10 @@ def cut_answer(answer: Any) -> dict[str, Any]:
     """
     results = answer.get("results") if isinstance(answer, Mapping) else None
     if not isinstance(results, list):
-        raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {_quote(answer)}')
+        raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {show_value(answer)}')
     for result in results:
         if not isinstance(result, Mapping):
-            raise RetrieverFailure(f"Exa sent no result: {_quote(result)}")
+            raise RetrieverFailure(f"Exa sent no result: {show_value(result)}")
     return {"results": [{key: one[key] for key in _KEPT if key in one} for one in results]}
 
 
@@ -92,7 +84,7 @@ def _read_passage(result: Mapping[str, Any], max_chars: int) -> Passage:
     """A result as a passage; its text begins with the day on which the page was published."""
     name = _read_text(result, "url") or _read_text(result, "id")
     if not name:
-        raise RetrieverFailure(f"Exa sent a result without an address: {_quote(result)}")
+        raise RetrieverFailure(f"Exa sent a result without an address: {show_value(result)}")
     text = " … ".join(_read_highlights(result)) or _read_text(result, "text")
     text = text[:max_chars].strip()
     day = _DAY.match(_read_text(result, "publishedDate"))
@@ -104,23 +96,13 @@ def _read_passage(result: Mapping[str, Any], max_chars: int) -> Passage:
 def _read_highlights(result: Mapping[str, Any]) -> Iterator[str]:
     highlights = result.get("highlights") or []
     if not isinstance(highlights, list) or not all(isinstance(one, str) for one in highlights):
-        raise RetrieverFailure(f"Exa sent highlights that are no texts: {_quote(result)}")
-    return filter(None, map(_clean, highlights))
+        raise RetrieverFailure(f"Exa sent highlights that are no texts: {show_value(result)}")
+    return filter(None, (make_encodable(one).strip() for one in highlights))
 
 
 def _read_text(result: Mapping[str, Any], key: str) -> str:
     """A text of a result, without white space around it; "" for none, which is null in JSON."""
     value = result.get(key)
     if value is not None and not isinstance(value, str):
-        raise RetrieverFailure(f"Exa sent a {key} that is no text: {_quote(result)}")
-    return _clean(value or "")
-
-
-def _clean(text: str) -> str:
-    """A text without halves of pairs, which JSON can say and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8").strip()
-
-
-def _quote(value: object) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} …"
+        raise RetrieverFailure(f"Exa sent a {key} that is no text: {show_value(result)}")
+    return make_encodable(value or "").strip()

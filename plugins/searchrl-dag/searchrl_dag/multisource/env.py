@@ -8,16 +8,13 @@ answer ends it. The world is in `world` and `questions`, running a plan in `sour
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from searchrl import ConfigError, suggest
 from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
-from searchrl.envs import Found, TextEnv
+from searchrl.envs import Found, Mix, TextEnv
 from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
 from searchrl_dag.multisource.sources import Corpus, Sources
 from searchrl_dag.multisource.world import World, make_world
@@ -29,8 +26,6 @@ DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.2, PAIR: 0.2, CHAIN: 0.4, FAN: 0.2
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 """Slices of the test split: whether training shows the wordings of question and passages."""
-
-_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class MultisourceEnv(TextEnv):
@@ -85,7 +80,7 @@ class MultisourceEnv(TextEnv):
             render_mode=render_mode,
             **({} if matches is None else {"matches": matches}),
         )
-        self.mix = _ensure_mix(mix)
+        self._mix = Mix(DEFAULT_MIX if mix is None else mix, KINDS)
         self._sources = Sources(
             protocol,
             {"general": general, "news": news, "academic": academic},
@@ -101,10 +96,8 @@ class MultisourceEnv(TextEnv):
         return NUM_TASKS[self.ensure_split(split)]
 
     def kind_of(self, split: str, index: int) -> str:
-        """The kind of task `index`, so that any row of tasks has the shares of `mix`."""
-        offset = Random(f"multisource/mix/{self.world_seed}/{split}").random()
-        point = math.modf(index * _GOLDEN + offset)[0]
-        return next((kind for kind, upto in self.mix if point < upto), self.mix[-1][0])
+        """The kind of task `index`."""
+        return self._mix.kind_of(index, f"multisource/mix/{self.world_seed}/{split}")
 
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of `split`. Its `meta` holds the plan that answers it."""
@@ -148,7 +141,7 @@ class MultisourceEnv(TextEnv):
             self._sources.build(functools.partial(self._corpus, split))
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
-        """Run the plan of a turn; see `PlanRunner.run`."""
+        """Run the plan of a turn; see `Sources.run`."""
         return self._sources.look_up(
             turn,
             functools.partial(self._corpus, task.split),
@@ -162,22 +155,3 @@ class MultisourceEnv(TextEnv):
 
     def _key(self, split: str, source: str) -> str:
         return f"multisource/{self.world_seed}/{split}/{source}"
-
-
-def _ensure_mix(given: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
-    """The kinds with their cumulative shares."""
-    mix = DEFAULT_MIX if given is None else given
-    for kind, weight in mix.items():
-        if kind not in KINDS:
-            raise ConfigError(f"env.mix has no kind '{kind}'." + suggest(kind, KINDS))
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
-            raise ConfigError(f"env.mix: the weight of '{kind}' must be ≥ 0, got {weight!r}.")
-    total = math.fsum(mix.values())
-    if not 0 < total < math.inf:
-        raise ConfigError(f"env.mix needs a positive, finite total weight, got {dict(mix)}.")
-    upto, shares = 0.0, []
-    for kind in KINDS:
-        if mix.get(kind, 0) > 0:
-            upto += mix[kind] / total
-            shares.append((kind, upto))
-    return tuple(shares)

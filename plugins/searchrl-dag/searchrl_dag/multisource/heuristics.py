@@ -1,22 +1,21 @@
 """Scripted policies of `multisource` that match words: how far one comes without any learning.
 
-Owns which plans they write and how they read. They know the question and what they were shown, as a
-model does, and nothing else: `one_general` asks General the whole question, `two_nodes` has one
-fixed plan of two, `every_source` asks all sources twice, the second time with what the first found.
-`general_plan` takes the question apart as its writer put it together, so its plans have the right
-shape; it does not know which source has what.
+Owns the two turns of every script, which plans these write, and how they read. They know the
+question and what they were shown, as a model does: `one_general` asks General the whole question,
+`every_source` asks all sources twice, the second time with what the first found. `general_plan`
+takes the question apart as its writer put it together, so its plans have the right shape; it does
+not know which source has what. Policies that know the task are in `scripts`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from searchrl.contracts import Expert, Passage, Task
-from searchrl.envs import names_in
-from searchrl_dag.multisource.planner import UNKNOWN, Planner, fit_sources
+from searchrl.contracts import ANSWER, Action, Expert, Passage, Task
+from searchrl.envs import Shown, names_in
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import SearchDag
@@ -30,17 +29,48 @@ _HEAD = re.compile(r"^([A-Z]): (.+) \((?:General|News|Academic)\)$", re.MULTILIN
 """The line above what a node found."""
 
 
+UNKNOWN = "unknown"
+"""The answer of those who found nothing."""
+
+Answers = Callable[[], tuple[str, str]]
+"""An answer, and the thought before it."""
+
+
+def fit_sources(plan: Plan, protocol: SearchDag) -> Plan:
+    """A plan that asks the first source of a protocol in place of those that it leaves out."""
+    first = protocol.sources[0]
+    nodes = (
+        node if node.source in protocol.sources else node._replace(source=first)
+        for node in plan.nodes
+    )
+    return Plan(tuple(nodes), plan.edges)
+
+
+class Planner:
+    """Searches once with a turn that is given, then answers."""
+
+    def __init__(self, env: Any, protocol: SearchDag, turn: str, answer: Answers) -> None:
+        self._env = env.unwrapped
+        self._protocol = protocol
+        self._turn = turn
+        self._answer = answer
+        self._has_searched = False
+        self.shown = Shown()
+
+    def act(self, observation: str) -> str:
+        """Return the next turn; what was found is read from the environment."""
+        self.shown.add(self._env.last_passages)
+        if not self._has_searched and self._turn:
+            self._has_searched = True
+            return self._turn
+        answer, thought = self._answer()
+        return self._protocol.render_turn(Action(ANSWER, answer), thought)
+
+
 def make_one_general(env: Any, task: Task, protocol: SearchDag) -> Expert:
     """The whole question as one query to General."""
     plan = Plan((Node("A", _short(task.question), "general"),))
     return _reader(env, task, protocol, plan)
-
-
-def make_two_nodes(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """One fixed plan: the question to General, and its result with the question to News."""
-    question = _short(task.question)
-    nodes = (Node("A", question, "general"), Node("B", f"{question} {{A}}", "news"))
-    return _reader(env, task, protocol, Plan(nodes, (Edge("A", "B"),)))
 
 
 def make_every_source(env: Any, task: Task, protocol: SearchDag) -> Expert:

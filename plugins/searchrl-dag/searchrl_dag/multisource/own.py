@@ -102,7 +102,7 @@ class OwnQuestionsEnv(CorpusEnv):
         self._sources.build(lambda source: (self._data.key, self._data.passages))
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
-        """Run the plan of a turn; see `PlanRunner.run`."""
+        """Run the plan of a turn; see `Sources.run`."""
 
         def order(passages: Sequence[Passage]) -> tuple[Passage, ...]:
             return self._ordered(task, tuple(passages))

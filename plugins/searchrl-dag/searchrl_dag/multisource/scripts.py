@@ -15,8 +15,7 @@ from typing import Any
 
 from searchrl.contracts import Expert, Task
 from searchrl_dag.multisource import words
-from searchrl_dag.multisource.heuristics import make_every_source
-from searchrl_dag.multisource.planner import UNKNOWN, Planner, fit_sources
+from searchrl_dag.multisource.heuristics import UNKNOWN, Planner, fit_sources, make_every_source
 from searchrl_dag.multisource.world import SOURCES, Fact
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import FIRST_THOUGHT, SearchDag

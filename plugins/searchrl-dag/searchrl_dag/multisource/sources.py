@@ -1,22 +1,34 @@
-"""The sources of an environment: which retriever each has, and the plan of a turn run over them.
+"""The sources of an environment, and the plan of a turn run over them, level by level.
 
-Owns what environments with sources share. Which passages a source has is theirs to say; running a
-plan is `running`.
+Owns which retriever each source has, the order of the searches, and what a child's query says in
+place of its parent. Which passages a source has is the environment's to say.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from searchrl import ConfigError
-from searchrl.contracts import Passage, Retriever, RetrieverFactory, TagProtocol, TokenBudget
-from searchrl.envs import Found, round_robin
+from searchrl import ConfigError, RetrieverFailure
+from searchrl.api_client import Raised, call_together
+from searchrl.contracts import (
+    Passage,
+    RetrieverFactory,
+    TagProtocol,
+    TokenBudget,
+    find_passages_problem,
+)
+from searchrl.envs import Found, names_in, round_robin
 from searchrl.retrieval import IndexCache
-from searchrl_dag.multisource.running import PlanRunner
+from searchrl_dag.plans.plan import Node, Plan, fill
+from searchrl_dag.plans.protocol import NodeResult
 
 Corpus = tuple[Hashable, Sequence[Passage]]
 """The name of a corpus, and its passages."""
+
+MAX_NAMES, MAX_WORDS = 2, 12
+"""How much of a parent's result a query holds."""
 
 
 class Sources:
@@ -27,7 +39,8 @@ class Sources:
         own: the retriever of each source; None: it has none of its own.
         shared: that of the sources without one of their own.
         topk: passages for each query.
-        parent_results: whether queries get the results of their parents.
+        parent_results: whether a query gets the results of its parents; without them, what refers
+            to a parent is left out.
         timeout_s: how long one source may take for the queries of one level.
         owner: who is named in failures, such as `env multisource`.
 
@@ -75,7 +88,7 @@ class Sources:
             RetrieverFailure: a retriever could not be made.
         """
         for source, indexes in self._indexes.items():
-            indexes.build(*corpus_of(source), f"{self._owner}, source {source}")
+            indexes.build(*corpus_of(source), self._name(source))
 
     def look_up(
         self,
@@ -87,27 +100,99 @@ class Sources:
         """Run the plan of a turn; `corpus_of(source)` and `order(passages)` are the environment's.
 
         Raises:
-            RetrieverFailure: a source failed.
+            RetrieverFailure: as `run`.
         """
         plan = self._read_plan(turn)
-
-        def retriever_of(source: str) -> Retriever:
-            return self._indexes[source].get(*corpus_of(source))
-
-        runner = PlanRunner(
-            {name: functools.partial(retriever_of, name) for name in self._indexes},
-            self._topk,
-            self._parent_results,
-            self._timeout_s,
-            self._owner,
-        )
         shown = {
             label: result._replace(passages=order(result.passages))
-            for label, result in runner.run(plan).items()
+            for label, result in self.run(plan, corpus_of).items()
         }
         observation = self._render(plan, shown, budget)
         found = [shown[node.label].passages for node in plan.nodes]
         return Found(tuple(round_robin(found, sum(map(len, found)))), observation)
+
+    def run(self, plan: Plan, corpus_of: Callable[[str], Corpus]) -> dict[str, NodeResult]:
+        """The result of every node, by its label.
+
+        Raises:
+            RetrieverFailure: a source failed, returned something else than passages, or was late.
+        """
+        results: dict[str, NodeResult] = {}
+
+        def text_of(label: str) -> str:
+            return parent_text(results[label]) if self._parent_results else ""
+
+        for level in plan.levels:
+            queries = {n.label: fill(n.query, plan.parents(n.label), text_of) for n in level}
+            for label, passages in self._search(level, queries, corpus_of).items():
+                results[label] = NodeResult(queries[label], passages)
+        return results
+
+    def _search(
+        self,
+        level: Sequence[Node],
+        queries: Mapping[str, str],
+        corpus_of: Callable[[str], Corpus],
+    ) -> dict[str, tuple[Passage, ...]]:
+        """One batch for each source, all sources at once."""
+        asked: dict[str, list[str]] = {}
+        for node in level:
+            asked.setdefault(node.source, []).append(node.label)
+        calls = [
+            (
+                functools.partial(self._ask, source, [queries[one] for one in labels], corpus_of),
+                self._name(source),
+            )
+            for source, labels in asked.items()
+        ]
+        found: dict[str, tuple[Passage, ...]] = {}
+        outcomes = call_together(calls, timeout_s=self._timeout_s)
+        for (source, labels), outcome in zip(asked.items(), outcomes, strict=True):
+            if isinstance(outcome, Raised):
+                raise self._explain(source, outcome.error) from outcome.error
+            found |= dict(zip(labels, outcome.value, strict=True))
+        return found
+
+    def _ask(
+        self, source: str, queries: list[str], corpus_of: Callable[[str], Corpus]
+    ) -> list[tuple[Passage, ...]]:
+        retriever = self._indexes[source].get(*corpus_of(source))
+        results = retriever.search(queries, self._topk)
+        if not isinstance(results, Sequence) or len(results) != len(queries):
+            raise RetrieverFailure(f"{self._name(source)}: expected one list of passages per query")
+        if problems := list(filter(None, map(find_passages_problem, results))):
+            raise RetrieverFailure(f"{self._name(source)} returned for a query {problems[0]}")
+        return [tuple(passages[: self._topk]) for passages in results]
+
+    def _name(self, source: str) -> str:
+        return f"{self._owner}, source {source}"
+
+    def _explain(self, source: str, error: BaseException) -> BaseException:
+        """A failure that names the source; Ctrl-C and failures that say enough stay."""
+        if isinstance(error, RetrieverFailure) or not isinstance(error, Exception | SystemExit):
+            return error
+        return RetrieverFailure(f"{self._name(source)} raised {type(error).__name__}: {error}")
+
+
+def parent_text(result: NodeResult) -> str:
+    """What a child's query says for its parent: the new names in the parent's best passage.
+
+    New is what the parent's own query does not say. Without new names it is the first new words,
+    and nothing if the parent found nothing.
+
+    >>> found = Passage("p", "The mayor of Dalham is Bolena.")
+    >>> parent_text(NodeResult("mayor of Dalham", (found,)))
+    'Bolena'
+    """
+    if not result.passages:
+        return ""
+    best = result.passages[0]
+    text = f"{best.title}. {best.text}" if best.title else best.text
+    if names := names_in(text, besides=result.query):
+        return " ".join(names[:MAX_NAMES])
+    known = set(re.findall(r"\w+", result.query.casefold()))
+    new = [word for word in re.findall(r"\w+", text) if word.casefold() not in known]
+    return " ".join(new[:MAX_WORDS])
 
 
 def _cached(factory: RetrieverFactory) -> IndexCache:

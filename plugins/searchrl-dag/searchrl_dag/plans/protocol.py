@@ -1,8 +1,8 @@
 """The tag protocol `dag`: think, then search with a plan of queries or answer.
 
-Owns its tags, the instruction, how plans and their results are written. Reading a turn, the format
-verdict and foreign text are those of `searchrl.protocols.inline`; the grammar of plans is in
-`reading`. Called by environments that run plans, the rollout driver and scripts.
+Owns its tags, the instruction, how plans and their results are written and drawn. Reading a turn,
+the format verdict and foreign text are those of `searchrl.protocols.inline`; the grammar of plans
+is in `reading`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from searchrl.protocols import (
     invalid,
     load_instruction,
 )
-from searchrl_dag.plans.drawing import draw_plans
 from searchrl_dag.plans.plan import Node, Plan
 from searchrl_dag.plans.reading import PlanReader, Violation, fold_source
 
@@ -55,6 +54,10 @@ MAX_NODES = 6
 
 _NO_SOURCE = re.compile(r"[()（）\r\n]")
 _INSTRUCTION = Path(__file__).with_name("dag.txt")
+
+
+_MAX_LABEL, _MAX_FOUND = 120, 400
+"""Characters of a node's label, and of what it found."""
 
 
 class NodeResult(NamedTuple):
@@ -196,7 +199,12 @@ class SearchDag(InlineProtocol):
 
     def draw_episode(self, episode: Episode) -> Sequence[Graph | Table]:
         """The plan of every turn as a graph, and what each of its nodes found, level by level."""
-        return draw_plans([(self.read_plan(turn.text), turn) for turn in episode.turns])
+        drawings: list[Graph | Table] = []
+        for number, turn in enumerate(episode.turns, 1):
+            if plan := self.read_plan(turn.text):
+                found = _read_results(plan, turn.observation)
+                drawings += [_draw_graph(plan, number), _draw_levels(plan, number, found)]
+        return drawings
 
     def _result_lines(self, node: Node, results: Mapping[str, NodeResult]) -> list[Line]:
         query, passages = results[node.label]
@@ -239,3 +247,42 @@ def _label(number: int) -> str:
 def _title(passage: Passage) -> str:
     title = " ".join(passage.title.split())
     return f"({title}) " if title else ""
+
+
+def _draw_graph(plan: Plan, number: int) -> Graph:
+    nodes = {
+        node.label: _cut(f"{node.label}: {node.query} ({node.source})", _MAX_LABEL)
+        for node in plan.nodes
+    }
+    edges = [(edge.parent, edge.child) for edge in plan.edges]
+    return Graph(f"plan of turn {number}", nodes, edges)
+
+
+def _draw_levels(plan: Plan, number: int, found: dict[str, tuple[str, str]]) -> Table:
+    rows = []
+    for level, nodes in enumerate(plan.levels, 1):
+        for node in nodes:
+            query, texts = found.get(node.label, (node.query, ""))
+            rows.append((level, node.label, node.source, _cut(query, _MAX_LABEL), texts))
+    columns = ("level", "node", "source", "query as sent", "found")
+    return Table(f"what the plan of turn {number} found, level by level", columns, rows)
+
+
+def _read_results(plan: Plan, observation: str) -> dict[str, tuple[str, str]]:
+    """By label the query that was sent and what it found, from what `render_results` wrote."""
+    lines = observation.partition(">")[2].rpartition("</")[0].splitlines()
+    waiting = [node.label for node in plan.nodes]
+    found: dict[str, tuple[str, str]] = {}
+    label = ""
+    for line in lines:
+        if waiting and line.startswith(f"{waiting[0]}: "):
+            label = waiting.pop(0)
+            found[label] = (line.removeprefix(f"{label}: ").rpartition(" (")[0], "")
+        elif label:
+            query, texts = found[label]
+            found[label] = (query, _cut(f"{texts}\n{line}".strip(), _MAX_FOUND))
+    return found
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"

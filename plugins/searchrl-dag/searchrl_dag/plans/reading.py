@@ -32,37 +32,24 @@ from searchrl_dag.plans.plan import (
 
 
 class Fault(StrEnum):
-    """What is wrong with a plan. Those of lines come first, line by line; then those of the graph.
+    """What is wrong with a plan; `_REASONS` says each. Faults of lines come first, line by line.
 
-    The latter are looked for in this order, from `NO_NODES` on.
+    Then those of the graph, which are looked for in this order, from `NO_NODES` on.
     """
 
     NO_NODES_LINE = "no_nodes_line"
-    """It does not begin with the line `Nodes:`."""
     SECTION_TWICE = "section_twice"
-    """`Nodes:` or `Edges:` stands there again."""
     NODE_LINE = "node_line"
-    """A line below `Nodes:` is not `label: query (source)`."""
     EMPTY_QUERY = "empty_query"
-    """A node asks nothing."""
     UNKNOWN_SOURCE = "unknown_source"
-    """A node asks a source that there is not."""
     EDGE_LINE = "edge_line"
-    """A line below `Edges:` is not made of `label -> label`."""
     NO_NODES = "no_nodes"
-    """There is no line below `Nodes:`."""
     TOO_MANY_NODES = "too_many_nodes"
-    """There are more nodes than the protocol allows."""
     LABEL_TWICE = "label_twice"
-    """Two nodes have one label."""
     UNDECLARED_NODE = "undeclared_node"
-    """An edge names a label that no node has."""
     SELF_LOOP = "self_loop"
-    """An edge leads from a node to itself."""
     CYCLE = "cycle"
-    """The edges go round in a circle."""
     NO_PARENT = "no_parent"
-    """A query refers in braces to a label that is no parent of its node."""
 
 
 _REASONS: Mapping[Fault, str] = {

@@ -1,6 +1,6 @@
 """The judges `endpoint` and `gemini`: a model behind an OpenAI-compatible address.
 
-Owns how verdicts, lists and pairs are asked for, what is asked again, and the estimate. Cache,
+Owns how verdicts and rankings are asked for, what is asked again, and the estimate. Cache,
 budget, repetitions, time limits and the key are those of `searchrl.api_client`; Gemini is asked
 through Google's OpenAI-compatible address, so there is one client. Registered by the package.
 """
@@ -10,23 +10,20 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from enum import StrEnum
-from itertools import combinations
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
 from searchrl import ConfigError, EndpointFailure
-from searchrl.api_client import Client, EndpointConfig, Reply, Request
+from searchrl.api_client import Client, EndpointConfig, Request
 from searchrl.contracts import Address, JudgeCase, Traffic, Unscored, VariableName, Verdict
-from searchrl_judge.asking.prompts import (
+from searchrl_judge.prompts import (
     MAX_RANKED,
-    ask_better,
     ask_scores,
     ask_verdict,
     read_rubric,
 )
-from searchrl_judge.asking.replies import Unreadable, read_better, read_scores, read_verdict
+from searchrl_judge.replies import Unreadable, read_scores, read_verdict
 
 T = TypeVar("T")
 
@@ -46,15 +43,6 @@ NotNegative = Annotated[int, Field(ge=0)]
 Price = Annotated[float, Field(ge=0)]
 
 
-class Ranking(StrEnum):
-    """How the answers of a group are ranked."""
-
-    LIST = "list"
-    """All in one question, each with a score: one call per group."""
-    PAIRS = "pairs"
-    """Every pair in both orders, so that the first place is worth nothing: n (n - 1) calls."""
-
-
 class EndpointJudge:
     """Asks one model; safe to use from several threads.
 
@@ -62,23 +50,15 @@ class EndpointJudge:
         client: where and how it is asked.
         rubric: when an answer is right.
         ranking_rubric: when an answer is better than another one.
-        ranking: how a group is ranked.
     """
 
     absence = ""
     """Why it cannot be asked at all; empty if it can."""
 
-    def __init__(
-        self,
-        client: Client,
-        rubric: str,
-        ranking_rubric: str,
-        ranking: Ranking = Ranking.LIST,
-    ) -> None:
+    def __init__(self, client: Client, rubric: str, ranking_rubric: str) -> None:
         self._client = client
         self._rubric = rubric
         self._ranking_rubric = ranking_rubric
-        self._ranking = ranking
         # Its threads and its cache end with it.
         weakref.finalize(self, client.close)
 
@@ -95,18 +75,14 @@ class EndpointJudge:
         """
         if self.absence:
             raise ConfigError(self.absence)
-        cases, count = [_TYPICAL] * min(group_size, MAX_RANKED), 1
         if group_size == 1:
             request = ask_verdict(self._rubric, _TYPICAL)
-        elif self._ranking is Ranking.LIST:
-            request = ask_scores(self._ranking_rubric, cases)
         else:
-            request = ask_better(self._ranking_rubric, _TYPICAL, _TYPICAL)
-            count = group_size * (group_size - 1)
-        calls = num_groups * count
+            cases = [_TYPICAL] * min(group_size, MAX_RANKED)
+            request = ask_scores(self._ranking_rubric, cases)
         chars = sum(len(message.content) for message in request.messages)
-        tokens = (calls * (chars // _CHARS_PER_TOKEN), calls * _REPLY_TOKENS)
-        return self._client.estimate(calls, *tokens)
+        tokens = (num_groups * (chars // _CHARS_PER_TOKEN), num_groups * _REPLY_TOKENS)
+        return self._client.estimate(num_groups, *tokens)
 
     def judge(self, case: JudgeCase) -> Verdict | Unscored:
         """Ask for one verdict.
@@ -124,69 +100,30 @@ class EndpointJudge:
         """
         distinct = list(dict.fromkeys(cases))
         said: list[Verdict | Unscored]
+        if len(distinct) > MAX_RANKED:
+            raise EndpointFailure(
+                f"{len(distinct)} answers cannot be ranked in one question (at most {MAX_RANKED}); "
+                "use smaller groups, or the reward judge in place of judge_rank"
+            )
         if len(distinct) < 2:
             said = [self.judge(case) for case in distinct]
-        elif self._ranking is Ranking.PAIRS:
-            said = self._rank_pairs(distinct)
         else:
-            said = self._rank_list(distinct)
+            scores = self._ask(
+                lambda draw: ask_scores(self._ranking_rubric, distinct, draw),
+                lambda text: read_scores(text, len(distinct)),
+            )
+            said = [scores] * len(distinct) if isinstance(scores, Unscored) else [*scores]
         found = dict(zip(distinct, said, strict=True))
         return [found[case] for case in cases]
 
-    def _rank_list(self, cases: list[JudgeCase]) -> list[Verdict | Unscored]:
-        if len(cases) > MAX_RANKED:
-            raise EndpointFailure(
-                f"{len(cases)} answers cannot be ranked in one question (at most {MAX_RANKED}); "
-                "use --set judge.ranking=pairs, or smaller groups"
-            )
-        said = self._ask(
-            lambda draw: ask_scores(self._ranking_rubric, cases, draw),
-            lambda text: read_scores(text, len(cases)),
-        )
-        return [said] * len(cases) if isinstance(said, Unscored) else [*said]
-
-    def _rank_pairs(self, cases: list[JudgeCase]) -> list[Verdict | Unscored]:
-        """The share of its comparisons that each answer wins; equal ones are half."""
-        pairs = [pair for both in combinations(range(len(cases)), 2) for pair in (both, both[::-1])]
-        asked = [self._start_pair(cases, *pair) for pair in pairs]
-        points = [0.0] * len(cases)
-        for (first, second), finish in zip(pairs, asked, strict=True):
-            won = finish()
-            if isinstance(won, Unscored):
-                return [won] * len(cases)
-            points[first] += won
-            points[second] += 1 - won
-        most = 2 * (len(cases) - 1)
-        return [Verdict(point / most, f"wins {point:g} of {most}") for point in points]
-
-    def _start_pair(
-        self, cases: list[JudgeCase], first: int, second: int
-    ) -> Callable[[], float | Unscored]:
-        """Ask about a pair in the background; the result is what ends it."""
-
-        def ask(draw: int) -> Request:
-            return ask_better(self._ranking_rubric, cases[first], cases[second], draw)
-
-        reply = self._start(ask(0))
-        return lambda: self._ask(ask, read_better, reply)
-
-    def _start(self, request: Request) -> Callable[[], Reply]:
+    def _ask(self, make: Callable[[int], Request], read: Callable[[str], T]) -> T | Unscored:
+        """Ask until a reply can be read."""
         if self.absence:
             raise EndpointFailure(self.absence)
-        return self._client.start(request).result
-
-    def _ask(
-        self,
-        make: Callable[[int], Request],
-        read: Callable[[str], T],
-        first: Callable[[], Reply] | None = None,
-    ) -> T | Unscored:
-        """Ask until a reply can be read; `first` ends a question that is under way."""
         said = ""
         for draw in range(MAX_DRAWS):
             request = make(draw)
-            wait = first if draw == 0 and first is not None else self._start(request)
-            reply = wait()
+            reply = self._client.start(request).result()
             if reply.finish == "content_filter":
                 return Unscored("the server withholds what its model says of this answer")
             try:
@@ -206,7 +143,6 @@ def make_endpoint(
     url: Address = "http://localhost:8000/v1",
     model: str = "default",
     rubric: str | None = None,
-    ranking: Ranking = Ranking.LIST,
     ranking_rubric: str | None = None,
     key_env: VariableName = "SEARCHRL_API_KEY",
     concurrency: Count = 32,
@@ -226,7 +162,6 @@ def make_endpoint(
         url: the address, such as that of vLLM: `http://localhost:8000/v1`.
         model: the name under which the server knows the model.
         rubric: a text file that says when an answer is right; None: that of the package.
-        ranking: `list` or `pairs`, see `Ranking`.
         ranking_rubric: a text file that says which answer is better; None: that of the package.
         key_env: the environment variable with the key; without one, none is sent.
         concurrency: requests under way at the same time.
@@ -241,28 +176,16 @@ def make_endpoint(
     Raises:
         ConfigError: a setting is wrong, or a rubric cannot be read.
     """
-    given = {
-        "key_env": key_env,
-        "concurrency": concurrency,
-        "timeout_s": timeout_s,
-        "max_retries": max_retries,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_cost": max_cost,
-        "prompt_price": prompt_price,
-        "completion_price": completion_price,
-        "cache": cache,
-        "extra": extra or {},
-    }
+    given = {key: value for key, value in locals().items() if key in EndpointConfig.model_fields}
     try:
-        settings = EndpointConfig.model_validate(given)
+        settings = EndpointConfig.model_validate(given | {"extra": extra or {}})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(["judge", *map(str, first["loc"])])
         text = str(first["msg"]).replace("endpoint.", "judge.")
         raise ConfigError(f"{place}: {text}") from error
     texts = (read_rubric(rubric, "rubric"), read_rubric(ranking_rubric, "ranking"))
-    return EndpointJudge(Client(url, model, settings, "judge"), *texts, Ranking(ranking))
+    return EndpointJudge(Client(url, model, settings, "judge"), *texts)
 
 
 def make_gemini(

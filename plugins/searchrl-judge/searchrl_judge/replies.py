@@ -1,4 +1,4 @@
-"""What a model said, read as a verdict, as scores or as the better one of two.
+"""What a model said, read as a verdict or as scores.
 
 Owns the check of replies: whatever is not what was asked for is `Unreadable`, never a guess. Some
 servers do not know schemas, so JSON may stand in a fence or after some words.
@@ -12,7 +12,7 @@ from typing import Any
 
 from searchrl import show_value
 from searchrl.contracts import Verdict
-from searchrl_judge.asking.prompts import BETTER, TOP, WORDS, name_answers
+from searchrl_judge.prompts import TOP, WORDS, name_answers
 
 _MAX_REASON = 300
 
@@ -24,7 +24,11 @@ class Unreadable(ValueError):
 def read_verdict(text: str) -> Verdict:
     """The verdict in a reply."""
     found = _read_object(text)
-    return Verdict(_choose(found, "verdict", WORDS, text), _reason(found))
+    said = found.get("verdict")
+    value = WORDS.get(said.strip().lower()) if isinstance(said, str) else None
+    if value is None:
+        raise Unreadable(f"its verdict is none of {', '.join(WORDS)}: {show_value(text)}")
+    return Verdict(value, _reason(found))
 
 
 def read_scores(text: str, count: int) -> list[Verdict]:
@@ -54,19 +58,6 @@ def _read_score(one: object, text: str) -> tuple[str, float]:
         if isinstance(name, str) and is_number and 0 <= score <= TOP:
             return name, score / TOP
     raise Unreadable(f"it has the score {one!r}: {show_value(text)}")
-
-
-def read_better(text: str) -> float:
-    """What the first of two answers gets: 1, 0.5 or 0."""
-    return _choose(_read_object(text), "better", BETTER, text)
-
-
-def _choose(found: Mapping[str, Any], key: str, choices: Mapping[str, float], text: str) -> float:
-    said = found.get(key)
-    value = choices.get(said.strip().lower()) if isinstance(said, str) else None
-    if value is None:
-        raise Unreadable(f"its {key} is none of {', '.join(choices)}: {show_value(text)}")
-    return value
 
 
 def _read_object(text: str) -> Mapping[str, Any]:

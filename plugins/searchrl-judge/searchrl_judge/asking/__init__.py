@@ -1,1 +1,0 @@
-"""Asking a model for verdicts: prompts, what is read from replies, and the judges themselves."""

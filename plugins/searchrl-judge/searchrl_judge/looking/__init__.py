@@ -1,1 +1,0 @@
-"""Looking at a judge: cases, orders hidden in answers, agreement, and what it costs."""

@@ -244,7 +244,9 @@ def dashes(run: Recorded) -> str:
     is_dead = _is_dead(last) and "loss" not in last
     return as_prose(
         "A dash means that the number was not measured there.",
-        "In the last step all groups were dead, so nothing was updated." if is_dead else "",
+        "In the last step every group had equal rewards, so nothing was updated."
+        if is_dead
+        else "",
     )
 
 

@@ -34,16 +34,7 @@ METRICS = DOCS / "metrics.toml"
 HOME = "https://github.com/searchrl/searchrl/blob/main/"
 RAW = "https://raw.githubusercontent.com/searchrl/searchrl/main/"
 
-KINDS: Mapping[str, str] = {
-    "env": "Environments",
-    "protocol": "Protocols",
-    "retriever": "Retrievers",
-    "judge": "Judges",
-    "algorithm": "Algorithms",
-    "alarm": "Alarms",
-    "tracker": "Trackers",
-    "generator": "Generators",
-}
+KINDS = ("env", "protocol", "retriever", "judge", "algorithm", "alarm", "tracker", "generator")
 """The kinds of the page of what is built in; rewards have a page of their own."""
 MODULES: Mapping[str, str] = {
     "searchrl": "the Python API, hooks, errors, helpers for settings and messages",
@@ -76,8 +67,13 @@ def as_text(words: str) -> str:
         elif part.startswith(">>>"):
             parts.append(f"```pycon\n{part}\n```")
         else:
-            parts.append(re.sub(r"<(?=\w)", r"\\<", part) if "`" not in part else part)
+            parts.append(plain(part))
     return "\n\n".join(parts)
+
+
+def plain(words: str) -> str:
+    """Text in which a tag is a text, too: Markdown would take it for HTML."""
+    return re.sub(r"(`[^`]*`)|<(?=[\w/])", lambda found: found[1] or "&lt;", words)
 
 
 def split_docstring(words: str) -> tuple[str, dict[str, str]]:
@@ -178,18 +174,20 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 def write_settings() -> str:
     """Every key with its type, its default and the reason for it, section by section."""
     sections: dict[str, list[ConfigKey]] = defaultdict(list)
+    about = {key.key: key.why for key in config_keys() if key.type == "section"}
     for key in config_keys():
-        if key.type != "section":
+        if key.key not in about:
             sections[key.section].append(key)
-    return joined(_section(name, keys) for name, keys in sections.items())
+    return joined(_section(name, about.get(name, ""), keys) for name, keys in sections.items())
 
 
-def _section(name: str, keys: Sequence[ConfigKey]) -> str:
+def _section(name: str, about: str, keys: Sequence[ConfigKey]) -> str:
     rows = []
     for key in keys:
         place = f'<a id="{anchor(key.key)}"></a>`{key.key}`'
         rows.append([place, key.type, key.default, key.why])
-    return f"## {name.replace('[]', '')}\n\n{as_table(['key', 'type', 'default', 'why'], rows)}"
+    table = as_table(["key", "type", "default", "why"], rows)
+    return joined(iter([f"## {name.replace('[]', '')}", about, table]))
 
 
 def anchor(key: str) -> str:
@@ -218,20 +216,21 @@ def entries(kind: str) -> Iterator[Entry]:
         yield registry.get(kind, f"{name}any" if name.endswith(":") else name)
 
 
-def write_builtins() -> str:
-    """Everything that is registered by name, but rewards and commands."""
-    return joined(part for kind, title in KINDS.items() for part in _kind(kind, title))
+def write_kind(kind: str) -> str:
+    """Everything of a kind that comes with SearchRL, with its settings."""
+    return joined(_kind(kind))
 
 
-def _kind(kind: str, title: str) -> Iterator[str]:
-    yield f"## {title}"
+def _kind(kind: str) -> Iterator[str]:
     yield _own_numbers() if kind == "algorithm" else ""
     for entry in entries(kind):
         factory = entry.load()
         name = entry.name if not entry.name.endswith("any") else entry.name.removesuffix("any")
         yield f"### `{name}`"
-        yield f"*{entry.description}*" if entry.description else ""
+        yield f"*{plain(entry.description)}*"
         yield as_text(split_docstring(origin(factory).__doc__ or "")[0])
+        if kind == "protocol":
+            yield " ".join((inspect.getdoc(origin(factory).format_score) or "").split())
         defaults = find_settings(factory)
         rows = [
             [f"`{setting}`", f"`{_default(defaults[setting].default)}`", meaning]
@@ -260,7 +259,7 @@ def _default(value: Any) -> str:
 
 
 def _first_line(made: Any) -> str:
-    return (inspect.getdoc(origin(made)) or "").partition("\n")[0]
+    return " ".join((inspect.getdoc(origin(made)) or "").partition("\n\n")[0].split())
 
 
 def write_rewards() -> str:
@@ -308,17 +307,18 @@ WRITERS: Mapping[str, Callable[[], str]] = {
     "commands": write_commands,
     "settings": write_settings,
     "metrics": write_metrics,
-    "built-ins": write_builtins,
     "rewards": write_rewards,
     "hooks": write_hooks,
     "names": write_names,
+    **{kind: functools.partial(write_kind, kind) for kind in KINDS},
 }
 """Name of a block -> what writes it."""
 
 
 def fill(text: str) -> str:
-    """A page with its blocks of reference written in."""
-    return re.sub(r"<!-- reference: ([\w-]+) -->", lambda found: WRITERS[found[1]](), text)
+    """A page with its blocks of reference written in; what stands there for GitHub goes."""
+    mark = r"(?:> .*\n)*<!-- reference: ([\w-]+) -->"
+    return re.sub(mark, lambda found: WRITERS[found[1]](), text)
 
 
 # --- what MkDocs calls ---------------------------------------------------------------------

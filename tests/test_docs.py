@@ -102,7 +102,6 @@ def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path
         ("```bash\nsearchrl eval --env nowhere --policy scripted\n```\n", "broken.md:3: .*nowhere"),
         ("```bash\nrm -r runs\n```\n", "only searchrl commands"),
         ("```yaml\nrollout: {groupsize: 3}\n```\n", "group_size"),
-        ('```json\n{"a": }\n```\n', "broken.md:3"),
     ):
         path.write_text("# Broken\n" + block, "utf-8")
         with pytest.raises(BlockFailed, match=message):

@@ -47,7 +47,7 @@ class CorpusSettings(SearchSettings):
 class CorpusEnv(TextEnv):
     """Questions about a fixed corpus; every episode searches the same passages.
 
-    `settings` are those of `CorpusSettings`. `DataError` names rows that cannot be used.
+    Without files, about a small invented town. `DataError` names rows that cannot be used.
 
     >>> import gymnasium
     >>> env = gymnasium.make("searchrl/Corpus-v0")

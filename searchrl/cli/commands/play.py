@@ -30,8 +30,9 @@ _HELP = (
 def play(**values: Any) -> None:
     """Play an environment yourself: you are the policy.
 
-    You see exactly what a model sees and get its scores at the end. Every game is another task,
-    unless --index or --seed chooses one. Turns may also be piped in.
+    You see exactly what a model sees and get its scores at the end. `s words` searches, `a words`
+    answers, `c tool {json}` calls a tool, `d words` acts, `quit` leaves. Every game is another
+    task, unless --index or --seed chooses one. Turns may also be piped in.
 
     \b
     Examples:

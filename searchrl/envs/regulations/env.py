@@ -93,7 +93,8 @@ class RegulationsEnv(TextEnv):
         mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random
             words, for a cold start), at the level `hard` also of `three_hop`, `comparison`,
             `counting` and `relative_date`; kinds left out are 0.
-        difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
+        difficulty: `easy` (one rule, one sentence), `normal` (prose with exceptions) or `hard`
+            (several schools in one handbook, up to three hops).
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         noise: share of the schools whose articles and questions have random words in them, for a
             cold start: a model then copies what stands there, not what it has often read. It holds

@@ -147,7 +147,7 @@ def test_commands_of_the_readme_and_the_page_run(
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").write_text("def opens(hall): pass")
     package = Path(__file__).parent.parent
-    texts = [package / "README.md", package.parent.parent / "docs" / "retrieval.md"]
+    texts = [package / "README.md", package.parent.parent / "docs" / "how-to" / "retrieval.md"]
     lines = [
         shlex.split(line)
         for text in texts

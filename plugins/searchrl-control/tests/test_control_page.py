@@ -1,4 +1,4 @@
-"""The README, docs/how-to/retrieval-control.md and the example: what they name is there, and they run.
+"""The README, the page on retrieval control and the example: what they name is there, and runs.
 
 The core's tests of its docs have no plugin.
 """

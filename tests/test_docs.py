@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs_runner import LANGUAGES, PAGES, REPO, BlockFailed, name_of, read_blocks, run_blocks
+from docs_runner import LANGUAGES, PAGES, REPO, name_of, read_blocks, run_blocks
 from test_docs_text import ensure_documented
 
 from searchrl.config import RunConfig, build_config
@@ -93,16 +93,3 @@ def test_blocks_say_their_language_and_few_do_not_run() -> None:
     blocks = [(name_of(path), block) for path in PAGES for block in read_blocks(path)]
     assert not [f"{page}:{b.line}" for page, b in blocks if b.language not in LANGUAGES]
     assert Counter(page for page, block in blocks if block.not_run) == NOT_RUN
-
-
-def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path) -> None:
-    path = docs_folder / "broken.md"
-    for block, message in (
-        ("```python\nx = 1\nassert x == 2\n```\n", r"broken.md:3: (?s:.*)line 4"),
-        ("```bash\nsearchrl eval --env nowhere --policy scripted\n```\n", "broken.md:3: .*nowhere"),
-        ("```bash\nrm -r runs\n```\n", "only searchrl commands"),
-        ("```yaml\nrollout: {groupsize: 3}\n```\n", "group_size"),
-    ):
-        path.write_text("# Broken\n" + block, "utf-8")
-        with pytest.raises(BlockFailed, match=message):
-            run_blocks(read_blocks(path), docs_folder)

@@ -21,7 +21,6 @@ REPO = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPO / "docs"))
 sys.path.insert(0, str(REPO / "tests" / "report"))
 
-import browser  # noqa: E402
 import keep_run  # noqa: E402
 import record_run  # noqa: E402
 import shoot_pages  # noqa: E402
@@ -105,11 +104,3 @@ def test_every_picture_is_small_and_shown_with_words() -> None:
         r"!\[([^\]]{30,})\]\(\S*pages/(\w+)\.webp\)", PAGE + (REPO / "README.md").read_text("utf-8")
     )
     assert {name for _, name in shown} == pictures.keys()
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(browser.find() is None, reason="no Chromium with chromedriver")
-def test_a_picture_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shoot_pages, "PICTURES", tmp_path)
-    shoot_pages.main(["retrieval"])
-    assert (tmp_path / "retrieval.webp").read_bytes()[8:12] == b"WEBP"

@@ -53,30 +53,6 @@ def test_dry_run_names_what_could_not_be_trained(tmp_path: Path, flags: str, par
 
 
 @pytest.mark.parametrize(
-    ("env", "setting"),
-    [
-        ("regulations", "env.topk=abc"),
-        ("regulations", "env.max_turns=x"),
-        ("regulations", "env.mix=3"),
-        ("regulations", "env.world_seed=x"),
-        ("regulations", "env.handbook=true"),
-        ("regulations", "env.retriever=random"),
-        ("regulations", "protocol.instruction=[]"),
-        ("regulations", "retriever.k1=abc"),
-        ("regulations", "retriever.k1=-1"),
-        ("regulations", "retriever.b=2"),
-        ("corpus", "env.test_frac=x"),
-        ("corpus", "env.corpus=true"),
-    ],
-)
-def test_settings_of_the_wrong_type_are_found_before_any_episode(env: str, setting: str) -> None:
-    text = complaint("eval", "--policy", "scripted", "--env", env, "--set", setting)
-    kind, _, key = setting.partition("=")[0].partition(".")
-    assert text.startswith(f"{kind} '") and key in text
-    assert "episode" not in text
-
-
-@pytest.mark.parametrize(
     ("setting", "message"),
     [
         ("log.trackers=[{name: jsonl, path: []}]", "tracker 'jsonl': cannot use path"),

@@ -132,24 +132,6 @@ def test_live_table_shows_every_promised_figure(monkeypatch: pytest.MonkeyPatch)
         assert part in shown, part
 
 
-def test_noise_has_no_row_until_it_is_more_than_noise() -> None:
-    """KL, clip fraction and a loss of 1e-8 filled rows that said nothing."""
-    noise = STEP | metrics(kl=0.0012, clip_frac=0.0, loss=-2.8e-8, dead_groups=0)
-    console = terminal()
-    with ConsoleObserver(console) as observer:
-        observer.evaluation("before", 0, {"em": proportion(3, 64)})
-        observer.step(1, 3, noise)
-        observer.step(2, 3, noise)
-    shown = text(console)
-    for name in ("KL to start", "clip fraction", "loss", "groups of one reward"):
-        assert name not in shown, name
-    assert "entropy" in shown and "tokens/s" in shown
-    with ConsoleObserver(console) as observer:
-        observer.evaluation("before", 0, {"em": proportion(3, 64)})
-        observer.step(3, 3, noise | metrics(kl=0.4, dead_groups=1))
-    assert "KL to start" in text(console) and "groups of one reward" in text(console)
-
-
 def test_what_was_not_measured_has_a_dash_or_no_row() -> None:
     """A KL of 0 was shown without a reference, and an old entropy after a dead step."""
     console = terminal()

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import call, succeed
 
-from searchrl.config import build_config
-from searchrl.programs.agent import run_settings
-from searchrl.programs.setup.planning import Plan
 from searchrl.run_folder import Run
 
 SCRIPTED = ("eval", "--env", "regulations", "--policy", "scripted", "--num-tasks", "12")
@@ -161,38 +154,3 @@ def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:
     after = Run.open(micro_run).summary["after"]
     assert json.loads(result.stdout).items() >= after.items()
     assert "no run folder" in call("eval", str(micro_run.parent)).output
-
-
-def test_eval_of_a_checkpoint_uses_its_weights_and_the_configuration_of_its_run(
-    micro_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(micro_run.parent)
-    summary = Run.open(micro_run).summary
-    name = micro_run.name
-    for part, label in (
-        ("checkpoints/step_000000", "before"),
-        ("checkpoints/step_000001", "after"),
-        ("policy", "after"),
-    ):
-        # The model is random and its last step changed little: look at what it was read from, too.
-        result = succeed("eval", f"{name}/{part}", "--json")
-        assert json.loads(result.stdout).items() >= summary[label].items(), part
-        config = build_config(run_settings(Run.open(name), f"{name}/{part}"))
-        assert Plan.of(config).model.path.startswith(f"{name}/{part}")
-
-
-def test_stopped_it_says_that_nothing_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from searchrl.programs import evaluate
-
-    def stopped(*args: Any, **more: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(20)
-
-    monkeypatch.setattr(evaluate, "make_worlds", stopped)
-    result = call(*SCRIPTED, "--run-dir", tmp_path / "r")
-    assert result.exit_code == 130
-    last = "stopped: an evaluation records nothing before its end; run the command again"
-    assert result.stderr.rstrip().splitlines()[-1] == last
-    assert not (tmp_path / "r").exists()

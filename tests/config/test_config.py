@@ -112,21 +112,6 @@ def test_a_section_that_is_there_twice_is_refused_with_its_line(tmp_path: Path) 
         load_yaml(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("a: &A {x: 1}\nb: *A\n", "line 2, column 4: aliases .* write the value out"),
-        ("[" * 50 + "]" * 50, "nested more than 40 levels deep"),
-    ],
-)
-def test_what_could_mean_billions_of_values_is_refused(
-    text: str, fault: str, tmp_path: Path
-) -> None:
-    (tmp_path / "run.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=fault):
-        load_yaml(tmp_path / "run.yaml")
-
-
 @pytest.mark.parametrize("wrong", ["optim.lr", "=3", "a..b=1", "", ".a=1"])
 def test_set_without_key_or_value_says_what_is_expected(wrong: str) -> None:
     with pytest.raises(ConfigError, match="expected KEY=VALUE such as --set optim.lr=1e-4"):

@@ -225,25 +225,6 @@ def test_scores_of_judgements_are_whole_numbers_however_written(tmp_path: Path, 
     assert len(problems.found) == 4 and "score, got" in str(problems.found[0])
 
 
-def test_parquet_of_deep_researcher(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    rows = [
-        {
-            "data_source": "hotpotqa",
-            "prompt": [{"role": "user", "content": f"Who is {i}?"}],
-            "reward_model": {"ground_truth": f"Ida {i}<|answer_split|>I. Veen", "style": "rule"},
-        }
-        for i in range(3)
-    ]
-    path = tmp_path / "train.parquet"
-    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    corpus = put(tmp_path / "c.jsonl", [{"id": "p", "text": "Ida."}])
-    questions = load(path, corpus).questions["train"]
-    assert [q.answers for q in questions] == [(f"Ida {i}", "I. Veen") for i in range(3)]
-    assert [q.id for q in questions] == ["train-1", "train-2", "train-3"]
-
-
 def test_folders_of_save_to_disk_with_their_splits(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     row = {"question": "Where?", "golden_answers": ["Lindry"], **AS_COLUMNS}

@@ -49,22 +49,6 @@ def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "word"),
-    [
-        (b"\x28\xb5\x2f\xfd", "unzstd"),
-        (b"PK\x03\x04", "CSV"),
-        (b"PAR1\x15\x04", "Parquet"),
-    ],
-)
-def test_packed_files_and_sheets_are_named_for_what_they_are(
-    tmp_path: Path, head: bytes, word: str
-) -> None:
-    (tmp_path / "q.jsonl").write_bytes(head + b"\0\n" * 9)
-    ((line, reason),) = reasons(tmp_path / "q.jsonl")
-    assert line == 0 and word in reason
-
-
-@pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
         ("question,answer\nq?,x\nq2?\n", 3, "has 1 cells under 2 columns"),

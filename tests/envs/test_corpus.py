@@ -194,32 +194,6 @@ def test_expert_finds_all_evidence_of_the_demo_and_answers() -> None:
         assert 1 <= sum(action.kind == SEARCH for action in played.actions) <= 3
 
 
-def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> None:
-    corpus = write(
-        tmp_path / "c.jsonl",
-        {"id": "a", "title": "Bridge", "text": "The bridge was designed by Marta Oldenby."},
-        {"id": "b", "title": "Marta Oldenby", "text": "She came from Lindry."},
-        {"id": "h", "title": "Hidden", "text": "Nothing leads here."},
-        {"id": "d", "title": "Home", "text": "Olga Decoy is a designer of bridge games."},
-        *({"id": f"x{i}", "text": f"filler {i} words"} for i in range(9)),
-    )
-    rows = [
-        {"id": "linked", "question": "home of the bridge designer?", "supporting_ids": ["a", "b"]},
-        {"id": "unlinked", "question": "what hides at a bridge?", "supporting_ids": ["a", "h"]},
-        {"id": "nowhere", "question": "qqq?", "supporting_ids": ["h"]},
-    ]
-    questions = write(tmp_path / "q.jsonl", *(row | {"answer": "x"} for row in rows))
-    env = make_corpus(questions=questions, corpus=corpus, test_frac=0)
-    linked, unlinked, nowhere = play_all(env, "train")
-    assert linked.signals == {"gold_shown": 1.0} and "Marta Oldenby" in linked.turns[1]
-    assert "d" in {p.id for p in linked.passages} and "Olga" not in "".join(linked.turns)
-    assert unlinked.signals == {"gold_shown": 0.5} and "Hidden" not in "".join(unlinked.turns)
-    assert nowhere.signals == {"gold_shown": 0.0}
-    assert all(p.is_answered for p in (linked, unlinked, nowhere))
-    # It knows the answers, and states one only if it was shown what the answer rests on.
-    assert [p.reward for p in (linked, unlinked, nowhere)] == [1.0, 0.0, 0.0]
-
-
 def test_names_and_queries() -> None:
     text = "In Lindry, the Bank of the Four Rivers, led by Ünal O'Neil, read Who's Who."
     names = ["Lindry", "Bank of the Four Rivers", "Ünal O'Neil", "Who's Who"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from searchrl.envs.scripts import (
     make_two_search,
     next_query,
 )
-from searchrl.programs.evaluate import evaluate
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.retrieval.indexes import IndexCache
@@ -159,19 +156,3 @@ def test_second_query_is_a_bridge_or_the_thing_that_is_missing() -> None:
     assert next_query(asked, [FERRY, NEW]).startswith("Ann Low")
     assert next_query("Which came first, Big Sky or The Tin Man?", [OLD]) == "The Tin Man"
     assert next_query(asked, []) == "" and next_query("who?", [FERRY]) == ""
-
-
-def test_original_file_alone_is_enough(tmp_path: Path) -> None:
-    row = {
-        "_id": "1", "question": "When was the director of The Tin Man born?", "type": "bridge",
-        "answer": "3 May 1940", "supporting_facts": [["The Tin Man", 0], ["Ann Low", 0]],
-        "context": [[p.title, [p.text]] for p in (OLD, NEW, ANN, FERRY)]
-        + [[f"Filler {i}", [f"Text {i} of no use."]] for i in range(9)],
-    }  # fmt: skip
-    path = tmp_path / "hotpot_dev_distractor_v1.json"
-    path.write_text(json.dumps([row]), "utf-8")
-    env = {"name": "multihop", "questions": str(path), "test_frac": 1, "topk": 1}
-    for script, all_gold in (("one_search", 0.0), ("two_search", 1.0), ("oracle_hop", 1.0)):
-        metrics = evaluate({"env": env, "policy": f"scripted:{script}"}).metrics
-        assert metrics["all_gold"]["value"] == all_gold, script
-        assert metrics["em"]["value"] == all_gold, script

@@ -11,11 +11,10 @@ from playing import LEVELS, PROTOCOL, Played, env_of, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.drawing import Table
-from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, Passage, Task
+from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, Task
 from searchrl.envs.regulations import RegulationsEnv, make_expert, make_passive
 from searchrl.envs.regulations.scripts import FIRST_THOUGHT, PASSIVE_THOUGHT, SILENT
 from searchrl.envs.regulations.world.names import Value, ValueKind, spell
-from searchrl.envs.regulations.world.searching import Finder
 from searchrl.envs.text import same_answer
 from searchrl.protocols import ThinkSearchAnswer, inline
 from searchrl.retrieval.bm25 import BM25Retriever
@@ -124,23 +123,6 @@ def test_passive_never_searches_and_is_hardly_ever_right(env: RegulationsEnv) ->
     assert len({game.actions[0].payload for game in games}) > 100
     again = play(env, make_passive, split="test", index=3)
     assert again.turns == games[3].turns
-
-
-def test_a_finder_says_how_much_a_query_misleads() -> None:
-    finder = Finder(
-        [
-            Passage("chess", "Mara Oakley runs the chess club in winter.", "Chess"),
-            Passage("choir", "The choir sings in the hall, and the chess players listen.", "Choir"),
-            Passage("pool", "Swimming costs £3.", "Pool"),
-            *(Passage(f"other-{n}", f"Whoever is late waits {n} days.", "Late") for n in range(9)),
-        ]
-    )
-    assert finder.misleads("Swimming", "pool") == 0.0, "no other article has the word"
-    assert 0.0 < finder.misleads("chess", "chess") < 1.0 < finder.misleads("chess", "choir")
-    assert finder.misleads("Swimming", "chess") == -1.0, "the article is not found"
-    assert finder.misleads("zebra", "pool") == finder.misleads("zebra") == -1.0
-    # Without an article: how well the best one fits.
-    assert finder.misleads("chess club winter") > finder.misleads("chess") > 0.0
 
 
 def right_articles(task: Task) -> list[str]:

@@ -13,7 +13,6 @@ from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
 from searchrl.envs.text import TextEnv, example_turns, same_answer
 from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError, RetrieverFailure
-from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.retrieval.indexes import IndexCache
 
@@ -90,24 +89,6 @@ def test_space_samples_are_seeded_and_shaped_like_turns() -> None:
     assert second.sample() == "drawn"
     assert first == second, "the examples are no part of the space"
     assert first != TextSpace(max_length=3)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "kinds"),
-    [
-        ("think-search-answer", {}, {"search", "answer", "invalid"}),
-        ("act", {}, {"act", "invalid"}),
-        ("tool-call", {}, {"search", "tool", "answer", "invalid"}),
-        ("tool-call", {"tools": [{"name": "now"}]}, {"search", "tool", "answer", "invalid"}),
-    ],
-)
-def test_example_turns_are_those_that_a_protocol_writes(
-    name: str, settings: dict[str, Any], kinds: set[str]
-) -> None:
-    protocol = load_plugins().get("protocol", name).make(**settings)
-    turns = example_turns(protocol)
-    assert {protocol.parse(turn).kind for turn in turns} == kinds
-    assert "" in turns and len(turns) == len(set(turns)) > 3
 
 
 def test_reset_by_index_is_pure_and_by_seed_is_reproducible() -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from command_line import call, complaint, succeed
+from command_line import complaint
 
-from searchrl.config import build_config, load_yaml, parse_set
+from searchrl.config import build_config
 from searchrl.errors import ConfigError
-
-LONG = "n" * 300
 
 
 def refuse(*layers: dict[str, object]) -> str:
@@ -53,12 +50,6 @@ def test_a_fault_on_the_command_line_does_not_blame_the_file(own_folder: Path) -
     assert "  max_steps = 'many'" in text and "run.yaml" not in text
 
 
-def test_the_file_of_a_layer_is_kept_apart_from_its_keys(tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text("seed: 1\n")
-    layer = load_yaml(tmp_path / "run.yaml")
-    assert layer == {"seed": 1} and layer.place_of(("seed",)).endswith("run.yaml:1")
-
-
 # --- numbers -----------------------------------------------------------------------------------
 
 
@@ -90,22 +81,6 @@ def test_a_number_that_no_run_can_use_is_refused(key: str, value: object) -> Non
     assert f"{key} = " in refuse(layer)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "max_steps",
-        "optim.lr",
-        "algorithm.beta",
-        "tasks.0.weight",
-        "sft.stages.0.mix.expert",
-        "seed",
-    ],
-)
-def test_true_is_no_number(key: str) -> None:
-    """Python takes true for 1: a run of one step, silently."""
-    assert f"{key} = true: expected a number" in refuse(parse_set(f"{key}=true"))
-
-
 # --- names of more than 255 characters -----------------------------------------------------------
 
 
@@ -123,33 +98,6 @@ def questions(data: bytes, folder: Path, name: str = "q.jsonl") -> str:
     return complaint("play", "--env", "corpus", *files)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b'{"id": ' + b"9" * 5000 + b"}\n", "q.jsonl:1: not JSON: nested too deeply, or a number"),
-        (b'[{"id": ' + b"9" * 5000 + b"}]\n", "q.jsonl: not JSON (parse error: integer overflow)"),
-        (b'{"question": "a", "answer": NaN}\n', "q.jsonl:1: has no answer"),
-        (b'{"question": "a", "answer": [Infinity]}\n', "q.jsonl:1: 'answer' must be text"),
-        ('{"question": "a"}\n'.encode("utf-16"), "is UTF-16 or UTF-32 text; save it as UTF-8"),
-        (b"question\tanswer\na\tb\n", "q.jsonl: looks like a table; name it FILE.csv, or FILE.tsv"),
-        (b'{"id": "' + b"n" * 100_000 + b'", "question": 3}\n', "'question' must be text, got 3"),
-        (b'{"question": "a", "answer": "b", "slices": ["' + b"?" * 99_999 + b'"]}', "the slice"),
-    ],
-)
-def test_rows_that_cannot_be_used_are_explained(
-    own_folder: Path, data: bytes, message: str
-) -> None:
-    text = questions(data, own_folder)
-    assert message in text and len(text) < 1500
-
-
-def test_a_value_that_is_missing_in_pandas_is_missing(own_folder: Path) -> None:
-    (own_folder / "q.jsonl").write_text('{"question": "a", "answer": "b", "id": NaN}\n')
-    (own_folder / "c.jsonl").write_text('{"id": "x", "title": NaN, "text": "It is here."}\n')
-    flags = ("--set=env.questions=q.jsonl", "--set=env.corpus=c.jsonl", "--set=env.test_frac=1")
-    succeed("play", "--env", "corpus", *flags)
-
-
 # --- instructions and plugins --------------------------------------------------------------------
 
 
@@ -160,14 +108,3 @@ def plugin(code: str, folder: Path) -> str:
 
 
 # --- command lines -------------------------------------------------------------------------------
-
-
-def test_a_game_that_is_left_is_no_success_for_a_program() -> None:
-    result = call("play", "--index", "0", "--json", typed="quit\n")
-    assert result.exit_code == 3
-    left = json.loads(result.stdout)
-    assert left["reward"] is None and left["unscored"] == "the episode was left before its end"
-
-
-def test_a_person_may_leave_a_game() -> None:
-    assert "not finished" in succeed("play", "--index", "0", typed="quit\n").stdout

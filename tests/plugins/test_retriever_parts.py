@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import searchrl
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
@@ -115,29 +114,3 @@ class TwoSources(CorpusEnv):
 def register_envs(register):
     register("two_sources", TwoSources, expert="searchrl.envs.scripts:make_expert")
 """
-
-
-@pytest.mark.parametrize("news", [None, "bm25", {"name": "reversed", "inner": "bm25"}])
-def test_an_environment_has_sources_by_name(own_file: str, tmp_path: Path, news: object) -> None:
-    path = tmp_path / "sources.py"
-    path.write_text(SOURCES_FILE, "utf-8")
-    settings = {} if news is None else {"news": news}
-    plugins = [own_file, str(path)]
-    env = searchrl.make_env("two_sources", plugins=plugins, retriever="empty", **settings)
-    env.reset(seed=0)
-    turn = "<think>x</think><search>the town hall</search>"
-    assert bool(env.step(turn)[4]["passages"]) == (news is not None)
-    run = searchrl.evaluate(
-        {
-            "env": {"name": "two_sources", **settings},
-            "policy": "scripted",
-            "plugins": plugins,
-            "retriever": "empty",
-            "eval": {"num_tasks": 3, "forced": False},
-        }
-    )
-    found = [turn.passages for one in run.rollouts for turn in one.episode.turns]
-    assert any(found) == (news is not None) and run.metrics["failed"]["value"] == 0
-    for wrong in ("bm52", 3, {"name": "bm25", "k1": -1}):
-        with pytest.raises(ConfigError, match="bm52|cannot use"):
-            searchrl.make_env("two_sources", plugins=plugins, news=wrong)

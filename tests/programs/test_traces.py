@@ -78,27 +78,3 @@ def test_every_bad_row_is_reported_with_its_line_before_anything_starts(tmp_path
         _, *lines = str(caught.value).splitlines()
         for number, (line, (_, reason)) in enumerate(zip(lines, bad, strict=True), start=2):
             assert line.startswith(f"  {file}:{number}: ") and reason in line
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        ("cut.jsonl.gz", PACKED[:40], "is a damaged archive .*fetch it"),
-        # `zlib.error` is neither an OSError nor an EOFError.
-        (
-            "bits.jsonl.gz",
-            PACKED[:15] + b"\xff" * 10 + PACKED[25:],
-            "is a damaged archive .*fetch it",
-        ),
-        ("checksum.jsonl.gz", PACKED[:-8] + b"\0" * 8, "is a damaged archive .*fetch it"),
-        ("none.jsonl", None, "no such file; expected"),
-        ("empty.jsonl", b"\n\n", "holds no trace; expected rows"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_named_and_says_why(
-    tmp_path: Path, name: str, content: bytes | None, problem: str
-) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=f"{name}: {problem}"):
-        load_traces(tmp_path / name)

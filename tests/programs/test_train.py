@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from reseal import unfinish
 from train_toy import (
     Crash,
     PowerCut,
@@ -24,7 +22,6 @@ from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout
 from searchrl.errors import FailureLimitError, RunFolderError
-from searchrl.programs import training_run
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
@@ -125,28 +122,6 @@ class TestFinished:
         assert stamps(whole_run.path) == before
         (note,) = observer.notes
         assert "step 6 of 6" in note and f"--init-from {whole_run.path}" in note
-
-    def test_the_end_of_a_resumed_run_is_read_from_its_folder(
-        self, whole_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
-        """Stopped between the last evaluation and the summary: it has all but that."""
-
-        class Told(Crash):
-            def begin(self, steps: int, done: int = 0, rows: Any = ()) -> None:
-                self.rows = rows
-
-            def compare(self, before: Any, after: Any) -> None:
-                self.both = [[row["phase"] for row in rows] for rows in (before, after)]
-
-        run = Path(shutil.copytree(whole_run.path, tmp_path / "run"))
-        unfinish(run)
-        before = stamps(run / "rollouts")
-        monkeypatch.setattr(training_run, "evaluate_both", None)
-        told = Told()
-        assert_same_run(whole_run, train(resume=run, observer=told))
-        assert stamps(run / "rollouts") == before
-        assert list(told.rows) == whole_run.metric_rows()
-        assert told.both == [["before"] * 2, ["after"] * 2]
 
 
 class TestCheckpoints:

@@ -11,41 +11,13 @@ import pytest
 import torch
 from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_run, settings
 
-from searchrl.core.episode import SEARCH
 from searchrl.engine.model.loading import DEFAULT_MODEL
 from searchrl.programs.setup.planning import plan_run
 from searchrl.programs.train import train
-from searchrl.protocols import ThinkSearchAnswer
 from searchrl.run_folder import Run, RunWriter
 from searchrl.trackers.rows import read_rows
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
-
-
-def test_every_evaluation_leaves_its_trajectories_oldest_first(micro_model: Path, tmp_path: Path):
-    protocol = {"name": "think-search-answer", "instruction": ""}
-    task = {"protocol": protocol, "metrics": ["format", "em"]}
-    config = settings(
-        micro_model, tmp_path / "run", task=task, eval={"forced": True, "every": 2}, max_steps=4
-    )
-    run = train(config)
-    seen = list(dict.fromkeys((row["phase"], row["step"]) for row in run.rollouts()))
-    assert seen == [
-        ("before", 0), ("before_forced", 0), ("train", 1), ("train", 2), ("during", 2),
-        ("during_forced", 2), ("train", 3), ("train", 4), ("during", 4), ("during_forced", 4),
-        ("after", 4), ("after_forced", 4),
-    ]  # fmt: skip
-    for row in run.rollouts("train"):  # one number, in ids and in names of files, too
-        assert row["rollout_id"].startswith(f"step{row['step']:06d}/")
-        assert (run.path / "rollouts" / f"step_{row['step']:06d}.jsonl.gz").is_file()
-    opening = ThinkSearchAnswer().opening(SEARCH)
-    for phase, count in (("before_forced", 2), ("during_forced", 4)):
-        forced = list(run.rollouts(phase))
-        assert len(forced) == count, phase
-        assert all(r["turns"][0]["text"].startswith(opening) for r in forced), phase
-    assert {row["phase"] for row in run.rollouts("during")} == {"during"}
-    measured = {row["step"] for row in run.metrics if "em_forced" in row}
-    assert measured == {0, 2, 4}
 
 
 def test_only_the_newest_files_of_steps_stay(micro_model: Path, tmp_path: Path):

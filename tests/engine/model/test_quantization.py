@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,12 @@ class TestWhatCannotBe:
         tiny = ResolvedModel(str(micro_model), None, is_tiny=True)
         with pytest.raises(PolicyError, match="freezes the weights it quantises"):
             load_policy(ModelConfig(quantize="nf4"), tiny, CPU, trainable=True)
+
+    def test_without_bitsandbytes(self, micro_model: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+        tiny = ResolvedModel(str(micro_model), None, is_tiny=True)
+        with pytest.raises(PolicyError, match="pip install -U bitsandbytes.*model.quantize=none"):
+            load_policy(ModelConfig(quantize="nf4", adapter="lora"), tiny, CPU, trainable=True)
 
 
 def parameters() -> list[nn.Parameter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from contextlib import suppress
@@ -18,6 +19,7 @@ from searchrl.engine.model.loading import load_policy, resolve_model
 from searchrl.errors import PolicyError
 
 CPU = torch.device("cpu")
+PACKAGE = Path(__file__).resolve().parents[3] / "searchrl"
 
 
 @pytest.fixture
@@ -50,6 +52,22 @@ def test_code_of_a_model_never_runs_and_nobody_is_asked(
     with suppress(PolicyError):  # a tokenizer can do without its code
         load(model)
     assert not asked and not (tmp_path / "ran").exists()
+
+
+def test_remote_code_is_refused_wherever_something_is_loaded() -> None:
+    """Unset, transformers asks on standard input, and an answer decides."""
+    loaders = ("AutoTokenizer", "AutoModelForCausalLM", "AutoConfig")
+    calls = [
+        (f"{path}:{node.lineno}", {word.arg: ast.unparse(word.value) for word in node.keywords})
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("from_pretrained", "from_config")
+        and ast.unparse(node.func.value) in loaders
+    ]
+    assert len(calls) >= 5
+    assert not [where for where, words in calls if words.get("trust_remote_code") != "False"]
 
 
 @pytest.mark.parametrize(

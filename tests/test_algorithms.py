@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -165,16 +164,6 @@ def test_two_steps_by_name(name: str, micro_model: Path, tmp_path: Path) -> None
         "beta": beta,
         "reduction": reduction,
     }
-
-
-# --- dynamic sampling ----------------------------------------------------------------------------
-def groups_of(run: Run, step: int) -> dict[str, list[dict[str, Any]]]:
-    """The recorded rollouts of a step by group."""
-    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in run.rollouts("train"):
-        if row["step"] == step:
-            groups[row["group_id"]].append(row)
-    return groups
 
 
 @pytest.fixture(scope="module")

@@ -88,29 +88,3 @@ def test_a_part_of_one_that_takes_many_calls_takes_many_too(own_file: str) -> No
     said = "its setting 'inner' is 'bm25', which takes one call at a time"
     with pytest.raises(PluginError, match=said):
         make_retriever_factory(load_plugins([own_file]), "reversed-many", {"inner": "bm25"})
-
-
-SOURCES_FILE = """
-from searchrl import hookimpl
-from searchrl.contracts import RetrieverFactory
-from searchrl.envs.corpus import CorpusEnv
-from searchrl.envs.results import Found
-
-class TwoSources(CorpusEnv):
-    name = "two_sources"
-
-    def __init__(self, *, protocol, retriever: RetrieverFactory,
-                 news: RetrieverFactory | None = None):
-        super().__init__(protocol=protocol, retriever=retriever)
-        self.news = news
-
-    def look_up(self, task, action, turn):
-        if self.news is None:
-            return super().look_up(task, action, turn)
-        (found,) = self.news(self.passages(task)[1]).search([action.queries[0]], 2)
-        return Found(tuple(found), self.protocol.render_observation(found, self.budget))
-
-@hookimpl
-def register_envs(register):
-    register("two_sources", TwoSources, expert="searchrl.envs.scripts:make_expert")
-"""

@@ -1,12 +1,9 @@
-"""Bodies of `<search>` blocks, written by hand, each with its verdict, and others made by chance.
+"""Bodies of `<search>` blocks, written by hand, each with its verdict, and scraps of others.
 
 A body stands with the nodes and edges that are read, or with its fault. Used by `test_reading`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from random import Random
 
 from searchrl_dag.plans.reading import Fault
 
@@ -155,50 +152,9 @@ INVALID: dict[str, tuple[str, Fault]] = {
 }
 
 
-_SCRAPS = (
+SCRAPS = (
     *("Nodes:", "Edges:", "NODES：", "A: one (General)", "B: two of {A} (News)", "A -> B", "B → A"),
     *("A", "B", ":", "(", ")", "->", "→", ";", "，", "{A}", "{", "}", "using A", "\t", "\u3000"),
     *("\n", "\r\n", "\x00", "\u2028", "<b>", "General", "（Academy）", "🦊", "ﬁ", "‮", "\ud800", ""),
 )
-
-
-_SOURCES = ("General", "news", "ACADEMIC", "Academy", "General", "News", "Academic", "Library")
-_ARROWS = ("->", "→", "-->", "－＞")
-
-
-def fuzzed(count: int) -> Iterator[str]:
-    """Bodies made by chance: scraps in any order, written ones with changes, and random graphs."""
-    rng = Random("bodies")
-    written = [body for body, *_ in (*VALID.values(), *INVALID.values())]
-    makers = (_throw_scraps, lambda rng: _change(rng, rng.choice(written)), _draw_graph)
-    for number in range(count):
-        yield makers[number % len(makers)](rng)
-
-
-def _throw_scraps(rng: Random) -> str:
-    scraps = (rng.choice(_SCRAPS) + rng.choice(("", " ", "\n")) for _ in range(rng.randrange(14)))
-    return rng.choice(("", "Nodes:\n")) + "".join(scraps)
-
-
-def _change(rng: Random, body: str) -> str:
-    signs = list(body)
-    for _ in range(rng.randrange(1, 5)):
-        place = rng.randrange(len(signs) + 1)
-        signs[place : place + rng.randrange(3)] = rng.choice(_SCRAPS)
-    return "".join(signs)
-
-
-def _draw_graph(rng: Random) -> str:
-    labels = "ABCDEFG"
-    count = rng.choice((0, 1, 2, 3, 3, 4, 5, 6, 7))
-    named = rng.sample(labels, count) if rng.random() < 0.9 else rng.choices(labels, k=count)
-    queries = ("one", "two of {A}", "three using B", "四", "")
-    nodes = [
-        f"{one}: {rng.choices(queries, (8, 2, 2, 2, 1))[0]} ({rng.choice(_SOURCES)})"
-        for one in named
-    ]
-    edges = [
-        f"{rng.choice(named)} {rng.choice(_ARROWS)} {rng.choice(named)}"
-        for _ in range(rng.randrange(5) if named else 0)
-    ]
-    return "\n".join(["Nodes:", *nodes, "Edges:", rng.choice(("\n", "; ", ", ", "；")).join(edges)])
+"""What bodies made by chance consist of."""

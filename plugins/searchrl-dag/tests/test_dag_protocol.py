@@ -14,7 +14,6 @@ from searchrl_dag.rewards import make_dag, make_levels, make_nodes
 import searchrl
 from searchrl import ConfigError
 from searchrl.contracts import INVALID, SEARCH, Action, Graph, Passage, Table, Task, TokenBudget
-from searchrl.protocols.inline import FIRST_THOUGHT
 from searchrl.testing import Says, check_plugin, make_episode, play_episode
 
 MODULE = "searchrl_dag"
@@ -74,12 +73,6 @@ def test_the_example_in_the_prompt_may_be_written(max_nodes: int) -> None:
     assert protocol.parse(f"{example}</search>").kind == SEARCH
     said = "A plan has 1 node." if max_nodes == 1 else f"A plan has 1 to {max_nodes} nodes."
     assert said in protocol.instruction
-
-
-def test_a_source_with_full_width_letters_is_read_as_it_is_named() -> None:
-    protocol = SearchDag(sources=["Ｗeb"], aliases={"Ｎet": "web"})
-    for written in ("Ｗeb", "web", "Web", "net"):
-        assert protocol.parse(f"<search>Nodes:\nA: a ({written})</search>").kind == SEARCH
 
 
 @pytest.mark.parametrize(
@@ -180,8 +173,3 @@ def test_what_plans_earn_and_cost(turns: list[str], dag: int, nodes: int, levels
     assert make_dag()(episode) == dag
     assert make_nodes()(episode) == nodes
     assert make_levels()(episode) == levels
-
-
-def test_a_forced_search_begins_as_a_plan_does() -> None:
-    protocol, plan = SearchDag(), Plan((Node("A", "mayor of Bonn", "news"),))
-    assert protocol.render_plan(plan, FIRST_THOUGHT).startswith(f"{protocol.opening(SEARCH)}Nodes:")

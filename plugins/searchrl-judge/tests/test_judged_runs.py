@@ -18,7 +18,6 @@ from searchrl.config import build_config
 from searchrl.contracts import Episode, Task
 from searchrl.core.episode import FailureKind
 from searchrl.engine.rollout.worlds import make_scorer, name_defaults
-from searchrl.errors import FailureLimitError
 from searchrl.rewards.scorer import score_together
 from searchrl.run_folder.changes import describe_sources
 
@@ -60,29 +59,6 @@ def test_an_outage_leaves_episodes_out_and_never_gives_a_zero(said: Any) -> None
     assert failure is not None and failure.kind is FailureKind.SCORING
     assert failure.owner.startswith("reward 'judge'")
     assert result.metrics["reward"]["n"] == 9 and result.metrics["reward"]["value"] == 1
-
-
-def test_training_goes_on_past_a_few_failures_and_stops_at_many(tmp_path: Path) -> None:
-    asked: list[int] = []
-
-    def answer(body: dict[str, Any]) -> Any:
-        asked.append(1)
-        return Fault(500) if len(asked) % 5 == 0 else say("right")
-
-    with OpenAIServer(answer) as server:
-        config = settings(server.url, "0.5*judge+format", max_retries=0) | TINY
-        config |= {"max_steps": 2, "run_dir": str(tmp_path / "run")}
-        limit = {"max_failure_frac": 0.6}
-        path = train({**config, "rollout": {**TINY["rollout"], **limit}}).path
-        assert _steps(path) == 2 and len(asked) >= 5
-        rows = [row for row in Run(path).rollouts() if row["failure"] is not None]
-        assert rows and all(row["reward"] is None for row in rows)
-        assert all("answered 500" in row["failure"]["message"] for row in rows)
-    with OpenAIServer(lambda body: Fault(500)) as server:
-        config = settings(server.url, "0.5*judge+format") | TINY
-        config |= {"max_steps": 2, "run_dir": str(tmp_path / "dead")}
-        with pytest.raises(FailureLimitError, match="answered 500"):
-            train(config)
 
 
 def test_a_rubric_belongs_to_the_data_of_a_run_and_a_cache_does_not(tmp_path: Path) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.index.build import CACHE_VARIABLE
 from searchrl_retrieval.index.manifest import read_manifest, write_manifest
 
@@ -46,21 +43,6 @@ def test_an_index_is_built_searched_and_described(tmp_path: Path, corpus: Path) 
     assert "1. Otters [b]" in run("retrieve", "otter", "--index", tmp_path / "i")
     facts = json.loads(run("index", "info", tmp_path / "i", "--verify", "--json"))
     assert facts["count"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
-
-
-def test_what_a_library_prints_while_it_builds_is_not_in_the_json(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = Bm25s.build
-
-    def loudly(self: Bm25s, *args: Any) -> None:
-        print("Loading weights …")
-        build(self, *args)
-
-    monkeypatch.setattr(Bm25s, "build", loudly)
-    words = ["index", "build", "--corpus", corpus, "--out", tmp_path / "i", "--json"]
-    made = CliRunner().invoke(main, ["--plugin", "searchrl_retrieval", *map(str, words)])
-    assert json.loads(made.stdout)["count"] == 2 and "Loading weights" in made.stderr
 
 
 def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: Path) -> None:
@@ -135,29 +117,3 @@ def test_a_bad_row_in_one_of_several_files_leaves_no_index(tmp_path: Path, corpu
     shown = run("index", "build", "--corpus", corpus, "--corpus", bad, "--out", out, code=2)
     assert "bad.jsonl:2" in shown and "neither 'text' nor 'contents'" in shown
     assert "no index" in run("retrieve", "x", "--index", out, code=2)
-
-
-def test_commands_of_the_readme_and_the_page_run(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for needed in ("tree_sitter_python", "faiss", "wordllama", "sentence_transformers"):
-        pytest.importorskip(needed)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "more.jsonl").write_text('{"id": "c", "text": "A game."}\n')
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "a.py").write_text("def opens(hall): pass")
-    package = Path(__file__).parent.parent
-    texts = [package / "README.md", package.parent.parent / "docs" / "how-to" / "retrieval.md"]
-    lines = [
-        shlex.split(line)
-        for text in texts
-        for block in re.findall(r"```bash\n(.*?)```", text.read_text("utf-8"), re.DOTALL)
-        for line in block.replace("\\\n", " ").splitlines()
-    ]
-    ours = [words for words in lines if words[1] in ("index", "retrieve")]
-    assert len(ours) >= 8
-    for words in ours:
-        if "models/" in " ".join(words):  # models that a user has
-            assert "nothing is downloaded here" in run(*words[1:], code=2)
-        else:
-            run(*words[1:])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -237,17 +233,6 @@ def test_files_are_on_the_disk_before_the_manifest_speaks_of_them(
     assert {path.stat().st_ino for path in built.files.iterdir()} <= set(others)
 
 
-def test_a_full_disk_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Lengths, passages: PassageStore, folder: Path, previous: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
-
-    build_index(Lengths(scale=2), PASSAGES, tmp_path / "i")
-    monkeypatch.setattr(Lengths, "build", fail)
-    with pytest.raises(IndexFault, match="built: .*No space left on device.* SEARCHRL_INDEXES"):
-        build_index(Lengths(), PASSAGES, tmp_path / "i")
-    assert open_index(tmp_path / "i").manifest.settings == {"scale": 2}
-
-
 TWO_BUILDERS = """
 import time
 from searchrl.contracts import Passage
@@ -262,13 +247,3 @@ def slowly(*args):
 Bm25s.build = slowly
 print(make_bm25s((Passage("a", "otters"),)).search(["otters"], 1)[0][0].id)
 """
-
-
-def test_processes_that_start_together_build_once(cache: Path) -> None:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    line = [sys.executable, "-c", TWO_BUILDERS]
-    both = [subprocess.Popen(line, stdout=subprocess.PIPE, env=env) for _ in range(2)]
-    said = b"".join(process.communicate()[0] for process in both).split()
-    assert sorted(said) == [b"a", b"a", b"building"]
-    assert len(list(cache.iterdir())) == 1
-    assert json.loads(next(cache.glob("*/manifest.json")).read_text())["count"] == 1

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 from judged_toy import write_beir, write_pool
 from searchrl_retrieval.commands.retrieve_eval import Contender, read_contenders
-from searchrl_retrieval.evaluation.collection import read_collection
 
 from searchrl import ConfigError
 from searchrl.cli import main
@@ -83,21 +82,6 @@ def test_the_table_has_a_row_for_each_retriever_and_for_each_pair(tmp_path: Path
     assert "all_gold@100" in result.stdout
 
 
-def test_a_row_per_question_and_retriever_is_written(tmp_path: Path) -> None:
-    folder, path = write_beir(tmp_path / "beir"), tmp_path / "rows.jsonl"
-    found = figures(
-        folder, "--retriever", "bm25", "--retriever", "empty", "--k", 2, "--per-query", path
-    )
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    assert [(row["query_id"], row["retriever"]) for row in rows] == [
-        (query, name) for query in ("q1", "q2", "q3") for name in ("bm25", "empty")
-    ]
-    assert rows[0]["relevant"] == {"d3": 1} and rows[0]["found"][0] == "d3"
-    assert len(rows[4]["found"]) <= 2 and rows[5]["found"] == []
-    mean = sum(row["map@2"] for row in rows if row["retriever"] == "bm25") / 3
-    assert found["retrievers"]["bm25"]["map@2"]["value"] == pytest.approx(mean)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -126,19 +110,6 @@ def test_folders_that_hold_nothing_judged_are_named_with_what_was_expected(tmp_p
     assert "test.tsv:7: expected query-id, corpus-id and score" in said
     (folder / "qrels" / "test.tsv").write_text("q9 0 d1 1\n", "utf-8")
     assert "judges 'q9', which is no query" in complaint(folder, "--retriever", "bm25")
-
-
-def test_gaps_of_published_collections_are_left_out_and_said(tmp_path: Path) -> None:
-    """FiQA of BEIR has passages without any text; NFCorpus judges queries that it lacks."""
-    folder = write_beir(tmp_path / "beir")
-    before = read_collection(folder)
-    with open(folder / "corpus.jsonl", "a", encoding="utf-8") as file:
-        file.write('{"_id": "blank", "title": "", "text": " ", "metadata": {}}\n')
-    with open(folder / "qrels" / "test.tsv", "a", encoding="utf-8") as file:
-        file.write("q9\td1\t1\n")
-    found = read_collection(folder)
-    assert found.passages == before.passages and found.questions == before.questions
-    assert "judged queries without a text or a relevant passage, left out: 1" in found.notes
 
 
 def test_without_ir_measures_one_sentence_says_what_to_install(

@@ -181,21 +181,6 @@ def test_rerank_orders_the_first_3k_of_any_retriever(judge: Path) -> None:
     assert retriever.search(queries, 0) == [[], [], [], []]
 
 
-def test_what_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"rerank needs a cross-encoder: set retriever\.model"):
-        make_rerank(PASSAGES)
-    with pytest.raises(ConfigError, match="the model 'cross-encoder/ms-marco-MiniLM-L6-v2' is nei"):
-        make_rerank(PASSAGES, model="cross-encoder/ms-marco-MiniLM-L6-v2")
-    with pytest.raises(ConfigError, match=r"gives 3 scores for a pair; expected one"):
-        make_rerank(PASSAGES, model=str(write_transformer(tmp_path / "three", num_labels=3)))
-    (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(ConfigError, match="cannot be loaded as a CrossEncoder: "):
-        make_rerank(PASSAGES, model=str(tmp_path))
-    for name, wrong in (("rerank", "factor"), ("rerank", "batch_size"), ("dense", "batch_size")):
-        with pytest.raises(ConfigError, match=f"'{name}': cannot use {wrong} = 0"):
-            make_retriever_factory(load_plugins(["searchrl_retrieval"]), name, {wrong: 0})
-
-
 @pytest.mark.parametrize("kind", ["dense", "rerank"])
 @pytest.mark.parametrize(
     ("file", "content"),

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -116,15 +115,6 @@ def test_other_machines_reach_it_only_if_that_is_asked_for(corpus: Path) -> None
     assert "0.0.0.0 can be reached from other machines" in warning and "--key-env" in warning
 
 
-def test_a_port_that_is_taken_is_said_before_anything_is_read() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        said = complaint("--port", port, "--corpus", "/no/such/file")
-    assert f"--host 127.0.0.1 --port {port} cannot be used" in said
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -139,11 +129,3 @@ def test_a_port_that_is_taken_is_said_before_anything_is_read() -> None:
 )
 def test_what_cannot_be_served_is_said_in_one_sentence(words: list[str], said: str) -> None:
     assert re.search(said, complaint("--port", 0, *words))
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import searchrl_retrieval.extras as extras
-
-    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None)
-    said = complaint("--corpus", "x")
-    assert "needs fastapi" in said and "pip install 'searchrl-retrieval[server]'" in said

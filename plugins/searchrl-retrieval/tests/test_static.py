@@ -136,18 +136,6 @@ def test_wrong_settings(model: Path, settings: dict[str, Any], said: str) -> Non
         )(PASSAGES)
 
 
-@pytest.mark.parametrize("name", ["minishlab/potion-base-8M", "models/poton", "no_such", "~/no"])
-def test_a_model_that_is_not_here_gives_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_static(tmp_path / "models" / "potion")
-    with pytest.raises(ConfigError, match=r"retriever\.model .*pip install wordllama") as caught:
-        make_static(PASSAGES, model=name)
-    assert f"the model '{name}' is neither a folder nor an installed package" in str(caught.value)
-    assert ("Did you mean 'models/potion'?" in str(caught.value)) == (name == "models/poton")
-
-
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, model: Path) -> None:
     with pytest.raises(ConfigError, match=f"the folder '{tmp_path}' holds no model for it"):
         make_static(PASSAGES, model=str(tmp_path))
@@ -209,17 +197,3 @@ def test_a_build_goes_on_and_an_index_grows(
     expected = anew.retriever(kind).search(queries, 6)
     assert grown.retriever(kind).search(queries, 6) == expected
     assert [found[0].id for found in expected] == ["r", "d", "l"]
-
-
-def test_the_package_wordllama_gives_its_own_vectors() -> None:
-    """Its files are read without it; the vectors are those that its own code computes."""
-    wordllama = pytest.importorskip("wordllama")
-    folder = Path(wordllama.__file__).parent
-    encoder = load_static_encoder(Static().folder)
-    texts = ["The park opens at nine.", "Öffnungszeiten der Bücherei", "a"]
-    theirs = wordllama.WordLlamaInference(encoder.matrix_VD, encoder.tokenizer).embed(
-        texts, norm=True
-    )
-    encoder.tokenizer.no_padding()
-    np.testing.assert_allclose(encoder.encode_queries(texts), theirs, atol=1e-5)
-    assert Static().folder == folder and encoder.dim == 256

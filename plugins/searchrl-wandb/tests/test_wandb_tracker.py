@@ -121,13 +121,6 @@ def test_resumed_run_continues_the_same_run_and_repeats_no_step(
     assert wandb.runs[2].wanted["id"] != wandb.runs[0].wanted["id"]
 
 
-def test_steps_never_go_back(wandb: FakeWandb, tmp_path: Path) -> None:
-    tracker = WandbTracker(tmp_path)
-    for step in (0, 5, 5, 4):
-        tracker.log(step, {"reward": metric(0.1)}, "eval")
-    assert [step for step, _ in wandb.runs[0].rows] == [0, 5, 5, 5]
-
-
 def test_config_and_provenance_of_the_run_are_sent(wandb: FakeWandb, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("seed: 3\noptim: {lr: 0.1}\n")
     row = {"plugin": "mine", "version": "2", "origin": "file", "sha256": "ab", "names": {}}
@@ -217,19 +210,3 @@ def test_offline_run_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
     files = sorted((tmp_path / "wandb").glob(f"offline-run-*/run-{run_id}.wandb"))
     assert len(files) == 2
     assert all(b"train/reward" in file.read_bytes() for file in files)
-
-
-@pytest.mark.usefixtures("real_wandb")
-def test_it_holds_the_criteria_with_wandb_itself() -> None:
-    assert_conforms("wandb", plugins=["searchrl_wandb"])
-
-
-def test_missing_login_with_wandb_itself(
-    real_wandb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("WANDB_MODE", "WANDB_API_KEY"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match="wandb login"):
-        WandbTracker(tmp_path)

@@ -13,12 +13,13 @@ import pytest
 from control_toy import PASSAGES, QUESTIONS, act_fixed, play, write_beir
 from searchrl_control.collections.judged import draw_split, read_judged
 from searchrl_control.collections.places import BEIR, find_collection
-from searchrl_control.comparison.playing import Board, make_heuristic
+from searchrl_control.comparison.playing import make_heuristic, play_greedily
 from searchrl_control.comparison.sequences import list_sequences, name_of, play_sequences
 from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import EnvSettings
 from searchrl_control.environment.worlds import World
+from searchrl_control.policies.space import space_of
 
 from searchrl import ConfigError, DataError
 
@@ -248,12 +249,12 @@ def test_it_opens_and_every_policy_plays_it(name: str, toy: dict[str, Any], tmp_
         for split in ("train", "test"):
             values = play_sequences(env.world, split, sequences)
             for sequence in sequences[::9]:
-                played = play(env, split, act_fixed(env, sequence))
-                told = {question: worth for question, worth, _ in played}
+                episodes = play(env, split, act_fixed(env, sequence))
+                told = {question: worth for question, worth, _ in episodes}
                 assert told == values[name_of(env.actions, sequence)]
                 assert all(0 <= value <= 1 for value in told.values())
-            board = Board(env, split)
-            found.append(len(board.play(make_heuristic(board.space)).played))
+            played, _ = play_greedily(make_heuristic(space_of(env)), {"odd": env}, split)
+            found.append(len(played))
         assert tuple(found) == counts
 
 
@@ -294,10 +295,7 @@ def test_a_question_that_is_a_passage_does_not_find_itself(
     judged = [("0", "3", 1), ("1", "0", 1)]
     folder = write(tmp_path / "odd", DOCS, asked, {"train": judged[:1], "test": judged[1:]})
     world = World(EnvSettings(**{**toy, "collection": str(folder)}))
-    itself = {
-        q.id: world.asker(q).itself for split in ("train", "test") for q in world.questions(split)
-    }
-    assert itself == {"0": 0, "1": None}
-    (first,) = world.questions("train")
-    (listed,) = world.positions.lists_after(world.asker(first), [()])
+    (first,), (other,) = world.questions("train"), world.questions("test")
+    assert [world.open(one).question.itself for one in (first, other)] == [0, None]
+    (listed,) = world.lists_after(first, [()])
     assert "0" not in [name for name, _ in listed]

@@ -62,8 +62,8 @@ def test_what_the_model_writes_is_searched_and_kept(
     seen = []
     for endpoint in ("first", "first", "second"):
         env = RetrievalControlEnv(**settings, url=url, endpoint_model=endpoint)
-        env.world.positions.at.cache_clear()
-        env.world.positions.open.cache_clear()
+        env.world.at.cache_clear()
+        env.world.open.cache_clear()
         env.reset(options={"split": "train", "index": 0})
         env.step(0)
         *_, info = env.step(env.action_names.index("Broad"))

@@ -120,12 +120,11 @@ def test_gains_add_up_to_the_reward_at_the_end(toy: dict[str, Any], actions: str
 def test_a_cold_and_a_warm_memory_give_the_same_episodes(toy: dict[str, Any], actions: str) -> None:
     world = World(EnvSettings(**toy, actions=actions))
     question = world.questions("train")[1]
-    asker = world.asker(question)
-    path = tuple(world.positions.actions.index(a) for a in (Action.NARROW, Action.BROAD))
-    warm = [world.positions.at(asker, path[:upto]) for upto in range(len(path) + 1)]
-    assert world.positions.at(asker, path) is warm[-1]
-    assert world.positions.at.cache_info().misses == len(warm)
-    cold = World(EnvSettings(**toy, actions=actions)).positions.at(asker, path)
+    path = tuple(world.actions.index(a) for a in (Action.NARROW, Action.BROAD))
+    warm = [world.at(question, path[:upto]) for upto in range(len(path) + 1)]
+    assert world.at(question, path) is warm[-1]
+    assert world.at.cache_info().misses == len(warm)
+    cold = World(EnvSettings(**toy, actions=actions)).at(question, path)
     assert cold.top == warm[-1].top
     assert all(np.array_equal(cold.blocks[name], warm[-1].blocks[name]) for name in cold.blocks)
 

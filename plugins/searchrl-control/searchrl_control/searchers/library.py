@@ -120,8 +120,8 @@ class TermIndex:
         self.lengths_N: Scores = _sums(self.counts_NV, 1)
         self.found_in_V: Scores = _sums(self.counts_NV > 0, 0)
         """In how many passages a term stands."""
-        n = self.num_passages
-        self.idf_V: Scores = np.log1p((n - self.found_in_V + 0.5) / (self.found_in_V + 0.5))
+        found_in = self.found_in_V
+        self.idf_V: Scores = np.log1p((len(passages) - found_in + 0.5) / (found_in + 0.5))
         of_all = _sums(self.counts_NV, 0)
         self.share_V: Scores = of_all / max(float(of_all.sum()), 1.0)
         """How large a share of all words of the collection a term is."""
@@ -158,13 +158,11 @@ class TermIndex:
             scores += np.float32(weight) * self._bm25.get_scores_from_ids([number])
         return scores
 
-    def terms_in(self, place: int) -> NDArray[np.int32]:
-        """The numbers of the terms of a passage and its title, each once."""
-        return _row(self.counts_NV, place)
-
-    def terms_in_title(self, place: int) -> NDArray[np.int32]:
-        """The numbers of the terms of a passage's title, each once."""
-        return _row(self.titles_NV, place)
+    def terms_in(self, place: int, *, is_title: bool = False) -> NDArray[np.int32]:
+        """The numbers of the terms of a passage and its title, or of the title, each once."""
+        counts = self.titles_NV if is_title else self.counts_NV
+        start, end = counts.indptr[place : place + 2]
+        return np.asarray(counts.indices[start:end], dtype=np.int32)
 
     def _count(self, text: str) -> list[int]:
         terms = self._analyzer.terms(text)
@@ -179,12 +177,6 @@ def _as_counts(rows: Sequence[Sequence[int]], num_terms: int) -> Any:
     counts = sp.csr_matrix((ones, terms, ends), shape=(len(rows), num_terms))
     counts.sum_duplicates()
     return counts
-
-
-def _row(matrix: Any, place: int) -> NDArray[np.int32]:
-    """The columns of a row that are not 0."""
-    start, end = matrix.indptr[place : place + 2]
-    return np.asarray(matrix.indices[start:end], dtype=np.int32)
 
 
 def _sums(matrix: Any, axis: int) -> Scores:

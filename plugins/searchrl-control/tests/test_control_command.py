@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from control_toy import play, write_beir
+from control_toy import play, write_toy
 from gymnasium.spaces import flatten
 from searchrl_control.collections.judged import TEST, TRAIN
 from searchrl_control.comparison.playing import play_greedily
@@ -49,7 +49,7 @@ def train(folder: Path, collections: list[dict[str, Any]], network: str, seed: i
 @pytest.fixture(scope="module")
 def places(toy: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Two collections in the set `heads`, three actions at most."""
-    other = write_beir(tmp_path_factory.mktemp("places") / "other")
+    other = write_toy(tmp_path_factory.mktemp("places") / "other")
     return [
         {**toy, "collection": folder, "actions": "heads", "max_steps": 3}
         for folder in (toy["collection"], str(other))
@@ -267,7 +267,7 @@ def test_mistakes_are_said_before_anything_is_measured(words: tuple[str, ...], s
 
 
 def test_two_collections_of_one_name_are_refused(toy: dict[str, Any], tmp_path: Path) -> None:
-    twin = write_beir(tmp_path / "toy")
+    twin = write_toy(tmp_path / "toy")
     words = ["--collection", str(toy["collection"]), "--collection", str(twin)]
     said = call("sequences", *words, "--set", f"env.model={toy['model']}", fails=True)
     assert "two collections are called 'toy'" in said

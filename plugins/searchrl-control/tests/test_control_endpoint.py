@@ -88,25 +88,6 @@ def call(*words: object) -> Result:
     return CliRunner().invoke(main, ["--plugin", "searchrl_control", *map(str, words)])
 
 
-def test_a_run_of_somebody_else_asks_nobody_and_writes_nothing_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("COLUMNS", "400")
-    cache = tmp_path / "elsewhere"
-    for number, (own, said) in enumerate(
-        (({**EVIL}, EVIL["url"]), ({"cache": str(cache)}, str(cache)))
-    ):
-        run = tmp_path / f"run{number}"
-        run.mkdir()
-        told = {"env": {"name": "retrieval-control", **own}, "model": {"name": "tiny"}}
-        (run / "config.yaml").write_text(json.dumps(told))  # JSON is YAML
-        (run / "provenance.json").write_text('{"plugins": []}')
-        result = call("eval", "--config", run / "config.yaml")
-        assert result.exit_code == 2 and said in result.stderr and "--trust" in result.stderr
-    assert not cache.exists()
-
-
 def test_a_training_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(
     tmp_path: Path,
 ) -> None:

@@ -237,6 +237,6 @@ def _draw(library: Library, kind: Kind, place: int) -> tuple[Passage, ...]:
     links = library.links(place)
     if kind is Kind.MULTI and float(links.max()) >= 1.0:
         return (first, library.passages[int(np.argmax(links))])
-    near = library.vectors.score(library.vectors.vectors_ND[place]).copy()
+    near = library.vectors.vectors_ND @ library.vectors.vectors_ND[place]
     near[place] = -np.inf
     return (first, library.passages[int(np.argmax(near))])

@@ -57,15 +57,10 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     The first action is Search; the mask in `info["action_mask"]` says which actions are legal. An
     illegal one becomes Search, and `info["illegal"]` says so. Terminate ends the episode with the
     list that is there, and so does the last of `max_steps`: the limit is part of the task, and the
-    observation shows the step. Nothing is truncated.
+    observation shows the step. Nothing is truncated. `reformulation` is a `Reformulator` of your
+    own; the settings are those of `EnvSettings`.
 
-    Args:
-        reformulation: a `Reformulator` of your own, in Python.
-        render_mode: None, or `ansi`: the list in words.
-        settings: those of `EnvSettings`.
-
-    Raises:
-        ConfigError, DataError: a setting or the data are wrong.
+    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012

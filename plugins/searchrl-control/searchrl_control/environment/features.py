@@ -88,16 +88,9 @@ _NAMED = 0.8
 def query_features(question: Question) -> Features:
     """The features [6] of a question's terms, as `QUERY_FEATURES` names them."""
     idf = question.library.terms.idf_V[list(question.query)] if question.query else np.zeros(1)
-    return bounded(
-        [
-            len(question.query) / 10,
-            float(np.mean(idf)) / 10,
-            float(np.max(idf)) / 10,
-            float(np.min(idf)) / 10,
-            float(np.std(idf)) / 5,
-            float(np.log1p(np.sum(idf))) / 5,
-        ]
-    )
+    tens = (float(of(idf)) / 10 for of in (np.mean, np.max, np.min))
+    fifths = float(np.std(idf)) / 5, float(np.log1p(np.sum(idf))) / 5
+    return bounded([len(question.query) / 10, *tens, *fifths])
 
 
 class ListFeatures:

@@ -124,13 +124,13 @@ class Network(nn.Module):
         self.inputs = Inputs(space)
         width, hidden = self.inputs.width, settings.hidden
         self.body: nn.Module = nn.Identity()
+        is_linear = settings.name == "linear"
         if settings.name == "mlp":
             self.body = nn.Sequential(nn.Linear(width, hidden), nn.Tanh())
         elif settings.name == "gru":
             self.body = nn.GRU(width, hidden, batch_first=True)
-        is_linear = settings.name == "linear"
-        self.actor = _last(width if is_linear else hidden, space.num_actions)
-        self.critic = _last(width if is_linear else hidden, 1)
+        made = width if is_linear else hidden
+        self.actor, self.critic = _last(made, space.num_actions), _last(made, 1)
         self.scorer: nn.Module | None = None
         if self.inputs.candidates is not None:
             # Without a bias, which would say the same of all sources.

@@ -57,22 +57,13 @@ class VectorIndex:
     def __init__(
         self, passages: Sequence[Passage], named: NamedEncoder, folder: Path | None = None
     ) -> None:
-        self.encoder = named.encoder
-        self.dim = named.encoder.dim
+        self.encoder, self.dim = named.encoder, named.encoder.dim
         digest = hashlib.sha256(named.fingerprint.encode())
         for passage in passages:
             text = as_text(passage).encode()
             digest.update(b"%d:" % len(text) + text)
         path = folder / f"vectors-{digest.hexdigest()[:32]}.npy" if folder else None
         self.vectors_ND = self._load(passages, path)
-
-    def embed(self, text: str) -> Vectors:
-        """The vector [D] of a query."""
-        return np.asarray(self.encoder.encode_queries([text])[0], dtype=np.float32)
-
-    def score(self, vector_D: Vectors) -> Scores:
-        """The similarity [N] of every passage with a query's vector."""
-        return np.asarray(self.vectors_ND @ vector_D, dtype=np.float32)
 
     def _load(self, passages: Sequence[Passage], path: Path | None) -> Vectors:
         vectors = np.zeros((len(passages), self.dim), dtype=np.float32)

@@ -47,7 +47,8 @@ class Question:
     @cached_property
     def vector_D(self) -> Vectors:
         """The embedding of the question."""
-        return self.library.vectors.embed(self.text)
+        found = self.library.vectors.encoder.encode_queries([self.text])[0]
+        return np.asarray(found, dtype=np.float32)
 
     @cached_property
     def words(self) -> Found:
@@ -57,7 +58,7 @@ class Question:
     @cached_property
     def similar(self) -> Found:
         """By vectors alone: every passage is found."""
-        scores = self.library.vectors.score(self.vector_D)
+        scores = np.asarray(self.library.vectors.vectors_ND @ self.vector_D, dtype=np.float32)
         is_in = np.ones(len(scores), dtype=np.bool_)
         if self.itself is not None:
             is_in[self.itself] = False

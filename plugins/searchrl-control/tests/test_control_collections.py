@@ -193,7 +193,7 @@ UNUSUAL: Mapping[str, tuple[Callable[[Path], Path], tuple[int, int]]] = {
         of(DOCS[:1], train=[("100", {"0": 1})], test=[("101", {"0": 1}), ("102", {"0": 1})]),
         (1, 2),
     ),
-    "a training question is a test question": (
+    "a question of training is one of test": (
         of(DOCS, train=[*TRAIN, TEST[1]], test=TEST),
         (2, 2),
     ),

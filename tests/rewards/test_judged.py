@@ -106,6 +106,13 @@ def test_the_lexical_judge_goes_by_the_words(answer: str, expected: float) -> No
     assert isinstance(said, Verdict) and said.score == expected
 
 
+def test_the_lexical_judge_says_why() -> None:
+    judge, golds = LexicalJudge(), ("in 1859",)
+    said = [judge.judge(JudgeCase("q", text, golds)) for text in ("In 1859.", "now in 1859", "no")]
+    assert said == [Verdict(1.0, "the same words"), Verdict(0.5, "nearly the same words"),
+                    Verdict(0.0, "other words")]  # fmt: skip
+
+
 def test_the_lexical_judge_says_nothing_without_an_accepted_answer() -> None:
     case = JudgeCase(TASK.question, "16:45")
     assert isinstance(LexicalJudge().judge(case), Unscored)

@@ -1,4 +1,4 @@
-"""The loss of a step, with every number by hand: ratios, clipping, KL, advantages, values."""
+"""What a network learns from, by hand: the loss with all its terms, a judged list, an oracle."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from searchrl_control.comparison.sequences import Case, measure_margin, redraw
+from searchrl_control.environment.rewards import ListJudge
 from searchrl_control.policies.space import Decided
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Training
 from torch import Tensor, nn
 
 from searchrl import PolicyError
+from searchrl.contracts import (
+    SEARCH,
+    Action,
+    Episode,
+    EpisodeTurn,
+    JudgeCase,
+    Passage,
+    Task,
+    Verdict,
+)
 
 H = -0.25 * math.log(0.25) - 0.75 * math.log(0.75)
 """Entropy of one choice at .25 and .75, in nats."""
@@ -106,3 +119,50 @@ def test_a_gradient_that_is_not_finite_ends_the_run_before_it_is_taken(toy: dict
     table = ([[0.5], [0.5]], [[0.0], [0.0]])
     with pytest.raises(PolicyError, match="step 1: the gradient is not finite.*lower lr"):
         update(toy, [[math.inf], [0.0]], [[True], [True]], table, table, table)
+
+
+def test_a_step_is_described_by_its_episodes(toy: dict[str, Any]) -> None:
+    training = Training(build_settings({"envs": [toy], "questions": 3, "group_size": 4}))
+    played: Any = training.play(np.random.default_rng(0))
+    told = training.describe(played)
+    assert len(played.is_done_BS) == 12
+    assert told["reward"] == pytest.approx(float(played.reward_BS.sum()) / 12)
+    assert told["actions"] == pytest.approx(int(played.is_done_BS.sum()) / 12)
+    shares = [value for name, value in told.items() if name.startswith("action/")]
+    assert sum(shares) == pytest.approx(1) and 0 < told["least_action_p"] <= 0.25
+
+
+def test_a_judge_of_a_list_reads_the_start_of_its_first_three_passages() -> None:
+    asked: list[JudgeCase] = []
+
+    class Judge:
+        def judge(self, case: JudgeCase) -> Verdict:
+            asked.append(case)
+            return Verdict(0.5)
+
+    task = Task("t", "test", 0, "Who swims?", answers=("otters",))
+    passages = [Passage(str(n), str(n) * 600) for n in range(4)]
+    turns = [EpisodeTurn("", Action(SEARCH, ("q",)), tuple(passages[at:])) for at in (1, 0)]
+    assert ListJudge(Judge())(Episode(task, tuple(turns))) == 0.5
+    assert asked == [
+        JudgeCase("Who swims?", "\n\n".join(str(n) * 500 for n in range(3)), ("otters",))
+    ]
+    empty = EpisodeTurn("", Action(SEARCH, ("q",)))
+    assert ListJudge(Judge())(Episode(task, (turns[0], empty))) == 0.0 and len(asked) == 1
+
+
+def test_an_oracle_by_hand() -> None:
+    """Two questions, two lists: the second is better by .25 of one and worse by .5 of the other."""
+    listed = [("a", 4.0), ("b", 3.0), ("c", -1.0)]
+    cases = [Case([0.5, 0.75], listed, {"b": 1}), Case([1.0, 0.5], listed, {"a": 1})]
+    margin = measure_margin(cases)
+    assert (margin["best"], margin["oracle"], margin["spread"]) == (0.75, 0.875, 0.375)
+    assert margin["learnable"] == margin["oracle"] - margin["control"]
+    rng = np.random.default_rng(0)
+    assert redraw(listed[::-1], 0.0, rng) == ["a", "b", "c"]
+    assert redraw([("x", 2.0), ("y", 2.0)], 0.0, rng) == ["x", "y"]
+    # Points are 1, .8 and 0: noise of .01 moves nothing, noise of 100 everything.
+    orders = {
+        noise: {tuple(redraw(listed, noise, rng)) for _ in range(40)} for noise in (0.01, 100)
+    }
+    assert len(orders[0.01]) == 1 and len(orders[100]) == 6

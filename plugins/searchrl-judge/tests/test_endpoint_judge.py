@@ -77,7 +77,8 @@ def test_an_answer_cannot_end_the_frame_it_stands_in() -> None:
     assert shown(server.bodies[0])["answer"] == order
     # Nor is there anything that a tokenizer could take for a control token.
     assert "<" not in server.bodies[0]["messages"][-1]["content"]
-    assert clean("x" * (MAX_CHARS + 1)).endswith("(cut)")
+    long = "x\n\t" + "x" * (MAX_CHARS - 3)
+    assert (clean(long), clean(f"{long}y")) == (long, f"{long} … (cut)")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_what_is_no_verdict_is_never_guessed(text: str) -> None:
     [
         [("A", 5)],
         [("A", 5), ("B", 11)],
+        [("A", 5), ("B", -1)],
         [("A", 5), ("A", 5)],
         [("A", 5), ("C", 5)],
         [("A", 5), ("B", "9")],
@@ -127,6 +129,12 @@ def test_scores_that_are_not_one_for_each_answer_are_refused(scores: list[Any]) 
         read_scores(text, 2)
 
 
+def test_scores_are_tenths_in_the_order_of_the_answers() -> None:
+    scores = [{"id": "B", "score": 10}, {"id": "C", "score": 2.5}, {"id": "A", "score": 0}]
+    said = read_scores(json.dumps({"scores": scores, "reason": "r" * 400}), 3)
+    assert said == [Verdict(score, "r" * 300) for score in (0.0, 1.0, 0.25)]
+
+
 def test_a_reply_that_cannot_be_read_is_asked_for_again_and_never_becomes_a_zero() -> None:
     with OpenAIServer(in_turn("what?", '{"verdict": "goo', say("right"))) as server:
         assert make(server.url).judge(CASE) == Verdict(1.0, "because")
@@ -135,6 +143,10 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_and_never_becomes_a_zero
     with OpenAIServer(lambda body: "what?") as server, pytest.raises(EndpointFailure, match=text):
         make(server.url).judge(CASE)
     assert len(server.bodies) == MAX_DRAWS
+    cut = {"message": {"content": '{"reason": "well'}, "finish_reason": "length"}
+    with OpenAIServer(lambda body: cut) as server:
+        with pytest.raises(EndpointFailure, match="cut off at 2048 tokens; it holds no JSON"):
+            make(server.url).judge(CASE)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +205,16 @@ def test_a_list_is_ranked_in_one_call_and_equal_answers_are_shown_once() -> None
     assert [one.score for one in said] == [0.4, 0.1, 0.4, 0.6]
     (body,) = server.bodies
     assert [one["answer"] for one in shown(body)["answers"]] == ["four", "a", "eleven"]
+
+
+def test_as_many_answers_are_ranked_as_there_are_letters() -> None:
+    group = [JudgeCase("q", str(number), ("x",)) for number in range(27)]
+    with OpenAIServer(careful) as server:
+        judge = make(server.url)
+        assert len(judge.rank(group[:26])) == 26
+        with pytest.raises(EndpointFailure, match=r"27 answers cannot be ranked.*\(at most 26\)"):
+            judge.rank(group)
+    assert len(server.bodies) == 1
 
 
 def test_a_group_of_one_answer_is_judged() -> None:

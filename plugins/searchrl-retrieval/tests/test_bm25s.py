@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,19 @@ def test_scores_are_those_of_the_library_times_the_weights() -> None:
     np.testing.assert_allclose(weighted, 0.5 * otter + 3 * hall, rtol=1e-6)
     (found,) = retriever.search(["hall otters hall"], 1)
     assert found[0].score == pytest.approx(max(otter + 2 * hall))
+
+
+def test_a_score_by_hand_with_the_settings_that_hold_if_nobody_says() -> None:
+    """Lengths are 2 + 6 * 1 = 8 and 4, their mean 6; "fish" is in the first text 1 + 6 times."""
+    passages = [Passage("a", "otter fish", "fish"), Passage("b", "fish heron heron mole")]
+    found = make_bm25s(passages).search(["fish"], 2)[0]
+    idf = math.log(1 + (2 - 2 + 0.5) / (2 + 0.5))
+    by_hand = [
+        idf * tf / (tf + 1.2 * (1 - 0.75 + 0.75 * length / 6)) for tf, length in ((7, 8), (1, 4))
+    ]
+    assert [(p.id, p.score) for p in found] == [
+        (name, pytest.approx(score)) for name, score in zip("ab", by_hand, strict=True)
+    ]
 
 
 def test_words_are_stemmed_and_stop_words_left_out() -> None:

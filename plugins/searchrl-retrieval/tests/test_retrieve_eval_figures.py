@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from searchrl_retrieval.evaluation.judging import compare_all, judge
 from searchrl_retrieval.evaluation.measures import measure
 
 from searchrl import PluginError, RetrieverFailure
+from searchrl.contracts import Passage
 from searchrl.retrieval import BM25Retriever
 
 IDS = [f"d{number}" for number in range(8)]
@@ -141,6 +144,24 @@ def test_a_retriever_that_fails_is_an_error_and_not_a_zero(
     collection = read_collection(write_beir(tmp_path / "beir"))
     with pytest.raises(error, match=said):
         judge(collection, {"bad": partial(Broken, fault=fault)}, [10])
+
+
+class Slow(ByName):
+    """Takes .03 s to be made and .06 s for a batch, and gives more than it was asked for."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        time.sleep(0.03)
+        super().__init__(passages, ["Mole", "Beaver", "Lynx", "Hare"])
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        time.sleep(0.06)
+        return super().search(queries, k + 1)
+
+
+def test_times_are_seconds_to_make_and_milliseconds_of_a_query(tmp_path: Path) -> None:
+    judged = judge(read_collection(write_beir(tmp_path / "beir")), {"slow": Slow}, [2])["slow"]
+    assert 0.03 <= judged.make_s < 1 and 20 <= judged.query_ms < 300  # 60 ms for 3 queries
+    assert judged.rankings["q1"] == ["d6", "d3"] and judged.figures["mrr@2"]["q1"] == 0.5
 
 
 def test_splits_of_a_pool_are_the_ends_of_its_sources(tmp_path: Path) -> None:

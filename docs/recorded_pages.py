@@ -190,8 +190,8 @@ def took(run: Recorded) -> str:
     """README: how long it took, on what tasks, and what is still wrong."""
     wrong, num_tasks = run.record["wrong"], run.after["em"]["n"]
     rest = (
-        f"Still wrong: {wrong['count']} of them; to {wrong['silent']} of these it answers that the "
-        "handbook is silent, although it is not."
+        f"{wrong['count']} answers are still wrong. In {wrong['silent']} of them it says that the "
+        "handbook has no rule, but there is one."
     )
     return as_prose(
         f"That took {how_long(run)} ({versions(run)}); {num_tasks} held-out questions about "

@@ -260,7 +260,7 @@ class RolloutConfig(Section):
     smaller ones cover more prompts. The limit of this and of every batch size is far above what
     memory holds, and a slip of the keyboard is found before anything is loaded."""
     prompts_per_step: Batch = 8
-    """Prompts per optimiser step; times `group_size` it is the number of episodes of a step."""
+    """Prompts per training step; times `group_size` it is the number of episodes of a step."""
     temperature: Annotated[float, Field(gt=0, le=100)] = 1.0
     """1 samples from the policy itself, so that log-probs are its own. Lower values narrow
     exploration and change what a ratio means. At 100 every token is as likely as any other."""

@@ -11,7 +11,7 @@ their scores travel in `StepScores`, and an advantage may be one per turn or per
 other half, dividing by a constant instead of the length, is `Reduction.CONSTANT` in `core.loss`.
 
 Plain Python floats (float64) and no torch: a step has tens of rewards, and a mean taken in fp32
-gives constant groups a non-zero advantage. Called once per optimiser step, before packing.
+gives constant groups a non-zero advantage. Called by `pack_step`, once per training step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GRPO_DELTA = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class StepScores:
-    """The scores of one whole optimiser step, one entry per rollout (B).
+    """The scores of one whole training step, one entry per rollout (B).
 
     `group_ids` name the prompt instance, never a dataset index: two data sets share indices.
     The reward of a rollout that is not scored is never read and may be NaN. `turn_scores` holds

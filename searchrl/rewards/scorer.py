@@ -150,12 +150,12 @@ def score_together(
         work: every episode with its scorer.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
     """
-    turns = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
-    sheets = [_Sheet(scorer, episode) for scorer, episode in work]
+    locks = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
+    sheets = [_EpisodeScores(scorer, episode) for scorer, episode in work]
     group_of = groups or range(len(work))
     for place in range(max((len(scorer.names) for scorer, _ in work), default=0)):
         # The members of a group ask for the same component at the same place.
-        together: dict[Hashable, list[_Sheet]] = {}
+        together: dict[Hashable, list[_EpisodeScores]] = {}
         for number, sheet in enumerate(sheets):
             if (name := sheet.next_name(place)) is not None:
                 is_of_group = name in sheet.scorer.group_names
@@ -164,7 +164,7 @@ def score_together(
         for timeout_s in dict.fromkeys(one[0].scorer.timeout_s for one in together.values()):
             those = [one for one in together.values() if one[0].scorer.timeout_s == timeout_s]
             calls = [
-                (functools.partial(_run, one, place, turns), one[0].owner(place)) for one in those
+                (functools.partial(_run, one, place, locks), one[0].owner(place)) for one in those
             ]
             outcomes = call_together(calls, timeout_s=timeout_s)
             for members, outcome in zip(those, outcomes, strict=True):
@@ -178,7 +178,7 @@ def score_together(
     return [sheet.combine() for sheet in sheets]
 
 
-class _Sheet:
+class _EpisodeScores:
     """What the components said of an episode so far; after a failure nothing more is asked."""
 
     def __init__(self, scorer: Scorer, episode: Episode) -> None:
@@ -246,13 +246,13 @@ class _Sheet:
 
 
 def _run(
-    members: Sequence[_Sheet], place: int, turns: Mapping[str, CallLock]
+    members: Sequence[_EpisodeScores], place: int, locks: Mapping[str, CallLock]
 ) -> list[_Result | ScoringFailure]:
     """Run one component on an episode, or on the episodes of a group; what it gave to each."""
     scorer, name = members[0].scorer, members[0].scorer.names[place]
     component: Any = scorer.component_of[name]
     episodes = tuple(sheet.episode for sheet in members)
-    with turns.get(members[0].owner(place)) or nullcontext():
+    with locks.get(members[0].owner(place)) or nullcontext():
         returned = component(episodes if name in scorer.group_names else episodes[0])
     if name not in scorer.group_names:
         results = [returned]

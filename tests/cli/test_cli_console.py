@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,14 +97,6 @@ def test_episode_is_coloured_on_a_terminal_only(episodes: dict[str, tuple[Rollou
     assert rollout.episode.task.answers[0] in shown
 
 
-def test_slices_are_named_beside_the_kind(episodes: dict[str, tuple[Rollout, ...]]) -> None:
-    rollout = episodes["expert"][0]
-    task = replace(rollout.episode.task, kind="lookup", slices=("old", "long"))
-    shown, named = make_console(io.StringIO()), replace(rollout.episode, task=task)
-    shown.print(render_rollout("after", *rows_of([replace(rollout, episode=named)])))
-    assert f"{task.id} (lookup, old, long)" in text(shown)
-
-
 def test_colouring_loses_no_text() -> None:
     for turn in ("<think>a</think>\n<search>q</search>", "<b>x [red]y[/red] </b", "", "<answer>"):
         assert colour_turn(turn).plain == turn
@@ -152,26 +143,3 @@ def test_live_display_ends_when_the_run_fails() -> None:
         observer.phase("sample", 0, 4)
         raise RuntimeError
     assert text(console).rstrip().endswith("\x1b[?25h")  # the cursor is back
-
-
-def test_the_bar_is_that_of_the_run() -> None:
-    """It filled anew in every phase."""
-    observer = ConsoleObserver(make_console(io.StringIO()))
-    bar = observer._progress.tasks[0]
-    observer.begin(4, 1)
-    assert bar.percentage == 25
-    observer.phase("sample", 5, 10)
-    assert bar.percentage == 25
-    observer.step(2, 4, {})
-    assert bar.percentage == 50
-
-
-def test_only_a_right_answer_is_green(episodes: dict[str, tuple[Rollout, ...]]) -> None:
-    for script, colour in (("expert", "\x1b[1;32m"), ("passive", "\x1b[1;31m")):
-        console = terminal()
-        console.print(render_rollout("episode", *rows_of(episodes[script][:1])))
-        assert colour in text(console), script
-        assert ("\x1b[1;32m" in text(console)) == (script == "expert")
-    console = terminal()
-    console.print(colour_turn("<answer>who knows</answer>"))
-    assert "\x1b[1mwho knows" in text(console)

@@ -18,15 +18,6 @@ from searchrl.cli.screen.console import (
 from searchrl.cli.screen.ending import describe_result
 from searchrl.statistics import exact, proportion
 
-
-def test_a_run_without_searches_is_not_told_to_try_another_retriever(tmp_path: Path) -> None:
-    console = make_console(io.StringIO())
-    figures = {"tool_calls": exact(1)}
-    ConsoleObserver(console).done(tmp_path, {"env": ["gsm_tools"], "after": figures})
-    assert f"searchrl eval {tmp_path}" in text(console)
-    assert "--retriever" not in text(console) and "searchrl ask" not in text(console)
-
-
 BEFORE = {"em": proportion(1, 100), "searched": proportion(0, 100)}
 
 
@@ -114,11 +105,3 @@ def test_the_closing_summary_lists_what_sounded(tmp_path: Path) -> None:
         with ConsoleObserver(console) as observer:
             observer.done(tmp_path, {"alarms": alarms})
         assert ("sounded" in text(console)) == bool(says) and says in text(console)
-
-
-def test_a_run_is_told_by_what_it_was_paid_for() -> None:
-    """`--reward env` ended with "exact match 0 %"."""
-    after = {"reward": exact(0.5), "env": exact(0.5), "em": proportion(0, 100)}
-    assert describe_result({}, after, "env") == "the game's own reward 0.50 on held-out tasks"
-    assert describe_result({}, after, "reward") == "reward 0.50 on held-out tasks"
-    assert describe_result({}, after).startswith("exact match 0 %")

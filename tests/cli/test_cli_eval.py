@@ -42,13 +42,6 @@ def test_model_eval_reports_the_forced_figures_too(micro_model: Path) -> None:
     assert "em_forced" not in json.loads(result.stdout)
 
 
-def test_table_shows_intervals_and_counts() -> None:
-    result = succeed(*SCRIPTED)
-    row = next(line for line in result.stdout.splitlines() if line.startswith("em "))
-    assert row.split() == ["em", "1.000", "[0.758,", "1.000]", "12"]
-    assert "\x1b" not in result.stdout
-
-
 def test_show_prints_episodes_with_tags_and_passages() -> None:
     result = call(*SCRIPTED, "--show", "1")
     for part in ("<search>", "<information>Doc 1", "<answer>", "expected", "scores"):
@@ -118,16 +111,6 @@ class TestFailedEpisodes:
         more = ["--set", "rollout.max_failure_frac=0.5"]
         assert call(*self.flags(tmp_path, every=2), *more).exit_code == 0
 
-    def test_with_a_run_dir_what_was_played_is_kept(self, tmp_path: Path, temporary: Path) -> None:
-        folder = tmp_path / "run"
-        result = call(*self.flags(tmp_path, every=2), "--run-dir", str(folder))
-        assert result.exit_code == 3, result.output
-        assert f"Tracebacks: {folder / 'failures' / 'eval.txt'}" in result.stderr
-        assert "KeyError: 'gold'" in (folder / "failures" / "eval.txt").read_text()
-        rows = list(Run.open(folder).rollouts("eval"))
-        assert len(rows) == 12 and sum(row["failure"] is not None for row in rows) == 6
-        assert list(temporary.iterdir()) == []
-
 
 def test_evidence_is_absent_where_no_task_names_gold_passages(tmp_path: Path) -> None:
     """It was whether the agent searched: 1.000 for data that knows no gold passage."""
@@ -139,14 +122,6 @@ def test_evidence_is_absent_where_no_task_names_gold_passages(tmp_path: Path) ->
         rows = [{"question": f"Who is mayor {n}?", "answer": "Ada"} | more for n in range(4)]
         (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
         assert ("support_recall" in json.loads(succeed(*flags).stdout)) == is_there
-
-
-def test_forced_episodes_are_recorded_apart(micro_run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    flags = ["--set", "eval.forced=true", "--num-tasks", "2", "--run-dir", str(folder)]
-    succeed("eval", str(micro_run), *flags)
-    phases = [row["phase"] for row in Run.open(folder).rollouts()]
-    assert phases == ["eval"] * 2 + ["eval_forced"] * 2
 
 
 def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:

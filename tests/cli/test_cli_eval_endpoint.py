@@ -121,16 +121,6 @@ def test_ctrl_c_keeps_what_is_paid_for(cache: Path) -> None:
         assert "records nothing before its end" in lost.stderr.rstrip().splitlines()[-1]
 
 
-def test_the_model_of_a_server_is_no_folder_here(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "toy-1").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with OpenAIServer(search_once) as server:
-        succeed(*flags(server, cache, 1))
-    assert {body["model"] for body in server.bodies} == {"toy-1"}
-
-
 def test_samples_of_a_task_are_draws_of_their_own(cache: Path) -> None:
     with OpenAIServer(search_once) as server:
         drawn = [*flags(server, cache, 2), "--samples", "4", "--temperature", "1", "--json"]

@@ -114,15 +114,6 @@ def test_plugins_of_a_file_that_are_no_list_are_refused(
     assert "expected a list of plugin files or modules" in text
 
 
-def test_model_folder_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "tiny").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert config("--model", "model").model.name == str(tmp_path / "model")
-    assert config("--model", "tiny").model.name == "tiny"
-    assert config("--model", "Qwen/Qwen3-4B").model.name == "Qwen/Qwen3-4B"
-
-
 # --- what stands in the help ---------------------------------------------------------------
 def help_of(command: str) -> str:
     return succeed(command, "--help", env={"COLUMNS": "100"}).stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -124,22 +123,3 @@ def test_acting_has_a_shortcut_where_the_protocol_has_acts() -> None:
     result = succeed(*lake.split(), "--set", "env.make.is_slippery=false", typed=typed)
     assert "d WORDS acts" in result.stderr and "s WORDS" not in result.stderr
     assert json.loads(result.stdout)["reward"] == 1.0 and "d WORDS" not in play("").output
-
-
-def test_every_game_begins_with_another_task_unless_one_is_chosen() -> None:
-    tasks = [json.loads(play("a x\n", "--json").stdout)["task"] for _ in range(4)]
-    assert len(set(tasks)) > 1
-    shown = play("a x\n").stdout
-    again = re.search(r"again: --index (\d+)", shown)
-    assert again is not None
-    question = shown.partition("Answer from the handbook")[0].splitlines()[-1]
-    assert question in play("a x\n", "--index", again[1]).stdout
-
-
-def test_quit_is_no_turn() -> None:
-    result = play("quit\ns never read\n")
-    assert "The episode is not finished" in result.stdout and "Doc 1" not in result.stdout
-    assert turns("<think>a", "quit", "")[0] == ["<think>a\nquit"]
-    # Who typed a word that is no shortcut could not leave: the next lines were one turn with it.
-    result = play("exit\nquit\n\n")
-    assert "The turn has no action" not in result.stdout and "not finished" in result.stdout

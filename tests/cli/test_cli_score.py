@@ -132,18 +132,6 @@ def test_an_episode_is_the_one_that_was_played(stored: Path) -> None:
     assert any(turn.ranks for one in read for turn in one.episode.turns)
 
 
-def test_a_metric_of_the_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    """One that reads the text of passages cannot be had again, and nobody asked for it."""
-    plugin = tmp_path / "reads.py"
-    plugin.write_text(READS_TEXT)
-    folder = tmp_path / "run"
-    words = ["eval", "--policy", "scripted", "--num-tasks", "4", "--plugin", plugin]
-    metric = ["--set", "tasks.0.metrics=[reads_text]"]
-    succeed(*words, *metric, "--run-dir", folder, "--json")
-    found = scored(folder, "--plugin", plugin, "--reward", "em")["phases"]["eval"]
-    assert found["unscored"] == [0, 0] and found["n"] == 4
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

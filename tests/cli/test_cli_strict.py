@@ -63,14 +63,3 @@ def test_plugins_lists_kinds_owners_hashes_failures_and_conflicts() -> None:
     assert "not loaded: plugin bad_syntax" in shown and f"{BAD_SYNTAX}:" in shown
     assert "conflict: reward 'em' is registered by" in shown
     assert "'searchrl:em' or 'rival_em:em'" in shown
-
-
-def test_plugins_lists_everything_before_it_ends(tmp_path: Path) -> None:
-    result = call("plugins", "--strict", "--json", "--plugin", BROKEN, "--plugin", RIVAL)
-    assert result.exit_code == 2
-    listed = json.loads(result.stdout)
-    assert len(listed["failures"]) == len(listed["conflicts"]) == 1
-    assert "ValueError" in result.stderr and "reward 'em'" in result.stderr
-    file = tmp_path / "run.yaml"
-    file.write_text(f"strict_plugins: true\nplugins: {BROKEN}\n")
-    assert call("plugins", "--config", file).exit_code == 2

@@ -123,14 +123,6 @@ def test_one_tracker_needs_no_list() -> None:
     assert config("log.trackers=null").log.trackers == []
 
 
-def test_set_addresses_an_element_of_a_list() -> None:
-    two = {"tasks": [{"env": "corpus"}, {"env": "regulations"}]}
-    changed = config("tasks.1.weight=2", "tasks.1.env.difficulty=hard", under=two)
-    assert [task.weight for task in changed.tasks] == [1.0, 2.0]
-    assert changed.tasks[1].env.settings == {"difficulty": "hard"}
-    assert changed.tasks[0].env.settings == {}
-
-
 def test_set_of_an_element_that_is_not_there_names_how_many_are() -> None:
     with pytest.raises(ConfigError, match=r"'tasks' has 1 entries.*tasks\.1"):
         config("tasks.3.weight=2")
@@ -150,15 +142,6 @@ def test_another_plugin_does_not_inherit_the_settings_of_the_one_it_replaces(key
     assert getattr(same.tasks[0], key).settings == {"path": "x"}
     other = build_config(under, {key: "other"})
     assert getattr(other.tasks[0], key).settings == {}
-
-
-@pytest.mark.parametrize("key", ["sft.stages.0.mix", "env.mix"])
-def test_a_mix_is_replaced_as_a_whole(key: str) -> None:
-    """Added to what lay under it, `{passive: 1}` trained on half `expert`."""
-    under = parse_set(f"{key}={{lookup: 1, two_hop: 3}}")
-    changed = build_config(under, parse_set(f"{key}={{passive: 1}}"))
-    env, stage = changed.tasks[0].env, changed.sft.stages[0]
-    assert (env.settings["mix"] if key == "env.mix" else stage.mix) == {"passive": 1.0}
 
 
 def test_another_algorithm_keeps_the_clip_range_and_drops_foreign_settings() -> None:

@@ -99,19 +99,6 @@ def test_original_hotpotqa_brings_its_corpus_and_its_gold_passages(tmp_path: Pat
     assert data.gold["Tern"].text == "The Tern is a ferry." and not data.notes
 
 
-@pytest.mark.parametrize("nested", [False, True], ids=["datasets", "flashrag"])
-@pytest.mark.parametrize("texts", ["sentences", "content"], ids=["hotpotqa", "2wiki"])
-def test_columns_of_datasets_and_metadata_of_flashrag(
-    tmp_path: Path, nested: bool, texts: str
-) -> None:
-    columns: dict[str, Any] = json.loads(json.dumps(AS_COLUMNS).replace("sentences", texts))
-    row: dict[str, Any] = {"id": "1", "question": "Where?", "golden_answers": ["Lindry"]}
-    row |= {"metadata": columns | {"type": "bridge"}} if nested else columns
-    (question,) = load(put(tmp_path / "q.jsonl", [row])).questions["train"]
-    assert question.gold_ids == GOLD and question.answers == ("Lindry",)
-    assert question.kind == ("bridge" if nested else "question")
-
-
 def test_2wikimultihopqa_joins_sentences_with_a_space_and_reads_json_texts(tmp_path: Path) -> None:
     row = HOTPOT[0] | {
         "context": json.dumps([["Skarn Light", ["One.", "Two."]], ["Ida Veen", ["Three."]]]),

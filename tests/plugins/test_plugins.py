@@ -176,17 +176,6 @@ def test_nothing_in_the_working_directory_is_imported_unless_named(tmp_path: Pat
     assert (result.stdout.strip(), result.stderr) == ("0", "")
 
 
-def test_named_twice_loads_once_and_same_stem_gets_its_own_name(tmp_path: Path) -> None:
-    paths = [tmp_path / folder / "mine.py" for folder in ("a", "b")]
-    for path, name in zip(paths, ("one", "two"), strict=True):
-        path.parent.mkdir()
-        path.write_text(reward_plugin(name))
-    registry = load_plugins([str(p) for p in (*paths, paths[0])], entry_points=False)
-    assert not registry.failures
-    assert registry.get("reward", "mine:one").owner.file == str(paths[0])
-    assert registry.get("reward", "mine-2:two").owner.file == str(paths[1])
-
-
 def test_edited_file_is_executed_again_and_an_unchanged_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "changing.py"
     path.write_text("class Mine: ...\n" + reward_plugin("a").replace("dict", "Mine"))
@@ -292,18 +281,6 @@ def test_builtin_env_is_a_gymnasium_id_and_takes_names_settings_or_objects() -> 
 def _search(env: gymnasium.Env[Any, Any]) -> Any:
     env.reset(seed=0)
     return env.step("<think>look</think><search>late pupils report</search>")
-
-
-def test_plugin_env_is_a_gymnasium_id() -> None:
-    load("good")
-    made = gymnasium.make(
-        "searchrl/Capitals-v0", protocol=object(), retriever=list, disable_env_checker=True
-    )
-    assert made.unwrapped.made_with[1:] == (list, "any")  # type: ignore[attr-defined]
-    direct = searchrl.make_env(
-        "capitals", plugins=[fixture("good")], protocol=object(), retriever=list, continent="Asia"
-    )
-    assert direct.unwrapped.made_with[2] == "Asia"  # type: ignore[attr-defined]
 
 
 # --- provenance --------------------------------------------------------

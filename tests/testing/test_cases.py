@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from searchrl.core.episode import SEARCH, Passage, StopReason, Task
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.rewards.components import BUILTIN_REWARDS
-from searchrl.testing import make_episode, reward_cases
+from searchrl.testing import reward_cases
 from searchrl.testing.kit.cases import RewardCase
 
 CASES = {case.name: case for case in reward_cases()}
@@ -29,19 +28,3 @@ def test_exact_match_of_the_cases_by_hand() -> None:
         "gold", "gold-passive", "cjk", "right-to-left", "emoji", "control-tokens",
         "regex-characters", "several-golds", "env-signals",
     }  # fmt: skip
-
-
-def test_another_protocol_writes_and_reads_the_cases() -> None:
-    others = {case.name: case for case in reward_cases(ThinkSearchAnswer(answer="final"))}
-    assert others.keys() == CASES.keys() and "<final>" in others["gold"].episode.turns[-1].text
-    assert others["gold"].episode.final_answer == CASES["gold"].episode.final_answer
-
-
-def test_make_episode_shows_passages_after_searches_that_go_on() -> None:
-    task = Task("t", "test", 0, "Where?", answers=("here",))
-    search = "<think>x</think><search>a</search>"
-    episode = make_episode(task, [search, "prose", search], passages=[Passage("p", "text")])
-    assert [len(turn.passages) for turn in episode.turns] == [1, 0, 0]
-    assert [bool(turn.observation) for turn in episode.turns] == [True, True, False]
-    assert "text" in episode.turns[0].observation and episode.turns[2].action.kind == SEARCH
-    assert episode.stop_reason is StopReason.TURN_LIMIT and episode.task is task

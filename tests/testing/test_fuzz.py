@@ -13,16 +13,6 @@ def test_the_simplest_faulty_text_is_found_and_the_same_every_time() -> None:
     assert found == {("</answer><answer>", True)}
 
 
-def test_a_fault_that_comes_and_goes_is_found_all_the_same() -> None:
-    calls = []
-
-    def is_faulty_once(text: str) -> bool:
-        calls.append(text)
-        return len(calls) == 5
-
-    assert find_faulty((), make_texts(["<a>"]), is_faulty_once) == (calls[4], True)
-
-
 def test_what_a_call_raises_is_caught_but_not_ctrl_c() -> None:
     assert isinstance(catch(int, "x"), ValueError) and catch(int, "1") is None
     with pytest.raises(KeyboardInterrupt):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -218,17 +217,6 @@ class TestQueue:
 class TestHomes:
     """`Pinned`: where objects are called, and what becomes of neighbours."""
 
-    def test_a_connection_of_sqlite_is_made_asked_and_closed_in_its_own_thread(self) -> None:
-        # A connection refuses every thread but the one that makes it.
-        ones = [Pinned(lambda: sqlite3.connect(":memory:"), "env") for _ in range(8)]
-        queue = CallQueue(60)
-        for _ in range(3):
-            calls = [one.call(queue, lambda db: db.execute("select 7").fetchone()) for one in ones]
-            queue.wait_for_all()
-            assert [call.result for call in calls] == [Returned((7,))] * 8
-        for one in ones:
-            one.ask(lambda db: db.close())
-
     def test_one_that_hangs_is_not_asked_again_and_a_thread_that_is_free_is_taken(
         self, release: threading.Event
     ) -> None:
@@ -239,19 +227,6 @@ class TestHomes:
             one.ask(lambda made: made)
         threads = [Pinned(threading.get_ident, "new").ask(lambda made: made) for _ in range(3)]
         assert len(set(threads)) == 1 and threads[0] != one.home.ident
-
-    def test_a_call_that_nobody_waits_for_any_more_is_given_up(
-        self, release: threading.Event
-    ) -> None:
-        """After Ctrl-C, whoever closed the environment waited for it for good."""
-        began = threading.Event()
-        one = Pinned(threading.get_ident, "one")
-        queue = CallQueue(60)
-        one.call(queue, lambda made: (began.set(), release.wait(30)))
-        assert began.wait(30)
-        queue.close()
-        with pytest.raises(DeadlineExceeded, match="one"):
-            one.ask(lambda made: made)
 
 
 FORK = """

@@ -6,14 +6,11 @@ import io
 import json
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
-from command_line import complaint, succeed
 from fixtures.hostile_runs import CLIPBOARD, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
-from reseal import reseal
 from rich.panel import Panel
 from rich.table import Table
 
@@ -84,18 +81,3 @@ def test_libraries_warnings_and_tracebacks_are_clean_too(monkeypatch: pytest.Mon
     printed = terminal.getvalue()
     assert "\x1b]" not in printed and "\x07" not in printed and "\u202e" not in printed
     assert "\x1b[31mred\x1b[0m" in printed and "50 %\r60 %" in printed
-
-
-def test_names_in_errors_and_listings_are_clean(tmp_path: Path) -> None:
-    text = complaint("eval", "--env", WORDS, "--policy", "scripted")
-    assert "\\x1b]52" in text and "\x07" not in text
-    folder = tmp_path / CLIPBOARD
-    folder.mkdir()
-    (folder / "config.yaml").write_text("{}")
-    (folder / "provenance.json").write_text(json.dumps({"started": WORDS}))
-    reseal(folder)
-    for flags in ([], ["--json"]):
-        said = succeed("runs", tmp_path, *flags).stdout
-        assert "\x1b" not in said and "\x07" not in said and "\u202e" not in said
-    assert "\\x" not in said, "that would be no JSON"
-    assert json.loads(said)["runs"][0]["started"] == WORDS

@@ -1,4 +1,4 @@
-"""The usual mean and spread of every sign, as `searchrl_control/policies/typical.py` has them.
+"""The usual mean and spread of every sign, as `searchrl_control/environment/features.py` has them.
 
     python benchmarks/measure_signs.py --data ir --data multihop --collection scifact \
         --collection hotpotqa_distractor_pool --collection musique_pool

@@ -73,24 +73,30 @@ def make_library(passages: Sequence[Passage] = PASSAGES, cache: Path | None = No
 
 def write_beir(
     folder: Path,
-    passages: Sequence[Passage] = PASSAGES,
-    questions: Mapping[str, tuple[str, Mapping[str, int]]] = QUESTIONS,
-    splits: Mapping[str, Sequence[str]] | None = None,
+    passages: Sequence[Passage],
+    texts: Mapping[str, str],
+    splits: Mapping[str, Sequence[tuple[str, Mapping[str, int]]]],
 ) -> Path:
-    """A BEIR folder; the first half of the questions is for training if nobody says."""
-    ids = list(questions)
-    splits = splits or {"train": ids[: len(ids) // 2], "test": ids[len(ids) // 2 :]}
+    """A BEIR folder: the texts of questions by id, and who is judged in which split."""
     (folder / "qrels").mkdir(parents=True)
     rows = [{"_id": p.id, "title": p.title, "text": p.text} for p in passages]
-    asked = [{"_id": name, "text": text} for name, (text, _) in questions.items()]
+    asked = [{"_id": name, "text": text} for name, text in texts.items()]
     for name, lines in (("corpus", rows), ("queries", asked)):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (folder / f"{name}.jsonl").write_text(text, "utf-8")
-    for split, wanted in splits.items():
-        table = [f"{q}\t{p}\t{g}" for q in wanted for p, g in questions[q][1].items()]
+    for split, judged in splits.items():
+        table = [f"{q}\t{p}\t{grade}" for q, qrels in judged for p, grade in qrels.items()]
         text = "\n".join(["query-id\tcorpus-id\tscore", *table]) + "\n"
         (folder / "qrels" / f"{split}.tsv").write_text(text, "utf-8")
     return folder
+
+
+def write_toy(folder: Path, splits: Mapping[str, Sequence[str]] | None = None) -> Path:
+    """The small collection; the first half of the questions is for training if nobody says."""
+    ids = list(QUESTIONS)
+    splits = splits or {"train": ids[: len(ids) // 2], "test": ids[len(ids) // 2 :]}
+    judged = {name: [(q, QUESTIONS[q][1]) for q in of] for name, of in splits.items()}
+    return write_beir(folder, PASSAGES, {q: text for q, (text, _) in QUESTIONS.items()}, judged)
 
 
 def write_model(folder: Path, texts: Sequence[str]) -> Path:

@@ -10,17 +10,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from control_toy import PASSAGES, QUESTIONS, act_fixed, play, write_beir
+from control_toy import PASSAGES, QUESTIONS, act_fixed, play, write_beir, write_toy
 from searchrl_control.collections.judged import draw_split, read_judged
 from searchrl_control.collections.places import BEIR, find_collection
-from searchrl_control.comparison.playing import Board, make_heuristic
+from searchrl_control.comparison.playing import make_heuristic, play_greedily
 from searchrl_control.comparison.sequences import list_sequences, name_of, play_sequences
 from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import EnvSettings
 from searchrl_control.environment.worlds import World
+from searchrl_control.policies.space import space_of
 
 from searchrl import ConfigError, DataError
+from searchrl.contracts import Passage
 
 IDS = [f"q{number}" for number in range(11)]
 
@@ -44,7 +46,7 @@ def test_a_split_with_an_empty_side_is_refused(ids: list[str], share: float, sai
 
 
 def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
-    found = read_judged(write_beir(tmp_path / "toy"))
+    found = read_judged(write_toy(tmp_path / "toy"))
     assert not found.is_drawn
     assert [q.id for q in found.questions["train"]] == ["q-salt", "q-quill", "q-hive"]
     assert found.questions["test"][0].qrels == {"glass": 1, "lost": 1}
@@ -52,8 +54,7 @@ def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_one_split_is_drawn_from(tmp_path: Path) -> None:
-    folder = write_beir(tmp_path / "toy", splits={"test": list(QUESTIONS)})
-    found = read_judged(folder)
+    found = read_judged(write_toy(tmp_path / "toy", {"test": list(QUESTIONS)}))
     assert found.is_drawn
     assert [[q.id for q in found.questions[split]] for split in ("train", "test")] == [
         *draw_split(QUESTIONS)
@@ -78,17 +79,8 @@ def test_a_pool_of_questions_that_name_their_gold_is_drawn_from(tmp_path: Path) 
     }
 
 
-def test_a_question_without_a_relevant_passage_is_left_out(tmp_path: Path) -> None:
-    questions = {**QUESTIONS, "q-zero": ("salt", {"salt": 0})}
-    ids = list(questions)
-    folder = write_beir(
-        tmp_path / "toy", questions=questions, splits={"train": ids[:3], "test": ids[3:]}
-    )
-    assert "q-zero" not in [q.id for q in read_judged(folder).questions["test"]]
-
-
 def test_a_name_is_a_path_a_folder_of_data_or_the_made_up_one(tmp_path: Path) -> None:
-    folder = write_beir(tmp_path / "data" / "scifact")
+    folder = write_toy(tmp_path / "data" / "scifact")
     assert find_collection(str(folder)) == folder
     assert find_collection("scifact", tmp_path / "data") == folder
     demo = read_judged(find_collection("demo"))
@@ -164,73 +156,45 @@ def test_a_download_that_fails_leaves_nothing_behind(
         find_collection("fiqa", hub=True, cache=tmp_path)
 
 
-Rows = Sequence[Mapping[str, Any]]
-Qrels = Sequence[tuple[str, str, int]]
+Split = Sequence[tuple[str, Mapping[str, int]]]
 
-DOCS: Rows = [
-    {"_id": str(number), "title": "", "text": text}
-    for number, text in enumerate(
-        [
-            "salt comes from the sea",
-            "bees make honey in spring",
-            "the harbour of Tolmere is old",
-            "a market sells glass",
-        ]
-    )
+DOCS = [
+    Passage("0", "salt comes from the sea"),
+    Passage("1", "bees make honey in spring"),
+    Passage("2", "the harbour of Tolmere is old"),
+    Passage("3", "a market sells glass"),
 ]
-ASKED: Rows = [
-    {"_id": str(100 + number), "text": text}
-    for number, text in enumerate(
-        ["where does salt come from", "who makes honey", "zebra quagga", "old harbour"]
-    )
-]
-JUDGED: Qrels = [
-    ("100", "0", 2),
-    ("100", "3", 1),
-    ("101", "1", 1),
-    ("102", "3", 1),
-    ("103", "2", 1),
-]
-TRAIN, TEST = JUDGED[:3], JUDGED[3:]
+TEXTS = {
+    "100": "where does salt come from",
+    "101": "who makes honey",
+    "102": "zebra quagga",
+    "103": "old harbour",
+}
+TRAIN: Split = [("100", {"0": 2, "3": 1}), ("101", {"1": 1})]
+TEST: Split = [("102", {"3": 1}), ("103", {"2": 1})]
+JUDGED = [*TRAIN, *TEST]
 
 
-def write(folder: Path, docs: Rows, asked: Rows, splits: Mapping[str, Qrels]) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", docs), ("queries", asked)):
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(text, "utf-8")
-    for split, judged in splits.items():
-        lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judged)]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", "utf-8")
-    return folder
-
-
-def of(docs: Rows, asked: Rows, **splits: Qrels) -> Callable[[Path], Path]:
-    return lambda folder: write(folder, docs, asked, splits)
+def of(docs: Sequence[Passage], **splits: Split) -> Callable[[Path], Path]:
+    return lambda folder: write_beir(folder, docs, TEXTS, splits)
 
 
 UNUSUAL: Mapping[str, tuple[Callable[[Path], Path], tuple[int, int]]] = {
-    "only a test split, graded": (of(DOCS, ASKED, test=JUDGED), (2, 2)),
-    "only a validation split": (of(DOCS, ASKED, dev=JUDGED), (2, 2)),
-    "a test split beside validation": (of(DOCS, ASKED, dev=TRAIN, test=JUDGED), (2, 2)),
-    "passages without any text": (
-        of([*DOCS, {"_id": "x", "title": "", "text": " "}], ASKED, train=TRAIN, test=TEST),
-        (2, 2),
-    ),
+    "only a test split, graded": (of(DOCS, test=JUDGED), (2, 2)),
+    "only a validation split": (of(DOCS, dev=JUDGED), (2, 2)),
+    "a test split beside validation": (of(DOCS, dev=TRAIN, test=JUDGED), (2, 2)),
+    "passages without any text": (of([*DOCS, Passage("x", " ")], train=TRAIN, test=TEST), (2, 2)),
     "nothing relevant to some": (
-        of(DOCS, ASKED, train=[("100", "0", 0), *TRAIN[2:]], test=[("102", "3", -1), TEST[1]]),
+        of(DOCS, train=[("100", {"0": 0}), TRAIN[1]], test=[("102", {"3": -1}), TEST[1]]),
         (1, 1),
     ),
-    "nothing relevant to some, drawn": (
-        of(DOCS, ASKED, test=[("100", "0", 0), *JUDGED[2:]]),
-        (1, 2),
-    ),
+    "nothing relevant to some, drawn": (of(DOCS, test=[("100", {"0": 0}), *JUDGED[1:]]), (1, 2)),
     "one passage": (
-        of(DOCS[:1], ASKED, train=[("100", "0", 1)], test=[("101", "0", 1), ("102", "0", 1)]),
+        of(DOCS[:1], train=[("100", {"0": 1})], test=[("101", {"0": 1}), ("102", {"0": 1})]),
         (1, 2),
     ),
-    "a training question is a test question": (
-        of(DOCS, ASKED, train=[*TRAIN, ("103", "2", 1)], test=TEST),
+    "a question of training is one of test": (
+        of(DOCS, train=[*TRAIN, TEST[1]], test=TEST),
         (2, 2),
     ),
 }
@@ -248,23 +212,23 @@ def test_it_opens_and_every_policy_plays_it(name: str, toy: dict[str, Any], tmp_
         for split in ("train", "test"):
             values = play_sequences(env.world, split, sequences)
             for sequence in sequences[::9]:
-                played = play(env, split, act_fixed(env, sequence))
-                told = {question: worth for question, worth, _ in played}
+                episodes = play(env, split, act_fixed(env, sequence))
+                told = {question: worth for question, worth, _ in episodes}
                 assert told == values[name_of(env.actions, sequence)]
                 assert all(0 <= value <= 1 for value in told.values())
-            board = Board(env, split)
-            found.append(len(board.play(make_heuristic(board.space)).played))
+            played, _ = play_greedily(make_heuristic(space_of(env)), {"odd": env}, split)
+            found.append(len(played))
         assert tuple(found) == counts
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (of(DOCS, ASKED, test=JUDGED[:1]), "cannot be split"),
-        (of([{"_id": "1", "text": "…"}], ASKED, test=[("100", "1", 1), ("101", "1", 1)]),
+        (of(DOCS, test=JUDGED[:1]), "cannot be split"),
+        (of([Passage("1", "…")], test=[("100", {"1": 1}), ("101", {"1": 1})]),
          "no passage of it has a word"),
-        (of(DOCS, ASKED, train=TEST, test=TEST), "every training question is a test question"),
-        (of(DOCS, ASKED, test=[("900", "0", 1)]), "which is no query; nor is another"),
+        (of(DOCS, train=TEST, test=TEST), "every training question is a test question"),
+        (of(DOCS, test=[("900", {"0": 1})]), "which is no query; nor is another"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_played_is_refused(
@@ -278,7 +242,7 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     def notes(name: str) -> str:
         return " ".join(read_judged(UNUSUAL[name][0](tmp_path / name)).notes)
 
-    assert "test questions too, left out: 1" in notes("a training question is a test question")
+    assert "test questions too, left out: 1" in notes("a question of training is one of test")
     assert "not used: validation" in notes("a test split beside validation")
     assert "left out: 1" in notes("nothing relevant to some, drawn")
 
@@ -287,17 +251,11 @@ def test_a_question_that_is_a_passage_does_not_find_itself(
     toy: dict[str, Any], tmp_path: Path
 ) -> None:
     """As in ArguAna; a passage that has the id of a question by chance is another one."""
-    asked = [
-        {"_id": "0", "text": "salt  comes\nfrom the sea"},
-        {"_id": "1", "text": "salt comes from the sea"},
-    ]
-    judged = [("0", "3", 1), ("1", "0", 1)]
-    folder = write(tmp_path / "odd", DOCS, asked, {"train": judged[:1], "test": judged[1:]})
+    texts = {"0": "salt  comes\nfrom the sea", "1": "salt comes from the sea"}
+    splits = {"train": [("0", {"3": 1})], "test": [("1", {"0": 1})]}
+    folder = write_beir(tmp_path / "odd", DOCS, texts, splits)
     world = World(EnvSettings(**{**toy, "collection": str(folder)}))
-    itself = {
-        q.id: world.asker(q).itself for split in ("train", "test") for q in world.questions(split)
-    }
-    assert itself == {"0": 0, "1": None}
-    (first,) = world.questions("train")
-    (listed,) = world.positions.lists_after(world.asker(first), [()])
+    (first,), (other,) = world.questions("train"), world.questions("test")
+    assert [world.open(one).question.itself for one in (first, other)] == [0, None]
+    (listed,) = world.lists_after(first, [()])
     assert "0" not in [name for name, _ in listed]

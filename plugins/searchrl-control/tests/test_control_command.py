@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from control_toy import play, write_beir
+from control_toy import play, write_toy
+from gymnasium.spaces import flatten
 from searchrl_control.collections.judged import TEST, TRAIN
-from searchrl_control.comparison.playing import Board
-from searchrl_control.comparison.runs import TrainedRun, load_network, read_runs
+from searchrl_control.comparison.playing import play_greedily
+from searchrl_control.comparison.runs import load_network, read_runs
 from searchrl_control.comparison.sequences import (
-    as_start,
-    choose_best,
     list_sequences,
+    means_of,
     play_sequences,
 )
 from searchrl_control.comparison.study import sweep
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.policies.space import Decided, row_of
+from searchrl_control.policies.space import Decided, space_of
+from searchrl_control.training.folder import read_run
 
 from searchrl import PolicyError
 from searchrl.cli import main
@@ -45,14 +46,10 @@ def train(folder: Path, collections: list[dict[str, Any]], network: str, seed: i
     return folder
 
 
-def read(path: Path) -> TrainedRun:
-    return read_runs([path], {})[0]
-
-
 @pytest.fixture(scope="module")
 def places(toy: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Two collections in the set `heads`, three actions at most."""
-    other = write_beir(tmp_path_factory.mktemp("places") / "other")
+    other = write_toy(tmp_path_factory.mktemp("places") / "other")
     return [
         {**toy, "collection": folder, "actions": "heads", "max_steps": 3}
         for folder in (toy["collection"], str(other))
@@ -74,10 +71,14 @@ def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     said = call("compare", str(runs[0]), str(runs[1]), "--sweep", "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
-    envs = {Path(one["collection"]).name: RetrievalControlEnv(**one) for one in read(runs[0]).envs}
+    envs = {
+        Path(one["collection"]).name: RetrievalControlEnv(**one)
+        for one in read_runs(runs[:1], {})[1]
+    }
     sequences = list_sequences(next(iter(envs.values())).actions, 3)
     training = [play_sequences(env.world, TRAIN, sequences) for env in envs.values()]
-    best = choose_best(training)
+    means = means_of(training)
+    best = max(means, key=lambda name: means[name])
     assert told["sequences"] == len(sequences) == 1 + 6 + 6 * 7
     assert told["best"]["pooled"]["sequence"] == best
     assert "best fixed sequence, toy:" in said
@@ -141,7 +142,7 @@ class Stepwise:
     def __call__(self, observation: Any, info: Any) -> int:
         if int(observation["step"]) == 0:
             self.seen.clear()
-        self.seen.append(torch.from_numpy(row_of(self.env, observation)))
+        self.seen.append(torch.from_numpy(flatten(self.env.observation_space, observation)).float())
         with torch.no_grad():
             logits = self.network(torch.stack(self.seen)[None]).logits_BSA[0, -1]
         legal = torch.tensor(info["action_mask"]).bool()
@@ -152,12 +153,10 @@ def test_a_batch_of_questions_is_decided_as_in_episodes(
     runs: list[Path], places: list[dict[str, Any]]
 ) -> None:
     for path in runs[1:]:
-        run = read(path)
         env = RetrievalControlEnv(**places[0])
-        board = Board(env, TRAIN)
-        network = load_network(run, 2, board.space)
-        watched = board.play(network)
-        batched = [(one.question, one.ndcg, one.actions) for one in watched.played]
+        network = load_network(read_run(path), 2, space_of(env))
+        played, watched = play_greedily(network, {"toy": env}, TRAIN)
+        batched = [(one.question, one.ndcg, one.actions) for one in played]
         assert batched == play(env, TRAIN, Stepwise(env, network))
         assert 0 < watched.least < 1
 
@@ -174,28 +173,29 @@ class Stubborn(torch.nn.Module):
 
 
 def test_a_collapsed_network_is_seen(places: list[dict[str, Any]]) -> None:
-    board = Board(RetrievalControlEnv(**places[0]), TRAIN)
-    ends = [0.0] * board.space.num_actions
-    ends[board.space.actions.index("Terminate")] = 5.0
-    watched = board.play(Stubborn(ends))
-    assert watched.choices == {"Terminate": len(watched.played)}
-    assert {one.actions for one in watched.played} == {("Search", "Terminate")}
-    ends[board.space.actions.index("Fuse")] = -5000.0
-    assert board.play(Stubborn(ends)).least == 0  # e^-5005, even in 64 bits
+    env = RetrievalControlEnv(**places[0])
+    ends = [0.0] * len(env.actions)
+    ends[env.action_names.index("Terminate")] = 5.0
+    played, watched = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
+    assert watched.choices == {"Terminate": len(played)}
+    assert {one.actions for one in played} == {("Search", "Terminate")}
+    ends[env.action_names.index("Fuse")] = -5000.0
+    _, watched = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
+    assert watched.least == 0  # e^-5005, even in 64 bits
     with pytest.raises(PolicyError, match="not finite"):
-        board.play(Stubborn([float("nan")] * board.space.num_actions))
+        play_greedily(Stubborn([float("nan")] * len(ends)), {"toy": env}, TRAIN)
 
 
 def test_the_sweep_says_which_checkpoints_have_collapsed(
     runs: list[Path], places: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, board = read(runs[2]), Board(RetrievalControlEnv(**places[0]), TRAIN)
-    ends = [0.0] * board.space.num_actions
+    run, env = read_run(runs[2]), RetrievalControlEnv(**places[0])
+    ends = [0.0] * len(env.actions)
     load = "searchrl_control.comparison.study.load_network"
     monkeypatch.setattr(load, lambda *of: Stubborn(ends))
-    assert not any(one["has_collapsed"] for one in sweep(run, [board], print))
-    ends[board.space.actions.index("Terminate")] = 5.0
-    swept = sweep(run, [board], print)
+    assert not any(one["has_collapsed"] for one in sweep(run, {"toy": env}, print))
+    ends[env.action_names.index("Terminate")] = 5.0
+    swept = sweep(run, {"toy": env}, print)
     assert all(one["has_collapsed"] and one["terminate"] == 1 for one in swept)
     assert "collapsed: step 0 ends in 100%" in call("compare", str(runs[2]))
 
@@ -239,7 +239,7 @@ def test_sequences_prints_what_a_policy_takes_as_its_start(
     told = json.loads(out.read_text("utf-8"))
     assert told["sequences"] == 49 and told["questions"] == {"toy": 3, "other": 3}
     best = told["best"]["pooled"]
-    assert best["start"] == as_start(best["sequence"])
+    assert best["start"] == f"[{best['sequence'].removeprefix('Search').removeprefix(', ')}]"
     assert f"--set 'network.start={best['start']}'" in said
     assert best["ndcg"] == max(told["ndcg"]["pooled"].values())
     assert "learnable" in said and set(told["oracle"]["each"]) == {"toy", "other"}
@@ -267,7 +267,7 @@ def test_mistakes_are_said_before_anything_is_measured(words: tuple[str, ...], s
 
 
 def test_two_collections_of_one_name_are_refused(toy: dict[str, Any], tmp_path: Path) -> None:
-    twin = write_beir(tmp_path / "toy")
+    twin = write_toy(tmp_path / "toy")
     words = ["--collection", str(toy["collection"]), "--collection", str(twin)]
     said = call("sequences", *words, "--set", f"env.model={toy['model']}", fails=True)
     assert "two collections are called 'toy'" in said

@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 import torch
 from control_toy import act_fixed, play
-from searchrl_control.comparison.playing import Board, Played, make_heuristic
+from searchrl_control.commands.compare import render
+from searchrl_control.comparison.playing import Played, make_heuristic, play_greedily
 from searchrl_control.comparison.sequences import (
-    as_start,
-    choose_best,
+    Case,
     choose_kinds,
+    describe,
     list_sequences,
     measure_margin,
     name_of,
     play_sequences,
     redraw,
 )
-from searchrl_control.comparison.study import compare_played, render, row_of
+from searchrl_control.comparison.study import compare_played, row_of
 from searchrl_control.environment.actions import HEADS, PUBLISHED, SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import LIST_FEATURES
@@ -54,16 +55,19 @@ def test_a_sequence_is_worth_what_an_episode_of_it_is(toy: dict[str, Any], actio
 
 
 def test_the_best_sequence_is_chosen_on_pooled_training_questions() -> None:
-    small = {"a": {"1": 1.0}, "b": {"1": 0.0}, "c": {"1": 1.0}}
+    small = {"a": {"1": 1.0}, "b": {"1": 0.0}, "c": {"1": 1.0}, "Search": {"1": 0.0}}
     large = {"a": dict.fromkeys("1234", 0.1), "b": dict.fromkeys("1234", 0.5)}
-    assert choose_best([small]) == "a"  # the first of equals
-    assert choose_best([{k: small[k] for k in "ab"}, large]) == "b"  # questions count
+    large["Search"] = dict.fromkeys("1234", 0.0)
+    found = describe(
+        {"small": {name: small[name] for name in ("a", "b", "Search")}, "large": large}
+    )["best"]
+    assert found["small"]["sequence"] == "a" and found["pooled"]["sequence"] == "b"
+    assert describe({"small": small})["best"]["pooled"]["sequence"] == "a"  # the first of equals
 
 
 def test_kinds_differ_in_length_or_in_their_last_action() -> None:
     means = {"Search, Hop": 0.5, "Search, Fuse, Hop": 0.6, "Search, Hop, Hop": 0.4, "Search": 0.3}
     assert choose_kinds(means) == ["Search, Fuse, Hop", "Search, Hop", "Search"]
-    assert as_start("Search, Fuse, Hop") == "[Fuse, Hop]" and as_start("Search") == "[]"
 
 
 @pytest.mark.parametrize("actions", list(SETS))
@@ -77,15 +81,15 @@ def test_the_heuristic_looks_once_and_then_ends(toy: dict[str, Any], actions: st
     def look(at: int, share: float, gap: float) -> str:
         seen = torch.zeros((1, 1, space.width))
         seen[0, 0, step.start + at] = 1
-        seen[0, 0, block.start + LIST_FEATURES.index("share_three")] = share
-        seen[0, 0, block.start + LIST_FEATURES.index("gap_last")] = gap
+        seen[0, 0, block.start + [*LIST_FEATURES].index("share_three")] = share
+        seen[0, 0, block.start + [*LIST_FEATURES].index("gap_last")] = gap
         return space.actions[int(make_heuristic(space)(seen).logits_BSA.argmax())]
 
     assert look(1, 0.4, 1) == look(1, 0.4, 0.1) == "Broad"
     assert look(1, 0.6, 0.1) == "Narrow"
     assert look(1, 0.6, 0.5) == look(2, 0.1, 0.1) == "Terminate"
-    watched = Board(env, "train").play(make_heuristic(space))
-    assert all(one.actions[0] == "Search" and len(one.actions) <= 3 for one in watched.played)
+    played, _ = play_greedily(make_heuristic(space), {"toy": env}, "train")
+    assert all(one.actions[0] == "Search" and len(one.actions) <= 3 for one in played)
 
 
 def lists_and_qrels(rng: Random, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -97,10 +101,11 @@ def lists_and_qrels(rng: Random, count: int) -> tuple[dict[str, Any], dict[str, 
 def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_control() -> None:
     lists, qrels = lists_and_qrels(Random(0), 150)
     rng = np.random.default_rng(5)
-    values = {"best": {n: ndcg([d for d, _ in lists[n]], qrels[n]) for n in lists}}
-    for number in range(5):
-        values[f"noise{number}"] = {n: ndcg(redraw(lists[n], 0.15, rng), qrels[n]) for n in lists}
-    margin = measure_margin(values, "best", lists, qrels)
+    cases = []
+    for name, listed in lists.items():
+        orders = [[d for d, _ in listed], *(redraw(listed, 0.15, rng) for _ in range(5))]
+        cases.append(Case([ndcg(one, qrels[name]) for one in orders], listed, qrels[name]))
+    margin = measure_margin(cases)
     assert margin["oracle"] - margin["best"] > 0.05  # it looks as if there were much to win
     assert abs(margin["learnable"]) < 0.02
     assert margin["control_spread"] == pytest.approx(margin["spread"], rel=0.1)
@@ -110,18 +115,16 @@ def test_an_oracle_over_lists_that_truly_help_some_questions_wins_beyond_its_con
     # Every list moves one fifth of the passages up by six ranks; of a question, all relevant
     # passages are in one of these fifths.
     base = [(f"d{place}", 1 - place / 30) for place in range(30)]
-    orders = {
-        f"kind{k}": sorted(range(30), key=lambda place, k=k: (place + 6 * (place % 5 != k), place))
+    orders = [
+        sorted(range(30), key=lambda place, k=k: (place + 6 * (place % 5 != k), place))
         for k in range(5)
-    }
-    lists = {f"q{n}": base for n in range(100)}
-    qrels = {f"q{n}": {f"d{n % 5 + 5 * step}": 1 for step in range(3)} for n in range(100)}
-    values = {
-        name: {n: ndcg([f"d{place}" for place in order], qrels[n]) for n in lists}
-        for name, order in orders.items()
-    }
-    values["base"] = {n: ndcg([d for d, _ in base], qrels[n]) for n in lists}
-    margin = measure_margin(values, "base", lists, qrels)
+    ]
+    cases = []
+    for n in range(100):
+        qrels = {f"d{n % 5 + 5 * step}": 1 for step in range(3)}
+        lists = [[f"d{place}" for place in order] for order in (range(30), *orders)]
+        cases.append(Case([ndcg(one, qrels) for one in lists], base, qrels))
+    margin = measure_margin(cases)
     assert margin["oracle"] > margin["best"] + 0.3
     assert margin["control_spread"] == pytest.approx(margin["spread"], rel=0.05)
     assert margin["learnable"] > 0.1

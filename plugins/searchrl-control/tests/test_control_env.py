@@ -18,8 +18,6 @@ from gymnasium.utils.env_checker import check_env
 from searchrl_control.environment.actions import SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
-from searchrl_control.environment.settings import EnvSettings
-from searchrl_control.environment.worlds import World
 
 from searchrl import ConfigError
 from searchrl.envs import TextAdapter
@@ -114,20 +112,6 @@ def test_gains_add_up_to_the_reward_at_the_end(toy: dict[str, Any], actions: str
         env.reset(options={"split": "train", "index": 1})
         sums.append(do(env, "Search", "Broad", "Narrow", "Terminate")[1])
     assert sums[0] == pytest.approx(sums[1])
-
-
-@every_set
-def test_a_cold_and_a_warm_memory_give_the_same_episodes(toy: dict[str, Any], actions: str) -> None:
-    world = World(EnvSettings(**toy, actions=actions))
-    question = world.questions("train")[1]
-    asker = world.asker(question)
-    path = tuple(world.positions.actions.index(a) for a in (Action.NARROW, Action.BROAD))
-    warm = [world.positions.at(asker, path[:upto]) for upto in range(len(path) + 1)]
-    assert world.positions.at(asker, path) is warm[-1]
-    assert world.positions.at.cache_info().misses == len(warm)
-    cold = World(EnvSettings(**toy, actions=actions)).positions.at(asker, path)
-    assert cold.top == warm[-1].top
-    assert all(np.array_equal(cold.blocks[name], warm[-1].blocks[name]) for name in cold.blocks)
 
 
 def test_who_changes_an_observation_changes_no_other_episode(toy: dict[str, Any]) -> None:
@@ -248,11 +232,13 @@ def test_renaming_the_documents_changes_nothing(
     new = dict(zip(names, Random(3).sample(names, len(names)), strict=True))
     assert sum(new[name] != name for name in names) > 4
     renamed = [replace(passage, id=new[passage.id]) for passage in PASSAGES]
-    questions = {
-        name: (text, {new.get(one, one): grade for one, grade in qrels.items()})
-        for name, (text, qrels) in QUESTIONS.items()
-    }
-    folder = str(write_beir(tmp_path / "toy", renamed, questions))
+    texts = {name: text for name, (text, _) in QUESTIONS.items()}
+    judged = [
+        (name, {new.get(one, one): grade for one, grade in qrels.items()})
+        for name, (_, qrels) in QUESTIONS.items()
+    ]
+    splits = {"train": judged[:3], "test": judged[3:]}
+    folder = str(write_beir(tmp_path / "toy", renamed, texts, splits))
     envs = [RetrievalControlEnv(**{**toy, **more}, actions=actions)
             for more in ({}, {"collection": folder})]  # fmt: skip
     rng = Random(0)

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 from control_toy import PASSAGES, QUESTIONS, make_library
-from searchrl_control.collections.judged import read_judged
-from searchrl_control.environment.measures import Difficulty, difficulty_of, order_by
-from searchrl_control.generation.written import (
+from searchrl_control.collections.judged import Judged, read_judged
+from searchrl_control.collections.written import (
     Kind,
     Leakage,
+    TemplateWriter,
     model_writer,
     save_questions,
     write_questions,
 )
+from searchrl_control.environment.measures import Difficulty, difficulty_of, order_by
 
 from searchrl import ConfigError
 
@@ -33,13 +34,13 @@ TOLMERE = PASSAGES[0]
     ],
 )
 def test_a_question_that_gives_itself_away_is_found(question: str, said: str) -> None:
-    leakage = Leakage(("where does salt come from",), frozenset({"salt"}))
+    leakage = Leakage([Judged("q", "where does salt come from", {"salt": 1, "dots": 0})])
     fault, _ = leakage.find_fault(question, [TOLMERE])
     assert (said in fault) if said else not fault
 
 
 def test_a_title_of_several_words_and_a_passage_of_the_test_are_found() -> None:
-    leakage = Leakage((), frozenset({"salt"}))
+    leakage = Leakage([Judged("q", "where does salt come from", {"salt": 1})])
     assert "answers a test question" in leakage.find_fault("old fish", [PASSAGES[4]])[0]
     assert "names the title" in leakage.find_fault("who was Ada Quill then", [PASSAGES[1]])[0]
     assert not any(leakage.find_fault("who was Quill, Ada?", [PASSAGES[1]]))
@@ -47,8 +48,9 @@ def test_a_title_of_several_words_and_a_passage_of_the_test_are_found() -> None:
 
 def test_template_questions_of_all_kinds_do_not_leak_and_find_their_passages_partly() -> None:
     library = make_library()
-    leakage = Leakage(tuple(text for text, _ in QUESTIONS.values()), frozenset({"salt"}))
-    made = write_questions(library, 12, leakage=leakage, seed=3)
+    test = [Judged(name, text, {"salt": 1}) for name, (text, _) in QUESTIONS.items()]
+    leakage, write = Leakage(test), TemplateWriter(library)
+    made = write_questions(library, test, 12, [*Kind], write, 3)
     good = [one for one in made if not one.reason]
     assert {one.kind for one in good} == set(Kind)
     by_id = {passage.id: passage for passage in PASSAGES}
@@ -56,8 +58,8 @@ def test_template_questions_of_all_kinds_do_not_leak_and_find_their_passages_par
         sources = [by_id[name] for name in one.sources]
         assert not any(leakage.find_fault(one.text, sources)) and "salt" not in one.sources
         assert len(sources) == (2 if one.kind is Kind.MULTI else 1)
-    assert made == write_questions(library, 12, leakage=leakage, seed=3)
-    assert made != write_questions(library, 12, leakage=leakage, seed=4)
+    assert made == write_questions(library, test, 12, [*Kind], write, 3)
+    assert made != write_questions(library, test, 12, [*Kind], write, 4)
 
 
 def test_two_passages_belong_together_where_one_names_the_other() -> None:
@@ -68,7 +70,7 @@ def test_two_passages_belong_together_where_one_names_the_other() -> None:
         shown.append(tuple(passage.id for passage in passages))
         return "who loved maps"
 
-    write_questions(library, 40, kinds=[Kind.MULTI], writer=write)
+    write_questions(library, [], 40, [Kind.MULTI], write, 0)
     assert ("harbour", "quill") in shown
     assert all(len(set(pair)) == 2 for pair in shown)
 
@@ -76,8 +78,8 @@ def test_two_passages_belong_together_where_one_names_the_other() -> None:
 def test_a_question_that_leaks_is_left_out_and_counted() -> None:
     library = make_library()
     writer = model_writer(lambda prompt: "where does salt come from")
-    leakage = Leakage(("where does salt come from",))
-    made = write_questions(library, 3, writer=writer, leakage=leakage)
+    test = [Judged("q", "where does salt come from", {})]
+    made = write_questions(library, test, 3, [*Kind], writer, 0)
     assert [one.reason for one in made] == ["it is nearly a test question"] * 12
 
 
@@ -88,27 +90,30 @@ def test_a_model_sees_the_passages_and_the_rules() -> None:
         prompts.append(prompt)
         return "Query: who keeps bees?\nThanks"
 
-    made = write_questions(make_library(), 3, writer=model_writer(ask))
+    made = write_questions(make_library(), [], 3, [*Kind], model_writer(ask), 0)
     assert {one.text for one in made} == {"who keeps bees?"}
     assert all("Do not name a title" in prompt for prompt in prompts)
     assert [prompt.count("Document: ") for prompt in prompts] == [1, 2, 2]
 
 
 def test_nothing_may_be_used_if_every_passage_answers_a_test_question() -> None:
-    leakage = Leakage((), frozenset(passage.id for passage in PASSAGES))
-    with pytest.raises(ValueError, match="every passage"):
-        write_questions(make_library(), 1, leakage=leakage)
+    library, test = make_library(), [Judged("q", "?", {passage.id: 1 for passage in PASSAGES})]
+    with pytest.raises(ConfigError, match="every passage"):
+        write_questions(library, test, 1, [*Kind], TemplateWriter(library), 0)
 
 
 def test_a_batch_is_written_as_a_folder_that_is_read_again(tmp_path: Path) -> None:
     library = make_library([p for p in PASSAGES if p.id != "dots"])
-    made = write_questions(library, 6, seed=1)
-    save_questions(made, library, tmp_path)
-    found = read_judged(tmp_path)
-    everyone = {q.id: q for split in found.questions.values() for q in split}
+    test = [Judged("q", "what keeps fish", {"salt": 2})]
+    made = write_questions(library, test, 6, [*Kind], TemplateWriter(library), 1)
+    save_questions(made, library, test, tmp_path)
+    found = read_judged(tmp_path).questions
     assert {q.id: (q.text, q.sources) for q in made if not q.reason} == {
-        name: (q.text, tuple(q.qrels)) for name, q in everyone.items()
+        q.id: (q.text, tuple(q.qrels)) for q in found["train"]
     }
+    assert [(q.id, q.text, q.qrels) for q in found["test"]] == [
+        ("q", "what keeps fish", {"salt": 2})
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from typing import Any, get_args
 import click
 import pytest
 from click.testing import CliRunner
+from searchrl_control.collections.written import Kind
 from searchrl_control.commands.control import control
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import EnvSettings, Level
-from searchrl_control.generation.written import Kind
 from searchrl_control.policies.networks import NetworkSettings
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Settings

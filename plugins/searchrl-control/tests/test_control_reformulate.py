@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from control_toy import PASSAGES, QUESTIONS, make_library, write_beir
+from control_toy import PASSAGES, QUESTIONS, make_library, write_toy
 from searchrl_control.collections.judged import read_judged
 from searchrl_control.environment.actions import PUBLISHED, SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
@@ -177,7 +177,7 @@ def collection(toy: dict[str, Any], tmp_path: Path) -> list[str]:
     """The flags that name a collection whose test questions leave most passages alone."""
     ids = list(QUESTIONS)
     splits = {"train": ids[:5], "test": ids[5:]}  # the test asks about salt
-    folder = write_beir(tmp_path / "toy", splits=splits)
+    folder = write_toy(tmp_path / "toy", splits)
     given = ("--set", f"env.model={toy['model']}", "--set", f"env.cache={toy['cache']}")
     return ["--collection", str(folder), *given]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from searchrl_control.environment.actions import HEADS, SETS, Action
 from searchrl_control.environment.features import CANDIDATE_FEATURES, SOURCES, tell_candidates
 from searchrl_control.environment.games import HeadGame
 from searchrl_control.environment.measures import CUTOFF, ndcg, recall
-from searchrl_control.reformulate.classical import Classical, Neighbours, broaden, rm3
+from searchrl_control.reformulate.classical import Classical, Neighbours
+from searchrl_control.reformulate.contract import Asked, Rewrite
 from searchrl_control.searchers.library import NamedEncoder, TermIndex, VectorIndex
 from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import Found, by_vectors, by_words, fuse, points
+from searchrl_control.searchers.ranking import Found, by_words, fuse, points
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.evaluation.measures import measure
 
@@ -67,9 +69,8 @@ def test_equal_scores_keep_the_order_of_the_corpus_at_every_cut() -> None:
 
 
 def test_vectors_find_every_passage_and_words_only_those_with_a_word() -> None:
-    scores = np.array([-0.5, 0.0, 0.5], dtype=np.float32)
-    assert by_vectors(scores).first(9).tolist() == [2, 1, 0]
-    assert by_words(scores).first(9).tolist() == [2]
+    question = Question(make_library(), "salt")
+    assert len(question.similar.first(9)) == 8 and len(question.words.first(9)) == 2
 
 
 def test_points_by_hand() -> None:
@@ -86,38 +87,44 @@ def test_fusion_by_hand() -> None:
 
 
 def test_rm3_by_hand() -> None:
-    index = TermIndex([Passage("a", "fox fox hen"), Passage("b", "hen owl"), Passage("c", "elk")] +
-                      [Passage(f"x{n}", "elk") for n in range(40)])  # fmt: skip
-    names = index.names
-    how = {"num_passages": 2, "num_terms": 2, "original": 0.5}
-    changed = rm3(index, index.query("fox"), [0, 1], [3.0, 1.0], **how)
-    # P(t|R): fox 3/4 * 2/3 = .5, hen 3/4 * 1/3 + 1/4 * 1/2 = .375, owl .125: the best two.
-    assert {names[number]: weight for number, weight in changed.items()} == pytest.approx(
-        {"fox": 0.5 + 0.5 * 0.5 / 0.875, "hen": 0.5 * 0.375 / 0.875}
-    )
+    first = (Passage("a", "fox fox hen", score=3.0), Passage("b", "hen owl", score=1.0))
+    elks = tuple(Passage(f"x{n}", "elk", score=0.5) for n in range(40))
+    sixth = Passage("gnu", "gnu", score=9.0)
+    classical = Classical(make_library([*first, *elks, sixth]))
+
+    def narrow(*passages: Passage) -> Rewrite:
+        return classical.narrow(Asked("fox", {"fox": 1.0}, passages))
+
+    # P(t|R): fox 3/4 * 2/3 = .5, hen 3/4 * 1/3 + 1/4 * 1/2 = .375, owl .125.
+    told = narrow(*first)
+    assert told.weights == pytest.approx({"fox": 0.7 + 0.15, "hen": 0.1125, "owl": 0.0375})
+    assert told.text == "fox hen owl"
+    # The sixth passage is not read, and elk stands in over a tenth of the passages.
+    assert narrow(*first, *elks[:3], sixth).weights == pytest.approx(told.weights)
+    # Scores that are not above 0 count as equal: fox 1/2 * 2/3, hen 1/2 * 1/3 + 1/4, owl 1/4.
+    told = narrow(*(replace(one, score=0.0) for one in first))
+    assert told.weights == pytest.approx({"fox": 0.7 + 0.1, "hen": 0.125, "owl": 0.075})
 
 
-def test_rm3_takes_no_term_that_most_passages_have_and_nothing_from_nothing() -> None:
-    index = TermIndex([Passage(f"p{n}", "elk fox" if n == 0 else "elk") for n in range(20)])
-    query = index.query("fox")
-    assert rm3(index, query, [0], [1.0]).keys() == query.keys()
-    assert rm3(index, query, [], []) == query
-    assert rm3(index, {}, [0], [1.0]) == {}
+def test_rm3_takes_nothing_from_nothing() -> None:
+    classical = Classical(make_library())
+    assert classical.narrow(Asked("salt", {"salt": 2.0}, ())).weights == {"salt": 2.0}
+    assert classical.narrow(Asked("salt", {}, PASSAGES[:1])).weights == {}
 
 
 def test_broad_drops_the_terms_of_low_value_and_adds_neighbours() -> None:
-    index = TermIndex([Passage(f"p{n}", "elk elks" if n % 2 else "elk fox hen") for n in range(8)])
-    neighbours = Neighbours(index, WordEncoder())
-    neighbours._known = {number: () for number in range(len(index.names))}
-    (hen,), (elk,), (fox,) = (index.query(word) for word in ("hen", "elk", "fox"))
-    neighbours._known[hen] = ((elk, 0.5),)
-    changed = broaden(index, {hen: 1.0, elk: 1.0, fox: 1.0}, neighbours, keep=0.6)
-    assert changed == {hen: 1.0, fox: 1.0, elk: pytest.approx(0.2)}
+    passages = [Passage(f"p{n}", "elk owl" if n % 2 else "elk fox hen") for n in range(8)]
+    library = make_library(passages)
+    classical = Classical(library)
+    (hen,), (elk,) = (library.terms.query(word) for word in ("hen", "elk"))
+    classical._neighbours.of = lambda number: ((elk, 0.5),) if number == hen else ()
+    told = classical.broaden(Asked("?", dict.fromkeys(("hen", "elk", "fox", "owl"), 1.0)))
+    assert told.weights == {"hen": 1.0, "fox": 1.0, "owl": 1.0, "elk": pytest.approx(0.2)}
 
 
 def test_neighbours_are_near_and_never_the_term_itself() -> None:
-    index = TermIndex([Passage(f"p{n}", "salt honey bees glass") for n in range(3)])
-    near = Neighbours(index, WordEncoder())
+    library = make_library([Passage(f"p{n}", "salt honey bees glass") for n in range(3)])
+    index, near = library.terms, Neighbours(library)
     vectors = WordEncoder().encode_queries(list(index.names))
     for number in range(len(index.names)):
         for other, how in near.of(number):
@@ -181,15 +188,13 @@ def test_idf_is_that_of_lucene() -> None:
     assert index.idf_V[number] == pytest.approx(math.log1p((8 - 1 + 0.5) / 1.5))
 
 
-L3, L4 = math.log2(3), 2.0
+L3 = math.log2(3)
 
 
 @pytest.mark.parametrize(
     ("ranking", "qrels", "expected"),
     [
-        (["a", "b", "c"], {"a": 1}, 1.0),
         (["b", "a", "c"], {"a": 1}, 1 / L3),
-        (["a", "b", "c"], {"a": 1, "c": 1}, (1 + 1 / L4) / (1 + 1 / L3)),
         # Graded: the best order is 2, 1.
         (["a", "b"], {"a": 1, "b": 2}, (1 + 2 / L3) / (2 + 1 / L3)),
         # A relevant passage that nobody found, in the corpus or not, counts.

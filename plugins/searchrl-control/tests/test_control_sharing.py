@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import searchrl_control
 import searchrl_retrieval
+from searchrl_control.collections.judged import Judged
 from searchrl_control.comparison.sequences import list_sequences, play_sequences
 from searchrl_control.environment import worlds
 from searchrl_control.environment.actions import SETS
@@ -63,7 +64,7 @@ def test_as_many_questions_stay_open_as_fit_into_the_memory(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def most() -> int:
-        return int(worlds.World(EnvSettings(**toy)).positions.open.cache_parameters()["maxsize"])
+        return int(worlds.World(EnvSettings(**toy)).open.cache_parameters()["maxsize"])
 
     roomy = most()
     monkeypatch.setattr(worlds, "MAX_BYTES", 0)
@@ -76,13 +77,13 @@ def test_memory_is_bounded_and_a_position_that_went_comes_back_the_same(
     monkeypatch.setattr(worlds, "MAX_POSITIONS", 2)
     monkeypatch.setattr(worlds, "MAX_BYTES", 0)
     monkeypatch.setattr(worlds, "_LEAST_QUESTIONS", 1)
-    positions = worlds.World(EnvSettings(**toy, actions="heads")).positions
-    askers = [worlds.Asker(f"q{n}", f"salt honey {n}") for n in range(3)]
-    first = positions.at(askers[0], (4,))
-    for asker in askers:
-        positions.at(asker, ())
-    assert positions.at.cache_info().currsize == 2 and positions.open.cache_info().currsize == 1
-    again = positions.at(askers[0], (4,))
+    world = worlds.World(EnvSettings(**toy, actions="heads"))
+    asked = [Judged(f"q{n}", f"salt honey {n}", {}) for n in range(3)]
+    first = world.at(asked[0], (4,))
+    for one in asked:
+        world.at(one, ())
+    assert world.at.cache_info().currsize == 2 and world.open.cache_info().currsize == 1
+    again = world.at(asked[0], (4,))
     assert again is not first and again.top == first.top
     assert all(np.array_equal(again.blocks[name], first.blocks[name]) for name in first.blocks)
 
@@ -92,8 +93,8 @@ def test_sequences_that_begin_alike_share_their_searches(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, actions: str
 ) -> None:
     world = worlds.World(EnvSettings(**toy, actions=actions))
-    game = type(world.positions.open(world.asker(world.questions("train")[0])))
-    sequences = list_sequences(world.positions.actions, 4)
+    game = type(world.open(world.questions("train")[0]))
+    sequences = list_sequences(world.actions, 4)
     played: list[object] = []
     play = game.play
     monkeypatch.setattr(game, "play", lambda *given: played.append(given[2]) or play(*given))

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from searchrl_control.policies.playing import Episodes
 from searchrl_control.policies.space import masked_logps
 from searchrl_control.training.folder import (
     begin_run,
     build_settings,
-    read_config,
+    read_run,
     reopen_run,
     run_training,
 )
-from searchrl_control.training.loop import Collected, Training, estimate
+from searchrl_control.training.loop import Training, estimate
 
 from searchrl import ConfigError, RunFolderError
 
@@ -53,11 +54,11 @@ def test_what_was_drawn_is_legal_and_what_it_earned_is_that_of_its_episode(
     assert played.action_BS[:, 0].eq(training.space.actions.index("Search")).all()
     costs = 0.001 * (played.action_BS != training.space.actions.index("Terminate")).float()
     earned = (played.reward_BS + costs * played.is_done_BS).sum(dim=1)
-    assert earned.tolist() == pytest.approx(played.worth, abs=1e-6)
-    assert len(set(played.worth)) > 1
+    worth = [turn.worth for turn in played.turns]
+    assert earned.tolist() == pytest.approx(worth, abs=1e-6) and len(set(worth)) > 1
 
 
-def hand_made(training: Training) -> Collected:
+def hand_made(training: Training) -> Episodes:
     """Two episodes of one question: one choice between all actions, and three."""
     torch.manual_seed(1)
     space, is_done = training.space, torch.tensor([[True, False], [True, True]])
@@ -67,7 +68,7 @@ def hand_made(training: Training) -> Collected:
     action = torch.tensor([[1, 0], [2, 5]])
     reward = torch.tensor([[0.5, 0.0], [0.25, 1.0]])
     seen = torch.randn((count, limit, space.width))
-    return Collected(seen, legal, action, reward, is_done, [0.5, 1.25])
+    return Episodes(seen, legal, action, reward, is_done, ())
 
 
 def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> None:
@@ -102,7 +103,7 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_
     newest = sorted((killed / "checkpoints").iterdir())[-1]
     assert newest.name == "step_000006.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])  # then step 3 is the newest that is whole
-    training = reopen_run(killed, read_config(killed)[0])
+    training = reopen_run(read_run(killed), settings)
     assert training.step == 3
     run_training(training, killed, print)
 

@@ -67,7 +67,7 @@ class PackedRollout(TokenRow):
 
 @dataclass(frozen=True, slots=True)
 class PackedStep:
-    """Everything one optimiser step trains on, and what left it."""
+    """Everything one training step trains on, and what left it."""
 
     groups: tuple[Group[PackedRollout], ...]
     num_unscored: int
@@ -123,7 +123,7 @@ def pack_step(
     targets: TargetFn | None = None,
     owner: str = "the algorithm",
 ) -> PackedStep:
-    """Decide advantages, mask, denominator and reduction for one whole optimiser step.
+    """Decide advantages, mask, denominator and reduction for one whole training step.
 
     Args:
         groups: all groups of the step, of any size.

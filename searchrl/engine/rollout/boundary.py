@@ -3,7 +3,7 @@
 Owns the check of everything that foreign code hands back (prompt, task, observation, reward,
 action, passages, signals) and the classification of what it raises. What passes here can be
 relied on: by the trajectory, the rewards and the records. Keeps no state and drives nothing; the
-rollout driver calls it, mostly through `call_together`.
+rollout driver calls it, mostly through `Pinned.call`.
 """
 
 from __future__ import annotations

@@ -154,19 +154,19 @@ class BatchSizes:
 class GuardedRetrievers:
     """A retriever factory (`contracts.RetrieverFactory`) that guards what another one makes.
 
-    `who` is named when it hangs. `turn`: it takes one call at a time, from whoever holds this lock,
+    `who` is named when it hangs. `lock`: it takes one call at a time, from whoever holds this lock,
     and none may take longer than `timeout_s`.
     """
 
     factory: RetrieverFactory
     who: str
-    turn: CallLock | None = None
+    lock: CallLock | None = None
     timeout_s: float | None = None
     sizes: BatchSizes = field(default_factory=lambda: BatchSizes())
 
     def __call__(self, passages: Sequence[Passage]) -> Retriever:
         """Make a retriever; see `RetrieverFactory`."""
-        with self.turn or nullcontext():
+        with self.lock or nullcontext():
             made = self.factory(passages)
         if isinstance(made, StoredRetriever):
             return GuardedStoredRetriever(made, self)
@@ -214,12 +214,12 @@ class GuardedRetriever:
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """See `Retriever.search`; may be called by any number of threads."""
         with inside(self._guard.who):
-            if self._guard.turn is None:
+            if self._guard.lock is None:
                 return self._retriever.search(queries, k)
             asked = _Asked(list(queries), k)
             with self._lock:
                 self._asked.append(asked)
-            with self._guard.turn:
+            with self._guard.lock:
                 if asked.outcome is None:
                     self._search_beside(asked)
         assert asked.outcome is not None
@@ -233,7 +233,7 @@ class GuardedRetriever:
         """See `RankingRetriever.ranks`; nothing if the retriever does not tell."""
         if not isinstance(self._retriever, RankingRetriever):
             return []
-        with inside(self._guard.who), self._guard.turn or nullcontext():
+        with inside(self._guard.who), self._guard.lock or nullcontext():
             return self._retriever.ranks(queries, ids)
 
     def _search_beside(self, own: _Asked) -> None:
@@ -281,7 +281,7 @@ class GuardedStoredRetriever(GuardedRetriever):
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
         """See `StoredRetriever.stored`."""
-        with inside(self._guard.who), self._guard.turn or nullcontext():
+        with inside(self._guard.who), self._guard.lock or nullcontext():
             return self._store.stored(ids)
 
 

@@ -75,7 +75,7 @@ class Rollout:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a limit ended the episode, not the environment."""
+        """Whether anything but the environment ended it, not the environment."""
         return self.episode.stop_reason is not StopReason.ANSWERED
 
     @property

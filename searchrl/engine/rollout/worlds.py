@@ -143,11 +143,11 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
         UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
     """
     named = name_defaults(config, registry)
-    turns: dict[str, CallLock] = {}
+    locks: dict[str, CallLock] = {}
     judges = Judges(registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
-    return [_make_levels(task, named, registry, turns, judges) for task in named.tasks]
+    return [_make_levels(task, named, registry, locks, judges) for task in named.tasks]
 
 
 def make_scorer(
@@ -186,17 +186,17 @@ def _make_levels(
     config: TaskConfig,
     run: RunConfig,
     registry: Registry,
-    turns: dict[str, CallLock],
+    locks: dict[str, CallLock],
     judges: Judges,
 ) -> TaskWorld:
     """The world of a task; where its difficulty changes, that of the last one with all others."""
     if config.difficulty is None:
-        return _make_world(config, run, registry, turns, judges)
+        return _make_world(config, run, registry, locks, judges)
     levels: dict[Any, TaskWorld] = {}
     for _, value in stages_of(config.difficulty):
         env = Named(**{**config.env.model_dump(), "difficulty": value})
         own = config.model_copy(update={"env": env})
-        levels[value] = levels.get(value) or _make_world(own, run, registry, turns, judges)
+        levels[value] = levels.get(value) or _make_world(own, run, registry, locks, judges)
         last = levels[value]
     last.levels = levels
     return last
@@ -206,10 +206,10 @@ def _make_world(
     config: TaskConfig,
     run: RunConfig,
     registry: Registry,
-    turns: dict[str, CallLock],
+    locks: dict[str, CallLock],
     judges: Judges,
 ) -> TaskWorld:
-    """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
+    """A world. `locks`: one for each retriever that takes one call at a time."""
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = make_protocol(config, run, registry)
@@ -218,10 +218,10 @@ def _make_world(
 
     def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
         entry = registry.get("retriever", name)
-        turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, CallLock())
+        lock = None if entry.is_concurrent else locks.setdefault(entry.qualified, CallLock())
         factory = make_retriever_factory(registry, name, settings)
         who = describe_part("retriever", name, entry.owner)
-        guarded = GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s)
+        guarded = GuardedRetrievers(factory, who, lock, run.rollout.env_timeout_s)
         return guarded.indexes(run.rollout.prompts_per_step)
 
     # Every environment instance shares them: the rollouts of a group search one index. They are

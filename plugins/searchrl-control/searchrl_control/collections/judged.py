@@ -25,9 +25,12 @@ SEED = 18
 TRAIN_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Judged:
-    """One question, and how relevant each passage is to it: above 0 is relevant."""
+    """One question, and how relevant each passage is to it: above 0 is relevant.
+
+    It is equal to itself alone, so it can be the key of what is known of it.
+    """
 
     id: str
     text: str

@@ -27,19 +27,12 @@ _SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 def find_collection(
     name: str, data: Path | None = None, *, hub: bool = False, cache: Path | None = None
 ) -> Path:
-    """The folder of a collection.
-
-    Args:
-        name: a path, the name of a folder in `data`, a name of BEIR, or `demo`.
-        data: a folder with collections by name, such as `datasets/scifact`.
-        hub: whether one of BEIR may be downloaded from the Hugging Face hub.
-        cache: where what is downloaded or made up lies; None: in the user's cache folder.
+    """The folder of a collection; the arguments are the settings of the environment.
 
     Raises:
         ConfigError: the package `datasets` is missing.
         DataError: there is no such collection, or the hub could not be read; says what to do.
     """
-    cache = cache or default_cache()
     if name == DEMO:
         return Path(__file__).with_name(DEMO)
     for folder in (Path(name).expanduser(), *([data / name] if data else [])):
@@ -57,7 +50,7 @@ def find_collection(
             f"there is no collection '{name}'{where}. Put its BEIR folder (corpus.jsonl, "
             "queries.jsonl, qrels/) there and set env.data, or set env.hub=true to download it"
         )
-    folder = cache / "beir" / name
+    folder = (cache or default_cache()) / "beir" / name
     if not folder.is_dir():
         _download(name, folder)
     return folder

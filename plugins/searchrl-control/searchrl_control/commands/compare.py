@@ -7,7 +7,7 @@ comparison is in `comparison.study`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +118,26 @@ def sequences(
     envs = open_envs(as_compared(settings, f"'{config}'", changes))
     training = play_all(envs, TRAIN, say)
     told = describe(training)
-    _show(told)
+    counts = told["questions"]
+    total, means = sum(counts.values()), told["ndcg"]["pooled"]
+    for name, best in told["best"].items():
+        if name != "pooled" or len(counts) > 1:
+            click.echo(
+                f"{name}: {counts.get(name, total):,} training questions\n"
+                f"  best         {best['ndcg']:.4f}  {best['sequence']}\n"
+                f"  single pass  {best['single_pass']:.4f}\n"
+                f"  --set 'network.start={best['start']}'"
+            )
+    click.echo(f"\n{told['sequences']:,} sequences on {total:,} questions; the first:")
+    for name in sorted(means, key=lambda one: -means[one])[:_SHOWN]:
+        click.echo(f"  {means[name]:.4f}  {name}")
     if has_oracle:
         told["oracle"] = measure_oracle(envs, TRAIN, training, training)
-        show_oracle(told["oracle"], "training")
+        _show_oracle(told["oracle"], "training")
     write_out(out, told)
 
 
-def show_oracle(told: Mapping[str, Any], split: str) -> None:
+def _show_oracle(told: Mapping[str, Any], split: str) -> None:
     """Say what choosing the best list of every question would win, and how much of that is luck."""
     if not told:
         return
@@ -133,32 +145,27 @@ def show_oracle(told: Mapping[str, Any], split: str) -> None:
         f"\noracle over {len(told['kinds'])} sequences of different kinds, {split} questions "
         "(the control chooses among as many noisy copies of the best one)"
     )
-    pooled = {"pooled": told["pooled"]} if len(told["each"]) > 1 else {}
-    for name, margin in {**pooled, **told["each"]}.items():
+    for name, margin in _parts(told).items():
         click.echo(
             f"  {name}: best {margin['best']:.4f}, oracle {margin['oracle']:.4f}, control "
             f"{margin['control']:.4f}: learnable {margin['learnable']:+.4f}"
         )
 
 
-def _show(told: Mapping[str, Any]) -> None:
-    counts = told["questions"]
-    for name, best in told["best"].items():
-        count = sum(counts.values()) if name == "pooled" else counts[name]
-        if name == "pooled" and len(counts) == 1:
-            continue
-        click.echo(
-            f"{name}: {count:,} training questions\n"
-            f"  best         {best['ndcg']:.4f}  {best['sequence']}\n"
-            f"  single pass  {best['single_pass']:.4f}\n"
-            f"  --set 'network.start={best['start']}'"
-        )
-    means = told["ndcg"]["pooled"]
-    click.echo(
-        f"\n{told['sequences']:,} sequences on {sum(counts.values()):,} questions; the first:"
-    )
-    for name in sorted(means, key=lambda one: -means[one])[:_SHOWN]:
-        click.echo(f"  {means[name]:.4f}  {name}")
+def _parts(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A figure of each collection, and of the pool where there are several."""
+    each: dict[str, Any] = told["each"]
+    return {"pooled": told["pooled"], **each} if len(each) > 1 else each
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _shares(told: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in told.items())
 
 
 @click.command("compare")
@@ -189,18 +196,27 @@ def compare(
       searchrl control compare runs/seed1 runs/seed2 runs/seed3 --out figures.json
     """
     from searchrl_control.comparison.runs import open_envs, read_runs
-    from searchrl_control.comparison.study import compare_runs, render
+    from searchrl_control.comparison.study import compare_runs
 
     ensure_writable(out)
-    runs = read_runs(paths, read_settings(assignments))
-    told = compare_runs(open_envs(runs[0].envs, names), runs, say)
+    runs, envs = read_runs(paths, read_settings(assignments))
+    told = compare_runs(open_envs(envs, names), runs, say)
     _show_collections(told)
     for name, rows in told["tables"].items():
         label = name if len(told["questions"]) > 1 else next(iter(told["questions"]))
         click.echo(f"\n{label}, test questions\n\n{render(rows)}")
     _show_highest(told)
-    show_oracle(told["oracle"], "test")
-    _show_against(told["against"])
+    _show_oracle(told["oracle"], "test")
+    click.echo("\nnDCG@10 of the agent minus that of …, paired, 95 %")
+    for agent, others in told["against"].items():
+        click.echo(agent)
+        for other, against in others.items():
+            for name, found in _parts(against).items():
+                ends = f" [{found['low']:+.4f}, {found['high']:+.4f}]" if "low" in found else ""
+                click.echo(
+                    f"  {other}, {name}: {found['value']:+.4f}{ends}  p {found['p']:.3f}  "
+                    f"n {found['n']}"
+                )
     for run in told["runs"]:
         _show_sweep(run, has_table=has_sweep)
     write_out(out, told)
@@ -218,6 +234,19 @@ def _show_collections(told: Mapping[str, Any]) -> None:
             click.echo(f"  {name}: {best['ndcg']:.4f}  {best['sequence']}")
 
 
+def render(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The table of a collection in Markdown, a line for each policy."""
+    names = ("easy", "medium", "hard")
+    lines = []
+    for policy, row in rows.items():
+        ndcg, levels = row["ndcg"], [row["levels"].get(name) for name in names]
+        interval = f"{ndcg['low']:.4f} to {ndcg['high']:.4f}" if "low" in ndcg else ""
+        of_levels = [f"{one['ndcg']:.4f} ({one['n']})" if one else "" for one in levels]
+        figures = (f"{ndcg['value']:.4f}", interval, f"{row['steps']:.2f}", *of_levels)
+        lines.append((policy, *figures, _shares(row["actions"])))
+    return _table(("policy", "nDCG@10", "95 %", "steps", *names, "actions"), lines)
+
+
 def _show_highest(told: Mapping[str, Any]) -> None:
     """Where the agents stand among all sequences on test questions."""
     highest, values = told["on_test"]["highest"], told["on_test"]["ndcg"].values()
@@ -230,39 +259,27 @@ def _show_highest(told: Mapping[str, Any]) -> None:
         click.echo(f"  {name}: above {sum(one < own for one in values):,} of {len(values):,}")
 
 
-def _show_against(told: Mapping[str, Any]) -> None:
-    click.echo("\nnDCG@10 of the agent minus that of …, paired, 95 %")
-    for agent, others in told.items():
-        click.echo(agent)
-        for other, against in others.items():
-            pooled = {"pooled": against["pooled"]} if len(against["each"]) > 1 else {}
-            for name, found in {**pooled, **against["each"]}.items():
-                ends = f" [{found['low']:+.4f}, {found['high']:+.4f}]" if "low" in found else ""
-                click.echo(
-                    f"  {other}, {name}: {found['value']:+.4f}{ends}  p {found['p']:.3f}  "
-                    f"n {found['n']}"
-                )
-
-
 def _show_sweep(run: Mapping[str, Any], *, has_table: bool) -> None:
     """The checkpoints of a run on training questions, and whether one has collapsed."""
-    path, rows = run["path"], run["sweep"]
+    path, rows, chosen = run["path"], run["sweep"], run["checkpoint"]
     if has_table:
-        click.echo(f"\n{path}: checkpoints on training questions\n")
-        click.echo("| checkpoint | nDCG@10 | steps | least probability | Terminate | decisions |")
-        click.echo("| --- | --- | --- | --- | --- | --- |")
-        for one in rows:
-            shares = ", ".join(f"{name} {share:.0%}" for name, share in one["choices"].items())
-            mark = " (chosen)" if one["checkpoint"] == run["checkpoint"] else ""
-            click.echo(
-                f"| {one['checkpoint']}{mark} | {one['train']['ndcg']['value']:.4f} | "
-                f"{one['train']['steps']:.2f} | {one['least_probability']:.1e} | "
-                f"{one['terminate']:.1%} | {shares} |"
+        heads = ("checkpoint", "nDCG@10", "steps", "least probability", "Terminate", "decisions")
+        lines = [
+            (
+                one["checkpoint"] + " (chosen)" * (one["checkpoint"] == chosen),
+                f"{one['train']['ndcg']['value']:.4f}",
+                f"{one['train']['steps']:.2f}",
+                f"{one['least_probability']:.1e}",
+                f"{one['terminate']:.1%}",
+                _shares(one["choices"]),
             )
+            for one in rows
+        ]
+        click.echo(f"\n{path}: checkpoints on training questions\n\n{_table(heads, lines)}")
     least = min(one["least_probability"] for one in rows)
     most = max(one["terminate"] for one in rows)
     click.echo(
-        f"\n{path}: {len(rows)} checkpoints, {run['checkpoint']} chosen; the least probability of "
+        f"\n{path}: {len(rows)} checkpoints, {chosen} chosen; the least probability of "
         f"a legal action is {least:.1e}, the largest share of Terminate among decisions {most:.1%}"
     )
     for one in rows:

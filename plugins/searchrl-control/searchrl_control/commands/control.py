@@ -1,7 +1,7 @@
 """`searchrl control`: the group of this package's commands, with `train` and `questions`.
 
 Owns their flags. A training is `training.loop`, its folder `training.folder`; who writes questions
-and what leaks is in `generation`.
+and what leaks is in `collections.written`.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def questions(
     from searchrl import ConfigError
     from searchrl_control.collections.judged import TEST
     from searchrl_control.collections.places import default_cache
-    from searchrl_control.environment.env import RetrievalControlEnv
-    from searchrl_control.generation.written import (
+    from searchrl_control.collections.written import (
         Kind,
-        Leakage,
+        TemplateWriter,
         model_writer,
         save_questions,
         write_questions,
     )
+    from searchrl_control.environment.env import RetrievalControlEnv
     from searchrl_control.reformulate.writer import ask_endpoint, ask_weights
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -94,24 +94,12 @@ def questions(
         ask = ask_endpoint(address, model)
     elif writer != _TEMPLATE:
         ask = ask_weights(writer, default_cache() / "questions.sqlite")
-    env = RetrievalControlEnv(**{**read_settings(assignments), "collection": collection})
-    library, test = env.world.library, env.world.questions(TEST)
-    leakage = Leakage(
-        tuple(one.text for one in test),
-        frozenset(name for one in test for name, grade in one.qrels.items() if grade > 0),
-    )
-    say(f"{env.world.name}: {len(library.passages):,} passages, {len(test):,} test questions")
-    try:
-        made = write_questions(
-            library,
-            count,
-            kinds=[Kind(kind) for kind in kinds or _KINDS],
-            writer=model_writer(ask) if ask is not None else None,
-            leakage=leakage,
-            seed=seed,
-        )
-    except ValueError as error:
-        raise ConfigError(f"no question can be made of '{collection}': {error}") from error
+    world = RetrievalControlEnv(**{**read_settings(assignments), "collection": collection}).world
+    library, test = world.library, world.questions(TEST)
+    say(f"{world.name}: {len(library.passages):,} passages, {len(test):,} test questions")
+    write = model_writer(ask) if ask is not None else TemplateWriter(library)
+    wanted = [Kind(kind) for kind in kinds or _KINDS]
+    made = write_questions(library, test, count, wanted, write, seed)
     reasons = Counter(one.reason for one in made if one.reason)
     left_out = ", ".join(f"{number} because {why}" for why, number in reasons.most_common())
     good = [one for one in made if not one.reason]
@@ -120,7 +108,7 @@ def questions(
             f"every question that was written leaks: {left_out}. Nothing was saved; use another "
             "writer, or another --kind"
         )
-    save_questions(made, library, folder, test)
+    save_questions(made, library, test, folder)
     told = ", ".join(f"{sum(one.kind == kind for one in good)} {kind}" for kind in _KINDS)
     click.echo(f"{len(good):,} of {count:,} questions: {told}")
     if left_out:
@@ -176,13 +164,15 @@ def train(
     if where is None or (run_dir and resume):
         raise ConfigError("name a new folder with --run-dir, or a run to go on with --resume")
     changes, own = read_assignments(assignments)
+    run = None
     if resume is not None:
         if config or names or own:
             raise ConfigError(
                 "--resume goes on with the settings of the run; only --set env.K=V may be added, "
                 "such as where the data lie"
             )
-        settings, _ = folder.read_config(resume)
+        run = folder.read_run(resume)
+        settings = run.settings
     else:
         file = load_yaml(config) if config is not None else {}
         collections = [{"collection": name} for name in dict.fromkeys(names)]
@@ -190,8 +180,7 @@ def train(
     ensure_asks_nobody(settings.envs, f"'{resume or config}'", changes)
     envs = [{**one, **changes} for one in settings.envs]
     settings = settings.model_copy(update={"envs": envs})
-    make = folder.begin_run if resume is None else folder.reopen_run
-    training = make(where, settings)
+    training = folder.reopen_run(run, settings) if run else folder.begin_run(where, settings)
     folder.run_training(training, where, say)
     click.echo(f"{where}: {training.step} steps\nNext:  searchrl control compare {where}")
 

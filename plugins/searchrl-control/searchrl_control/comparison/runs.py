@@ -10,60 +10,42 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import nn
 
-from searchrl import ConfigError, DamagedError, RunFolderError
+from searchrl import ConfigError, RunFolderError
 from searchrl_control.comparison.sequences import Envs
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.policies.networks import Network
 from searchrl_control.policies.space import Space, shared_space
-from searchrl_control.training.folder import list_checkpoints, load_weights, read_config
-from searchrl_control.training.loop import Settings
+from searchrl_control.training.folder import Run, load_weights, read_run
 
 _OF_TRAINING = ("difficulty", "reward", "step_cost")
 """Settings that say how a run was trained, and nothing of which lists its actions make."""
 
 
-class TrainedRun(NamedTuple):
-    """A run: what it is made of, what its network sees and offers, and its checkpoints by step.
-
-    `envs` are the settings of its environments as they are compared.
-    """
-
-    path: Path
-    settings: Settings
-    envs: list[dict[str, Any]]
-    space: Mapping[str, Any]
-    checkpoints: Mapping[int, Path]
-
-
-def read_runs(paths: Sequence[Path], changes: Mapping[str, Any]) -> list[TrainedRun]:
-    """Read runs of one training.
+def read_runs(
+    paths: Sequence[Path], changes: Mapping[str, Any]
+) -> tuple[list[Run], list[dict[str, Any]]]:
+    """Read runs of one training, and the settings of their environments as they are compared.
 
     Raises:
-        RunFolderError: there is no run, or it has no checkpoint.
-        DamagedError: its configuration cannot be read.
+        RunFolderError, DamagedError: there is no run, or it has no checkpoint, or it is not whole.
         ConfigError: a run asks a server that only it names, or the runs differ in their
             environments.
     """
-    runs = []
-    for path in dict.fromkeys(paths):
-        settings, space = read_config(path)
-        checkpoints = dict(list_checkpoints(path))
-        if not checkpoints:
-            raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
-        envs = as_compared(settings.envs, f"the run '{path}'", changes)
-        runs.append(TrainedRun(path, settings, envs, space, checkpoints))
-        if envs != runs[0].envs:
+    runs = [read_run(path) for path in dict.fromkeys(paths)]
+    envs = [as_compared(run.settings.envs, f"the run '{run.path}'", changes) for run in runs]
+    for run, own in zip(runs, envs, strict=True):
+        if not run.checkpoints:
+            raise RunFolderError(f"the run '{run.path}' has no checkpoint; train it again")
+        if own != envs[0]:
             raise ConfigError(
-                f"the runs '{runs[0].path}' and '{path}' were trained in environments with other "
-                "settings; compare each for itself"
+                f"the runs '{runs[0].path}' and '{run.path}' were trained in environments with "
+                "other settings; compare each for itself"
             )
-    return runs
+    return runs, envs[0]
 
 
 def as_compared(
@@ -116,7 +98,7 @@ def open_envs(settings: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) 
     return {name: env for name, env in found.items() if not names or name in names}
 
 
-def load_network(run: TrainedRun, step: int, space: Space) -> nn.Module:
+def load_network(run: Run, step: int, space: Space) -> nn.Module:
     """The network of a run as it was at a step, ready to be asked.
 
     Raises:
@@ -129,9 +111,5 @@ def load_network(run: TrainedRun, step: int, space: Space) -> nn.Module:
             f"shows {space}: the package or the settings have changed since"
         )
     network = Network(space, run.settings.network)
-    path = run.checkpoints[step]
-    try:
-        load_weights(network, load_file(path))
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise DamagedError.of(path, str(error), "Restore it from a copy") from error
+    load_weights(run, step, network)
     return network.eval()

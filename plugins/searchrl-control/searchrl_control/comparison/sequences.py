@@ -13,13 +13,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.measures import CUTOFF, ndcg
+from searchrl_control.environment.measures import ndcg
 from searchrl_control.environment.worlds import World
 
 Values = Mapping[str, Mapping[str, float]]
@@ -49,31 +49,23 @@ def name_of(actions: Sequence[Action], sequence: Sequence[int]) -> str:
     return ", ".join([SINGLE_PASS, *(str(actions[number]) for number in sequence)])
 
 
-def as_start(name: str) -> str:
-    """A sequence as the setting of a network that begins with it: `[Fuse, Hop]`."""
-    return f"[{', '.join(name.split(', ')[1:])}]"
-
-
 def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]]) -> Values:
     """nDCG@k of every question of a split after every sequence.
 
     All sequences of a question are played before the next question, and those that begin alike one
     after another, so what they share is searched once.
     """
-    positions = world.positions
     # In the order of `sequences`: of equal ones, the first is chosen.
-    values: dict[str, dict[str, float]] = {
-        name_of(positions.actions, sequence): {} for sequence in sequences
-    }
+    values = {name_of(world.actions, one): dict[str, float]() for one in sequences}
     ordered = sorted(sequences)
-    names = [name_of(positions.actions, sequence) for sequence in ordered]
+    names = [name_of(world.actions, one) for one in ordered]
     for question in world.questions(split):
         known: dict[tuple[str, ...], float] = {}  # many sequences end with one list
-        lists = positions.lists_after(world.asker(question), ordered)
+        lists = world.lists_after(question, ordered)
         for name, listed in zip(names, lists, strict=True):
             ids = tuple(one for one, _ in listed)
             if ids not in known:
-                known[ids] = ndcg(ids, question.qrels, positions.k)
+                known[ids] = ndcg(ids, question.qrels, world.k)
             values[name][question.id] = known[ids]
     return values
 
@@ -89,17 +81,11 @@ def play_all(envs: Envs, split: str, say: Say) -> dict[str, Values]:
     return found
 
 
-def choose_best(training: Sequence[Values]) -> str:
-    """The sequence with the highest mean over the pooled training questions of some collections.
-
-    Of equals, the one that comes first: it is the shorter one.
-    """
-    means = means_of(training)
-    return max(means, key=lambda name: means[name])
-
-
 def means_of(values: Sequence[Values]) -> dict[str, float]:
-    """The mean of every sequence over the pooled questions of some collections."""
+    """The mean of every sequence over the pooled questions of some collections.
+
+    The best one is the first of the highest: it is the shortest of them.
+    """
     pooled = {name: [one for of in values for one in of[name].values()] for name in values[0]}
     return {name: math.fsum(of) / len(of) for name, of in pooled.items()}
 
@@ -116,36 +102,36 @@ def choose_kinds(means: Mapping[str, float]) -> list[str]:
 def describe(training: Mapping[str, Values]) -> dict[str, Any]:
     """What was found on training questions, pooled and of each collection, as JSON."""
     parts = {"pooled": list(training.values()), **{name: [of] for name, of in training.items()}}
-    means = {name: means_of(values) for name, values in parts.items()}
-    best = {name: choose_best(values) for name, values in parts.items()}
-    return {
-        "sequences": len(means["pooled"]),
-        "questions": {name: len(of[SINGLE_PASS]) for name, of in training.items()},
-        "best": {
-            name: {
-                "sequence": one,
-                "start": as_start(one),
-                "ndcg": means[name][one],
-                "single_pass": means[name][SINGLE_PASS],
-            }
-            for name, one in best.items()
-        },
-        "ndcg": means,
-    }
+    means, best = {}, {}
+    for name, values in parts.items():
+        means[name] = of_part = means_of(values)
+        sequence = max(of_part, key=lambda one: of_part[one])
+        best[name] = {
+            "sequence": sequence,
+            "start": f"[{', '.join(sequence.split(', ')[1:])}]",
+            "ndcg": of_part[sequence],
+            "single_pass": of_part[SINGLE_PASS],
+        }
+    questions = {name: len(of[SINGLE_PASS]) for name, of in training.items()}
+    return {"sequences": len(of_part), "questions": questions, "best": best, "ndcg": means}
 
-
-Listed = Sequence[tuple[str, float]]
-"""A long list: ids with scores, best first. Longer than what is measured, so that noise can move
-passages in from below."""
 
 LONG = 40
-"""Passages of such a list."""
+"""Passages of the lists that are re-drawn: more than are measured, so that noise can move some in
+from below."""
 
 _ROUNDS = 12
 _LARGEST = 16.0
 """Of the search for the amount of noise: halvings, and where they begin."""
 
-Qrels = Mapping[str, Mapping[str, int]]
+
+class Case(NamedTuple):
+    """A question: nDCG after every sequence, the best one first; the long list of the best, as ids
+    with scores; and the relevant passages."""
+
+    values: Sequence[float]
+    listed: Sequence[tuple[str, float]]
+    qrels: Mapping[str, int]
 
 
 def measure_oracle(
@@ -155,81 +141,61 @@ def measure_oracle(
     kinds = choose_kinds(means_of(list(training.values())))
     if len(kinds) < 2:
         return {}
-    told: dict[str, Any] = {}
-    pooled: dict[str, dict[str, float]] = {kind: {} for kind in kinds}
-    lists: dict[str, Listed] = {}
-    qrels: dict[str, Mapping[str, int]] = {}
+    cases: dict[str, list[Case]] = {name: [] for name in envs}
     for name, env in envs.items():
-        positions, questions = env.world.positions, env.world.questions(split)
         best = tuple(env.action_names.index(one) for one in kinds[0].split(", ")[1:])
-        own = {q.id: positions.lists_after(env.world.asker(q), [best], LONG)[0] for q in questions}
-        judged = {q.id: q.qrels for q in questions}
-        told[name] = measure_margin(
-            {one: values[name][one] for one in kinds}, kinds[0], own, judged
-        )
-        lists |= {f"{name}/{q}": one for q, one in own.items()}
-        qrels |= {f"{name}/{q}": one for q, one in judged.items()}
-        for kind in kinds:
-            pooled[kind] |= {f"{name}/{q}": v for q, v in values[name][kind].items()}
-    whole = measure_margin(pooled, kinds[0], lists, qrels)
-    return {"kinds": kinds, "pooled": whole, "each": told}
+        for question in env.world.questions(split):
+            (listed,) = env.world.lists_after(question, [best], LONG)
+            worth = [values[name][kind][question.id] for kind in kinds]
+            cases[name].append(Case(worth, listed, question.qrels))
+    return {
+        "kinds": kinds,
+        "pooled": measure_margin([case for of in cases.values() for case in of]),
+        "each": {name: measure_margin(of) for name, of in cases.items()},
+    }
 
 
-def measure_margin(
-    values: Values, best: str, lists: Mapping[str, Listed], qrels: Qrels, k: int = CUTOFF
-) -> dict[str, float]:
-    """The oracle over sequences, and that over copies of the best one.
+def measure_margin(cases: Sequence[Case]) -> dict[str, float]:
+    """The oracle over two sequences or more, and that over copies of the best one.
 
     `best` is the mean of the best single list, `oracle` and `control` are the means of the two
     choices; `spread` is the mean difference of the real lists from the best one, without signs, and
     `control_spread` that of the copies. `learnable` is what the oracle wins beyond luck; below 0,
     nothing.
-
-    Args:
-        values: of every sequence, two at least.
-        best: the sequence that is copied.
-        lists: by question, the long list of that sequence.
-        qrels: by question, the relevant passages.
-        k: cutoff of nDCG.
     """
-    others = [name for name in values if name != best]
-    questions = list(values[best])
-    of_best = np.array([values[best][question] for question in questions])
-    of_others = np.array([[values[name][question] for question in questions] for name in others])
-    spread = float(np.abs(of_others - of_best).mean())
+    best_Q, *others = np.array([case.values for case in cases]).T
+    spread = float(np.abs(others - best_Q).mean())
 
     def copy(noise: float) -> np.ndarray:
         rng = np.random.default_rng(0)
         return np.array(
-            [[ndcg(redraw(lists[q], noise, rng), qrels[q], k) for q in questions] for _ in others]
+            [[ndcg(redraw(one.listed, noise, rng), one.qrels) for one in cases] for _ in others]
         )
 
-    copies = copy(_find_noise(lambda noise: float(np.abs(copy(noise) - of_best).mean()), spread))
-    oracle = float(np.maximum(of_others.max(axis=0), of_best).mean())
-    control = float(np.maximum(copies.max(axis=0), of_best).mean())
+    low, high = 0.0, _LARGEST
+    for _ in range(_ROUNDS):  # more noise differs more
+        middle = (low + high) / 2
+        is_less = np.abs(copy(middle) - best_Q).mean() < spread
+        low, high = (middle, high) if is_less else (low, middle)
+    copies = copy((low + high) / 2)
+    oracle = float(np.maximum(np.max(others, axis=0), best_Q).mean())
+    control = float(np.maximum(copies.max(axis=0), best_Q).mean())
     return {
-        "best": float(of_best.mean()),
+        "best": float(best_Q.mean()),
         "oracle": oracle,
         "control": control,
         "learnable": oracle - control,
         "spread": spread,
-        "control_spread": float(np.abs(copies - of_best).mean()),
+        "control_spread": float(np.abs(copies - best_Q).mean()),
     }
 
 
-def redraw(listed: Listed, noise: float, rng: np.random.Generator) -> list[str]:
+def redraw(
+    listed: Sequence[tuple[str, float]], noise: float, rng: np.random.Generator
+) -> list[str]:
     """The ids of a list, ordered by their min-max points plus noise."""
     scores = np.array([score for _, score in listed])
     span = float(scores.max() - scores.min()) if len(scores) else 0.0
     points = (scores - scores.min()) / span if span > 0 else np.zeros(len(scores))
     order = np.argsort(-(points + rng.normal(0, noise, len(points))), kind="stable")
     return [listed[place][0] for place in order.tolist()]
-
-
-def _find_noise(spread_of: Callable[[float], float], wanted: float) -> float:
-    """The noise whose copies differ as much as wanted, by halving; more noise differs more."""
-    low, high = 0.0, _LARGEST
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if spread_of(middle) < wanted else (low, middle)
-    return (low + high) / 2

@@ -1,14 +1,13 @@
 """The actions and their numbers, by set.
 
 Owns the names, the two sets and their order. Numbers 0 to 3 are those that were published, in
-every set. What an action does is in `lists` and `heads`.
+every set. What an action does is in `games`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 
 class Action(StrEnum):
@@ -37,19 +36,8 @@ class Action(StrEnum):
 PUBLISHED, HEADS = "published", "heads"
 
 _FIRST = (Action.SEARCH, Action.NARROW, Action.BROAD, Action.TERMINATE)
+_MORE = (Action.WORDS, Action.DENSE, Action.FUSE, Action.FOLLOW, Action.HOP)
 
-SETS: Mapping[str, Sequence[Action]] = MappingProxyType(
-    {
-        PUBLISHED: _FIRST,
-        HEADS: (
-            *_FIRST,
-            Action.WORDS,
-            Action.DENSE,
-            Action.FUSE,
-            Action.FOLLOW,
-            Action.HOP,
-        ),
-    }
-)
+SETS: Mapping[str, tuple[Action, ...]] = {PUBLISHED: _FIRST, HEADS: (*_FIRST, *_MORE)}
 """The sets. In `published` an action changes the list that is there. In `heads` it searches in its
 way, and its best new passage is kept as the next of the final list."""

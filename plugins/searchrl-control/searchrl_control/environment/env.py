@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, flatten
+from numpy.typing import NDArray
 
 from searchrl.contracts import ACT, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.contracts import Action as Act
 from searchrl.envs import TextAdapter, ensure_index, ensure_split
 from searchrl_control.collections.judged import SPLITS, Judged
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.features import BOUND
+from searchrl_control.environment.features import BOUND, Features
 from searchrl_control.environment.games import Moves, Position
 from searchrl_control.environment.measures import ANY, ndcg, order_by, recall
 from searchrl_control.environment.settings import EnvSettings, ensure_settings
-from searchrl_control.environment.worlds import ENV, Asker, World, open_world
-from searchrl_control.reformulate.contract import Reformulator
+from searchrl_control.environment.worlds import ENV, MAX_POSITIONS, World, open_world
+from searchrl_control.reformulate.contract import Reformulator, as_shown
 
 Observation = dict[str, Any]
 
@@ -35,14 +37,15 @@ _CHARACTERS = 160
 _NOTHING = "Nothing was searched yet."
 
 
-class _Turn(NamedTuple):
-    """An episode under way: its question, the actions so far, and what its list is worth."""
+class Turn(NamedTuple):
+    """An episode under way: its question, the actions so far, and what its list is worth.
 
-    task: Task
+    `path` is what the list is made of, None before the first Search; `done` is all that was done.
+    """
+
     question: Judged
-    asker: Asker
     path: Moves | None = None
-    num_steps: int = 0
+    done: tuple[Action, ...] = ()
     num_illegal: int = 0
     worth: float = 0.0
     is_over: bool = False
@@ -54,15 +57,10 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     The first action is Search; the mask in `info["action_mask"]` says which actions are legal. An
     illegal one becomes Search, and `info["illegal"]` says so. Terminate ends the episode with the
     list that is there, and so does the last of `max_steps`: the limit is part of the task, and the
-    observation shows the step. Nothing is truncated.
+    observation shows the step. Nothing is truncated. `reformulation` is a `Reformulator` of your
+    own; the settings are those of `EnvSettings`.
 
-    Args:
-        reformulation: a `Reformulator` of your own, in Python.
-        render_mode: None, or `ansi`: the list in words.
-        settings: those of `EnvSettings`.
-
-    Raises:
-        ConfigError, DataError: a setting or the data are wrong.
+    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
@@ -82,19 +80,21 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         self.world = (
             World(self.settings, reformulation) if reformulation else open_world(self.settings)
         )
-        self._positions = self.world.positions
-        self.actions: tuple[Action, ...] = self._positions.actions
+        self.actions = self.world.actions
         self.action_names: tuple[str, ...] = tuple(str(action) for action in self.actions)
         self.action_space = Discrete(len(self.actions))
         blocks: dict[str, gymnasium.Space[Any]] = {
             name: Box(-BOUND, BOUND, (width,), np.float32)
-            for name, width in self._positions.widths.items()
+            for name, width in self.world.widths.items()
         }
         blocks["step"] = Discrete(self.max_steps + 1)
         blocks["taken"] = Box(0.0, 1.0, (len(self.actions),), np.float32)
         self.observation_space = Dict({name: blocks[name] for name in sorted(blocks)})
         self._orders: dict[str, list[int]] = {}
-        self._turn: _Turn | None = None
+        self._turn: Turn | None = None
+        self._task: Task | None = None
+        self.row = lru_cache(MAX_POSITIONS)(self._row)
+        """What is seen, as a row [D], and which actions are legal [A]; see `observe`."""
 
     def num_tasks(self, split: str) -> int:
         """How many tasks a split has at this difficulty."""
@@ -102,9 +102,18 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
 
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of a split."""
-        order = self._order(ensure_split(ENV, split, self.splits))
-        place = order[ensure_index(ENV, split, index, len(order))]
-        return replace(self.world.make_task(split, place), index=int(index))
+        question = self.begin(split, index).question
+        return Task(
+            id=f"{ENV}-{self.world.name}-{split}-{question.id}",
+            split=split,
+            index=int(index),
+            question=question.text,
+            kind=self.world.name,
+            gold_ids=tuple(name for name, grade in question.qrels.items() if grade > 0),
+            env=ENV,
+            meta={"question": question.id},
+            difficulty=str(self.world.level(question)),
+        )
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -115,14 +124,12 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         """
         super().reset(seed=seed)
         options = options or {}
-        split = ensure_split(ENV, options.get("split", self.splits[0]), self.splits)
-        index = options.get("index")
+        split, index = options.get("split", self.splits[0]), options.get("index")
         if index is None:
-            index = int(self.np_random.integers(len(self._order(split))))
-        task = self.make_task(split, index)
-        question = self.world.questions(split)[self._order(split)[task.index]]
-        self._turn = _Turn(task, question, self.world.asker(question))
-        return self.observe(self._turn.asker, None, 0), self._tell(self._turn)
+            index = int(self.np_random.integers(self.num_tasks(split)))
+        self._task = self.make_task(split, index)
+        self._turn = self.begin(split, index)
+        return self.observe(self._turn.question, None, 0), self._tell(self._turn)
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Do one action; raises `ResetNeeded` outside an episode.
@@ -130,54 +137,68 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         `info` holds `task`, `action` (what was done; its payload is the name), `illegal`,
         `action_mask`, `passages` (the list, best first), `query` (what was searched) and `signals`.
         """
-        turn = self._turn
-        if turn is None or turn.is_over:
+        before = self._turn
+        if before is None or before.is_over:
             raise ResetNeeded(
                 f"env {ENV}: step() was called outside an episode. Call reset() to begin one."
             )
-        path, done, is_illegal = self._positions.advance(turn.asker, turn.path, int(action))
-        turn = turn._replace(
-            path=path,
-            num_steps=turn.num_steps + 1,
-            num_illegal=turn.num_illegal + is_illegal,
-            is_over=done is Action.TERMINATE or turn.num_steps + 1 >= self.max_steps,
-        )
-        position = self._positions.at(turn.asker, path)
-        worth = ndcg(self._positions.ids(position), turn.question.qrels, self._positions.k)
-        earned = worth - turn.worth if self.settings.reward == "gain" else worth * turn.is_over
-        reward = earned - (0.0 if done is Action.TERMINATE else self.settings.step_cost)
-        self._turn = turn = turn._replace(worth=worth)
-        info = self._tell(turn)
+        self._turn, reward = self.advance(before, int(action))
+        turn = self._turn
+        is_illegal = turn.num_illegal > before.num_illegal
         why = f"action {action} was illegal" if is_illegal else ""
-        info |= {"action": Act(ACT, str(done), why), "illegal": is_illegal}
-        shown = self.observe(turn.asker, turn.path, turn.num_steps)
+        info = self._tell(turn)
+        info |= {"action": Act(ACT, str(turn.done[-1]), why), "illegal": is_illegal}
+        shown = self.observe(turn.question, turn.path, len(turn.done))
         return shown, reward, turn.is_over, False, info
 
-    def observe(self, asker: Asker, path: Moves | None, num_steps: int) -> Observation:
+    def begin(self, split: str, index: int) -> Turn:
+        """The episode of task `index` of a split before its first action."""
+        order = self._order(ensure_split(ENV, split, self.splits))
+        place = order[ensure_index(ENV, split, index, len(order))]
+        return Turn(self.world.questions(split)[place])
+
+    def advance(self, turn: Turn, action: int) -> tuple[Turn, float]:
+        """An episode after one more action, and the reward of the action."""
+        question, world = turn.question, self.world
+        path, done, is_illegal = world.advance(question, turn.path, action)
+        is_end = done is Action.TERMINATE
+        is_over = is_end or len(turn.done) + 1 >= self.max_steps
+        worth = ndcg(world.ids(world.at(question, path)), question.qrels, world.k)
+        earned = worth - turn.worth if self.settings.reward == "gain" else worth * is_over
+        num_illegal = turn.num_illegal + is_illegal
+        after = Turn(question, path, (*turn.done, done), num_illegal, worth, is_over)
+        return after, earned - (0.0 if is_end else self.settings.step_cost)
+
+    def observe(self, question: Judged, path: Moves | None, num_steps: int) -> Observation:
         """What is seen of a question after a path of actions; the same in every episode."""
         taken = np.zeros(len(self.actions), dtype=np.float32)
         for number in path or ():
             taken[number] += 1 / self.max_steps
-        blocks = self._positions.at(asker, path).blocks
+        blocks = self.world.at(question, path).blocks
         # Copies: whoever gets an observation may change it.
         shown: Observation = {name: block.copy() for name, block in blocks.items()}
-        shown["step"] = np.int64(num_steps)
-        shown["taken"] = taken
+        shown |= {"step": np.int64(num_steps), "taken": taken}
         return {key: shown[key] for key in sorted(shown)}
+
+    def _row(
+        self, question: Judged, path: Moves | None, num_steps: int
+    ) -> tuple[Features, NDArray[np.bool_]]:
+        row = flatten(self.observation_space, self.observe(question, path, num_steps))
+        return np.asarray(row, np.float32), np.array(self.world.at(question, path).legal)
 
     def render(self) -> str | None:
         """The question and the first passages in words, in mode `ansi`; nothing otherwise."""
         if self.render_mode != "ansi" or self._turn is None:
             return None
-        turn, position = self._turn, self._positions.at(self._turn.asker, self._turn.path)
+        turn = self._turn
+        position = self.world.at(turn.question, turn.path)
         lines = [
-            f"Question: {turn.task.question}",
-            f"Actions left: {self.max_steps - turn.num_steps}.",
+            f"Question: {turn.question.text}",
+            f"Actions left: {self.max_steps - len(turn.done)}.",
             f"Searched: {position.text[:_CHARACTERS]}" if position.text else _NOTHING,
         ]
         for number, passage in enumerate(self._passages(position)[:_TITLES], 1):
-            shown = f"{passage.title}. {passage.text}" if passage.title else passage.text
-            lines.append(f"{number}. {shown[:_CHARACTERS]}")
+            lines.append(f"{number}. {as_shown(passage)[:_CHARACTERS]}")
         return "\n".join(lines)
 
     def _order(self, split: str) -> list[int]:
@@ -194,17 +215,17 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         passages = self.world.library.passages
         return tuple(replace(passages[place], score=score) for place, score in position.top)
 
-    def _tell(self, turn: _Turn) -> dict[str, Any]:
-        position = self._positions.at(turn.asker, turn.path)
-        ids, k = self._positions.ids(position), self._positions.k
+    def _tell(self, turn: Turn) -> dict[str, Any]:
+        position = self.world.at(turn.question, turn.path)
+        ids = self.world.ids(position)
         return {
-            "task": turn.task,
+            "task": self._task,
             "action_mask": np.array(position.legal, dtype=np.int8),
             "passages": self._passages(position),
             "query": position.text,
             "signals": {
                 "ndcg": turn.worth,
-                "recall": recall(ids, turn.question.qrels, k),
+                "recall": recall(ids, turn.question.qrels, self.world.k),
                 "illegal": float(turn.num_illegal),
             },
         }

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
-from types import MappingProxyType
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -164,7 +163,7 @@ class ListState(NamedTuple):
 class ListGame(Game[ListState]):
     """The set `published`."""
 
-    own = MappingProxyType({"list": len(LIST_FEATURES)})
+    own: ClassVar = {"list": len(LIST_FEATURES)}
 
     def begin(self) -> ListState:
         """As points, like every list after it: feedback weighs passages by them."""
@@ -202,31 +201,26 @@ class HeadState(NamedTuple):
 class HeadGame(Game[HeadState]):
     """The set `heads`. What a source finds is searched once, when it is first needed."""
 
-    own = MappingProxyType(
-        {
-            "searches": 3 * len(LIST_FEATURES),
-            "candidates": len(SOURCES) * len(CANDIDATE_FEATURES),
-        }
-    )
+    own: ClassVar = {
+        "searches": 3 * len(LIST_FEATURES),
+        "candidates": len(SOURCES) * len(CANDIDATE_FEATURES),
+    }
 
     def __init__(
         self, question: Question, actions: Sequence[Action], reformulator: Reformulator
     ) -> None:
         super().__init__(question, actions, reformulator)
         # Of Hop they depend on what is kept; the features do not depend on the source of the tail.
-        self._found: dict[tuple[Action, Kept], Found] = {}
+        # Mappings and no `functools.cache`: its cycle would keep arrays until they are collected.
+        self._found: dict[tuple[Action, Kept], Found | None] = {}
         self._orders: dict[tuple[Action, Kept], tuple[int, ...]] = {}
         self._told: dict[Kept, Features] = {}
 
     @cached_property
     def always(self) -> dict[str, Features]:
         """With the signs of the lists by words, fused and followed."""
-        question, of = self.question, self.features.of
-        lists = (
-            of(question.words),
-            of(question.fused, question.words),
-            of(question.followed, question.fused),
-        )
+        asked, of = self.question, self.features.of
+        lists = of(asked.words), of(asked.fused, asked.words), of(asked.followed, asked.fused)
         return {**super().always, "searches": np.concatenate(lists)}
 
     def begin(self) -> HeadState:
@@ -272,20 +266,18 @@ class HeadGame(Game[HeadState]):
 
     def found(self, action: Action, kept: Kept) -> Found | None:
         """What a source finds; None for Hop while nothing is kept."""
-        if action is Action.HOP and not kept:
-            return None
         key = (action, kept if action is Action.HOP else ())
         if key not in self._found:
-            self._found[key] = self._search(action, kept)
+            self._found[key] = self._search(*key)
         return self._found[key]
 
-    def _search(self, action: Action, kept: Kept) -> Found:
+    def _search(self, action: Action, kept: Kept) -> Found | None:
         question = self.question
         if action in (Action.NARROW, Action.BROAD):
             query, _ = self.rewrite(action, question.query, points(question.words))
             return question.with_vectors(query or question.query)
         if action is Action.HOP:
-            return question.follow(list(kept), HOP_WEIGHT)
+            return question.follow(list(kept), HOP_WEIGHT) if kept else None
         lists = {Action.WORDS: "words", Action.DENSE: "similar", Action.FUSE: "fused"}
         found: Found = getattr(question, lists.get(action, "followed"))
         return found

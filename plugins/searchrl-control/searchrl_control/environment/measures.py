@@ -7,9 +7,7 @@ itself as the gain):
     nDCG@k = DCG@k / DCG@k of the best list
 
 The best list is made of *all* relevant passages that were judged, found or not, in the corpus or
-not: normalised by the list that was found, a search that finds one passage of ten would be perfect.
-And the levels of difficulty, by what the single pass finds among the first ten; a curriculum
-changes the level at a step.
+not. And the levels of difficulty, by what the single pass finds among the first ten.
 """
 
 from __future__ import annotations

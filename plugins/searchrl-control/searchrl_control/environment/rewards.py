@@ -12,11 +12,11 @@ from searchrl.contracts import (
     Episode,
     Judge,
     JudgeCase,
-    Passage,
     Score,
     Unscored,
     find_verdict_problem,
 )
+from searchrl_control.reformulate.contract import as_shown
 
 _SHOWN = 3
 _MAX_CHARACTERS = 500
@@ -38,7 +38,7 @@ class ListJudge:
         Raises `ScoringFailure`: the judge says something else.
         """
         passages = episode.turns[-1].passages if episode.turns else ()
-        shown = "\n\n".join(map(_show, passages[:_SHOWN]))
+        shown = "\n\n".join(as_shown(one)[:_MAX_CHARACTERS] for one in passages[:_SHOWN])
         if not shown:
             return 0.0
         task = episode.task
@@ -46,13 +46,3 @@ class ListJudge:
         if problem := find_verdict_problem(said):
             raise ScoringFailure(f"the judge of a list returned {problem}")
         return said if isinstance(said, Unscored) else float(said.score)
-
-
-def make_list_judge(judge: Judge) -> ListJudge:
-    """The component `list_judge`."""
-    return ListJudge(judge)
-
-
-def _show(passage: Passage) -> str:
-    text = f"{passage.title}. {passage.text}" if passage.title else passage.text
-    return text[:_MAX_CHARACTERS]

@@ -9,15 +9,13 @@ a cold and a warm memory give the same episodes. Safe to use from several thread
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from searchrl import ConfigError
-from searchrl.contracts import Task
 from searchrl_control.collections.judged import Judged, read_judged
 from searchrl_control.collections.places import default_cache, find_collection
 from searchrl_control.environment.actions import HEADS, SETS, Action
@@ -29,7 +27,6 @@ from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.reformulate.writer import Written, ask_endpoint, ask_weights
 from searchrl_control.searchers.library import Library, load_encoder
 from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import by_words
 
 MAX_POSITIONS = 40_000
 """Positions in memory; the ones that were not used for longest go first."""
@@ -47,98 +44,11 @@ _BYTES_BESIDE = 2**19
 _LEAST_QUESTIONS = 16
 
 
-class Asker(NamedTuple):
-    """A question: its id, its text, and the place of a passage that is the question, if one is."""
-
-    id: str
-    text: str
-    itself: int | None = None
-
-
-class Step(NamedTuple):
-    """The path after an action, what was done, and whether the action was illegal."""
-
-    path: Moves
-    done: Action
-    is_illegal: bool
-
-
-class Positions:
-    """The positions of one collection under one set of actions."""
-
-    def __init__(self, library: Library, actions: str, reformulator: Reformulator, k: int) -> None:
-        self.library = library
-        self.actions: tuple[Action, ...] = tuple(SETS[actions])
-        self.k = k
-        self._game: type[Game[Any]] = HeadGame if actions == HEADS else ListGame
-        self._reformulator = reformulator
-        self.widths: Mapping[str, int] = self._game.widths(library.vectors.dim)
-        """The blocks of an observation and their widths."""
-        per_question = _BYTES_PER_PASSAGE * len(library.passages) + _BYTES_BESIDE
-        max_questions = max(_LEAST_QUESTIONS, MAX_BYTES // per_question)
-        self.open = lru_cache(maxsize=max_questions)(self._open)
-        """The searches of a question."""
-        self.at = lru_cache(maxsize=MAX_POSITIONS)(self._at)
-        """The position of a question after the first Search and a path of actions; see `look`."""
-
-    def advance(self, asker: Asker, path: Moves | None, number: int) -> Step:
-        """What an action does: the one rule of which are legal, for episodes and comparisons.
-
-        The first action is Search. An illegal one, and one that is no number of an action, becomes
-        Search, and Search begins again. Terminate leaves the list as it is.
-        """
-        return self._go_on(self.at(asker, path).legal, path, number)
-
-    def lists_after(
-        self, asker: Asker, sequences: Sequence[Moves], k: int | None = None
-    ) -> list[list[tuple[str, float]]]:
-        """The lists after many sequences, as ids with scores; nothing is observed.
-
-        What they begin alike is played once. `k` passages, by default as many as in an episode.
-        """
-        game, passages = self.open(asker), self.library.passages
-        paths: dict[Moves, Moves] = {(): ()}
-
-        def follow(sequence: Moves) -> Moves:
-            if sequence not in paths:
-                before = follow(sequence[:-1])
-                legal = game.legal(game.state(before))
-                paths[sequence] = self._go_on(legal, before, sequence[-1]).path
-            return paths[sequence]
-
-        with game.lock:
-            tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
-        return [[(passages[place].id, score) for place, score in top] for top in tops]
-
-    def ids(self, position: Position) -> tuple[str, ...]:
-        """The ids of the passages of a list, best first."""
-        return tuple(self.library.passages[place].id for place, _ in position.top)
-
-    def _go_on(self, legal: Sequence[bool], path: Moves | None, number: int) -> Step:
-        is_illegal = not (0 <= number < len(legal) and legal[number])
-        done = Action.SEARCH if is_illegal else self.actions[number]
-        if done is Action.SEARCH or path is None:
-            return Step((), done, is_illegal)
-        return Step(path if done is Action.TERMINATE else (*path, number), done, is_illegal)
-
-    def _open(self, asker: Asker) -> Game[Any]:
-        question = Question(self.library, asker.text, asker.itself)
-        return self._game(question, self.actions, self._reformulator)
-
-    def _at(self, asker: Asker, path: Moves | None) -> Position:
-        game = self.open(asker)
-        with game.lock:
-            position: Position = game.look(path, self.k)
-        for block in position.blocks.values():
-            block.setflags(write=False)  # kept, and shared by all episodes
-        return position
-
-
 ENV = "retrieval-control"
 
 
 class World:
-    """An opened collection: its questions, and the positions of their episodes.
+    """An opened collection under one set of actions: its questions, and their positions.
 
     Raises:
         ConfigError, DataError: a setting or the data are wrong.
@@ -150,51 +60,94 @@ class World:
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
         self.name = Path(place.collection).name
         self.judged = read_judged(path, place.split_seed, place.train_share)
-        encoder = load_encoder(place.encoder, place.model)
-        self.library = Library(self.judged.passages, encoder, cache)
-        made = reformulator or make_reformulator(place, self.library, cache)
-        self.positions = Positions(self.library, place.actions, made, place.topk)
-        self._levels: dict[str, Difficulty] = {}
+        self.library = Library(
+            self.judged.passages, load_encoder(place.encoder, place.model), cache
+        )
+        self.actions: tuple[Action, ...] = SETS[place.actions]
+        self.k = place.topk
+        self._game: type[Game[Any]] = HeadGame if place.actions == HEADS else ListGame
+        self._reformulator = reformulator or make_reformulator(place, self.library, cache)
+        self.widths = self._game.widths(self.library.vectors.dim)
+        """The blocks of an observation and their widths."""
+        per_question = _BYTES_PER_PASSAGE * len(self.library.passages) + _BYTES_BESIDE
+        self.open = lru_cache(max(_LEAST_QUESTIONS, MAX_BYTES // per_question))(self._open)
+        """The searches of a question."""
+        self.at = lru_cache(MAX_POSITIONS)(self._at)
+        """The position of a question after the first Search and a path of actions; see `look`."""
+        self.level = lru_cache(None)(self._level)
+        """How hard a question is, by its single pass."""
 
     def questions(self, split: str) -> tuple[Judged, ...]:
         """The questions of a split."""
         return self.judged.questions[split]
 
-    def asker(self, question: Judged) -> Asker:
-        """A question as positions need it."""
+    def advance(
+        self, question: Judged, path: Moves | None, number: int
+    ) -> tuple[Moves, Action, bool]:
+        """The path after an action, what was done, and whether the action was illegal.
+
+        The first action is Search. An illegal one, and one that is no number of an action, becomes
+        Search, and Search begins again. Terminate leaves the list as it is.
+        """
+        return self._go_on(self.at(question, path).legal, path, number)
+
+    def lists_after(
+        self, question: Judged, sequences: Sequence[Moves], k: int | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """The lists after many sequences, as ids with scores; nothing is observed.
+
+        What they begin alike is played once. `k` passages, by default as many as in an episode.
+        """
+        game, passages = self.open(question), self.library.passages
+        paths: dict[Moves, Moves] = {(): ()}
+
+        def follow(sequence: Moves) -> Moves:
+            if sequence not in paths:
+                before = follow(sequence[:-1])
+                legal = game.legal(game.state(before))
+                paths[sequence], _, _ = self._go_on(legal, before, sequence[-1])
+            return paths[sequence]
+
+        with game.lock:
+            tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
+        return [[(passages[place].id, score) for place, score in top] for top in tops]
+
+    def ids(self, position: Position) -> tuple[str, ...]:
+        """The ids of the passages of a list, best first."""
+        return tuple(self.library.passages[place].id for place, _ in position.top)
+
+    def _go_on(
+        self, legal: Sequence[bool], path: Moves | None, number: int
+    ) -> tuple[Moves, Action, bool]:
+        is_illegal = not (0 <= number < len(legal) and legal[number])
+        done = Action.SEARCH if is_illegal else self.actions[number]
+        if done is Action.SEARCH or path is None:
+            return (), done, is_illegal
+        return path if done is Action.TERMINATE else (*path, number), done, is_illegal
+
+    def _ask(self, question: Judged) -> Question:
         itself = self.library.place_of.get(question.id)
         # In ArguAna, questions are passages; spaces differ between files of one collection.
         is_itself = (
             itself is not None
             and self.library.passages[itself].text.split() == question.text.split()
         )
-        return Asker(question.id, question.text, itself if is_itself else None)
+        return Question(self.library, question.text, itself if is_itself else None)
 
-    def level(self, question: Judged) -> Difficulty:
-        """How hard a question is, by its single pass."""
-        if question.id not in self._levels:
-            scores = self.library.terms.score(self.library.terms.query(question.text))
-            if (itself := self.asker(question).itself) is not None:
-                scores[itself] = 0
-            first = by_words(scores).first(CUTOFF).tolist()
-            ids = [self.library.passages[place].id for place in first]
-            self._levels[question.id] = difficulty_of(ids, question.qrels)
-        return self._levels[question.id]
+    def _open(self, question: Judged) -> Game[Any]:
+        return self._game(self._ask(question), self.actions, self._reformulator)
 
-    def make_task(self, split: str, index: int) -> Task:
-        """Question `index` of a split as a task."""
-        question = self.questions(split)[index]
-        return Task(
-            id=f"{ENV}-{self.name}-{split}-{question.id}",
-            split=split,
-            index=index,
-            question=question.text,
-            kind=self.name,
-            gold_ids=tuple(name for name, grade in question.qrels.items() if grade > 0),
-            env=ENV,
-            meta={"question": question.id},
-            difficulty=str(self.level(question)),
-        )
+    def _at(self, question: Judged, path: Moves | None) -> Position:
+        game = self.open(question)
+        with game.lock:
+            position: Position = game.look(path, self.k)
+        for block in position.blocks.values():
+            block.setflags(write=False)  # kept, and shared by all episodes
+        return position
+
+    def _level(self, question: Judged) -> Difficulty:
+        first = self._ask(question).words.first(CUTOFF).tolist()
+        return difficulty_of([self.library.passages[place].id for place in first], question.qrels)
 
 
 def make_reformulator(place: EnvSettings, library: Library, cache: Path) -> Reformulator:
@@ -223,6 +176,6 @@ def open_world(settings: EnvSettings) -> World:
         return _open(EnvSettings(**told))
 
 
-@functools.lru_cache(maxsize=8)
+@lru_cache(maxsize=8)
 def _open(place: EnvSettings) -> World:
     return World(place)

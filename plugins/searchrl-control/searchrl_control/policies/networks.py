@@ -1,14 +1,13 @@
 """The networks `linear`, `mlp` and `gru`: what speaks for each action, and a critic.
 
-Owns what they read and how they are built. Signs are read as how far they are from what is usual
-(`typical`). The embeddings of texts are left out: they overfit on the few hundred training
-questions that collections have. All three weigh the signs for each action on its own. Where the
-environment shows candidates (the set `heads`), one scorer that all sources share says what speaks
-for each of them, so what is learned of one source helps the others. A network may begin as a fixed
-sequence of actions: the best one of the training questions is a strong policy, and the network has
-only to learn where to leave it; a KL to the start (`beta`) says how far (docs/log.md). Shapes: B
-episodes, S choices, D numbers seen, G signs, H hidden numbers, K sources, C features of a
-candidate, N steps, A actions.
+Owns what they read and how they are built. Signs are read as how far they are from what is usual.
+The embeddings of texts are left out: they overfit on the few hundred training questions that
+collections have. Where the environment shows candidates (the set `heads`), one scorer that all
+sources share says what speaks for each of them, so what is learned of one source helps the others.
+A network may begin as a fixed sequence of actions: the best one of the training questions is a
+strong policy, and the network has only to learn where to leave it; a KL to the start (`beta`) says
+how far (docs/log.md). Shapes: B episodes, S choices, D numbers seen, G signs, H hidden numbers, K
+sources, C features of a candidate, N steps, A actions.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from searchrl_control.environment.features import (
     SOURCES,
 )
 from searchrl_control.policies.space import Decided, Space
-from searchrl_control.policies.typical import FARTHEST, TYPICAL
 
 CANDIDATES = "candidates"
 NAMED = {
@@ -39,6 +37,8 @@ NAMED = {
 }
 """The blocks whose numbers have names; a block may hold them several times."""
 EMBEDDINGS = ("found", "query")
+FARTHEST = 4.0
+"""Standard deviations; a sign that is farther from what is usual counts as that far."""
 
 
 class Inputs(nn.Module):
@@ -59,8 +59,7 @@ class Inputs(nn.Module):
             block = space.find_block(name)
             assert block is not None
             if name in NAMED:
-                usual = torch.tensor([TYPICAL[sign] for sign in NAMED[name]])
-                usual = usual.repeat(width // len(NAMED[name]), 1)
+                usual = torch.tensor([*NAMED[name].values()]).repeat(width // len(NAMED[name]), 1)
                 mean_D[block], spread_D[block] = usual.unbind(dim=1)
             if name not in (*EMBEDDINGS, CANDIDATES):
                 self.signs.append(block)
@@ -125,13 +124,13 @@ class Network(nn.Module):
         self.inputs = Inputs(space)
         width, hidden = self.inputs.width, settings.hidden
         self.body: nn.Module = nn.Identity()
+        is_linear = settings.name == "linear"
         if settings.name == "mlp":
             self.body = nn.Sequential(nn.Linear(width, hidden), nn.Tanh())
         elif settings.name == "gru":
             self.body = nn.GRU(width, hidden, batch_first=True)
-        is_linear = settings.name == "linear"
-        self.actor = _last(width if is_linear else hidden, space.num_actions)
-        self.critic = _last(width if is_linear else hidden, 1)
+        made = width if is_linear else hidden
+        self.actor, self.critic = _last(made, space.num_actions), _last(made, 1)
         self.scorer: nn.Module | None = None
         if self.inputs.candidates is not None:
             # Without a bias, which would say the same of all sources.

@@ -1,25 +1,21 @@
 """What a network sees and says: the space of an environment, and logits with a value.
 
-Owns how the spaces of `retrieval-control` become rows of numbers, as `gymnasium.spaces.flatten`
-lays them out, and the mask of illegal actions. Torch is imported for types only. Shapes: B
-episodes, S choices, D numbers seen, A actions.
+Owns the blocks of a row, as `gymnasium.spaces.flatten` lays them out, and the mask of illegal
+actions. Shapes: B episodes, S choices, D numbers seen, A actions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from gymnasium.spaces import Dict, flatdim, flatten
+import torch
+from gymnasium.spaces import Dict, flatdim
+from torch import Tensor
 
 from searchrl import ConfigError
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.features import Features
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +79,6 @@ def shared_space(envs: Iterable[RetrievalControlEnv]) -> Space:
     return space_of(first)
 
 
-def row_of(env: RetrievalControlEnv, shown: Mapping[str, Any]) -> Features:
-    """An observation as a row [D]."""
-    return np.asarray(flatten(env.observation_space, shown), dtype=np.float32)
-
-
 def masked_logps(logits: Tensor, legal: Tensor) -> Tensor:
     """Log-probs [..., A] of the actions in nats; -inf for those that are not legal."""
-    import torch
-
     return torch.log_softmax(torch.where(legal, logits, -torch.inf), dim=-1)

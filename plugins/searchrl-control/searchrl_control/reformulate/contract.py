@@ -46,3 +46,8 @@ class Reformulator(Protocol):
 
     def broaden(self, asked: Asked) -> Rewrite:
         """Return a search for more: other words for the same. Raises on failure."""
+
+
+def as_shown(passage: Passage) -> str:
+    """A passage as a model reads it: its title, if it has one, and its text."""
+    return f"{passage.title}. {passage.text}" if passage.title else passage.text

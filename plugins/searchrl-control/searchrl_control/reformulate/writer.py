@@ -17,7 +17,7 @@ from typing import Any
 
 from searchrl import ConfigError, EndpointFailure, PolicyError, choose_policy, suggest_path
 from searchrl.api_client import Client, EndpointConfig, JsonCache, Message, Request
-from searchrl_control.reformulate.contract import Asked, Rewrite
+from searchrl_control.reformulate.contract import Asked, Rewrite, as_shown
 
 Ask = Callable[[str], str]
 """`ask(prompt)`: what a model writes. Raises on failure. Called by several threads at once."""
@@ -63,8 +63,8 @@ class Written:
         return self._write(_BROAD, asked)
 
     def _write(self, task: str, asked: Asked) -> Rewrite:
-        shown = [f"{p.title}. {p.text}" if p.title else p.text for p in asked.passages[:_SHOWN]]
-        cut = ["- " + " ".join(text.split())[:_MAX_CHARACTERS] for text in shown]
+        shown = [" ".join(as_shown(one).split()) for one in asked.passages[:_SHOWN]]
+        cut = [f"- {text[:_MAX_CHARACTERS]}" for text in shown]
         prompt = _PROMPT.format(
             task=task, question=asked.question, documents="\n".join(cut) or "(none)"
         )
@@ -94,10 +94,8 @@ def ask_endpoint(url: str, model: str, settings: EndpointConfig | None = None) -
 def ask_weights(name: str, kept: Path) -> Ask:
     """A function that asks a model whose weights are here; it is loaded when it is first needed.
 
-    Args:
-        name: a run or a checkpoint, the folder of a model, or `tiny`, the small model that comes
-            with SearchRL and has learned no such task. A model of a hub is downloaded first.
-        kept: the file that keeps its answers.
+    `name` is a run or a checkpoint, the folder of a model, or `tiny`, the small model that comes
+    with SearchRL and has learned no such task; `kept` is the file that keeps its answers.
 
     Raises:
         ConfigError: there are no such weights.
@@ -112,11 +110,8 @@ def ask_weights(name: str, kept: Path) -> Ask:
             f"{suggest_path(path)} A model of a hub is downloaded first: hf download {name}. A "
             "server is asked with env.reformulator=endpoint"
         )
-    key, answers, lock = (
-        _fingerprint(chosen.folder),
-        JsonCache(kept, section="env"),
-        threading.Lock(),
-    )
+    key, lock = _fingerprint(chosen.folder), threading.Lock()
+    answers = JsonCache(kept, section="env")
 
     def ask(prompt: str) -> str:
         asked = JsonCache.key(key, {"prompt": prompt})

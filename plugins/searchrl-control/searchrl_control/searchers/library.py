@@ -57,22 +57,13 @@ class VectorIndex:
     def __init__(
         self, passages: Sequence[Passage], named: NamedEncoder, folder: Path | None = None
     ) -> None:
-        self.encoder = named.encoder
-        self.dim = named.encoder.dim
+        self.encoder, self.dim = named.encoder, named.encoder.dim
         digest = hashlib.sha256(named.fingerprint.encode())
         for passage in passages:
             text = as_text(passage).encode()
             digest.update(b"%d:" % len(text) + text)
         path = folder / f"vectors-{digest.hexdigest()[:32]}.npy" if folder else None
         self.vectors_ND = self._load(passages, path)
-
-    def embed(self, text: str) -> Vectors:
-        """The vector [D] of a query."""
-        return np.asarray(self.encoder.encode_queries([text])[0], dtype=np.float32)
-
-    def score(self, vector_D: Vectors) -> Scores:
-        """The similarity [N] of every passage with a query's vector."""
-        return np.asarray(self.vectors_ND @ vector_D, dtype=np.float32)
 
     def _load(self, passages: Sequence[Passage], path: Path | None) -> Vectors:
         vectors = np.zeros((len(passages), self.dim), dtype=np.float32)
@@ -120,8 +111,8 @@ class TermIndex:
         self.lengths_N: Scores = _sums(self.counts_NV, 1)
         self.found_in_V: Scores = _sums(self.counts_NV > 0, 0)
         """In how many passages a term stands."""
-        n = self.num_passages
-        self.idf_V: Scores = np.log1p((n - self.found_in_V + 0.5) / (self.found_in_V + 0.5))
+        found_in = self.found_in_V
+        self.idf_V: Scores = np.log1p((len(passages) - found_in + 0.5) / (found_in + 0.5))
         of_all = _sums(self.counts_NV, 0)
         self.share_V: Scores = of_all / max(float(of_all.sum()), 1.0)
         """How large a share of all words of the collection a term is."""
@@ -158,13 +149,11 @@ class TermIndex:
             scores += np.float32(weight) * self._bm25.get_scores_from_ids([number])
         return scores
 
-    def terms_in(self, place: int) -> NDArray[np.int32]:
-        """The numbers of the terms of a passage and its title, each once."""
-        return _row(self.counts_NV, place)
-
-    def terms_in_title(self, place: int) -> NDArray[np.int32]:
-        """The numbers of the terms of a passage's title, each once."""
-        return _row(self.titles_NV, place)
+    def terms_in(self, place: int, *, is_title: bool = False) -> NDArray[np.int32]:
+        """The numbers of the terms of a passage and its title, or of the title, each once."""
+        counts = self.titles_NV if is_title else self.counts_NV
+        start, end = counts.indptr[place : place + 2]
+        return np.asarray(counts.indices[start:end], dtype=np.int32)
 
     def _count(self, text: str) -> list[int]:
         terms = self._analyzer.terms(text)
@@ -179,12 +168,6 @@ def _as_counts(rows: Sequence[Sequence[int]], num_terms: int) -> Any:
     counts = sp.csr_matrix((ones, terms, ends), shape=(len(rows), num_terms))
     counts.sum_duplicates()
     return counts
-
-
-def _row(matrix: Any, place: int) -> NDArray[np.int32]:
-    """The columns of a row that are not 0."""
-    start, end = matrix.indptr[place : place + 2]
-    return np.asarray(matrix.indices[start:end], dtype=np.int32)
 
 
 def _sums(matrix: Any, axis: int) -> Scores:

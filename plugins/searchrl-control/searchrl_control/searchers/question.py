@@ -10,11 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from searchrl_control.searchers.library import Library, Query
+from searchrl_control.searchers.library import Library, Query, Vectors
 from searchrl_control.searchers.ranking import (
     Found,
     Scores,
-    by_vectors,
     by_words,
     fuse,
     points,
@@ -37,19 +36,19 @@ HOP_WEIGHT = 0.6
 class Question:
     """The rankings of one question.
 
-    Args:
-        library: what is searched.
-        text: the question.
-        itself: the place of a passage that is this question, as in ArguAna; it is never found.
+    `itself` is the place of a passage that is this question, as in ArguAna; it is never found.
     """
 
     def __init__(self, library: Library, text: str, itself: int | None = None) -> None:
-        self.library = library
-        self.text = text
-        self.itself = itself
+        self.library, self.text, self.itself = library, text, itself
         self.query = library.terms.query(text)
-        self.vector_D = library.vectors.embed(text)
         self._rests: dict[int, Scores] = {}
+
+    @cached_property
+    def vector_D(self) -> Vectors:
+        """The embedding of the question."""
+        found = self.library.vectors.encoder.encode_queries([self.text])[0]
+        return np.asarray(found, dtype=np.float32)
 
     @cached_property
     def words(self) -> Found:
@@ -58,11 +57,12 @@ class Question:
 
     @cached_property
     def similar(self) -> Found:
-        """By vectors alone."""
-        found = by_vectors(self.library.vectors.score(self.vector_D))
+        """By vectors alone: every passage is found."""
+        scores = np.asarray(self.library.vectors.vectors_ND @ self.vector_D, dtype=np.float32)
+        is_in = np.ones(len(scores), dtype=np.bool_)
         if self.itself is not None:
-            found.is_in_N[self.itself] = False
-        return found
+            is_in[self.itself] = False
+        return Found(scores, is_in)
 
     @cached_property
     def fused(self) -> Found:

@@ -45,11 +45,6 @@ def by_words(scores_N: Scores) -> Found:
     return Found(scores_N, scores_N > 0)
 
 
-def by_vectors(scores_N: Scores) -> Found:
-    """The ranking of similarities: every passage is in it."""
-    return Found(scores_N, np.ones(len(scores_N), dtype=np.bool_))
-
-
 def points(found: Found, depth: int = DEPTH) -> Found:
     """The first `depth` passages with min-max points (Lee 1997): the first has 1, the last 0.
 

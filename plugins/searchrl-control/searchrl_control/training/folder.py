@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -32,6 +32,15 @@ _NETWORK, _ADAM = "network.", "adam."
 _COPY = "Restore it from a copy, or train again"
 
 Say = Callable[[str], None]
+
+
+class Run(NamedTuple):
+    """A run: what it is made of, what its network sees and offers, and its checkpoints by step."""
+
+    path: Path
+    settings: Settings
+    space: Mapping[str, Any]
+    checkpoints: dict[int, Path]
 
 
 def build_settings(*layers: Mapping[str, Any]) -> Settings:
@@ -66,24 +75,30 @@ def begin_run(folder: Path, settings: Settings) -> Training:
     return training
 
 
-def reopen_run(folder: Path, settings: Settings) -> Training:
-    """The training of a folder as it was at its newest whole checkpoint.
+def reopen_run(run: Run, settings: Settings) -> Training:
+    """The training of a run as it was at its newest whole checkpoint.
 
     Raises:
-        RunFolderError, DamagedError: there is no run, or no checkpoint that can be read.
+        RunFolderError, DamagedError: there is no checkpoint, or none that can be read.
     """
     training = Training(settings)
-    damage: SearchRLError = RunFolderError(f"'{folder}' has no checkpoint; train again")
-    for step, path in reversed(list_checkpoints(folder)):
+    damage: SearchRLError = RunFolderError(f"'{run.path}' has no checkpoint; train again")
+    for step in reversed(run.checkpoints):
         try:
-            _restore(training, load_file(path))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            damage = DamagedError.of(path, str(error), _COPY)
+            tensors = load_weights(run, step, training.network)
+        except DamagedError as error:
+            damage = error
             continue
+        state: dict[int, dict[str, Tensor]] = {}
+        for name in (one for one in tensors if one.startswith(_ADAM)):
+            number, key = name.removeprefix(_ADAM).split(".")
+            state.setdefault(int(number), {})[key] = tensors[name]
+        groups = training.optimizer.state_dict()["param_groups"]
+        training.optimizer.load_state_dict({"state": state, "param_groups": groups})
         training.step = step
         # What came after it is done again.
-        lines = (folder / METRICS).read_bytes().splitlines(keepends=True)[:step]
-        _write(folder / METRICS, b"".join(lines))
+        lines = (run.path / METRICS).read_bytes().splitlines(keepends=True)[:step]
+        _write(run.path / METRICS, b"".join(lines))
         return training
     raise damage
 
@@ -119,47 +134,43 @@ def save_checkpoint(training: Training, folder: Path) -> None:
     _write(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", save(tensors))
 
 
-def read_config(folder: Path) -> tuple[Settings, dict[str, Any]]:
-    """The settings of a run, and what its network sees and offers.
+def read_run(path: Path) -> Run:
+    """What a run is made of.
 
     Raises:
         RunFolderError: there is no run of `searchrl control train`.
         DamagedError: its configuration cannot be read.
     """
-    path = folder / CONFIG
-    if not path.is_file():
+    config = path / CONFIG
+    if not config.is_file():
         raise RunFolderError(
-            f"'{folder}' is no run of searchrl control train: it has no {CONFIG}. A model that "
-            f"plays in words is measured by: searchrl eval {folder}"
+            f"'{path}' is no run of searchrl control train: it has no {CONFIG}. A model that "
+            f"plays in words is measured by: searchrl eval {path}"
         )
     try:
-        told = json.loads(path.read_bytes())
-        return Settings.model_validate(told["settings"]), dict(told["space"])
+        told = json.loads(config.read_bytes())
+        settings, space = Settings.model_validate(told["settings"]), dict(told["space"])
     except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DamagedError.of(config, str(error), _COPY) from error
+    found = (path / CHECKPOINTS).glob(f"step_*{SUFFIX}")
+    by_step = sorted((int(file.stem.removeprefix("step_")), file) for file in found)
+    return Run(path, settings, space, dict(by_step))
+
+
+def load_weights(run: Run, step: int, network: nn.Module) -> dict[str, Tensor]:
+    """Give a network the weights of a checkpoint; returns all that it holds.
+
+    Raises `DamagedError`: they cannot be read, or are those of another network.
+    """
+    path = run.checkpoints[step]
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+        network.load_state_dict(
+            {k.removeprefix(_NETWORK): v for k, v in tensors.items() if k.startswith(_NETWORK)}
+        )
+    except (OSError, SafetensorError, RuntimeError) as error:
         raise DamagedError.of(path, str(error), _COPY) from error
-
-
-def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """The checkpoints of a run by step, the oldest first."""
-    found = (folder / CHECKPOINTS).glob(f"step_*{SUFFIX}")
-    return sorted((int(path.stem.removeprefix("step_")), path) for path in found)
-
-
-def load_weights(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give a network the weights of a checkpoint. Raises `RuntimeError` if they are another's."""
-    own = {k.removeprefix(_NETWORK): v for k, v in tensors.items() if k.startswith(_NETWORK)}
-    network.load_state_dict(own)
-
-
-def _restore(training: Training, tensors: Mapping[str, Tensor]) -> None:
-    load_weights(training.network, tensors)
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        if name.startswith(_ADAM):
-            number, key = name.removeprefix(_ADAM).split(".")
-            state.setdefault(int(number), {})[key] = tensor
-    groups = training.optimizer.state_dict()["param_groups"]
-    training.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    return tensors
 
 
 def _open_board(folder: Path, step: int) -> Any:

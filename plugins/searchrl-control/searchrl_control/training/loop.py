@@ -25,10 +25,11 @@ from torch import Tensor, nn
 
 from searchrl import PolicyError
 from searchrl_control.collections.judged import TRAIN
-from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.environment.env import RetrievalControlEnv, Turn
 from searchrl_control.environment.measures import ANY
 from searchrl_control.policies.networks import Network, NetworkSettings
-from searchrl_control.policies.space import Space, masked_logps, row_of, shared_space
+from searchrl_control.policies.playing import Episodes, play, watch
+from searchrl_control.policies.space import Space, masked_logps, shared_space
 
 CLIP = 0.2
 """How far the ratio may leave 1 (both sides); with one epoch per step it never does."""
@@ -70,19 +71,6 @@ class Settings(BaseModel):
     """They are small, and a comparison looks at each for a collapse."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """The episodes of a step. Where `is_done_BS` is false, the rest of a row is 0 and not read."""
-
-    seen_BSD: Tensor
-    legal_BSA: Tensor
-    action_BS: Tensor
-    reward_BS: Tensor
-    is_done_BS: Tensor
-    worth: list[float]
-    """nDCG@k of the last list of each."""
-
-
 @dataclass(slots=True)
 class Training:
     """A network under training, with what it is trained on.
@@ -99,13 +87,12 @@ class Training:
     start: Network = field(init=False)
     """The network as it began."""
     optimizer: torch.optim.Adam = field(init=False)
-    _pools: dict[tuple[int, str], list[RetrievalControlEnv]] = field(init=False)
+    _envs: dict[tuple[int, str], RetrievalControlEnv] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         torch.set_num_threads(1)  # a pass of a small network has nothing to share
-        self._pools = {}
         envs = range(len(self.settings.envs))
-        self.space = shared_space(self._take(number, 0, 1)[0] for number in envs)
+        self.space = shared_space(self._open(number, 0) for number in envs)
         made = []
         for _ in range(2):
             torch.manual_seed(self.settings.seed)
@@ -122,44 +109,20 @@ class Training:
         metrics = self.describe(played) | self.update(played)
         self.step += 1
         seconds = time.perf_counter() - began
-        return metrics | {"episodes_per_s": len(played.worth) / seconds}
+        return metrics | {"episodes_per_s": len(played.turns) / seconds}
 
-    def play(self, rng: np.random.Generator) -> Collected:
+    def play(self, rng: np.random.Generator) -> Episodes:
         """Draw the questions of a step and play a group of episodes of each, all at once."""
-        space = self.space
-        envs, tasks = self._draw(rng)
+        envs, turns = self._draw(rng)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
-        count, limit = len(envs), space.max_choices
-        seen_BSD = torch.zeros((count, limit, space.width))
-        legal_BSA = torch.ones((count, limit, space.num_actions), dtype=torch.bool)
-        action_BS = torch.zeros((count, limit), dtype=torch.long)
-        reward_BS = torch.zeros((count, limit))
-        is_done_BS = torch.zeros((count, limit), dtype=torch.bool)
-        shown = [env.reset(options=task) for env, task in zip(envs, tasks, strict=True)]
-        worth, live = [0.0] * count, list(range(count))
-        for step in range(limit):
-            for at in live:
-                observation, info = shown[at]
-                seen_BSD[at, step] = torch.from_numpy(row_of(envs[at], observation))
-                legal_BSA[at, step] = torch.from_numpy(info["action_mask"].astype(bool))
-            with torch.no_grad():
-                logits_BSA = self.network(seen_BSD[:, : step + 1]).logits_BSA
-                p_BA = masked_logps(logits_BSA, legal_BSA[:, : step + 1])[:, -1].exp()
-            # Of all, so that a draw does not depend on who is still playing.
-            drawn = torch.multinomial(p_BA, 1, generator=generator)[:, 0].tolist()
-            for at in list(live):
-                observation, reward, is_over, _, info = envs[at].step(drawn[at])
-                shown[at] = (observation, info)
-                action_BS[at, step], reward_BS[at, step] = drawn[at], reward
-                is_done_BS[at, step] = True
-                if is_over:
-                    worth[at] = info["signals"]["ndcg"]
-                    live.remove(at)
-            if not live:
-                break
-        return Collected(seen_BSD, legal_BSA, action_BS, reward_BS, is_done_BS, worth)
 
-    def update(self, played: Collected) -> dict[str, float]:
+        def draw(logits_BA: Tensor, legal_BA: Tensor) -> Tensor:
+            p_BA = masked_logps(logits_BA, legal_BA).exp()
+            return torch.multinomial(p_BA, 1, generator=generator)[:, 0]
+
+        return play(self.network, envs, turns, draw)
+
+    def update(self, played: Episodes) -> dict[str, float]:
         """Learn from episodes: `epochs` times the same ones."""
         settings, is_ppo = self.settings, self.settings.algorithm == "ppo"
         count, total = played.is_done_BS.shape[0], int(played.is_done_BS.sum())
@@ -209,26 +172,20 @@ class Training:
         told["clip_frac"] = _mean((surr2_BS < surr1_BS).float(), played)
         return told
 
-    def describe(self, played: Collected) -> dict[str, float]:
+    def describe(self, played: Episodes) -> dict[str, float]:
         """What was played: its worth, and how the network decided where more was legal."""
-        with torch.no_grad():
-            logits_BSA = self.network(played.seen_BSD).logits_BSA
-        is_free_BS = played.is_done_BS & (played.legal_BSA.sum(dim=-1) > 1)
         told = {
             "reward": float(played.reward_BS.sum(dim=1).mean()),
-            "ndcg": float(np.mean(played.worth)),
+            "ndcg": float(np.mean([turn.worth for turn in played.turns])),
             "actions": float(played.is_done_BS.sum(dim=1).float().mean()),
         }
-        if not is_free_BS.any():
-            return told
-        p_NA = masked_logps(logits_BSA, played.legal_BSA)[is_free_BS].exp()
-        told["least_action_p"] = float(p_NA[played.legal_BSA[is_free_BS]].min())
-        chosen_N = played.action_BS[is_free_BS]
-        for number, name in enumerate(self.space.actions):
-            told[f"action/{name}"] = float((chosen_N == number).float().mean())
+        choices, least = watch(self.network, played, self.space.actions)
+        if choices:
+            total, told["least_action_p"] = choices.total(), least
+            told |= {f"action/{name}": choices[name] / total for name in self.space.actions}
         return told
 
-    def _look(self, network: Network, played: Collected) -> tuple[Tensor, Tensor, Tensor]:
+    def _look(self, network: Network, played: Episodes) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probs of what was done, values and entropies, all [B, S]."""
         logits_BSA, value_BS = network(played.seen_BSD)
         logp_BSA = masked_logps(logits_BSA, played.legal_BSA)
@@ -239,35 +196,31 @@ class Training:
         # Behind the end, action 0 may be illegal: what is said there is not read.
         return torch.where(played.is_done_BS, logp_BS, 0.0), value_BS, entropy_BS
 
-    def _draw(
-        self, rng: np.random.Generator
-    ) -> tuple[list[RetrievalControlEnv], list[dict[str, Any]]]:
-        """The environment and the task of every episode of a step, group after group."""
+    def _draw(self, rng: np.random.Generator) -> tuple[list[RetrievalControlEnv], list[Turn]]:
+        """The environment and the first turn of every episode of a step, group after group."""
         settings = self.settings
-        sizes = range(len(settings.envs))
-        weights = np.array([float(self._take(n, 0, 1)[0].num_tasks(TRAIN)) for n in sizes])
-        which = rng.choice(len(weights), settings.questions, p=weights / weights.sum()).tolist()
+        sizes = [self._open(n, 0).num_tasks(TRAIN) for n in range(len(settings.envs))]
+        weights = np.array(sizes, dtype=float)
+        which = rng.choice(len(weights), settings.questions, p=weights / weights.sum())
         envs: list[RetrievalControlEnv] = []
-        tasks: list[dict[str, Any]] = []
-        for number in range(len(weights)):
-            group = settings.group_size
-            taken = self._take(number, self.step, which.count(number) * group)
-            for _ in range(0, len(taken), group):
-                index = int(rng.integers(taken[0].num_tasks(TRAIN)))
-                tasks += [{"split": TRAIN, "index": index}] * group
-            envs += taken
-        return envs, tasks
+        turns: list[Turn] = []
+        for number in sorted(which.tolist()):
+            env = self._open(number, self.step)
+            index = int(rng.integers(env.num_tasks(TRAIN)))
+            envs += [env] * settings.group_size
+            turns += [env.begin(TRAIN, index)] * settings.group_size
+        return envs, turns
 
-    def _take(self, number: int, done: int, count: int) -> list[RetrievalControlEnv]:
-        """Environments of a collection as it is after so many steps; they are used again."""
+    def _open(self, number: int, done: int) -> RetrievalControlEnv:
+        """The environment of a collection as it is after so many steps."""
         own = dict(self.settings.envs[number])
         if isinstance(stages := own.get("difficulty", ANY), Mapping):
             begun = [int(step) for step in stages if int(step) <= done]
             own["difficulty"] = {int(step): level for step, level in stages.items()}[max(begun)]
-        pool = self._pools.setdefault((number, str(own.get("difficulty", ANY))), [])
-        while len(pool) < count:
-            pool.append(RetrievalControlEnv(**own))
-        return pool[:count]
+        key = (number, str(own.get("difficulty", ANY)))
+        if key not in self._envs:
+            self._envs[key] = RetrievalControlEnv(**own)
+        return self._envs[key]
 
 
 def estimate(reward_BS: Tensor, value_BS: Tensor, is_done_BS: Tensor, decay: float) -> Tensor:
@@ -290,5 +243,5 @@ def estimate(reward_BS: Tensor, value_BS: Tensor, is_done_BS: Tensor, decay: flo
     return adv_BS
 
 
-def _mean(column_BS: Tensor, played: Collected) -> float:
+def _mean(column_BS: Tensor, played: Episodes) -> float:
     return float(column_BS.detach()[played.is_done_BS].mean())

@@ -10,16 +10,15 @@ repaired in silence. Draws are functions of the seed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
 
+from searchrl import ConfigError
 from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
 from searchrl_control.collections.judged import Judged
@@ -34,19 +33,12 @@ NEAR = 0.7
 """A question that shares so much of its words (Jaccard) with a test question is that question."""
 
 
-@dataclass(frozen=True)
 class Leakage:
-    """What questions must not give away.
+    """What questions must not give away: the test questions, and the passages that answer them."""
 
-    `test_questions` are texts; `test_passages` are ids of passages that are relevant to them.
-    """
-
-    test_questions: tuple[str, ...] = ()
-    test_passages: frozenset[str] = frozenset()
-
-    @cached_property
-    def _test_words(self) -> list[frozenset[str]]:
-        return [frozenset(tokenize(text)) for text in self.test_questions]
+    def __init__(self, test: Sequence[Judged]) -> None:
+        self.passages = {name for one in test for name, grade in one.qrels.items() if grade > 0}
+        self._questions = [(one.text, frozenset(tokenize(one.text))) for one in test]
 
     def find_fault(self, question: str, sources: Sequence[Passage]) -> tuple[str, str]:
         """Say how a question leaks and what it quotes, or "" twice if it does not."""
@@ -54,7 +46,7 @@ class Leakage:
         if not words:
             return "it has no word", question
         for passage in sources:
-            if passage.id in self.test_passages:
+            if passage.id in self.passages:
                 return "it is made of a passage that answers a test question", passage.id
             if copied := set(_runs(words, RUN)) & set(_runs(tokenize(passage.text), RUN)):
                 return f"it copies {RUN} words in a row of its passage", " ".join(min(copied))
@@ -62,7 +54,7 @@ class Leakage:
             if len(title) > 1 and tuple(title) in _runs(words, len(title)):
                 return "it names the title of its passage", passage.title
         own = frozenset(words)
-        for text, others in zip(self.test_questions, self._test_words, strict=True):
+        for text, others in self._questions:
             if others and len(own & others) / len(own | others) >= NEAR:
                 return "it is nearly a test question", text
         return "", ""
@@ -122,36 +114,27 @@ class Written(NamedTuple):
 
 def write_questions(
     library: Library,
+    test: Sequence[Judged],
     count: int,
-    *,
-    kinds: Sequence[Kind] = tuple(Kind),
-    writer: Writer | None = None,
-    leakage: Leakage | None = None,
-    seed: int = 0,
+    kinds: Sequence[Kind],
+    write: Writer,
+    seed: int,
 ) -> list[Written]:
     """Make `count` questions, the kinds in turn; those that leak are among them, with the reason.
 
-    Args:
-        library: whose passages they are made of. Passages that answer a test question are not
-            drawn; put them into `leakage`.
-        count: how many; fewer are good if a draw leaks four times.
-        kinds: of the questions.
-        writer: the template by default; `model_writer` asks a model.
-        leakage: what must not be given away.
-        seed: of the draws.
-
-    Raises:
-        ValueError: no passage may be used.
+    Fewer are good if a draw leaks four times. Raises `ConfigError`: no passage may be used, because
+    every one answers a test question.
     """
-    leakage = leakage or Leakage()
-    write = writer or TemplateWriter(library)
+    leakage = Leakage(test)
     usable = [
         place
         for place, passage in enumerate(library.passages)
-        if passage.id not in leakage.test_passages and passage.text.strip()
+        if passage.id not in leakage.passages and passage.text.strip()
     ]
     if not usable:
-        raise ValueError("every passage answers a test question, so none may be used")
+        raise ConfigError(
+            "no question can be made: every passage of the collection answers a test question"
+        )
     made: list[Written] = []
     for number in range(count):
         kind = kinds[number % len(kinds)]
@@ -169,16 +152,11 @@ def write_questions(
 
 
 def save_questions(
-    made: Sequence[Written], library: Library, folder: Path, test: Sequence[Judged] = ()
+    made: Sequence[Written], library: Library, test: Sequence[Judged], folder: Path
 ) -> None:
-    """Write a BEIR folder: made-up training questions over the passages of a library.
+    """Write a BEIR folder: made-up training questions, and the test questions of the collection.
 
-    Args:
-        made: the questions. `left_out.jsonl` has those that leak, and why.
-        library: whose passages become `corpus.jsonl`.
-        folder: to write into.
-        test: test questions of the collection, to be those of the folder too; without any, a split
-            of the made-up questions is drawn where the folder is read.
+    `left_out.jsonl` has those that leak, and why.
     """
     good = [one for one in made if not one.reason]
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
@@ -189,14 +167,11 @@ def save_questions(
     for name, rows in (("corpus", passages), ("queries", queries), ("left_out", left_out)):
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
         (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
-    _write_qrels(folder / "qrels/train.tsv", [(q.id, dict.fromkeys(q.sources, 1)) for q in good])
-    if test:
-        _write_qrels(folder / "qrels/test.tsv", [(one.id, one.qrels) for one in test])
-
-
-def _write_qrels(path: Path, judged: Iterable[tuple[str, Mapping[str, int]]]) -> None:
-    rows = [f"{name}\t{passage}\t{grade}" for name, of in judged for passage, grade in of.items()]
-    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", encoding="utf-8")
+    train = [(q.id, name, 1) for q in good for name in q.sources]
+    tested = [(one.id, *grade) for one in test for grade in one.qrels.items()]
+    for split, judged in (("train", train), ("test", tested)):
+        table = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judged)]
+        (folder / f"qrels/{split}.tsv").write_text("\n".join(table) + "\n", encoding="utf-8")
 
 
 class TemplateWriter:
@@ -207,9 +182,8 @@ class TemplateWriter:
     """
 
     def __init__(self, library: Library) -> None:
-        self._library = library
-        self._terms = library.terms
-        self._neighbours = Neighbours(library.terms, library.vectors.encoder)
+        self._library, self._terms = library, library.terms
+        self._neighbours = Neighbours(library)
 
     def __call__(self, kind: Kind, passages: Sequence[Passage], rng: Random) -> str:
         """Write one question."""
@@ -246,7 +220,7 @@ class TemplateWriter:
 
 
 def model_writer(ask: Ask) -> Writer:
-    """A writer that asks a model, such as `reformulate.writer.ask_endpoint(url, name)`."""
+    """A writer that asks a model."""
 
     def write(kind: Kind, passages: Sequence[Passage], rng: Random) -> str:
         shown = "\n\n".join(f"Document: {p.title}\n{p.text[:1000]}" for p in passages)
@@ -263,6 +237,6 @@ def _draw(library: Library, kind: Kind, place: int) -> tuple[Passage, ...]:
     links = library.links(place)
     if kind is Kind.MULTI and float(links.max()) >= 1.0:
         return (first, library.passages[int(np.argmax(links))])
-    near = library.vectors.score(library.vectors.vectors_ND[place]).copy()
+    near = library.vectors.vectors_ND @ library.vectors.vectors_ND[place]
     near[place] = -np.inf
     return (first, library.passages[int(np.argmax(near))])

@@ -1,1 +1,0 @@
-"""Questions for training, made of passages: `written`. Imports nothing."""

@@ -144,9 +144,9 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_and_never_becomes_a_zero
         make(server.url).judge(CASE)
     assert len(server.bodies) == MAX_DRAWS
     cut = {"message": {"content": '{"reason": "well'}, "finish_reason": "length"}
-    with OpenAIServer(lambda body: cut) as server:
-        with pytest.raises(EndpointFailure, match="cut off at 2048 tokens; it holds no JSON"):
-            make(server.url).judge(CASE)
+    text = "cut off at 2048 tokens; it holds no JSON"
+    with OpenAIServer(lambda body: cut) as server, pytest.raises(EndpointFailure, match=text):
+        make(server.url).judge(CASE)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,9 @@ def test_the_first_fault_is_told_with_what_it_is_about(
     violation = READER.read("Nodes:\n" + "\n".join(lines))
     assert isinstance(violation, Violation)
     assert (violation.fault, violation.about) == (fault, about)
-    assert "there are General, News and Academic." in READER.reasons()[Fault.UNKNOWN_SOURCE]
-    assert violation.reason == READER.reasons()[fault]
+    reasons = READER.reasons()
+    assert violation.reason == reasons[fault] and "query (General)" in reasons[Fault.NODE_LINE]
+    assert "there are General, News and Academic." in reasons[Fault.UNKNOWN_SOURCE]
 
 
 PIECES = [

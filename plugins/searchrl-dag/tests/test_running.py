@@ -132,7 +132,7 @@ def test_a_result_that_is_no_list_of_passages_is_named() -> None:
             raise SystemExit(3)
 
     for make, said in ((Odd, "returned for a query"), (Ends, "raised SystemExit: 3")):
-        with pytest.raises(RetrieverFailure, match=f"source news {said}"):
+        with pytest.raises(RetrieverFailure, match=f"^env x, source news {said}"):
             make_runner(make).run(Plan((Node("A", "q", "news"),)))
     runner = make_runner(Short)
     with pytest.raises(RetrieverFailure, match="source news: expected one list of passages"):

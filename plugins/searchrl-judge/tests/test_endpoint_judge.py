@@ -230,6 +230,10 @@ def test_the_estimate_counts_calls_and_what_they_cost() -> None:
     assert ten.prompt_tokens == 10 * one.prompt_tokens > 1000
     assert one.cost == pytest.approx((one.prompt_tokens + 2 * one.completion_tokens) / 1e6)
     assert make("http://x/v1").estimate(1, 1).cost is None
+    # Groups are one question, which has some 60 characters more for each answer, to 26 of them.
+    prompts = [plain.estimate(1, size).prompt_tokens for size in (2, 4, 26, 99)]
+    assert 2 * 10 < prompts[1] - prompts[0] < 2 * 25 and prompts[2] == prompts[3] > 1.5 * prompts[1]
+    assert ten.completion_tokens == 600 and plain.estimate(3, 4).completion_tokens == 180
 
 
 @pytest.mark.parametrize(
@@ -248,6 +252,7 @@ def test_wrong_settings_are_said_before_anything_is_sent(
     entry = load_plugins(["searchrl_judge"]).get("judge", "endpoint")
     with pytest.raises(ConfigError, match=text):
         entry.make(**settings)
+    assert entry.make(cache="off", max_retries=0, max_calls=0, max_cost=None).traffic.calls == 0
 
 
 def test_gemini_is_asked_through_googles_compatible_address(

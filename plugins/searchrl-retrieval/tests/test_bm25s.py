@@ -78,15 +78,6 @@ def test_language_none_takes_words_as_they_are() -> None:
     assert ids(retriever.search(["otter", "otters", "the"], 1)) == [[], ["otter"], ["river"]]
 
 
-def test_title_counts_as_often_as_it_is_told() -> None:
-    passages = [
-        Passage("text", "hall hall hall of an unknown place with more words than needed", "Page"),
-        Passage("title", "one of many places in this town with rooms to let for everybody", "Hall"),
-    ]
-    assert ids(make_bm25s(passages).search(["hall"], 2)) == [["title", "text"]]
-    assert ids(make_bm25s(passages, title_weight=0).search(["hall"], 2)) == [["text"]]
-
-
 def test_equal_scores_keep_the_order_of_the_corpus_whatever_the_ids() -> None:
     texts = ["same words here"] * 50 + ["same words here and there"] * 50
     names = [f"{i * 37 % 100:03}" for i in range(100)]

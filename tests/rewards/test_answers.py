@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.rewards.answers import cover_em, em, f1, fuzzy, normalize_n1, normalize_n2, tokenize
+from searchrl.rewards.answers import (
+    cover_em,
+    em,
+    f1,
+    fuzzy,
+    normalize_n1,
+    normalize_n2,
+    shared_words,
+    tokenize,
+)
 
 GOLDEN = {
     # input: (N1, N2)
@@ -79,6 +88,10 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
         ("13 days", ["3 days"], (0, 0, 0.5, 0)),
         # 2PR/(P+R) with P = 2/4 and R = 2/3.
         ("b b c d", ["b c c"], (0, 0, 4 / 7, 0)),
+        # Near from an F1 of .6, or 17 of 20 characters in their order; not at 5 of 6 letters.
+        ("b c d e f", ["b c d x y"], (0, 0, 0.6, 0.5)),
+        ("bcdefghijklmnopqrstu", ["bcdefghijklmnopqrxyz"], (0, 0, 0, 0.5)),
+        ("planed", ["planet"], (0, 0, 0, 0)),
         # Never near across numbers or negations.
         ("13 school days", ["14 school days"], (0, 0, 2 / 3, 0)),
         ("phones are not allowed", ["phones are allowed"], (0, 0, 6 / 7, 0)),
@@ -113,6 +126,7 @@ def test_trailing_control_token_does_not_spoil_a_right_answer() -> None:
     for token in ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>"):
         assert em(f"Paris{token}", ["Paris"]) == 1.0
     assert em("<b>Paris</b>", ["Paris"]) == 0.0
+    assert shared_words("The old, old town<|im_end|>", "Old town of old") == ("old", "old", "town")
 
 
 def test_chinese_answers_are_compared_by_character_and_whole_numeral() -> None:

@@ -12,7 +12,14 @@ from searchrl.config import build_config
 from searchrl.contracts import find_verdict_problem
 from searchrl.core.episode import Episode, FailureKind, JudgeCase, Task, Unscored, Verdict
 from searchrl.engine.rollout.worlds import make_worlds
-from searchrl.errors import BudgetSpent, ConfigError, EndpointFailure, PluginError, UnknownNameError
+from searchrl.errors import (
+    BudgetSpent,
+    ConfigError,
+    EndpointFailure,
+    PluginError,
+    ScoringFailure,
+    UnknownNameError,
+)
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
 from searchrl.rewards.expression import RewardSchedule
@@ -99,6 +106,13 @@ def test_the_lexical_judge_goes_by_the_words(answer: str, expected: float) -> No
     assert isinstance(said, Verdict) and said.score == expected
 
 
+def test_the_lexical_judge_says_why() -> None:
+    judge, golds = LexicalJudge(), ("in 1859",)
+    said = [judge.judge(JudgeCase("q", text, golds)) for text in ("In 1859.", "now in 1859", "no")]
+    assert said == [Verdict(1.0, "the same words"), Verdict(0.5, "nearly the same words"),
+                    Verdict(0.0, "other words")]  # fmt: skip
+
+
 def test_the_lexical_judge_says_nothing_without_an_accepted_answer() -> None:
     case = JudgeCase(TASK.question, "16:45")
     assert isinstance(LexicalJudge().judge(case), Unscored)
@@ -154,6 +168,9 @@ def test_a_ranking_shows_each_answer_once_and_in_the_same_order_always() -> None
     assert ask_ranking(judge, group[::-1]) == [0.5, 0.4, 0.0, 0.5]
     assert [case.answer for case in judge.asked] == ["later", "noon"] * 2
     assert ask_ranking(judge, [answered(None)]) == [0.0]
+    judge.rank = lambda cases: []  # type: ignore[method-assign]
+    with pytest.raises(ScoringFailure, match="its judge ranked 0 of 2 answers"):
+        ask_ranking(judge, group)
 
 
 def test_every_component_of_a_run_asks_the_judge_that_is_named(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from searchrl.core.episode import (
     Unscored,
 )
 from searchrl.errors import PluginError, UnknownNameError
-from searchrl.rewards.components import BUILTIN_REWARDS
+from searchrl.rewards.components import BUILTIN_REWARDS, make_signal
 from searchrl.rewards.expression import RewardSchedule
-from searchrl.rewards.scorer import ScoredEpisode, Scorer
+from searchrl.rewards.scorer import ScoredEpisode, Scorer, score_together
 
 EPISODE = Episode(
     Task("t1", "test", 0, "Where?", answers=("Paris",)),
@@ -66,6 +66,7 @@ def test_combines_and_keeps_every_component_apart_metrics_included() -> None:
     scorer = make_scorer("0.2*format+em-0.01*searches", metrics=("f1", "searched", "em"))
     scored = scorer.score(EPISODE)
     assert scored.reward == pytest.approx(1.19)
+    assert scorer.ranges["f1"] == (0.0, 1.0) and scorer.ranges["searches"] == (0.0, math.inf)
     assert scored.scores == {
         "format": 1.0, "em": 1.0, "searches": 1.0, "f1": 1.0, "searched": 1.0,
     }  # fmt: skip
@@ -94,6 +95,26 @@ def test_the_schedule_follows_the_step_of_the_episode() -> None:
     rewards = [scorer.score(replace(EPISODE, step=step)).reward for step in (1, 3, 4, 50)]
     assert rewards == [1.0, 1.0, 11.0, 11.0]
     assert scorer.score(EPISODE).scores == {"format": 1.0, "em": 1.0}  # em is a metric before
+
+
+def test_episodes_of_several_scorers_are_scored_together() -> None:
+    long, short = make_scorer("2*em+format+probe"), make_scorer("f1", timeout_s=None)
+    scored = score_together([(short, EPISODE), (long, EPISODE), (short, EPISODE)])
+    assert [one.reward for one in scored] == [1.0, 4.0, 1.0]
+    assert scored[0].scores == {"f1": 1.0}
+
+
+def test_a_signal_of_the_environment_is_a_component_that_nobody_registered() -> None:
+    signal = make_signal("signal:length")
+    scorer = Scorer(
+        {"em": BUILTIN_REWARDS["em"](), signal.name: signal},
+        RewardSchedule.parse("em"),
+        metrics=["signal:length"],
+    )
+    assert (scorer.names, scorer.components) == (("em", "signal:length"), ("em",))
+    scored = scorer.score(replace(EPISODE, signals={"length": -7.0}))
+    assert (scored.scores["signal:length"], scored.reward) == (-7.0, 1.0)
+    assert scorer.score(EPISODE).missing == {"signal:length": "the episode has no signal 'length'"}
 
 
 def test_an_unknown_component_is_refused_when_the_scorer_is_made() -> None:
@@ -176,6 +197,7 @@ def test_a_hanging_component_is_a_timeout_that_says_where_it_hangs() -> None:
     assert scored.reward is None and scored.failure is not None
     assert scored.failure.kind is FailureKind.TIMEOUT
     assert scored.failure.message == "did not return within 0.05 s"
+    assert scored.unscored == "reward 'probe': did not return within 0.05 s"
     assert "in hang" in scored.failure.detail and "time.sleep(2)" in scored.failure.detail
 
 
@@ -253,8 +275,9 @@ def test_applies_that_raises_is_a_failure_of_its_reward() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "headline"),
-    [("format+em", "em"), ("env", "env"), ("env+0*em", "env"), ("f1", "reward")],
-)
-def test_a_run_is_judged_by_what_it_pays(spec: str, headline: str) -> None:
+    [("format+em", "em"), ("env+em", "em"), ("env", "env"), ("env+0*em", "env"), ("f1", "reward"),
+     ({0: "em", 3: "f1"}, "reward")],
+)  # fmt: skip
+def test_a_run_is_judged_by_what_it_pays(spec: Any, headline: str) -> None:
     components = {name: make() for name, make in BUILTIN_REWARDS.items()}
     assert Scorer(components, RewardSchedule.parse(spec)).headline == headline

@@ -22,6 +22,7 @@ from searchrl.run_folder import (
     looks_like_run,
     read_config_file,
 )
+from searchrl.run_folder.reader import find_missing_rollouts
 from searchrl.run_folder.rollouts import rollout_files
 from searchrl.run_folder.shapes import RolloutRow, find_problem
 from searchrl.trackers import rows as trackers_rows
@@ -76,6 +77,25 @@ def test_a_kill_between_a_row_and_its_checksum_damages_nothing(run: Path) -> Non
         file.write_bytes(before + line[:cut])
         assert [one["step"] for one in Run(run).metrics] == [1, 2, 3]
     assert find_damage(run) == []
+
+
+def test_what_metrics_speak_of_and_is_gone_is_named(run: Path) -> None:
+    opened = Run.open(run)
+    assert opened.measured("train", 2) == row(2) and opened.measured("after", 2) is None
+    # By its configuration the run compresses all of them; step 1 alone is.
+    (said,) = find_missing_rollouts(opened)
+    assert (
+        f"'{run / 'rollouts' / 'step_000002.jsonl.gz'}' is damaged: it is missing, and 1 " in said
+    )
+    for number in (2, 3):
+        (run / "rollouts" / f"step_{number:06d}.jsonl.gz").touch()
+    assert list(find_missing_rollouts(opened)) == []
+    (run / "summary.json").unlink()
+    assert [
+        f"'{run / 'summary.json'}' is damaged: it is missing" in one for one in find_damage(run)
+    ]
+    with pytest.raises(DamagedError, match="it is missing"):
+        _ = opened.summary
 
 
 def test_rows_that_are_missing_at_the_end_are_seen(run: Path) -> None:
@@ -147,6 +167,10 @@ def test_a_row_with_a_value_of_a_wrong_type_is_damage(place: tuple[Any, ...]) ->
     [
         ((), {"stop_reason": "bored"}),
         ((), {"reward": 1e300}),
+        ((), {"ids": [-1]}),
+        ((), {"ids": [2**32]}),
+        ((), {"authors": "X"}),
+        ((), {"step": -1}),
         (("failure",), {"kind": "tired"}),
         (("task",), {"slices": ["a/b"]}),
         (("task",), {"difficulty": "a b"}),

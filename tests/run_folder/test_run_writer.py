@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from searchrl.config import build_config
 from searchrl.run_folder import Run, RunWriter
+from searchrl.run_folder.rollouts import may_hold, name_rollout, rollout_files
 
 
 def written(folder: Path) -> RunWriter:
@@ -58,4 +60,59 @@ def test_facts_that_become_known_are_added(tmp_path: Path) -> None:
     RunWriter.reopen(writer.path, 4).update_provenance(rollbacks=[])
     record = Run(writer.path).provenance
     assert (record["changes"], record["rollbacks"]) == ([{"what": ["the data"]}], [])
-    assert record["program"] == "train"
+    assert record["program"] == "train" and "finished" not in record
+
+
+def test_a_run_lasts_as_long_as_it_was_open_in_all(tmp_path: Path) -> None:
+    writer = RunWriter.create(build_config({}), tmp_path / "run", spent_s=3600)
+    writer.write_provenance([])
+    begun = datetime.now(UTC) - datetime.fromisoformat(Run(writer.path).provenance["started"])
+    assert 3599 < begun.total_seconds() < 3660
+    writer.write_summary({"steps": 2})
+    assert Run(writer.path).find_end().startswith(f"'{writer.path}' is finished at step 2 of 2")
+    RunWriter.reopen(writer.path, 2).update_provenance()
+    record = Run(writer.path).provenance
+    assert 3600 <= record["duration_s"] < 3660 and "finished" not in record
+
+
+def test_the_newest_files_of_one_kind_stay_and_others_too(tmp_path: Path) -> None:
+    writer = written(tmp_path / "run")
+    before = files(writer.path)
+    writer.write_rollouts("eval_after", [], compress=False, keep=1)
+    writer.write_rollouts("step_000005", [], compress=True, keep=3)
+    gone = {f"step_{step:06d}.jsonl{end}" for step in (1, 2) for end in ("", ".sha256")}
+    assert before - files(writer.path) == gone
+
+
+def test_files_of_trajectories_are_read_in_the_order_of_the_run(tmp_path: Path) -> None:
+    names = ["eval_before", "eval_before_forced", "step_000002", "eval_during_000002",
+             "step_000010", "eval_after"]  # fmt: skip
+    writer = RunWriter.create(build_config({}), tmp_path / "run")
+    for name in sorted(names):
+        writer.write_rollouts(name, [], compress=name == "step_000002")
+    found = rollout_files(writer.path)
+    assert [file.name.split(".")[0] for file in found] == names
+    kinds = {"before": 1, "during": 1, "train": 2, "after": 1, "before_forced": 1, "eval": 0}
+    assert {phase: sum(may_hold(one, phase) for one in found) for phase in kinds} == kinds
+    row = {"phase": "after", "step": 40, "rollout_id": "eval/0/7/0"}
+    assert name_rollout(row) == "after.40/eval/0/7/0"
+
+
+def test_a_silent_writer_writes_nothing(tmp_path: Path) -> None:
+    writer = written(tmp_path / "run")
+    before = {path: path.read_bytes() for path in writer.path.rglob("*") if path.is_file()}
+    silent = RunWriter.reopen(writer.path, 1, is_silent=True)
+    silent.log(2, {}, "train")
+    silent.keep_alarms(0)
+    silent.write_rollouts("step_000002", [], compress=True, keep=1)
+    silent.write_summary({"steps": 2})
+    silent.write_failure("x", "y")
+    assert {path: path.read_bytes() for path in writer.path.rglob("*") if path.is_file()} == before
+
+
+def test_alarms_after_a_step_are_dropped(tmp_path: Path) -> None:
+    writer = written(tmp_path / "run")
+    for step in (2, 3, 4):
+        writer.write_alarm({"step": step})
+    writer.keep_alarms(3)
+    assert Run(writer.path).alarms == [{"step": 2}, {"step": 3}]

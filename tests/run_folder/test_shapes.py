@@ -82,22 +82,18 @@ def test_state(edit: Callable[..., Path], keys: tuple[str, ...], value: Any) -> 
     assert f"'{run / STATE}' is damaged: no run writes '{'.'.join(keys)}" in text
 
 
-def test_optimiser_of_another_model(edit: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("part", ["optimiser", "weights"])
+def test_a_checkpoint_of_another_model(edit: Callable[..., Path], part: str) -> None:
+    from safetensors.torch import load_file, save_file
+
     run = edit(STATE, "step", value=1)
-    path = run / "checkpoints" / "step_000001" / "optimizer.json"
-    path.write_text('["dict", [["step", 1]]]')
+    folder = run / "checkpoints" / "step_000001"
+    if part == "optimiser":
+        (folder / "optimizer.json").write_text('["dict", [["step", 1]]]')
+    else:
+        (path,) = (folder / "policy").glob("*.safetensors")
+        save_file({name: tensor[:1].clone() for name, tensor in load_file(path).items()}, path)
     reseal(run)
     unfinish(run)
     text = complaint("train", "--resume", run)
     assert "does not fit this model and its optimiser" in text and "--init-from" in text
-
-
-def test_weights_of_another_model(edit: Callable[..., Path]) -> None:
-    from safetensors.torch import load_file, save_file
-
-    run = edit(STATE, "step", value=1)
-    (path,) = (run / "checkpoints" / "step_000001" / "policy").glob("*.safetensors")
-    save_file({name: tensor[:1].clone() for name, tensor in load_file(path).items()}, path)
-    reseal(run)
-    unfinish(run)
-    assert "does not fit this model and its optimiser" in complaint("train", "--resume", run)

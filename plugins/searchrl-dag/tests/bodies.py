@@ -61,6 +61,16 @@ VALID: dict[str, tuple[str, Nodes, Edges]] = {
     "an em space after the source": ("Nodes:\nA: one (General)\u2003\nEdges:", (A,), ()),
     "a header with a long s": (f"{TWO}Edge\u017f:\nA -> B", (A, B), (("A", "B"),)),
     "a long label": ("Nodes:\nnode_1: one (General)\nEdges:", (("node_1", "one", "general"),), ()),
+    "a label of 16 letters": (
+        f"Nodes:\n{'A' * 16}: one (General)",
+        (("A" * 16, "one", "general"),),
+        (),
+    ),
+    "six nodes": (
+        "Nodes:\n" + "\n".join(f"{x}: two (News);" for x in "ABCDEF"),
+        tuple((x, "two", "news") for x in "ABCDEF"),
+        (),
+    ),
     "a number as label": ("Nodes:\n1: one (General)\nEdges:", (("1", "one", "general"),), ()),
     "a colon in the query": (
         "Nodes:\nA: Dune: part two (News)\nEdges:",

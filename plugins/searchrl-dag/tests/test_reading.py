@@ -48,6 +48,32 @@ def test_a_body_made_by_chance_is_read_as_the_protocol_reads_it(
         assert protocol.read_plan(protocol.render_plan(read)) == read
 
 
+@pytest.mark.parametrize(
+    ("lines", "fault", "about"),
+    [
+        (["A: (News)", "B: two (Moon)"], Fault.EMPTY_QUERY, "A"),
+        (["A: one ( The Moon )"], Fault.UNKNOWN_SOURCE, "The Moon"),
+        (["A: one (News)", "B two"], Fault.NODE_LINE, "B two"),
+        (["A: one (News)", "A: {A} (News)", "Edges:", "A -> Z"], Fault.LABEL_TWICE, "A"),
+        (["A: {B} (News)", "Edges:", "A -> A; A -> Z"], Fault.UNDECLARED_NODE, "Z"),
+        (["A: {B} (News)", "B: b (News)", "Edges:", "A -> B -> A -> A"], Fault.SELF_LOOP, "A"),
+        (["A: {B} (News)", "B: b (News)", "Edges:", "A -> B -> A"], Fault.CYCLE, ""),
+        (["A: a (News)", "B: {C} (News)", "C: c (News)", "Edges: A -> B"], Fault.NO_PARENT, "C"),
+        ([f"{x}: a (News)" for x in "ABCDEFGA"], Fault.TOO_MANY_NODES, "8"),
+        (["A: a (News)", "Edges:", "A -> B", "A B"], Fault.EDGE_LINE, "A B"),
+    ],
+)
+def test_the_first_fault_is_told_with_what_it_is_about(
+    lines: list[str], fault: Fault, about: str
+) -> None:
+    violation = READER.read("Nodes:\n" + "\n".join(lines))
+    assert isinstance(violation, Violation)
+    assert (violation.fault, violation.about) == (fault, about)
+    reasons = READER.reasons()
+    assert violation.reason == reasons[fault] and "query (General)" in reasons[Fault.NODE_LINE]
+    assert "there are General, News and Academic." in reasons[Fault.UNKNOWN_SOURCE]
+
+
 PIECES = [
     "A",
     " ",

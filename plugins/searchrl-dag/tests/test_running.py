@@ -40,7 +40,7 @@ class Telling:
         self.batches.append(list(queries))
         time.sleep(self.wait_s)
         said = [f"The {query} is {self.source.title()} {len(query)}." for query in queries]
-        return [[Passage(text, text)] * k for text in said]
+        return [[Passage(text, text)] * (k + 1) for text in said]
 
 
 class Runner(NamedTuple):
@@ -69,6 +69,19 @@ def test_children_get_the_results_of_their_parents() -> None:
     assert results["C"].query == "tool of General 5"
     assert results["D"].query == "News 18 and Academic 17"
     assert len(results["D"].passages) == 2
+    assert runner.made["general"].batches == [["mayor"], ["News 18 and Academic 17"]]
+
+
+def test_a_turn_shows_what_its_nodes_found_in_turn_and_in_the_order_that_was_asked_for() -> None:
+    class Numbered(Telling):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            return [[Passage(f"{q}{n}", f"text {q}{n}") for n in range(k)] for q in queries]
+
+    nodes = (Node("A", "a", "news"), Node("B", "b", "general"))
+    sources, turn = make_runner(Numbered).sources, SearchDag().render_plan(Plan(nodes))
+    found = sources.look_up(turn, lambda source: (source, ()), lambda p: tuple(p[::-1]), None)
+    assert [passage.id for passage in found.passages] == ["a1", "b1", "a0", "b0"]
+    assert found.observation.index("text a1") < found.observation.index("text a0")
 
 
 def test_without_the_results_of_parents_the_references_are_left_out() -> None:
@@ -110,6 +123,17 @@ def test_a_result_that_is_no_list_of_passages_is_named() -> None:
         def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
             return []
 
+    class Odd(Telling):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            return [["x"]]  # type: ignore[list-item]
+
+    class Ends(Telling):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            raise SystemExit(3)
+
+    for make, said in ((Odd, "returned for a query"), (Ends, "raised SystemExit: 3")):
+        with pytest.raises(RetrieverFailure, match=f"^env x, source news {said}"):
+            make_runner(make).run(Plan((Node("A", "q", "news"),)))
     runner = make_runner(Short)
     with pytest.raises(RetrieverFailure, match="source news: expected one list of passages"):
         runner.run(Plan((Node("A", "q", "news"),)))
@@ -127,6 +151,8 @@ def test_a_result_that_is_no_list_of_passages_is_named() -> None:
         ),
         ("北京 人口", "北京人口多", "北京人口多"),
         ("Dalham", "Dalham.", ""),
+        ("end", "said Ada Kemp, Bo Lind, then Cy Moor.", "Ada Kemp Bo Lind"),
+        ("q of", "".join(f"w{n} of " for n in range(20)), " ".join(f"w{n}" for n in range(12))),
     ],
 )
 def test_what_a_parent_is_replaced_by(query: str, text: str, said: str) -> None:
@@ -135,3 +161,5 @@ def test_what_a_parent_is_replaced_by(query: str, text: str, said: str) -> None:
 
 def test_a_parent_that_found_nothing_is_replaced_by_nothing() -> None:
     assert parent_text(NodeResult("mayor", ())) == ""
+    titled = Passage("p", "is the mayor", "Ada Kemp")
+    assert parent_text(NodeResult("mayor", (titled, Passage("r", "Bo Lind")))) == "Ada Kemp"

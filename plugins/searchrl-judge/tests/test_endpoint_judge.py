@@ -77,7 +77,8 @@ def test_an_answer_cannot_end_the_frame_it_stands_in() -> None:
     assert shown(server.bodies[0])["answer"] == order
     # Nor is there anything that a tokenizer could take for a control token.
     assert "<" not in server.bodies[0]["messages"][-1]["content"]
-    assert clean("x" * (MAX_CHARS + 1)).endswith("(cut)")
+    long = "x\n\t" + "x" * (MAX_CHARS - 3)
+    assert (clean(long), clean(f"{long}y")) == (long, f"{long} … (cut)")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_what_is_no_verdict_is_never_guessed(text: str) -> None:
     [
         [("A", 5)],
         [("A", 5), ("B", 11)],
+        [("A", 5), ("B", -1)],
         [("A", 5), ("A", 5)],
         [("A", 5), ("C", 5)],
         [("A", 5), ("B", "9")],
@@ -127,6 +129,12 @@ def test_scores_that_are_not_one_for_each_answer_are_refused(scores: list[Any]) 
         read_scores(text, 2)
 
 
+def test_scores_are_tenths_in_the_order_of_the_answers() -> None:
+    scores = [{"id": "B", "score": 10}, {"id": "C", "score": 2.5}, {"id": "A", "score": 0}]
+    said = read_scores(json.dumps({"scores": scores, "reason": "r" * 400}), 3)
+    assert said == [Verdict(score, "r" * 300) for score in (0.0, 1.0, 0.25)]
+
+
 def test_a_reply_that_cannot_be_read_is_asked_for_again_and_never_becomes_a_zero() -> None:
     with OpenAIServer(in_turn("what?", '{"verdict": "goo', say("right"))) as server:
         assert make(server.url).judge(CASE) == Verdict(1.0, "because")
@@ -135,6 +143,10 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_and_never_becomes_a_zero
     with OpenAIServer(lambda body: "what?") as server, pytest.raises(EndpointFailure, match=text):
         make(server.url).judge(CASE)
     assert len(server.bodies) == MAX_DRAWS
+    cut = {"message": {"content": '{"reason": "well'}, "finish_reason": "length"}
+    text = "cut off at 2048 tokens; it holds no JSON"
+    with OpenAIServer(lambda body: cut) as server, pytest.raises(EndpointFailure, match=text):
+        make(server.url).judge(CASE)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +207,16 @@ def test_a_list_is_ranked_in_one_call_and_equal_answers_are_shown_once() -> None
     assert [one["answer"] for one in shown(body)["answers"]] == ["four", "a", "eleven"]
 
 
+def test_as_many_answers_are_ranked_as_there_are_letters() -> None:
+    group = [JudgeCase("q", str(number), ("x",)) for number in range(27)]
+    with OpenAIServer(careful) as server:
+        judge = make(server.url)
+        assert len(judge.rank(group[:26])) == 26
+        with pytest.raises(EndpointFailure, match=r"27 answers cannot be ranked.*\(at most 26\)"):
+            judge.rank(group)
+    assert len(server.bodies) == 1
+
+
 def test_a_group_of_one_answer_is_judged() -> None:
     with OpenAIServer(careful) as server:
         said = make(server.url).rank([CASE, CASE])
@@ -208,6 +230,10 @@ def test_the_estimate_counts_calls_and_what_they_cost() -> None:
     assert ten.prompt_tokens == 10 * one.prompt_tokens > 1000
     assert one.cost == pytest.approx((one.prompt_tokens + 2 * one.completion_tokens) / 1e6)
     assert make("http://x/v1").estimate(1, 1).cost is None
+    # Groups are one question, which has some 60 characters more for each answer, to 26 of them.
+    prompts = [plain.estimate(1, size).prompt_tokens for size in (2, 4, 26, 99)]
+    assert 2 * 10 < prompts[1] - prompts[0] < 2 * 25 and prompts[2] == prompts[3] > 1.5 * prompts[1]
+    assert ten.completion_tokens == 600 and plain.estimate(3, 4).completion_tokens == 180
 
 
 @pytest.mark.parametrize(
@@ -226,6 +252,7 @@ def test_wrong_settings_are_said_before_anything_is_sent(
     entry = load_plugins(["searchrl_judge"]).get("judge", "endpoint")
     with pytest.raises(ConfigError, match=text):
         entry.make(**settings)
+    assert entry.make(cache="off", max_retries=0, max_calls=0, max_cost=None).traffic.calls == 0
 
 
 def test_gemini_is_asked_through_googles_compatible_address(

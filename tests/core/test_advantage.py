@@ -19,6 +19,7 @@ from searchrl.core.advantage import (
     dead_groups,
     dr_grpo_advantages,
     grpo_advantages,
+    overlong_penalty,
     reinforce_pp_baseline_advantages,
     rloo_advantages,
     solved_groups,
@@ -85,6 +86,11 @@ def test_reinforce_pp_baseline_by_hand() -> None:
     assert reinforce_pp_baseline_advantages(step) == pytest.approx(expected, abs=5e-6)
     with_delta = reinforce_pp_baseline_advantages(step, delta=1.0)
     assert with_delta[0] == pytest.approx(2 / (std + 1), abs=1e-12)
+
+
+def test_a_length_penalty_is_never_a_bonus() -> None:
+    found = [overlong_penalty(n, limit=100, buffer=40, weight=0.5) for n in (0, 59, 60, 80, 100)]
+    assert found == [0.0, 0.0, 0.0, -0.25, -0.5]
 
 
 # --- dead groups ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ SPENT = Failure(FailureKind.BUDGET, "generator", "spent")
 
 def episodes(num_broken: int, num_unpaid: int = 0, *, is_scored: bool = True) -> list[Any]:
     """Ten; those that did not fail have a score or a reason why not."""
-    failures = [BROKEN] * num_broken + [SPENT] * num_unpaid
+    failures: list[Failure | None] = [BROKEN] * num_broken + [SPENT] * num_unpaid
     failures += [None] * (10 - len(failures))
     return [
         SimpleNamespace(

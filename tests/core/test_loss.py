@@ -179,6 +179,8 @@ def test_masked_tis_by_hand() -> None:
     assert gradient_T.tolist() == pytest.approx([0, -0.5 * 1.1 / 4, 5 * 1.1 / 4, 0], abs=1e-12)
     # What is out of the band cannot be clipped as well.
     assert (stats.num_cut, stats.num_clipped, stats.num_tokens) == (2, 0, 4)
+    edges = hand([1.0] * 4, [1.0] * 4, sampler_ratios=[0.49, 0.51, 4.99, 5.01])
+    assert run(masked_tis_loss, edges)[0].item() == pytest.approx(-(0.51 + 4.99) / 4, abs=1e-12)
     default_loss, _, _ = run(masked_tis_loss, replace(step, sampler_logp_T=step.old_logp_T - 1.0))
     assert default_loss.item() == pytest.approx(-math.e * (1.1 + 1.1 - 1.1 + 1.2) / 4, abs=1e-12)
 

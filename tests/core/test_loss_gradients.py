@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -11,11 +10,8 @@ import torch
 from loss_columns import F64, LOSSES, hand, random_step, run
 from torch import Tensor
 
-from searchrl.core.advantage import StepScores, grpo_advantages
-from searchrl.core.columns import clamped, loss_columns
+from searchrl.core.columns import clamped
 from searchrl.core.kl import k3
-from searchrl.core.loss import ppo_clip_loss
-from searchrl.core.reduction import LossSettings, Reduction, token_weights
 
 every_loss = pytest.mark.parametrize("name", LOSSES)
 surrogates = pytest.mark.parametrize("name", [name for name in LOSSES if name != "cispo"])
@@ -36,40 +32,6 @@ def test_gradient_at_ratio_one_is_the_policy_gradient(name: str) -> None:
     means = stats.means()
     assert means["ratio_mean"] == means["sampler_ratio_mean"] == 1.0
     assert means["max_abs_log_ratio"] == means["approx_kl"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("reduction", "is_zero"), [(Reduction.SEQUENCE_MEAN, True), (Reduction.TOKEN_MEAN, False)]
-)
-def test_loss_is_zero_at_the_first_update_and_its_gradient_is_not(
-    reduction: Reduction, is_zero: bool
-) -> None:
-    """Zero where rollouts weigh alike; token-mean weighs long ones more and is not centred."""
-    advantages = grpo_advantages(StepScores([1.0, 0.0, 0.0, 0.0], ["g"] * 4, [True] * 4))
-    counts = [3, 1, 5, 2]
-    spread = [a for a, n in zip(advantages, counts, strict=True) for _ in range(n)]
-    weights = zip(token_weights(counts, reduction), counts, strict=True)
-    weight_T = torch.tensor([w for w, n in weights for _ in range(n)], dtype=F64)
-    loss, gradient_T, _ = run("ppo_clip", replace(hand([1.0] * 11, spread), weight_T=weight_T))
-    assert (abs(loss.item()) < 1e-12) == is_zero and gradient_T.abs().min() > 0
-
-
-@pytest.mark.parametrize("clip", [0.2, 0.0])
-def test_expected_gradient_at_ratio_one_is_reinforce(clip: float) -> None:
-    """All 9 two-token texts of a 3-token vocabulary, each with its probability as its weight."""
-    rows = [[0.2, -0.4, 0.9], [0.0, 0.7, -1.0], [1.2, 0.1, -0.3], [-0.6, 0.4, 0.5]]
-    logits_VV = torch.tensor(rows, dtype=F64, requires_grad=True)
-    logp_VV = torch.log_softmax(logits_VV, -1)  # row 3 opens, rows 0-2 follow that token
-    texts = list(itertools.product(range(3), repeat=2))
-    reward_B = torch.sin(torch.arange(9, dtype=F64)) + 0.3
-    logp_BT = torch.stack([torch.stack([logp_VV[3, a], logp_VV[a, b]]) for a, b in texts])
-    probability_B = logp_BT.sum(-1).exp()
-    (exact,) = torch.autograd.grad((probability_B * reward_B).sum(), logits_VV, retain_graph=True)
-    adv_BT, weight_BT = (x_B[:, None].expand(9, 2) for x_B in (reward_B, probability_B.detach()))
-    columns = loss_columns(logp_BT, logp_BT.detach(), adv_BT, weight_BT)
-    loss, _ = ppo_clip_loss(columns, LossSettings(clip_low=clip, clip_high=clip))
-    (gradient,) = torch.autograd.grad(loss, logits_VV)
-    torch.testing.assert_close(-gradient, exact, rtol=1e-10, atol=1e-12)
 
 
 # --- ties: a choice of the loss, not of the torch version ----------------------------------------

@@ -210,6 +210,21 @@ class TestNonFinite:
         grad, stats = gradient([*items, TrainItem(bad, 0.9)], make_learner(policy))
         assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
 
+    def test_a_log_prob_that_the_trainer_cannot_say_is_counted(
+        self, policy: Policy, items: Items, monkeypatch: pytest.MonkeyPatch
+    ):
+        logps = type(policy).logps
+
+        def broken(self: Policy, *args: Any, **asked: Any) -> Any:
+            found = logps(self, *args, **asked)
+            first_N = torch.arange(len(found.logp_N)) == 0
+            return found._replace(logp_N=found.logp_N.masked_fill(first_N, math.nan))
+
+        monkeypatch.setattr(type(policy), "logps", broken)
+        learner = make_learner(policy, optim={"micro_batch_tokens": 10**6})
+        grad, stats = gradient(items, learner)
+        assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
+
 
 class TestAlgorithms:
     def test_dr_grpo_divides_by_the_constant_and_rloo_by_tokens(self, policy: Policy, items: Items):

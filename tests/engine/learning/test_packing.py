@@ -205,6 +205,8 @@ def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():
     step = pack_groups([Group("g", (fresh, replayed))], Reduction.SEQUENCE_MEAN)
     assert {r.rollout_id: r.advantage for r in step.rollouts} == {"fresh": -0.5, "replayed": 0.5}
     assert (step.num_groups, len(step.groups)) == (1, 1)
+    empty = pack_groups([Group("g", (fresh, replayed)), Group("none left", ())])
+    assert (empty.num_groups, len(empty.groups)) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,10 @@ class TestMiniBatches:
         policy, items = make_policy(micro_model), offered()
         grpo = replace(make_grpo(), reduction=reduction.value)
         learner = make_learner(policy, mini_batches=3, algorithm=grpo)
-        grads = caught_gradients(learner, items)
+        caught, told = caught_step(learner, items)
+        grads = [grad.double() for grad in caught]
+        mean_norm = sum(float(grad.norm()) for grad in grads) / 3
+        assert told["grad_norm"] == pytest.approx(mean_norm, rel=1e-9)
         alone = [
             caught_gradients(make_learner(policy, algorithm=grpo), of_groups(items, {name}))[0]
             for name in "abd"
@@ -84,6 +87,7 @@ class TestMiniBatches:
         learner = make_learner(policy, mini_batches=3, epochs=2)
         stats, columns = learner.train_step(make_groups(offered()))
         assert (learner.step, policy.version) == (1, 6)
+        assert learner.describe().startswith("up to 6 per step")
         assert stats["num_updates"] == 6 and stats["skipped_steps"] == 0
         assert len(columns) == stats["num_rollouts"]
         once = make_learner(make_policy(micro_model)).train_step(make_groups(offered())).metrics

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchrl.config.sections import EvalConfig
 from searchrl.core.episode import (
     Action,
     EpisodeTurn,
@@ -21,7 +22,13 @@ from searchrl.core.episode import (
     StopReason,
     Task,
 )
-from searchrl.engine.metrics.evaluation import summary_metrics
+from searchrl.core.group import Group
+from searchrl.engine.metrics.evaluation import (
+    count_episodes,
+    evaluate_both,
+    run_episodes,
+    summary_metrics,
+)
 from searchrl.engine.metrics.metrics import label_tasks, summarise
 from searchrl.rewards.expression import parse_expression
 from searchrl.statistics import (
@@ -215,8 +222,8 @@ def rollout(
             num_model_tokens=3,
             stop_reason=more.get("stop_reason", StopReason.ANSWERED),
             failure=more.get("failure"),
-            num_tool_calls=0,
-            is_passive=False,
+            num_tool_calls=more.get("num_tool_calls", 0),
+            is_passive=more.get("is_passive", False),
             task=Task(
                 "t", "test", 0, "?", kind=more.get("kind", "only"), slices=more.get("slices", ())
             ),
@@ -330,3 +337,87 @@ def test_kinds_are_told_by_what_the_reward_pays(headline: str, value: float) -> 
     metrics = summarise([played])
     assert "em/maze" not in metrics
     assert metrics[f"{headline}/maze"]["value"] == value
+
+
+@pytest.mark.parametrize("kinds", [(), ("search",), ("search", "tool"), ("tool",)])
+def test_figures_by_hand_and_only_where_a_task_can_have_them(kinds: tuple[str, ...]) -> None:
+    world = rollout(1.0).world
+    world.can_open = lambda kind: kind in kinds
+    invalid, answer = (EpisodeTurn("t", Action(kind)) for kind in ("invalid", "answer"))
+    spent = Failure(FailureKind.BUDGET, "generator", "spent")
+    broken = Failure(FailureKind.ENVIRONMENT, "toy", "broken")
+    metrics = summarise(
+        [
+            rollout(1.0, world=world, turns=(invalid, invalid, answer), num_tool_calls=2),
+            rollout(0.0, world=world, turns=(answer,), is_passive=True),
+            rollout(0.5, world=world, turns=()),
+            rollout(0.5, world=world, turns=(answer, answer)),
+            rollout(None, world=world, failure=spent),
+            rollout(None, world=world, failure=broken, num_tool_calls=9),
+        ]
+    )
+    found = {name: (metric["value"], metric["n"]) for name, metric in metrics.items()}
+    expected = {"reward": (0.5, 4), "turns": (1.5, 4), "model_tokens": (3, 4)}
+    expected |= {"invalid_turns": (0.5, 4), "failed": (1 / 6, 6), "unscored": (2 / 6, 6)}
+    expected |= {"passive": (0.25, 4), "failed_retrieval": (0, 6)} if kinds else {}
+    expected |= {"tool_calls": (0.5, 4)} if "tool" in kinds else {}
+    assert found == expected | {name: (0.5, 4) for name in ("em", "em/only")} | {
+        "truncated": (0, 4)
+    }
+
+
+class Player:
+    """A driver and its tasks: two worlds, of which only the first has searches."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.worlds: list[Any] = [rollout(1.0).world for _ in range(2)]
+        for world, name, size in zip(self.worlds, "ab", (9, 2), strict=True):
+            world.name, world.num_tasks, world.script = name, lambda _, n=size: n, str.upper
+        self.worlds[0].can_open = lambda kind: kind == "search"
+
+    def run(self, requests: list[Any], **_: Any) -> list[Any]:
+        """A right answer where a search was forced, else a wrong one."""
+
+        def say(request: Any) -> Any:
+            return rollout(1.0 if request.forced else 0.0, world=request.world)
+
+        self.requests += requests
+        return [Group(r.group_id, tuple(say(r) for _ in r.rng_keys)) for r in requests]
+
+
+def test_an_evaluation_plays_the_first_tasks_of_a_split_the_first_time_always_alike() -> None:
+    asked = []
+    for num_samples, seed, script in ((1, 0, None), (3, 0, "guess"), (1, 1, None)):
+        player, options = Player(), {"seed": seed, "script": script, "num_samples": num_samples}
+        run_episodes(player.worlds, player, split="test", num_tasks=7, **options)  # type: ignore[arg-type]
+        asked.append(player.requests)
+    once, thrice, other = asked
+    places = [("eval/0/0", 0), ("eval/0/1", 1), ("eval/0/2", 2), ("eval/1/0", 0), ("eval/1/1", 1)]
+    assert [(r.group_id, r.index) for r in once] == places
+    assert {(r.split, r.script) for r in thrice} == {("test", "GUESS")}
+    assert [r.rng_keys for r in once] == [r.rng_keys[:1] for r in thrice]
+    assert len({key for r in (*thrice, *other) for key in r.rng_keys}) == 4 * len(places)
+
+
+def test_forced_episodes_are_played_once_where_they_can_and_told_beside_the_plain_ones() -> None:
+    player = Player()
+    settings = EvalConfig(num_tasks=4, split="test")
+    result = evaluate_both(player.worlds, player, settings, seed=0, num_samples=2)  # type: ignore[arg-type]
+    forced = [r for r in player.requests if r.forced]
+    assert [(r.group_id, len(r.rng_keys)) for r in forced] == [
+        ("eval/0/0/search", 1),
+        ("eval/0/1/search", 1),
+    ]
+    assert (len(result.rollouts), len(result.forced)) == (8, 2)
+    values = {name: metric["value"] for name, metric in result.metrics.items()}
+    assert (values["em"], values["em_forced"], values["a/em"], values["a/em_forced"]) == (
+        0,
+        1,
+        0,
+        1,
+    )
+    assert "b/em_forced" not in values
+    assert count_episodes(player.worlds, settings, "test", 4) == 2 + 2 + 2
+    plain = evaluate_both(player.worlds, player, EvalConfig(forced=False), seed=0)  # type: ignore[arg-type]
+    assert plain.forced == () and "em_forced" not in plain.metrics

@@ -43,6 +43,7 @@ def test_every_stop_reason_is_reached(toy_world: Any, policy: Policy):
     assert len(cases[StopReason.TURN_LIMIT].episode.turns) == 2
     for reason, rollout in cases.items():
         assert rollout.is_scored == (reason is not StopReason.FAILED), reason
+        assert rollout.is_cut == (reason is not StopReason.ANSWERED), reason
 
 
 class TestBudgets:
@@ -121,15 +122,11 @@ class TestBudgets:
         self, toy_world: Any, policy: Policy
     ):
         world = toy_world("toy-faulty", fault="ignores-budget")
-        (rollout,), _ = say(
-            world,
-            [SEARCH_MIRA, SEARCH_MIRA, ANSWER],
-            policy.renderer,
-            replace(LIMITS, max_total_tokens=300),
-        )
-        first = rollout.episode.turns[0].observation
-        assert 0 < policy.renderer.count(first) <= LIMITS.max_observation_tokens
-        assert rollout.episode.signals["observations_cut"] >= 1
+        end = Said("", TurnStop.EOS, (next(iter(policy.eos_ids)),))
+        (rollout,), _ = say(world, [SEARCH_MIRA, SEARCH_MIRA, end], policy.renderer)
+        for turn in rollout.episode.turns[:2]:
+            assert 0 < policy.renderer.count(turn.observation) <= LIMITS.max_observation_tokens
+        assert rollout.episode.signals["observations_cut"] == 2
 
     def test_observation_that_fills_its_budget_exactly_is_not_cut(
         self, toy_world: Any, policy: Policy
@@ -293,7 +290,10 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Po
 def test_process_scores_reach_the_algorithm_weighted(toy_world: Any):
     world = toy_world(reward="2*em-0.5*format", metrics=["searched"])
     (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], ByteCodec(), WIDE)
-    assert rollout.turn_scores is None and rollout.reward == rollout.scored.reward
+    assert rollout.turn_scores is None and rollout.reward == rollout.scored.reward == -0.5
+    earned = [turn.reward for turn in rollout.episode.turns]
+    assert sum(rollout.turn_rewards) == -0.5 != sum(earned), "together the reward"
+    assert list(rollout.turn_rewards[:-1]) == earned[:-1]
     # `searched` is a metric: it has no weight.
     per_turn = {"em": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
     scored = replace(rollout.scored, per_turn=per_turn)

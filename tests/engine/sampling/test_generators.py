@@ -22,10 +22,16 @@ from searchrl.errors import GenerationFailure
 
 Make = Callable[..., Generator]
 
-pytestmark = pytest.mark.thorough
+thorough = pytest.mark.thorough
 
 
-@pytest.fixture(params=["hf", "slots", "slots-fused"])
+@pytest.fixture(
+    params=[
+        pytest.param("hf", marks=thorough),
+        "slots",
+        pytest.param("slots-fused", marks=thorough),
+    ]
+)
 def make(request: pytest.FixtureRequest) -> Make:
     """Every generator keeps the same contract; `hf` is the reference."""
     if request.param == "hf":
@@ -56,6 +62,7 @@ def test_logprobs_of_a_padded_batch_equal_an_unpadded_forward_pass(
         assert turn.logps == pytest.approx(expected, abs=1e-5)
 
 
+@thorough
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 def test_batch_composition_does_not_change_what_is_sampled(
     make: Make, policy: Policy, batch_size: int

@@ -133,3 +133,4 @@ def test_greedy_takes_the_largest_and_reports_it_at_temperature_one():
     draw = draw_tokens(PROBS.log(), Sampling(0.0, top_k=3), torch.zeros(2).long(), torch.arange(2))
     assert draw.token_B.tolist() == [0, 4] and draw.log_mass_B is None
     assert torch.allclose(draw.logp_B, torch.tensor([0.5, 0.5]).log())
+    assert not Sampling(0.0, top_k=3, top_p=0.5, min_p=0.1).is_truncated

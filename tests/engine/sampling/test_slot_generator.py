@@ -129,7 +129,7 @@ def test_idle_slots_are_refilled_at_once(policy: Policy):
             before_drain = generator.stats.slot_use
     assert done == 256
     assert before_drain is not None and before_drain >= 0.95
-    assert generator.stats.slot_use >= 0.85
+    assert 0.85 <= generator.stats.slot_use < 1, "rows that idle are counted"
 
 
 def test_closing_a_dialogue_that_waits_for_a_slot_or_decodes(policy: Policy):

@@ -31,6 +31,11 @@ def test_the_tokens_around_a_place_with_what_is_known_of_each() -> None:
     assert shown.num_tokens == 15
 
 
+def test_as_many_tokens_stand_behind_the_place_as_before_it() -> None:
+    shown = take_excerpt(rollout(), 7, decode)
+    assert [token.place for token in shown.tokens] == list(range(7 - AROUND, 7 + AROUND + 1))
+
+
 def test_the_text_has_a_title_a_header_and_one_marked_row() -> None:
     title, header, *rows = str(take_excerpt(rollout(), 11, decode)).splitlines()
     assert title == "rollout step0/prompt0/1, tokens 6 to 14 of 15"

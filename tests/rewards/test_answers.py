@@ -94,6 +94,7 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
         ("planed", ["planet"], (0, 0, 0, 0)),
         # Never near across numbers or negations.
         ("13 school days", ["14 school days"], (0, 0, 2 / 3, 0)),
+        ("13th of July", ["14th of July"], (0, 0, 2 / 3, 0)),
         ("phones are not allowed", ["phones are allowed"], (0, 0, 6 / 7, 0)),
         ("July 1789", ["14 July 1789"], (0, 0, 0.8, 0)),
         ("on 14 July 1789", ["14 July 1789"], (0, 1, 6 / 7, 0.5)),

@@ -208,6 +208,7 @@ def test_a_hanging_component_is_a_timeout_that_says_where_it_hangs() -> None:
         (0, {}, 0.0),
         (Score(0.5), {}, 0.5),
         (0.1 + 0.2, {"values": (0.0, 0.3)}, 0.1 + 0.2),
+        (0.3 - 0.2 - 0.1, {"values": (0.0, 1.0), "is_range": True}, 0.3 - 0.2 - 0.1),  # -3e-17
         (7.25, {"values": (0.0, math.inf), "is_range": True}, 7.25),
         (-3.0, {"values": (-math.inf, math.inf), "is_range": True}, -3.0),
     ],
@@ -281,3 +282,8 @@ def test_applies_that_raises_is_a_failure_of_its_reward() -> None:
 def test_a_run_is_judged_by_what_it_pays(spec: Any, headline: str) -> None:
     components = {name: make() for name, make in BUILTIN_REWARDS.items()}
     assert Scorer(components, RewardSchedule.parse(spec)).headline == headline
+
+
+def test_a_schedule_is_judged_by_what_it_pays_at_its_end() -> None:
+    assert make_scorer({0: "format", 5: "format+em"}).headline == "em"
+    assert make_scorer({0: "em", 5: "f1"}).headline == "reward"

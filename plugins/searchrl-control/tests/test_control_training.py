@@ -80,7 +80,8 @@ def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> N
     # Returns are .5 and 1.25, their mean .875.
     wanted = -(-0.375 * of_done[0, 0] + 0.375 * (of_done[1, 0] + of_done[1, 1])) / 4
     (expected,) = torch.autograd.grad(wanted, [training.network.actor.weight])
-    training.update(played)
+    # Over the four choices that there could be, not over the three that were made.
+    assert training.update(played)["loss"] == pytest.approx(-0.375 / 4)
     found = training.optimizer.state_dict()["state"]
     norm = expected.norm()
     assert norm > 0
@@ -88,6 +89,23 @@ def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> N
     kept = next(s["exp_avg"] for s in found.values() if s["exp_avg"].shape == expected.shape) / 0.1
     scale = (kept * expected).sum() / norm**2  # what clipping the norm took
     assert torch.allclose(kept, expected * scale, atol=1e-6) and 0 < scale < 1.001
+
+
+def test_the_kl_is_that_to_the_network_as_it_began(toy: dict[str, Any]) -> None:
+    training = make(toy, group_size=2)
+    played = hand_made(training)
+    with torch.no_grad():
+        for parameter in training.network.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    now_N, then_N = (
+        masked_logps(network(played.seen_BSD).logits_BSA, played.legal_BSA)
+        .gather(2, played.action_BS[..., None])[..., 0][played.is_done_BS]
+        .detach()
+        for network in (training.network, training.start)
+    )
+    u_N = then_N - now_N
+    k3 = float((u_N.exp() - 1 - u_N).mean())
+    assert k3 > 0.01 and training.update(played)["kl"] == pytest.approx(k3, rel=1e-4)
 
 
 def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_path: Path) -> None:

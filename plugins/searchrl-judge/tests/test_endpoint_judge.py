@@ -149,6 +149,15 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_and_never_becomes_a_zero
         make(server.url).judge(CASE)
 
 
+def test_a_reply_that_cannot_be_read_is_not_kept_in_the_cache(tmp_path: Path) -> None:
+    """Else an answer could never be judged again."""
+    with OpenAIServer(in_turn(*["what?"] * MAX_DRAWS, say("right"))) as server:
+        cache = str(tmp_path / "c.sqlite")
+        with pytest.raises(EndpointFailure):
+            make(server.url, cache=cache).judge(CASE)
+        assert make(server.url, cache=cache).judge(CASE) == Verdict(1.0, "because")
+
+
 @pytest.mark.parametrize(
     ("said", "text"),
     [
@@ -228,6 +237,7 @@ def test_the_estimate_counts_calls_and_what_they_cost() -> None:
     assert [plain.estimate(10, size).calls for size in (1, 4)] == [10, 10]
     one, ten = plain.estimate(1, 1), plain.estimate(10, 1)
     assert ten.prompt_tokens == 10 * one.prompt_tokens > 1000
+    assert ten.completion_tokens == 10 * one.completion_tokens > 0
     assert one.cost == pytest.approx((one.prompt_tokens + 2 * one.completion_tokens) / 1e6)
     assert make("http://x/v1").estimate(1, 1).cost is None
     # Groups are one question, which has some 60 characters more for each answer, to 26 of them.

@@ -97,3 +97,11 @@ def test_every_mini_batch_hands_on_its_tokens_once(micro_model: Path):
     assert sorted(seen) == sorted(
         one.trajectory.rollout_id for one in live if one.trajectory.num_model_tokens
     )
+
+
+def test_what_was_seen_of_tokens_is_of_the_first_epoch(micro_model: Path):
+    once, twice = (
+        seen_by(make_learner(make_policy(micro_model), epochs=epochs, lr=0.05))[0]
+        for epochs in (1, 2)
+    )
+    assert once == twice

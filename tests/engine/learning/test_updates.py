@@ -108,6 +108,26 @@ class TestMiniBatches:
         half = len(orders[0]) // 3
         assert any(order[:half] != order[half : 2 * half] for order in orders)
 
+    def test_each_epoch_has_mini_batches_of_its_own(self, micro_model: Path):
+        splits = []
+        for seed in range(4):
+            learner = make_learner(make_policy(micro_model), mini_batches=2, epochs=2, lr=0.0)
+            learner.seed = seed
+            sizes = [len(columns.logp_T) for columns in spy_on_losses(learner, offered())]
+            assert len(sizes) == 4 and sum(sizes[:2]) == sum(sizes[2:])
+            splits.append((set(sizes[:2]), set(sizes[2:])))
+        assert any(first != second for first, second in splits)
+
+    def test_the_loss_is_the_mean_over_the_updates_that_there_were(self, micro_model: Path):
+        """Three groups make three mini-batches, however many are asked for."""
+        few, many = (
+            make_learner(make_policy(micro_model), mini_batches=count)
+            .train_step(make_groups(offered()))
+            .metrics["loss"]
+            for count in (3, 9)
+        )
+        assert few == many != 0
+
 
 class TestOldLogprobs:
     def test_first_update_is_on_policy_and_the_second_is_not(self, micro_model: Path):

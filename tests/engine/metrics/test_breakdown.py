@@ -101,6 +101,13 @@ def test_a_task_with_fewer_samples_counts_as_far_as_they_go() -> None:
     assert set(pass_at_k(fewer)) == {"pass@2", "pass@3", "avg@3"}
 
 
+def test_a_sample_that_is_not_scored_is_none() -> None:
+    """Another component could not score: its exact match is known, and does not count."""
+    first, *others = play(eval={"num_tasks": 6, "num_samples": 4}).rollouts
+    unscored = replace(first, scored=replace(first.scored, reward=None))
+    assert pass_at_k([unscored, *others]) == pass_at_k(others) != pass_at_k([first, *others])
+
+
 ASKED = {"policy": "scripted", "eval": {"num_tasks": 12, "forced": False}}
 SHOWN = "signal:gold_shown"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,6 +156,17 @@ class TestProtocols:
         failure = failure_of(rollout)
         assert failure.kind is FailureKind.PROTOCOL and failure.owner == PROTOCOL
         assert "render_turn() r" in failure.message
+
+    def test_protocol_that_hangs_inside_a_step_is_named_and_not_the_env(
+        self, world: Any, monkeypatch: pytest.MonkeyPatch
+    ):
+        made, release = world("toy", protocol={"name": "foreign-protocol"}), threading.Event()
+        monkeypatch.setattr(made.protocol.own, "parse", lambda text: release.wait(30))
+        rollout = play(made, limits=replace(LIMITS, env_timeout_s=0.4))
+        release.set()
+        failure = rollout.episode.failure
+        assert failure is not None and failure.kind is FailureKind.TIMEOUT
+        assert failure.owner == PROTOCOL
 
     @pytest.mark.parametrize("method", ["opening", "render_notice", "render_turn"])
     def test_protocol_at_fault_before_anything_starts_is_named(self, world: Any, method: str):

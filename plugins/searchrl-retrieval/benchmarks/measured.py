@@ -1,7 +1,7 @@
 """What the benchmarks of retrieval share: times, peak memory, one thread, and tables.
 
 Owns no benchmark. The core's `benchmarks/measuring.py` imports torch, which would be in every
-figure of memory here. Called by `bench_costs` and `bench_vectors`.
+figure of memory here. Called by `bench_costs`.
 """
 
 from __future__ import annotations

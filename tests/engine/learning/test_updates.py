@@ -87,7 +87,7 @@ class TestMiniBatches:
         learner = make_learner(policy, mini_batches=3, epochs=2)
         stats, columns = learner.train_step(make_groups(offered()))
         assert (learner.step, policy.version) == (1, 6)
-        assert learner.describe().startswith("up to 6 per step")
+        assert learner.describe().startswith("up to 6 per step") and not learner.is_halfway
         assert stats["num_updates"] == 6 and stats["skipped_steps"] == 0
         assert len(columns) == stats["num_rollouts"]
         once = make_learner(make_policy(micro_model)).train_step(make_groups(offered())).metrics

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import mini_batches
+from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -107,6 +109,17 @@ class TestMiniBatches:
         assert orders[0] == orders[1] and len({str(order) for order in orders}) > 1
         half = len(orders[0]) // 3
         assert any(order[:half] != order[half : 2 * half] for order in orders)
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_processes_share_the_groups_even_in_tokens(is_packed: bool):
+    """`b` has more tokens than all others together."""
+    groups = pack_items(make_items()).groups
+    shares = []
+    for rank in range(2):
+        workers: Any = SimpleNamespace(size=2, rank=rank)
+        shares.append([group.id for group in share_groups(groups, workers, is_packed=is_packed)])
+    assert shares == [["b"], ["a", "c", "d"]]
 
 
 class TestOldLogprobs:

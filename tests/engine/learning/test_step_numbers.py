@@ -27,7 +27,12 @@ from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.packing import PackedRollout, mini_batches, pack_step
-from searchrl.engine.learning.step_groups import StepGroups, sampler_metrics, update_metrics
+from searchrl.engine.learning.step_groups import (
+    StepGroups,
+    is_constant,
+    sampler_metrics,
+    update_metrics,
+)
 from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.sampling.slot_generator import SlotStats
@@ -95,6 +100,10 @@ def test_the_figures_of_an_update_and_of_its_sampler() -> None:
     expected = {"slot_use": exact(0.75, 40), "log_kept_mass": exact(-0.2)}
     assert [sampler_metrics(driver, ALONE) for _ in range(2)] == [expected, {}], "counted anew"
     assert sampler_metrics(SimpleNamespace(stats=None), ALONE) == {}  # type: ignore[arg-type]
+    rewards = {(1.0, None): True, (None, None): True, (1.0, 1.0): True, (0.0, None, 0.5): False}
+    for given, is_alike in rewards.items():
+        members = tuple(rollout(f"g{n}", 1, reward) for n, reward in enumerate(given))
+        assert is_constant(Group("g", members)) is is_alike
 
 
 # --- GSPO against another precision --------------------------------------------------------------

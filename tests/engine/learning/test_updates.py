@@ -111,15 +111,17 @@ class TestMiniBatches:
         assert any(order[:half] != order[half : 2 * half] for order in orders)
 
 
-@pytest.mark.parametrize("is_packed", [True, False])
-def test_processes_share_the_groups_even_in_tokens(is_packed: bool):
-    """`b` has more tokens than all others together."""
+@pytest.mark.parametrize(
+    ("is_packed", "expected"), [(True, [["b"], ["a", "c", "d"]]), (False, [["b", "c"], ["a", "d"]])]
+)
+def test_processes_share_the_groups_even_in_tokens(is_packed: bool, expected: list[list[str]]):
+    """Packed, `b` has the most tokens; padded, each of the many rollouts of `d` has its prompt."""
     groups = pack_items(make_items()).groups
     shares = []
     for rank in range(2):
         workers: Any = SimpleNamespace(size=2, rank=rank)
         shares.append([group.id for group in share_groups(groups, workers, is_packed=is_packed)])
-    assert shares == [["b"], ["a", "c", "d"]]
+    assert sorted(shares) == sorted(expected)
 
 
 class TestOldLogprobs:

@@ -11,8 +11,7 @@ from searchrl.config import build_config
 from searchrl.config.yaml_text import read_yaml
 from searchrl.core.encoding import encode_text, make_encodable
 from searchrl.run_folder import RunWriter, save_beside
-from searchrl.run_folder.sealing import encode_sealed, read_sealed
-from searchrl.trackers.rows import encode_row, read_rows
+from searchrl.trackers.rows import read_rows
 
 HALF = "a\ud800b\udcff"
 SEEN = "a\ufffdb\ufffd"
@@ -25,17 +24,6 @@ def test_halves_of_pairs_are_replaced_and_all_else_stays() -> None:
     for text in ("", "plain", "ß 中文 🙂 \u2028", "back\\ud800slash"):
         assert make_encodable(text) is text or make_encodable(text) == text
         assert encode_text(text).decode() == text
-
-
-def test_row_is_json_that_strict_readers_take() -> None:
-    line = encode_row({"type": HALF, HALF: ["\ud83d", "\ude00"]})
-    assert b"\\ud" not in line  # an escape that only some readers take
-    assert json.loads(line.decode()) == {"type": SEEN, SEEN: ["\ufffd", "\ufffd"]}
-
-
-def test_sealed_file_is_whole_when_it_is_read_back(tmp_path: Path) -> None:
-    (tmp_path / "p.json").write_bytes(encode_sealed({"command": ["eval", HALF], "rest": (1, 2)}))
-    assert read_sealed(tmp_path / "p.json") == {"command": ["eval", SEEN], "rest": [1, 2]}
 
 
 def test_run_with_such_texts_is_recorded(tmp_path: Path) -> None:

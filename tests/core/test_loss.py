@@ -157,6 +157,7 @@ def test_tis_by_hand() -> None:
     assert (stats.num_clipped_low, stats.num_clipped_high, stats.num_cut) == (1, 1, 2)
     expected = (0.5 + 4 + 1.5 + 3) / 4
     assert stats.means()["sampler_ratio_mean"] == pytest.approx(expected, abs=1e-12)
+    assert run(functools.partial(tis_loss, cap=1.0), step)[2].num_cut == 3
     loss, _, stats = run(functools.partial(tis_loss, cap=3.5), step)
     expected = -(0.5 * 1.2 + 3.5 * 0.5 - 1.5 * 1.5 - 3 * 0.8) / 4
     assert loss.item() == pytest.approx(expected, abs=1e-12) and stats.num_cut == 1

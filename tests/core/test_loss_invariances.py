@@ -16,7 +16,6 @@ from searchrl.core.reduction import LossSettings, Reduction
 
 NAN, INF = math.nan, math.inf
 every_loss = pytest.mark.parametrize("name", LOSSES)
-token_losses = pytest.mark.parametrize("name", ["ppo_clip", "cispo", "tis", "masked_tis"])
 # A fifth of the profile's examples: these run once per loss, on small inputs.
 fewer = settings(max_examples=settings().max_examples // 5)
 
@@ -51,16 +50,6 @@ def test_split_of_whole_rollouts_changes_no_gradient(name: str, seed: int, parts
         step = random_step(seed, list(Reduction)[seed % 3], dtype)
         part_T = torch.tensor([part_of[label] for label in step.rollout_T.tolist()])
         assert_split_changes_nothing(name, step, part_T)
-
-
-@token_losses
-@fewer
-@given(seed=st.integers(0, 30), data=st.data())
-def test_split_of_single_tokens_changes_no_gradient(name: str, seed: int, data: st.DataObject):
-    step = random_step(seed, list(Reduction)[seed % 3])
-    size = len(step.logp_T)
-    parts = data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size), label="part")
-    assert_split_changes_nothing(name, step, torch.tensor(parts))
 
 
 @every_loss

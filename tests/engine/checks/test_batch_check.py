@@ -12,13 +12,18 @@ from typing import Any
 
 import pytest
 import torch
+from engine_toy import make_trajectory, pack_items
 from session_toy import LORA, MakeSession, same_weights
 
 from searchrl.core.excerpt import Excerpt
-from searchrl.core.group import Group
+from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Author, Origin, Trajectory
 from searchrl.engine.learning import learner, packing
+from searchrl.engine.learning.batch_check import BatchCheck
+from searchrl.engine.learning.packing import micro_batches
+from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.learning.step_groups import StepGroups
+from searchrl.engine.model.tolerance import Tolerance
 from searchrl.errors import CheckError
 from searchrl.programs.setup.session import Session
 
@@ -185,6 +190,9 @@ def test_a_fault_in_a_batch_stops_the_step_and_is_named(
     assert isinstance(error.excerpt, Excerpt)
     assert sum(token.is_fault for token in error.excerpt.tokens) == 1
     assert error.excerpt.title in str(error)
+    if fault == "one token far off":
+        shown = next(token for token in error.excerpt.tokens if token.is_fault)
+        assert shown.place == ledgers(drawn)[0].num_prompt_tokens
     assert is_same()
 
 
@@ -220,3 +228,31 @@ def test_the_limit_of_a_configuration_replaces_that_of_the_dtype(
     drawn = session.sample(1)
     add_noise(monkeypatch, session, drawn)
     assert 0.003 < session.update(drawn, 1).metrics["mismatch"] < 0.03
+
+
+def test_the_mean_of_a_step_is_held_to_its_limit_and_the_worst_token_of_all_is_shown() -> None:
+    turns = ([4, 5, 6, 7], [-1.0] * 4)
+    items = [
+        TrainItem(make_trajectory(f"g/{n}", "g", [1, 2, 3], turns, task_id=task), float(n))
+        for n, task in enumerate("aaab")
+    ]
+    packed = pack_items(items[:3])
+    gaps = [(0, 0.05), (2, 0.6), (1, 0.1)]
+    for limit, is_held in ((0.07, True), (0.06, False)):
+        check = BatchCheck(str, Tolerance(token=1.0, mean=limit))
+        check.begin(make_groups(items[:3]), packed)
+        sampled = SampledTokens()
+        batches = micro_batches(packed.groups, 1, torch.device("cpu"))
+        for batch, (place, gap) in zip(batches, gaps, strict=True):
+            logp_N = batch.sampler_logp_N.clone()
+            logp_N[place] += gap
+            sampled += check.look_at(batch, logp_N, 0)
+        if is_held:
+            check.conclude(sampled)  # 0.75 nats over 12 tokens
+            continue
+        with pytest.raises(CheckError, match="0.0625 nats apart on average over 12 tokens") as told:
+            check.conclude(sampled)
+        assert told.value.excerpt is not None and told.value.excerpt.rollout_id == "g/1"
+        assert [token.place for token in told.value.excerpt.tokens if token.is_fault] == [3 + 2]
+    with pytest.raises(CheckError, match="'g/0' and 'g/3', and their tasks"):
+        check.begin(make_groups(items), pack_items(items))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +27,16 @@ from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.packing import PackedRollout, mini_batches, pack_step
+from searchrl.engine.learning.step_groups import (
+    StepGroups,
+    is_constant,
+    sampler_metrics,
+    update_metrics,
+)
+from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.model.optimizers import learning_rate
+from searchrl.engine.sampling.slot_generator import SlotStats
+from searchrl.statistics import exact, proportion
 
 
 def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Path) -> None:
@@ -71,6 +82,28 @@ def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> N
     told = learner.train_step(make_groups(make_items())).metrics["loss"]
     assert len(losses) == 2 and abs(losses[0] - losses[1]) > 1e-3
     assert told == pytest.approx(sum(losses) / 2, rel=1e-6)
+
+
+def test_the_figures_of_an_update_and_of_its_sampler() -> None:
+    stats = {"num_tokens": 30.0, "num_groups": 4.0, "num_dead_groups": 1.0, "loss": 0.5}
+    told = update_metrics(stats | {"kl": math.nan}, StepGroups((), num_refills=2), None, 3, 100)
+    assert told == {
+        "dead_groups": proportion(1, 4),
+        "loss": exact(0.5, 30),
+        "nonfinite_figures": exact(1, 30),
+        "refills": exact(2),
+    }
+    assert "refills" not in update_metrics(stats, StepGroups(()), None, None, 100)
+    driver: Any = SimpleNamespace(
+        stats=SlotStats(num_decoded=30, num_row_ticks=40, sum_log_mass=-6.0)
+    )
+    expected = {"slot_use": exact(0.75, 40), "log_kept_mass": exact(-0.2)}
+    assert [sampler_metrics(driver, ALONE) for _ in range(2)] == [expected, {}], "counted anew"
+    assert sampler_metrics(SimpleNamespace(stats=None), ALONE) == {}  # type: ignore[arg-type]
+    rewards = {(1.0, None): True, (None, None): True, (1.0, 1.0): True, (0.0, None, 0.5): False}
+    for given, is_alike in rewards.items():
+        members = tuple(rollout(f"g{n}", 1, reward) for n, reward in enumerate(given))
+        assert is_constant(Group("g", members)) is is_alike
 
 
 # --- GSPO against another precision --------------------------------------------------------------

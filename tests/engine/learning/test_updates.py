@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import mini_batches
+from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -87,7 +89,7 @@ class TestMiniBatches:
         learner = make_learner(policy, mini_batches=3, epochs=2)
         stats, columns = learner.train_step(make_groups(offered()))
         assert (learner.step, policy.version) == (1, 6)
-        assert learner.describe().startswith("up to 6 per step")
+        assert learner.describe().startswith("up to 6 per step") and not learner.is_halfway
         assert stats["num_updates"] == 6 and stats["skipped_steps"] == 0
         assert len(columns) == stats["num_rollouts"]
         once = make_learner(make_policy(micro_model)).train_step(make_groups(offered())).metrics
@@ -127,6 +129,19 @@ class TestMiniBatches:
             for count in (3, 9)
         )
         assert few == many != 0
+
+
+@pytest.mark.parametrize(
+    ("is_packed", "expected"), [(True, [["b"], ["a", "c", "d"]]), (False, [["b", "c"], ["a", "d"]])]
+)
+def test_processes_share_the_groups_even_in_tokens(is_packed: bool, expected: list[list[str]]):
+    """Packed, `b` has the most tokens; padded, each of the many rollouts of `d` has its prompt."""
+    groups = pack_items(make_items()).groups
+    shares = []
+    for rank in range(2):
+        workers: Any = SimpleNamespace(size=2, rank=rank)
+        shares.append([group.id for group in share_groups(groups, workers, is_packed=is_packed)])
+    assert sorted(shares) == sorted(expected)
 
 
 class TestOldLogprobs:

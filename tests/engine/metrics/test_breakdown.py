@@ -81,7 +81,7 @@ def test_several_samples_are_those_of_one_task() -> None:
     assert result.metrics["em"]["low"] < once["em"]["low"] + 1e-9
     assert not pass_at_k(play(eval={"num_tasks": 4}).rollouts)
     means = task_means(result.rollouts)
-    assert len(means["em"]) == 10
+    assert len(means["em"]) == 10 and set(means["passive"].values()) == {0.0}
     first = result.rollouts[0]
     unscored = replace(first, scored=replace(first.scored, reward=None))
     alone = task_means([unscored, *result.rollouts[3:]])

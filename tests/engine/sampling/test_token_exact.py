@@ -271,6 +271,13 @@ def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_w
             assert (author == "M") == (logp is not None) == (ratio is not None)
         assert row["advantage"] == pytest.approx(columns[name].advantage)
         assert row["generated_text"].startswith(rollout.episode.turns[0].text[:1])
+        assert (row["reward"], row["scores"]) == (rollout.reward, dict(rollout.scored.scores))
+        assert (row["policy_version"], row["stop_reason"]) == (0, rollout.episode.stop_reason)
+        turns = [(t["text"], t["queries"], t["passages"], t["observation"]) for t in row["turns"]]
+        assert turns == [
+            (t.text, list(t.action.queries), [p.id for p in t.passages], t.observation)
+            for t in rollout.episode.turns
+        ]
 
 
 def test_record_of_a_broken_ratio_is_null_not_a_crash(policy: Policy, short_world: Any):

@@ -58,8 +58,12 @@ def test_the_newest_whole_weights_are_taken_and_the_choice_is_said(run: Path) ->
 
 
 def test_weights_that_no_run_wrote_need_no_checksums_and_have_to_be_weights(tmp_path: Path) -> None:
-    own = write_policy(tmp_path / "own")
+    # By its place it is that of no checkpoint, though its folder is called as one.
+    own = write_policy(tmp_path / "step_000001" / "policy")
     assert choose_policy(own) == (own, ()) and choose_policy(tmp_path) is None
+    (tmp_path / "config.yaml").write_text("seed: 1")  # nor that of a run: it has another name
+    mine = write_policy(tmp_path / "mine")
+    assert choose_policy(mine) == (mine, ())
     write_checksums(own)
     (own / "model.safetensors").write_text("wEights")
     verify_policy(own, deep=False)

@@ -81,6 +81,7 @@ def test_a_kill_between_a_row_and_its_checksum_damages_nothing(run: Path) -> Non
 
 def test_what_metrics_speak_of_and_is_gone_is_named(run: Path) -> None:
     opened = Run.open(run)
+    assert len(list(opened.rollouts("train"))) == 60 and not list(opened.rollouts("after"))
     assert opened.measured("train", 2) == row(2) and opened.measured("after", 2) is None
     # By its configuration the run compresses all of them; step 1 alone is.
     (said,) = find_missing_rollouts(opened)

@@ -94,6 +94,7 @@ def test_files_of_trajectories_are_read_in_the_order_of_the_run(tmp_path: Path) 
     assert [file.name.split(".")[0] for file in found] == names
     kinds = {"before": 1, "during": 1, "train": 2, "after": 1, "before_forced": 1, "eval": 0}
     assert {phase: sum(may_hold(one, phase) for one in found) for phase in kinds} == kinds
+    assert Run(writer.path).metrics == Run(writer.path).alarms == []  # nothing is written yet
     row = {"phase": "after", "step": 40, "rollout_id": "eval/0/7/0"}
     assert name_rollout(row) == "after.40/eval/0/7/0"
 

@@ -55,6 +55,15 @@ def test_results_come_back_in_the_tag_that_the_prompt_names(result: str) -> None
     assert protocol.parse(f"<{result}>x</{result}>{ANSWER}").kind == INVALID
 
 
+def test_results_are_numbered_below_the_query_that_was_sent() -> None:
+    passages = (Passage("p", "Ada  is\nmayor.", "The  town"), Passage("q", "Bo is not."))
+    found = {"A": NodeResult("mayor of Bonn", passages), "B": NodeResult("drink of Ada", ())}
+    assert SearchDag().render_results(PLAN, found).strip().splitlines() == [
+        "<result>A: mayor of Bonn (General)", "1. (The town) Ada is mayor.", "2. Bo is not.",
+        "B: drink of Ada (News)", "No passage matches this query.</result>",
+    ]  # fmt: skip
+
+
 def test_prompt_and_validator_agree_on_nodes_and_sources() -> None:
     protocol = SearchDag(max_nodes=2, sources=["Wiki", "Code"])
     assert "1 to 2 nodes" in protocol.instruction

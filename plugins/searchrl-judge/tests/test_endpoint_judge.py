@@ -91,6 +91,8 @@ def test_an_answer_cannot_end_the_frame_it_stands_in() -> None:
 )
 def test_servers_without_schemas_are_read_as_well(text: str) -> None:
     assert read_verdict(text) == Verdict(1.0, "r")
+    words = ("wrong", "partly right", "right")
+    assert [read_verdict(say(word)).score for word in words] == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(

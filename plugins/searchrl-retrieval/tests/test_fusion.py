@@ -85,13 +85,6 @@ def test_what_holds_for_all(
     assert [(p.id, p.score) for p in fuse(renamed, [one, two])] == expected
 
 
-@given(rankings(), weights)
-def test_one_ranking_stays_as_it_is(only: Ranking, weight: float) -> None:
-    order = {p.id: p.score for p in only}
-    fused = fuse([only, []], [weight, 1])
-    assert [order[p.id] for p in fused] == sorted(order.values(), reverse=True)
-
-
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_a_score_that_is_no_number_is_a_failure(wrong: float) -> None:
     with pytest.raises(RetrieverFailure, match=r"passage 'a' has the score (nan|inf)"):

@@ -14,7 +14,6 @@ import pytest
 from command_line import MICRO_SETTINGS, succeed
 from train_toy import assert_same_learning
 
-from searchrl.programs.setup.planning import plan_run
 from searchrl.run_folder import Run
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]
@@ -126,34 +125,6 @@ def test_the_lines_of_new_run_as_they_are(kind: str, own_folder: Path, micro_mod
     assert lines[0] == "pytest spread.py"
     for line in lines[1:]:
         paste(shlex.split(line)[1:], micro_model)
-
-
-def test_what_follows_the_weights_of_a_run(plugin: Path, micro_model: Path) -> None:
-    succeed(
-        "sft", "--plugin", plugin, *TASK, "--model", micro_model, *SMALL, *LONG, *STAGE,
-        "--set", "model.instructions=false", "--run-dir", "cold",
-    )  # fmt: skip
-    whole = plan_run({"init_from": "cold"}).config
-    (task,) = whole.tasks
-    assert task.env.settings == {"colour": "blue"} and task.retriever.settings == {"k1": 1.1}
-    assert (task.reward, whole.model.instructions) == ("lively+0.1*em", False)
-    assert whole.rollout.max_turn_tokens == 400
-    own = plan_run({"init_from": "cold"}, {"env": "mine", "reward": "em"}, {"env": {"topk": 2}})
-    assert own.config.tasks[0].env.settings == {"colour": "blue", "topk": 2}
-    assert own.config.tasks[0].reward == "em"
-    assert "taken over from" in own.notes[-1] and "env mine" in own.notes[-1]
-    # Another environment: its plugins and what the model needs, but nothing of the task.
-    other = plan_run({"init_from": "cold/policy", "env": "regulations"}).config
-    assert [t.env.name for t in other.tasks] == ["regulations"]
-    assert other.tasks[0].retriever.name == "auto" and other.plugins == [str(plugin)]
-    assert other.model.instructions is False
-    # A configuration that describes its tasks is whole.
-    described = {"tasks": [{"env": {"name": "mine", "colour": "red"}}]}
-    (task,) = plan_run({"init_from": "cold"}, described).config.tasks
-    assert task.env.settings == {"colour": "red"} and task.retriever.settings == {}
-    # A file named anew replaces the one that the run had.
-    moved = plan_run({"init_from": "cold", "plugins": ["/elsewhere/my plugin.py"]}).config
-    assert moved.plugins == ["/elsewhere/my plugin.py"]
 
 
 def test_the_config_of_a_run_repeats_it_and_serves_eval_and_play(

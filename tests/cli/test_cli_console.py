@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,6 @@ from screens import STEP, metrics, terminal, text
 from searchrl.cli.screen.console import (
     ConsoleObserver,
     choose_pair,
-    make_console,
 )
 from searchrl.cli.screen.figures import (
     chosen_keys,
@@ -22,7 +20,7 @@ from searchrl.cli.screen.figures import (
     format_value,
     sparkline,
 )
-from searchrl.cli.screen.transcript import colour_turn, render_rollout
+from searchrl.cli.screen.transcript import colour_turn
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.programs.evaluate import evaluate
@@ -83,20 +81,6 @@ def test_pair_shows_one_task_that_was_wrong_and_is_right(episodes: dict[str, tup
     assert choose_pair((), rows_of(episodes["expert"])) is not None
 
 
-def test_episode_is_coloured_on_a_terminal_only(episodes: dict[str, tuple[Rollout, ...]]) -> None:
-    rollout = episodes["expert"][0]
-    console = terminal()
-    console.print(render_rollout("after", *rows_of([rollout])))
-    assert "\x1b[" in text(console)
-    plain = make_console(io.StringIO())
-    plain.print(render_rollout("after", *rows_of([rollout])))
-    shown = text(plain)
-    assert "\x1b" not in shown
-    for turn in rollout.episode.turns:
-        assert turn.text.strip().splitlines()[-1] in shown
-    assert rollout.episode.task.answers[0] in shown
-
-
 def test_colouring_loses_no_text() -> None:
     for turn in ("<think>a</think>\n<search>q</search>", "<b>x [red]y[/red] </b", "", "<answer>"):
         assert colour_turn(turn).plain == turn
@@ -121,20 +105,6 @@ def test_live_table_shows_every_promised_figure(monkeypatch: pytest.MonkeyPatch)
         "held out, step 2", "0.250 [0.046, 0.699]",
     ):  # fmt: skip
         assert part in shown, part
-
-
-def test_what_was_not_measured_has_a_dash_or_no_row() -> None:
-    """A KL of 0 was shown without a reference, and an old entropy after a dead step."""
-    console = terminal()
-    step = {key: metric for key, metric in STEP.items() if key != "kl"}
-    with ConsoleObserver(console) as observer:
-        observer.evaluation("before", 0, {"em": proportion(3, 64)})
-        observer.step(1, 2, step)
-        observer.step(2, 2, {key: metric for key, metric in step.items() if key != "entropy"})
-    last = text(console).rpartition("step 2/2")[2].splitlines()
-    shown = {line.split()[0]: line.split()[1:] for line in last if line.strip()}
-    assert shown["entropy"][:2] == ["—", "—"] and shown["em"][0] == "0.047"
-    assert "KL to start" not in text(console)
 
 
 def test_live_display_ends_when_the_run_fails() -> None:

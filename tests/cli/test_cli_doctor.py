@@ -61,29 +61,3 @@ def test_training_that_would_go_wrong_ends_before_it_begins(
     assert "Error: check 'batch': mask: token " in result.stderr
     assert "trained and was not written by the model" in result.stderr
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
-
-
-def test_the_picture_of_a_batch_that_stops_training(
-    micro_flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from searchrl.programs.setup.session import Session
-
-    sample = Session.sample
-
-    def evil(self: Session, *args: object, **watched: object) -> object:
-        drawn = sample(self, *args, **watched)  # type: ignore[arg-type]
-        trajectory = drawn.rollouts[0].trajectory
-        trajectory._logps[trajectory.num_prompt_tokens] = float("nan")
-        decode = self.learner.check.decode  # type: ignore[union-attr]
-        self.learner.check.decode = lambda ids: "\x1b[31m" + decode(ids)  # type: ignore[union-attr]
-        return drawn
-
-    monkeypatch.setattr(Session, "sample", evil)
-    result = call("train", *micro_flags, "--run-dir", tmp_path / "run")
-    assert result.exit_code == 1
-    assert "Error: check 'finite': the sampler recorded the log-prob nan" in result.stderr
-    (fault,) = (line for line in result.stderr.splitlines() if line.startswith(">"))
-    assert "model" in fault and "nan" in fault
-    # What a token says commands nothing on a terminal.
-    assert "\\x1b[31m" in fault and "\x1b[31m" not in result.output
-    assert f"searchrl train --resume {tmp_path / 'run'}" in result.output

@@ -97,11 +97,3 @@ def test_an_alarm_is_shown_at_once_with_why_and_what_to_try(is_terminal: bool) -
         "then: a cold start",
     ):
         assert part in re.sub(r"\x1b\[[0-9;]*m", "", shown), shown
-
-
-def test_the_closing_summary_lists_what_sounded(tmp_path: Path) -> None:
-    for alarms, says in (([ALARM], "1 sounded: truncation (since step 8)"), ([], "")):
-        console = terminal(200)
-        with ConsoleObserver(console) as observer:
-            observer.done(tmp_path, {"alarms": alarms})
-        assert ("sounded" in text(console)) == bool(says) and says in text(console)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -96,29 +94,6 @@ def test_a_budget_ends_the_evaluation_politely(cache: Path) -> None:
     assert "3 of 6 episodes have no score" in result.stderr.replace("\n", " ")
     assert "max_calls = 7" in result.stderr.replace("\n", " ")
     assert more["em"]["n"] == 6 and more["unscored"]["value"] == 0.0
-
-
-def test_ctrl_c_keeps_what_is_paid_for(cache: Path) -> None:
-    number = []
-
-    def answer(body: dict[str, Any]) -> str:
-        number.append(1)
-        if len(number) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return search_once(body)
-
-    few = ["--set", "endpoint.concurrency=2"]
-    with OpenAIServer(answer, delay_s=0.1) as server:
-        stopped = call(*flags(server, cache), *few)
-        assert stopped.exit_code == 130 and len(number) < 12
-        last = stopped.stderr.rstrip().splitlines()[-1]
-        assert last.startswith("stopped: the replies so far are kept; run the command again")
-        succeed(*flags(server, cache), *few)
-        assert len(number) == 12
-        off = ["--set", "endpoint.cache=off"]
-        number[:] = []
-        lost = call(*flags(server, cache), *few, *off)
-        assert "records nothing before its end" in lost.stderr.rstrip().splitlines()[-1]
 
 
 def test_samples_of_a_task_are_draws_of_their_own(cache: Path) -> None:

@@ -73,14 +73,3 @@ def test_check_and_new_print_nothing_else_either(loud: str) -> None:
     assert json.loads(result.stdout)["reports"][0]["name"] == "loudly"
     assert "loud: scored" in result.stderr
     assert json.loads(succeed("new", "reward", "brief", "--json").stdout)["files"] == ["brief.py"]
-
-
-def test_without_json_a_plugin_prints_where_it_likes_but_not_while_it_loads(loud: str) -> None:
-    flags = ("--plugin", loud, "--env", "loud", "--policy", "scripted", "--num-tasks", "2")
-    result = succeed("eval", *flags)
-    assert "loud: reset" in result.stdout and "loud: imported" not in result.stdout
-
-
-def test_an_error_leaves_standard_output_empty(loud: str) -> None:
-    result = call("eval", "--plugin", loud, "--env", "lod", "--policy", "scripted", "--json")
-    assert result.exit_code == 2 and not result.stdout and "Did you mean 'loud'?" in result.stderr

@@ -33,7 +33,6 @@ from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
 from searchrl.envs.regulations.world.searching import (
     Finder,
-    content_words,
     words_of,
 )
 from searchrl.envs.regulations.world.wordings import (
@@ -293,22 +292,6 @@ def test_experts_query_finds_the_article_but_not_always_first(level: str) -> Non
     least, most = {"easy": (0.60, 0.95), "normal": (0.40, 0.65)}[level]
     assert least <= mean(rank == 1 for rank in every) <= most
     assert all(mean(rank <= 3 for rank in hop) >= 0.98 for hop in ranks.values()), ranks
-
-
-@pytest.mark.parametrize(
-    ("question", "query"),
-    [
-        ("How many days can I keep a library book?", "days can I keep a library book"),
-        ("Please tell me who runs the chess club on Fridays.", "runs the chess club on Fridays"),
-        ("Where's the nurse", "Where's the nurse"),
-        ("Who is it?", "Who is it?"),
-        ("In which room is the Реnik mime?", "room is the Реnik mime"),
-        ("What, at most, is the £ limit?", "limit"),
-        ("", ""),
-    ],
-)
-def test_content_words_are_cut_out_of_the_question(question: str, query: str) -> None:
-    assert content_words(question) == query
 
 
 def test_unknown_difficulty_names_the_levels() -> None:

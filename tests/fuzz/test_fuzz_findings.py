@@ -44,12 +44,6 @@ def test_a_fault_in_a_config_file_has_its_file_and_line(
     assert place in play(text, own_folder)
 
 
-def test_a_fault_on_the_command_line_does_not_blame_the_file(own_folder: Path) -> None:
-    (own_folder / "run.yaml").write_text("max_steps: 3\n")
-    text = complaint("play", "--config", "run.yaml", "--set", "max_steps=many")
-    assert "  max_steps = 'many'" in text and "run.yaml" not in text
-
-
 # --- numbers -----------------------------------------------------------------------------------
 
 

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 from command_line import succeed
-from stored_run import CHESS, HOSTILE, answer, encode, make_row, search, write_run
+from stored_run import CHESS, HOSTILE, answer, make_row, search, write_run
 
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns
 from searchrl.errors import DamagedError, RunFolderError
 from searchrl.report.folder import write_report
 from searchrl.report.patterns import find_pattern
-from searchrl.report.tokens import TokenTexts
 from searchrl.run_folder import Run
 from searchrl.run_folder.sealing import write_checksums
 
@@ -129,15 +128,6 @@ def test_an_older_report_stays_until_the_new_one_is_whole(tmp_path: Path):
 )  # fmt: skip
 def test_patterns_say_searches_evidence_and_end(turns: Any, more: Any, pattern: str):
     assert find_pattern(make_row("s/p/0", CHESS, turns, **more)) == pattern
-
-
-def test_characters_of_several_tokens_stand_at_the_last_of_them():
-    texts = TokenTexts(TOKENIZER)
-    ids = encode("a 图书 b")
-    own = texts.read(ids)
-    pieces = [own.get(place, texts.table[token]) for place, token in enumerate(ids)]
-    assert "".join(pieces) == "a 图书 b"
-    assert "" in own.values() and "图" in own.values()
 
 
 def test_every_column_of_an_update_is_stored(run: Run):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from searchrl.plugins.registry import Entry
 from searchrl.programs.agent import load_agent
 from searchrl.programs.train import train
 from searchrl.trust import permission
-from searchrl.trust.needs import find_needs, is_installed
+from searchrl.trust.needs import find_needs
 from searchrl.trust.permission import Permission
 from searchrl.trust.permission import trust as remember
 
@@ -300,14 +299,3 @@ def test_whoever_named_one_server_has_named_no_other(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match="MY_KEY") as caught:
         Permission.of({"url": "https://evil.example"}).ensure(build_config(theirs), "run")
     assert "evil" not in str(caught.value)
-
-
-def test_installed_modules_run_and_others_of_their_name_do_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert is_installed("gymnasium") and is_installed("rank_bm25")
-    assert not is_installed("antigravity") and not is_installed("pip.__main__")
-    (tmp_path / "rank_bm25.py").write_text("raise SystemExit('it ran')")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "rank_bm25", raising=False)
-    assert not is_installed("rank_bm25")

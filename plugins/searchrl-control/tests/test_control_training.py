@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from searchrl_control.policies.playing import Episodes
-from searchrl_control.policies.space import masked_logps
 from searchrl_control.training.folder import (
     begin_run,
     build_settings,
@@ -56,56 +54,6 @@ def test_what_was_drawn_is_legal_and_what_it_earned_is_that_of_its_episode(
     earned = (played.reward_BS + costs * played.is_done_BS).sum(dim=1)
     worth = [turn.worth for turn in played.turns]
     assert earned.tolist() == pytest.approx(worth, abs=1e-6) and len(set(worth)) > 1
-
-
-def hand_made(training: Training) -> Episodes:
-    """Two episodes of one question: one choice between all actions, and three."""
-    torch.manual_seed(1)
-    space, is_done = training.space, torch.tensor([[True, False], [True, True]])
-    count, limit = is_done.shape
-    legal = torch.ones((count, limit, space.num_actions), dtype=torch.bool)
-    legal[0, 0, 3:] = False
-    action = torch.tensor([[1, 0], [2, 5]])
-    reward = torch.tensor([[0.5, 0.0], [0.25, 1.0]])
-    seen = torch.randn((count, limit, space.width))
-    return Episodes(seen, legal, action, reward, is_done, ())
-
-
-def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> None:
-    """With one epoch every ratio is 1: the gradient is that of the sum of A * log p, over 4."""
-    training = make(toy, group_size=2, beta=0.0)
-    played = hand_made(training)
-    logp = masked_logps(training.network(played.seen_BSD).logits_BSA, played.legal_BSA)
-    of_done = logp.gather(2, played.action_BS[..., None])[..., 0]
-    # Returns are .5 and 1.25, their mean .875.
-    wanted = -(-0.375 * of_done[0, 0] + 0.375 * (of_done[1, 0] + of_done[1, 1])) / 4
-    (expected,) = torch.autograd.grad(wanted, [training.network.actor.weight])
-    # Over the four choices that there could be, not over the three that were made.
-    assert training.update(played)["loss"] == pytest.approx(-0.375 / 4)
-    found = training.optimizer.state_dict()["state"]
-    norm = expected.norm()
-    assert norm > 0
-    assert training.network.critic.weight.grad is None
-    kept = next(s["exp_avg"] for s in found.values() if s["exp_avg"].shape == expected.shape) / 0.1
-    scale = (kept * expected).sum() / norm**2  # what clipping the norm took
-    assert torch.allclose(kept, expected * scale, atol=1e-6) and 0 < scale < 1.001
-
-
-def test_the_kl_is_that_to_the_network_as_it_began(toy: dict[str, Any]) -> None:
-    training = make(toy, group_size=2)
-    played = hand_made(training)
-    with torch.no_grad():
-        for parameter in training.network.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    now_N, then_N = (
-        masked_logps(network(played.seen_BSD).logits_BSA, played.legal_BSA)
-        .gather(2, played.action_BS[..., None])[..., 0][played.is_done_BS]
-        .detach()
-        for network in (training.network, training.start)
-    )
-    u_N = then_N - now_N
-    k3 = float((u_N.exp() - 1 - u_N).mean())
-    assert k3 > 0.01 and training.update(played)["kl"] == pytest.approx(k3, rel=1e-4)
 
 
 def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_path: Path) -> None:

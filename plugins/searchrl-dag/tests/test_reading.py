@@ -91,13 +91,13 @@ PIECES = [
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_long_body_is_read_in_linear_time(piece: str) -> None:
     start = time.process_time()
-    many = piece * 100_000
+    many = piece * 10_000
     READER.read("Nodes:\n" + many)
     READER.read(f"Nodes:\n{many}: a (News)")
     READER.read(f"Nodes:\nA: {many} (News)")
     READER.read(f"Nodes:\nA: a ({many})")
     READER.read("Nodes:\nA: a (News)\nEdges:\n" + many)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 2
 
 
 def test_the_levels_of_a_plan() -> None:

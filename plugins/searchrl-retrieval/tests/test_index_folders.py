@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -214,36 +213,3 @@ def test_added_passages_extend_the_index_and_none_is_lost(tmp_path: Path) -> Non
     with pytest.raises(IndexFault, match="was changed by another process .* same command again"):
         build_index(Lengths(), [*PASSAGES, Passage("second", "y")], tmp_path / "i", previous=old)
     assert open_index(tmp_path / "i").passages.find("first") == 10
-
-
-def test_files_are_on_the_disk_before_the_manifest_speaks_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[int] = []
-    fsync = os.fsync
-
-    def note(file: int) -> None:
-        synced.append(os.fstat(file).st_ino)
-        fsync(file)
-
-    monkeypatch.setattr(os, "fsync", note)
-    built = build_index(Lengths(), PASSAGES, tmp_path / "i")
-    *others, manifest = synced
-    assert (tmp_path / "i" / "manifest.json").stat().st_ino == manifest
-    assert {path.stat().st_ino for path in built.files.iterdir()} <= set(others)
-
-
-TWO_BUILDERS = """
-import time
-from searchrl.contracts import Passage
-from searchrl_retrieval.bm25s.kind import Bm25s, make_bm25s
-
-Bm25s.keep_from = 1
-build = Bm25s.build
-def slowly(*args):
-    print("building", flush=True)
-    time.sleep(1)
-    return build(*args)
-Bm25s.build = slowly
-print(make_bm25s((Passage("a", "otters"),)).search(["otters"], 1)[0][0].id)
-"""

@@ -52,6 +52,8 @@ def test_a_history_answers_by_step_phase_and_name() -> None:
     assert history.curve("kl", last=1) == [Point(5, 2.0)] and history.curve("em") == []
     assert history.curve("em", "during") == [Point(4, 1.0, 0.5, 1.0, 8)]
     assert (history.setting("optim.lr"), history.setting("optim.lr.x")) == (0.1, None)
+    history.add(5, "after", {"em/a": {"value": 1}, "toy/em/a": {"value": 1}})
+    assert history.names("em/", "after") == ["em/a"]
     history.add(2, "before", {})
     history.clear()
     assert history.step == 5 and history.steps() == [] == history.names()

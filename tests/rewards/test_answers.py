@@ -92,6 +92,7 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
         ("b c d e f", ["b c d x y"], (0, 0, 0.6, 0.5)),
         ("bcdefghijklmnopqrstu", ["bcdefghijklmnopqrxyz"], (0, 0, 0, 0.5)),
         ("planed", ["planet"], (0, 0, 0, 0)),
+        ("bc" * 150 + "x", ["bc" * 150 + "y"], (0, 0, 0, 0.5)),
         # Never near across numbers or negations.
         ("13 school days", ["14 school days"], (0, 0, 2 / 3, 0)),
         ("13th of July", ["14th of July"], (0, 0, 2 / 3, 0)),

@@ -11,6 +11,7 @@ from searchrl.run_folder.checkpoints import (
     checkpoint_folders,
     clean_partial,
     newest_checkpoint,
+    rotate_checkpoints,
     set_aside_newer,
 )
 from searchrl.run_folder.policies import choose_policy, verify_policy
@@ -90,3 +91,13 @@ def test_a_run_goes_on_from_its_newest_whole_checkpoint_and_keeps_the_others(run
     assert set_aside_newer(run, 2) == [newest.with_name("step_000010.damaged1")]
     clean_partial(run)
     assert checkpoint_folders(run) == [older] and not list(run.rglob("*.partial"))
+
+
+def test_only_what_is_older_than_the_newest_few_and_not_the_best_is_removed(run: Path) -> None:
+    def left(keep_last: int, best: str | None = None) -> list[str]:
+        rotate_checkpoints(run, keep_last, best)
+        return [folder.name for folder in checkpoint_folders(run)]
+
+    both = left(3)
+    assert len(both) == 2 and left(1, best=both[0]) == both
+    assert left(1) == [both[-1]]

@@ -268,6 +268,7 @@ def test_learning_rate_warms_up_then_is_constant_or_cosine():
     values = [learning_rate(1.0, s, cosine, 12) for s in range(13)]
     assert values[2] == 1.0 and values[7] == pytest.approx(0.5) and values[12] == pytest.approx(0)
     assert values[2:] == sorted(values[2:], reverse=True)
+    assert learning_rate(1.0, 20, cosine, 12) == pytest.approx(0), "it does not rise again"
 
 
 def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, short_world: Any):

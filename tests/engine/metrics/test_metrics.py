@@ -28,6 +28,7 @@ from searchrl.engine.metrics.evaluation import (
     evaluate_both,
     run_episodes,
     summary_metrics,
+    tasks_played,
 )
 from searchrl.engine.metrics.metrics import label_tasks, summarise
 from searchrl.rewards.expression import parse_expression
@@ -385,6 +386,11 @@ class Player:
 
         self.requests += requests
         return [Group(r.group_id, tuple(say(r) for _ in r.rng_keys)) for r in requests]
+
+
+def test_worlds_share_the_tasks_of_an_evaluation_and_each_plays_at_least_one() -> None:
+    world: Any = SimpleNamespace(num_tasks=lambda split: 4)
+    assert [tasks_played([world] * 3, world, "test", n) for n in (2, 9, 90)] == [1, 3, 4]
 
 
 def test_an_evaluation_plays_the_first_tasks_of_a_split_the_first_time_always_alike() -> None:

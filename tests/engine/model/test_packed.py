@@ -19,8 +19,10 @@ from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model import layout as layout_module
+from searchrl.engine.model.attention import _UNSUPPORTED, _attend
 from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens
 from searchrl.engine.model.policy import Policy
+from searchrl.errors import PolicyError
 
 CPU = torch.device("cpu")
 
@@ -199,3 +201,10 @@ def forget_positions(policy: Policy, monkeypatch: MonkeyPatch) -> None:
         return forward(*args, **options)
 
     monkeypatch.setattr(decoder, "forward", forgetful)
+
+
+def test_attention_with_dropout_or_options_it_does_not_know_is_refused() -> None:
+    nothing: Any = torch.zeros(0)
+    for more, said in (({"dropout": 0.1}, "dropout"), ({_UNSUPPORTED[0]: 1}, _UNSUPPORTED[0])):
+        with pytest.raises(PolicyError, match=said):
+            _attend(nothing, nothing, nothing, nothing, None, plan=nothing, **more)

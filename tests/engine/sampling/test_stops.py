@@ -32,6 +32,7 @@ def stopped_at(table: StopTable, tokens: list[int]) -> int | None:
     [
         ("x</search> y</answer>", ("</answer>", "</search>"), 10),
         ("x</answer></search>", ("</answer>", "</search>"), 10),
+        ("x</search> y</search>", ("</search>",), 10),
         ("x</search", ("</answer>", "</search>"), None),
         ("", ("</search>",), None),
         ("text", (), None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,14 @@ from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import MicroBatch, PackedStep, micro_batches, pack_step
+from searchrl.engine.learning.packing import (
+    MicroBatch,
+    PackedStep,
+    _packs,
+    micro_batches,
+    pack_step,
+)
+from searchrl.engine.model.layout import num_suffix_tokens
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Rollout
@@ -224,3 +232,13 @@ def test_one_id_for_two_groups_or_rollouts_is_refused(second: Group[TrainItem], 
 def test_an_extension_that_returns_no_groups_is_the_algorithms_fault():
     with pytest.raises(PluginError, match=r"'mine': its extend\(\) returned a list among"):
         pack_groups([[make_item("r0", [2])]], owner="algorithm 'mine'")
+
+
+def test_every_part_of_a_group_counts_its_prompt() -> None:
+    def make(length: int) -> Any:
+        mask = [False] * 4 + [True] * (length - 4)
+        return SimpleNamespace(ids=list(range(length)), num_prompt=4, mask=mask)
+
+    groups: Any = [SimpleNamespace(id="g", rollouts=[make(10)] * 8)]
+    widths = [4 + sum(map(num_suffix_tokens, part)) for part in _packs(groups, 20)]
+    assert len(widths) > 1 and max(widths) <= 20

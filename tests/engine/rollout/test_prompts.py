@@ -133,6 +133,14 @@ def worlds_of(toy_registry: Registry) -> Any:
     return make
 
 
+def test_weights_change_with_the_first_prompt_of_their_step(worlds_of: Any) -> None:
+    first, second = {"env": "toy", "weight": {0: 1, 1: 0}}, {"env": "toy", "weight": {0: 0, 1: 1}}
+    worlds = worlds_of(first, second)
+    stream = PromptStream(worlds, 0, 3, 1, Curriculum(worlds))
+    drawn = [[worlds.index(r.world) for r in stream.requests(step)] for step in (1, 2)]
+    assert drawn == [[0, 0, 0], [1, 1, 1]]
+
+
 def test_weights_follow_the_steps_and_prompts_follow_the_weights(worlds_of: Any) -> None:
     tasks = [
         {"env": "toy", "weight": {0: 0.2, 30: 0.5}},

@@ -18,7 +18,6 @@ from searchrl.cli.screen.figures import (
     format_duration,
     format_metric,
     format_value,
-    sparkline,
 )
 from searchrl.cli.screen.transcript import colour_turn
 from searchrl.engine.rollout.records import rollout_record
@@ -57,14 +56,6 @@ def test_numbers_keep_the_digits_that_mean_something() -> None:
     assert format_metric("lr", old) == "0.500"  # type: ignore[arg-type]
     durations = [format_duration(seconds) for seconds in (8.4, 75, 3700)]
     assert durations == ["8 s", "1 min 15 s", "1 h 1 min"]
-
-
-def test_sparkline_keeps_zero_and_one_on_the_scale() -> None:
-    assert sparkline([], 5) == "" and sparkline([1.0, 1.0, 1.0], 5) == "███"
-    assert sparkline([0.0, 0.0], 5) == "▁▁"
-    assert sparkline([0.50, 0.51, 0.49], 3) in ("▄▅▄", "▅▅▄", "▄▅▅")
-    assert len(sparkline([i / 1000 for i in range(1000)], 18)) == 18
-    assert sparkline([0.0, 0.01], 2) == "▁█"
 
 
 def rows_of(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:

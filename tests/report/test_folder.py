@@ -16,7 +16,7 @@ from stored_run import CHESS, HOSTILE, answer, make_row, search, write_run
 
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns
-from searchrl.errors import DamagedError, RunFolderError
+from searchrl.errors import RunFolderError
 from searchrl.report.folder import write_report
 from searchrl.report.patterns import find_pattern
 from searchrl.run_folder import Run
@@ -103,16 +103,6 @@ def test_a_folder_with_something_else_is_left_alone(run: Run, tmp_path: Path):
     with pytest.raises(RunFolderError, match="mine' is not empty and holds no report; .* --out"):
         write_report([run], taken)
     assert [file.name for file in taken.iterdir()] == ["thesis.txt"]
-
-
-def test_an_older_report_stays_until_the_new_one_is_whole(tmp_path: Path):
-    run = Run.open(write_run(tmp_path / "run"))
-    page = write_report([run], tmp_path / "out").page
-    (file,) = (run.path / "rollouts").glob("eval_after*")
-    file.write_text("{")
-    with pytest.raises(DamagedError):
-        write_report([run], tmp_path / "out")
-    assert page.is_file() and (tmp_path / "out" / "data" / "index.js").is_file()
 
 
 @pytest.mark.parametrize(

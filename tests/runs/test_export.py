@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -188,15 +187,3 @@ def test_export_that_fails_leaves_nothing(
     text = complaint("export", micro_run, tmp_path / "out")
     assert "No space left on device" in text and "choose another folder" in text
     assert not list(tmp_path.iterdir())
-
-
-def test_next_command_evaluates_the_export_as_the_run_was(
-    micro_run: Path, lora_run: Path, tmp_path: Path
-) -> None:
-    line = succeed("export", micro_run, tmp_path / "out").stdout.splitlines()[-1]
-    words = shlex.split(line.removeprefix("Next:  searchrl "))
-    found = succeed(*words, "--num-tasks", 1, "--no-forced")
-    assert "the model it began with" not in found.output
-    assert f"{tmp_path / 'out'} on regulations" in found.stdout
-    # The base of this one has no name that others know: nothing could load it.
-    assert "Next:" not in succeed("export", lora_run, tmp_path / "adapter").stdout

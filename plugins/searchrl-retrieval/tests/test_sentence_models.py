@@ -158,7 +158,9 @@ def test_a_chroma_index_finds_the_same_and_grows(encoder: Path, tmp_path: Path) 
         make_dense((), **chosen, ef_search=64, index=str(tmp_path / "index"))
 
 
-def test_rerank_orders_the_first_3k_of_any_retriever(judge: Path) -> None:
+def test_rerank_orders_the_first_3k_of_any_retriever(
+    judge: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sentence_transformers import CrossEncoder
 
     registry = load_plugins(["searchrl_retrieval"], entry_points=False)
@@ -175,6 +177,11 @@ def test_rerank_orders_the_first_3k_of_any_retriever(judge: Path) -> None:
     (best,) = retriever.search([query], 1)
     assert [(p.id, p.score) for p in best] == [(order[0][1], pytest.approx(-order[0][0]))]
     (three,) = retriever.search([query], 3)
+    asked: list[int] = []
+    inner, given = retriever.retriever, first.search  # type: ignore[attr-defined]
+    monkeypatch.setattr(inner, "search", lambda q, k: asked.append(k) or given(q, k))
+    retriever.search([query], 2)
+    assert asked == [6]
     assert [p.score for p in three] == sorted((p.score for p in three), reverse=True)
     queries = [query, "", "dog", "unheard"]
     assert retriever.search(queries, 2) == [retriever.search([one], 2)[0] for one in queries]

@@ -30,7 +30,7 @@ from searchrl.engine.metrics.evaluation import (
     summary_metrics,
     tasks_played,
 )
-from searchrl.engine.metrics.metrics import label_tasks, summarise
+from searchrl.engine.metrics.metrics import _reward_range, label_tasks, summarise
 from searchrl.rewards.expression import parse_expression
 from searchrl.statistics import (
     COUNT,
@@ -266,6 +266,11 @@ def test_slices_of_one_task_are_told_apart_from_those_of_another() -> None:
     assert metrics["toy/em/new"] == proportion(1, 1)
     assert metrics["other/em/new"] == proportion(0, 1)
     assert summary_metrics(metrics).keys() >= {"em/new", "toy/em/new", "other/em/new"}
+
+
+def test_a_negative_weight_turns_the_range_of_a_component_round() -> None:
+    ranges = {"em": ZERO_OR_ONE, "shift": (-1.0, 3.0)}
+    assert _reward_range(rollout(0.0, "em-0.5*shift+1", ranges)) == (-0.5, 2.5)
 
 
 WEIGHTS = st.floats(-2, 2).map(lambda weight: round(weight, 2))

@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from searchrl.run_folder import Run
 
+# Models this small have nothing to share between threads, and waiting for each other takes longer.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What tests trust is not what the user trusts; programs that tests start inherit it.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="searchrl-state-")
 # They hold what is built in, whatever packages of plugins are installed beside it.

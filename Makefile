@@ -19,7 +19,7 @@ types:
 test:
 	$(PYTHON) -m pytest
 
-# Kills, damage, fuzzed input, hostile folders, every block of the docs: an hour on two cores.
+# Kills, damage, fuzzed input, hostile folders, every block of the docs.
 thorough:
 	$(PYTHON) -m pytest -m "smoke or thorough"
 

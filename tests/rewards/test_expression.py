@@ -103,6 +103,7 @@ def test_caret_stands_under_the_place_after_wide_characters_and_line_breaks() ->
         ("em+suport_recall", "suport_recall", "Did you mean 'support_recall'"),
         ("em-my-plugn:judge", "my-plugn:judge", "Did you mean 'my-plugin:judge'"),
         ("other:em", "other:em", "Did you mean 'em'"),
+        ("my-plugin:judges", "my-plugin:judges", "Did you mean 'my-plugin:judge'"),
         ("zzzzz", "zzzzz", "Known: all_gold, cover_em, em"),
     ],
 )

@@ -87,7 +87,7 @@ def test_component_that_declares_no_values_is_named_at_once(values: Any, is_rang
     class_of_its_own = type("Bare", (), {"__call__": lambda self, episode: 0.0})()
     with pytest.raises(PluginError, match="reward 'bare' declares values = \\(\\) and is_range"):
         Scorer({"bare": class_of_its_own}, RewardSchedule.parse("bare"))
-    uncalled = type("Uncalled", (), {"score": lambda self, episode: 0.0})()
+    uncalled = type("Uncalled", (), {"values": (0.0, 1.0), "is_range": False})()
     with pytest.raises(PluginError, match="'uncalled' declares values = .*__call__"):
         Scorer({"uncalled": uncalled}, RewardSchedule.parse("uncalled"))
 

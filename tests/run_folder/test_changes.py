@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from reseal import reseal, unfinish
-from train_toy import TOY_PLUGIN, Crash, settings
 
 from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.engine.learning.checkpoint import list_checkpoints
 from searchrl.errors import ChangedError
 from searchrl.plugins import load_plugins
-from searchrl.programs.train import train
+from searchrl.run_folder import Run, RunWriter
 from searchrl.run_folder import changes as changes_module
-from searchrl.run_folder.changes import describe_sources, find_changes
+from searchrl.run_folder.changes import describe_sources, ensure_unchanged, find_changes
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
@@ -76,9 +75,9 @@ class TestChanges:
         (text,) = self.find(self.config(questions=str(file)), file.unlink)
         assert text.endswith("and is not there now")
 
-    @pytest.mark.parametrize("place", [0, -1])
+    @pytest.mark.parametrize(("place", "size"), [(0, 5000), (-1, 5000), (2500, 5001)])
     def test_large_file_that_grew_or_changed_at_its_ends(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, size: int
     ):
         monkeypatch.setattr(changes_module, "WHOLE_BYTES", 1000)
         monkeypatch.setattr(changes_module, "PART_BYTES", 10)
@@ -86,8 +85,8 @@ class TestChanges:
         file.write_bytes(bytes(5000))
 
         def change() -> None:
-            data = bytearray(5000)
-            data[place] = 1
+            data = bytearray(size)
+            data[place] = size == 5000
             file.write_bytes(data)
 
         assert len(self.find(self.config(corpus=str(file)), change)) == 1
@@ -98,31 +97,62 @@ class TestChanges:
         (text,) = find_changes(before, now, load_plugins())
         assert text == "the number of tasks in split 'toy/train' was 48 and is 47 now"
 
-    @pytest.mark.thorough
-    def test_changed_plugin_is_refused_unless_that_is_allowed(
-        self, micro_model: Path, tmp_path: Path
+    def test_every_part_of_every_task_and_the_traces(self, tmp_path: Path):
+        files = [tmp_path / f"{number}.txt" for number in range(6)]
+        for file in files:
+            file.write_text("one")
+        (tmp_path / "nul").mkdir()
+        names = list(map(str, files))
+        tasks = [
+            {"env": {"name": "corpus", "files": names[:2]}, "retriever": {"name": "bm25"}},
+            {"env": "corpus", "retriever": {"name": "http", "file": names[2], "nul": "a\0b"},
+             "judge": {"name": "mine", "file": names[3]}, "protocol": {"name": "act"}},
+        ]  # fmt: skip
+        config = build_config({"tasks": tasks, "sft": {"traces": names[4]}})
+        assert [*describe_sources(config, {})["data"]] == [*names[:3], names[3], names[4]]
+
+    def test_names_are_absolute_and_the_tiny_model_is_known_by_its_weights(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        plugin = tmp_path / TOY_PLUGIN.name
-        shutil.copy(TOY_PLUGIN, plugin)
-        config = settings(micro_model, tmp_path / "run", plugins=[str(plugin)], max_steps=3)
-        with pytest.raises(KeyboardInterrupt):
-            train(config, observer=Crash(2, "interrupt"))
-        before = {path: path.read_bytes() for path in _files(tmp_path / "run")}
-        plugin.write_text(plugin.read_text() + "\n# another version\n")
-        with pytest.raises(ChangedError) as caught:
-            train(resume=tmp_path / "run", trust=True)
-        assert "plugin toy_world was " in str(caught.value)
-        assert "go on with --allow-change" in str(caught.value)
-        assert before == {path: path.read_bytes() for path in _files(tmp_path / "run")}
-        run = train(resume=tmp_path / "run", allow_change=True, trust=True)
-        (change,) = run.provenance["changes"]
-        assert "plugin toy_world" in change["what"][0] and run.summary["steps"] == 3
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "q.jsonl").touch()
+        tiny = build_config({"env": {"name": "corpus", "questions": "q.jsonl"}, "model": "tiny"})
+        sources = describe_sources(tiny, {})
+        assert [*sources["data"]] == [str(tmp_path / "q.jsonl")]
+        assert len(sources["weights"]) == 1 and len(*sources["weights"].values()) == 64
 
 
-def _files(folder: Path) -> list[Path]:
-    return [
-        path for path in sorted(folder.rglob("*")) if path.is_file() and ".lock" not in str(path)
-    ]
+PLUGIN = """
+from searchrl import hookimpl
+
+@hookimpl
+def register_rewards(register):
+    register("mine", object)
+"""
+
+
+def test_a_changed_run_is_refused_unless_that_is_allowed_and_then_records_it(tmp_path: Path):
+    plugin, file = tmp_path / "mine.py", tmp_path / "q.jsonl"
+    plugin.write_text(PLUGIN)
+    file.write_text("one\n")
+    env = {"name": "corpus", "questions": str(file)}
+    config = build_config({"env": env, "plugins": [str(plugin)]})
+    tasks, registry = {"corpus/train": 3}, load_plugins(config.plugins)
+    writer = RunWriter.create(config, tmp_path / "run")
+    writer.write_provenance(registry.provenance(), **describe_sources(config, tasks))
+    run = Run.open(writer.path)
+    assert ensure_unchanged(run, config, registry, tasks, allow=False) == {}
+    for number, changed in enumerate((file, plugin), 1):
+        changed.write_text(f"{changed.read_text()}# another\n")
+        registry = load_plugins(config.plugins)
+        with pytest.raises(ChangedError, match="the data" if changed is file else "plugin mine"):
+            ensure_unchanged(run, config, registry, tasks, allow=False)
+        facts = ensure_unchanged(run, config, registry, tasks, allow=True)
+        assert len(facts["changes"]) == number and facts["plugins"] == registry.provenance()
+        writer.update_provenance(**facts)
+        assert ensure_unchanged(run, config, registry, tasks, allow=False) == {}
+    (run.path / "provenance.json").write_text("{}")  # whoever reads it says so
+    assert ensure_unchanged(run, config, registry, {}, allow=False) == {}
 
 
 @pytest.mark.parametrize(("other", "state"), [("sft", {"step": 1}), ("train", {"demos": 2})])

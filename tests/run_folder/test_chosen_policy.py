@@ -51,6 +51,11 @@ def test_the_newest_whole_weights_are_taken_and_the_choice_is_said(run: Path) ->
     for named in (newest, newest / "policy"):
         with pytest.raises(DamagedError, match=f"same run, name it: '{run}'"):
             choose_policy(named)
+    # What else is in the checkpoint is no matter of its policy.
+    (older / "optimizer.json").write_text("{}")
+    write_checksums(older)
+    (older / "optimizer.json").write_text("[]")
+    assert choose_policy(older / "policy") == (older / "policy", ())
     # The final policy of a run comes first; it has checksums, or it is damaged.
     final = write_policy(run / "policy")
     assert (choose_policy(run) or (run, ()))[0] == older / "policy"

@@ -6,6 +6,7 @@ import copy
 import gzip
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from searchrl.run_folder import (
 )
 from searchrl.run_folder.reader import find_missing_rollouts
 from searchrl.run_folder.rollouts import rollout_files
+from searchrl.run_folder.sealing import encode_sealed, file_fault
 from searchrl.run_folder.shapes import RolloutRow, find_problem
 from searchrl.trackers import rows as trackers_rows
 from searchrl.trackers.rows import encode_row
@@ -64,6 +66,7 @@ def run(tmp_path: Path) -> Path:
         rows = [rollout(step, number) for number in range(20)]
         writer.write_rollouts(f"step_{step:06d}", rows, compress=step == 1)
         writer.log(step, row(step), "train")
+    writer.write_alarm({"step": 2})
     writer.write_summary({"after": row(3)})
     return writer.path
 
@@ -73,6 +76,10 @@ def test_a_kill_between_a_row_and_its_checksum_damages_nothing(run: Path) -> Non
     file, before = run / "metrics.jsonl", (run / "metrics.jsonl").read_bytes()
     file.write_bytes(before + line)
     assert [one["step"] for one in Run(run).metrics] == [1, 2, 3, 4]
+    (run / "provenance.json").rename(run / "gone")
+    file.write_bytes(before + line[:10])
+    assert [one["step"] for one in Run(run).metrics] == [1, 2, 3]  # nobody knows how it was
+    (run / "gone").rename(run / "provenance.json")
     for cut in (1, 10, len(line) - 1):
         file.write_bytes(before + line[:cut])
         assert [one["step"] for one in Run(run).metrics] == [1, 2, 3]
@@ -88,6 +95,15 @@ def test_what_metrics_speak_of_and_is_gone_is_named(run: Path) -> None:
     assert (
         f"'{run / 'rollouts' / 'step_000002.jsonl.gz'}' is damaged: it is missing, and 1 " in said
     )
+    for log, is_missing in (
+        ({"rollouts": False}, False),
+        ({"max_rollout_files": 1}, False),
+        ({"compress": False}, True),
+    ):
+        (run / "config.yaml").write_text(build_config({"log": log}).to_yaml())
+        assert any(".jsonl'" in said for said in find_missing_rollouts(opened)) == is_missing, log
+        assert len(list(find_missing_rollouts(opened))) == is_missing, log
+    (run / "config.yaml").write_text(build_config({"seed": 3}).to_yaml())
     for number in (2, 3):
         (run / "rollouts" / f"step_{number:06d}.jsonl.gz").touch()
     assert list(find_missing_rollouts(opened)) == []
@@ -111,6 +127,7 @@ def test_rows_that_are_missing_at_the_end_are_seen(run: Path) -> None:
 def test_a_digit_that_changed_is_seen(run: Path) -> None:
     for name, old, new in (
         ("metrics.jsonl", '"value": 0.2', '"value": 0.9'),
+        ("alarms.jsonl", '"step": 2', '"step": 3'),
         ("summary.json", '"value": 0.3', '"value": 0.8'),
         ("config.yaml", "seed: 3", "seed: 4"),
         ("provenance.json", '"program": "train"', '"program": "drain"'),
@@ -168,6 +185,7 @@ def test_a_row_with_a_value_of_a_wrong_type_is_damage(place: tuple[Any, ...]) ->
     [
         ((), {"stop_reason": "bored"}),
         ((), {"reward": 1e300}),
+        ((), {"reward": -1e300}),
         ((), {"ids": [-1]}),
         ((), {"ids": [2**32]}),
         ((), {"authors": "X"}),
@@ -189,9 +207,46 @@ def test_a_row_with_a_value_that_no_episode_has_is_damage(
     assert find_problem(row, RolloutRow)
 
 
-@pytest.mark.parametrize("key", ["authors", "turn", "sampler_logp", "ratio", "advantage"])
+@pytest.mark.parametrize(
+    "key", ["authors", "turn", "sampler_logp", "ratio", "entropy", "advantage"]
+)
 def test_a_row_whose_columns_differ_in_length_is_damage(key: str) -> None:
     assert find_problem({**rollout(1, 0), key: []}, RolloutRow)
+
+
+def test_rows_and_records_that_runs_do_write_are_no_damage(run: Path) -> None:
+    answered = rollout(1, 0)
+    answered["turns"][0] |= {"action": "answer", "payload": None, "queries": []}
+    assert not find_problem(answered, RolloutRow)
+    empty = RunWriter.create(build_config({}), run.parent / "empty")
+    empty.write_provenance([])
+    (empty.path / "metrics.jsonl").touch()  # it has not evaluated yet
+    assert find_damage(empty.path) == [] and Run(empty.path).metrics == []
+    for folder in ("checkpoints", "rollouts"):
+        (empty.path / folder).rmdir()
+    assert looks_like_run(empty.path)
+    record = Run(run).provenance | {"plugins": [1]}
+    (run / "provenance.json").write_bytes(encode_sealed(record))
+    with pytest.raises(DamagedError, match=r"no run writes 'plugins\.0'"):
+        _ = Run(run).provenance
+
+
+def test_files_of_other_phases_are_not_read(run: Path) -> None:
+    (run / "rollouts" / "eval_after.jsonl").write_text("damage")
+    assert len(list(Run(run).rollouts("train"))) == 60
+    with pytest.raises(DamagedError):
+        list(Run(run).rollouts("after"))
+    file = run / "rollouts" / "step_000009.jsonl"
+    file.write_bytes(encode_row(rollout(9, 0)) + encode_row(rollout(9, 1))[:-9])
+    with pytest.raises(DamagedError, match=r"step_000009\.jsonl' is damaged"):
+        list(Run(run).rollouts("train"))
+
+
+def test_a_run_holds_plain_files_alone(run: Path) -> None:
+    os.mkfifo(run / "pipe")
+    with pytest.raises(RunFolderError, match="pipe"):
+        Run.open(run)
+    assert file_fault(run / "pipe") == "it is no ordinary file"
 
 
 def test_a_row_that_no_run_writes_is_named_with_its_file(run: Path) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 from searchrl.config import build_config
-from searchrl.run_folder import Run, RunWriter
+from searchrl.run_folder import Run, RunWriter, find_damage
+from searchrl.run_folder import writer as writer_module
 from searchrl.run_folder.rollouts import may_hold, name_rollout, rollout_files
 
 
@@ -52,6 +57,84 @@ def test_what_counts_stays(tmp_path: Path) -> None:
     assert files(writer.path) == before and places(writer.path)[-1] == (4, "during")
     RunWriter.reopen(writer.path, 3, evaluated=2)
     assert places(writer.path)[-2:] == [(2, "during"), (3, "train")]
+
+
+def test_evaluations_after_the_end_stay_only_where_their_row_is_kept(tmp_path: Path) -> None:
+    """A kill comes between the files and the row."""
+    writer = written(tmp_path / "run")
+    for name in ("eval_before", "eval_after", "eval_after_forced"):
+        writer.write_rollouts(name, [], compress=True)
+    (writer.path / "rollouts" / "step_000009.jsonl").mkdir()
+    writer.log(4, {}, "after")
+    before = files(writer.path)
+    RunWriter.reopen(writer.path, 4)
+    assert before ^ files(writer.path) == {"step_000009.jsonl", "step_000009.jsonl.damaged"}
+    RunWriter.reopen(writer.path, 3).log(4, {}, "train")
+    after = {"eval_after.jsonl.gz", "eval_after_forced.jsonl.gz"}
+    assert files(writer.path) & after == set() and "eval_before.jsonl.gz" in files(writer.path)
+    writer.write_rollouts("eval_after", [], compress=True)
+    RunWriter.reopen(writer.path, 4)
+    assert not files(writer.path) & after
+
+
+def test_what_a_kill_left_is_removed_and_newer_checkpoints_are_set_aside(tmp_path: Path) -> None:
+    writer, said = written(tmp_path / "run"), list[str]()
+    (writer.path / "failures").mkdir()
+    newer = writer.path / "checkpoints" / "step_0000005"
+    for place in (writer.path, *(p for p in writer.path.iterdir() if p.is_dir()), newer):
+        (place / ".a.partial").mkdir(parents=True)
+        (place / "b.partial").touch()
+    RunWriter.reopen(writer.path, 4, on_note=said.append)
+    assert not list(writer.path.rglob("*.partial")) + list(writer.path.rglob(".*.partial"))
+    assert newer.with_name("step_0000005.damaged").is_dir() and not newer.exists()
+    assert said == [f"kept as '{newer}.damaged', for you to look at or to delete"]
+
+
+def test_a_kill_between_the_rows_that_stay_and_their_checksum_damages_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, calls, real = written(tmp_path / "run"), list[Path](), writer_module.replace_file
+
+    def killed_at_the_second(path: Path, data: bytes) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(path, data)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(writer_module, "replace_file", killed_at_the_second)
+        RunWriter.reopen(writer.path, 2)
+    assert find_damage(writer.path) == []
+
+
+def test_a_row_is_on_the_disk_with_its_checksum_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(writer_module.os, "fsync", synced.append)
+    writer = written(tmp_path / "run")
+    num_synced = len(synced)
+    writer.log(5, {}, "train")
+    assert len(synced) > num_synced
+    file = writer.path / "metrics.jsonl"
+    file.write_bytes(file.read_bytes()[:-20])
+    assert "metrics.jsonl' is damaged" in find_damage(writer.path)[0]
+
+
+def test_the_record_says_which_process_and_which_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name == "peft":
+            raise metadata.PackageNotFoundError
+        return real(name)
+
+    monkeypatch.setattr(writer_module.metadata, "version", version)
+    record = Run(written(tmp_path / "run").path).provenance
+    assert record["process"]["pid"] == os.getpid()
+    assert record["versions"]["peft"] is None and record["versions"]["torch"] == real("torch")
 
 
 def test_facts_that_become_known_are_added(tmp_path: Path) -> None:
@@ -115,5 +198,11 @@ def test_alarms_after_a_step_are_dropped(tmp_path: Path) -> None:
     writer = written(tmp_path / "run")
     for step in (2, 3, 4):
         writer.write_alarm({"step": step})
+    RunWriter.reopen(writer.path, 2)
+    assert len(Run(writer.path).alarms) == 3, "a resumed run may have heard them all"
+    size = Run(writer.path).provenance["checksums"]["alarms.jsonl"]["bytes"]
+    assert size == (writer.path / "alarms.jsonl").stat().st_size
     writer.keep_alarms(3)
     assert Run(writer.path).alarms == [{"step": 2}, {"step": 3}]
+    writer.keep_alarms(1)
+    assert Run(writer.path).alarms == []

@@ -50,6 +50,10 @@ def test_sealed_file_comes_back_and_is_plain_json(tmp_path: Path) -> None:
     path.write_bytes(encode_sealed(VALUE))
     assert read_sealed(path) == VALUE
     assert json.loads(path.read_text("utf-8"))["inner"] == VALUE["inner"]
+    for text in ("[" * 100_000, "{", "[1]"):
+        path.write_text(text)
+        with pytest.raises(DamagedError, match="it is not JSON|it holds list"):
+            read_sealed(path)
     path.write_text(json.dumps(VALUE))
     with pytest.raises(DamagedError, match="it has no checksum"):
         read_sealed(path)

@@ -171,7 +171,7 @@ class Run:
             return Rows([], str(error))
         fault = _find_difference(data, written)
         # Beyond what provenance.json knows there may be a row that a kill has torn.
-        may_be_torn = len(data) > known or written is None
+        may_be_torn = len(data) > known
         rows: list[dict[str, Any]] = []
         for line in parse_rows(io.BytesIO(data), may_be_torn=may_be_torn):
             if isinstance(line, dict) and not find_problem(line, shape):

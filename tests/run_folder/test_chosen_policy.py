@@ -105,4 +105,11 @@ def test_only_what_is_older_than_the_newest_few_and_not_the_best_is_removed(run:
 
     both = left(3)
     assert len(both) == 2 and left(1, best=both[0]) == both
+    (run / "checkpoints" / f".{both[0]}.partial" / "inner").mkdir(parents=True)  # of a kill
     assert left(1) == [both[-1]]
+    # A damaged one is not counted, and not removed.
+    (run / "checkpoints" / "step_1000000").mkdir()
+    assert left(1) == [both[-1], "step_1000000"]
+    (run / "other").mkdir()
+    (run / "other" / "checkpoints").touch()
+    assert checkpoint_folders(run / "other") == []

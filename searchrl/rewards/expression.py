@@ -139,10 +139,8 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
 
 def _split(text: str, known: Sequence[str] | None) -> list[tuple[str, str, int]]:
     """Names, numbers, signs and the end: the kind of each, its text and its place."""
-    # Longest first: `pkg:em_zh` is tried before `pkg:em`. Without known names "a-b:c" is one
-    # qualified name; with them, "a" minus "b:c" may be meant.
-    own = sorted((name for name in known or () if ":" in name), key=len, reverse=True)
-    ways = [rf"{re.escape(name)}(?!\w)" for name in own]
+    # Without known names "a-b:c" is one qualified name; with them, "a" minus "b:c" may be meant.
+    ways = [rf"{re.escape(name)}(?!\w)" for name in known or () if ":" in name]
     ways += [_IDENTIFIER] if known is not None else [_QUALIFIED, _IDENTIFIER]
     piece = rf"\s*(?:(?P<name>{'|'.join(ways)})|(?P<number>{_NUMBER})|(?P<end>\Z)|(?P<other>.))"
     found = re.finditer(piece, text, re.DOTALL)

@@ -10,20 +10,6 @@ from unittest.mock import ANY
 import pytest
 from command_line import complaint, succeed
 
-from searchrl.run_folder import Run
-
-REPO = Path(__file__).resolve().parent.parent.parent
-
-SMALL = (
-    "rollout.group_size=2",
-    "rollout.prompts_per_step=2",
-    "rollout.max_turn_tokens=60",
-    "eval.num_tasks=1",
-    "eval.num_tasks_during=1",
-    "eval.forced=false",
-)
-"""Settings laid over a training, which takes seconds then."""
-
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("own_folder")]
 
 
@@ -40,12 +26,6 @@ def scaffold(kind: str, name: str) -> list[str]:
 def run(command: str, *words: object, typed: str = "") -> str:
     """What a command of the scaffold prints; it must succeed."""
     return succeed(*shlex.split(command), *words, typed=typed).stdout
-
-
-def train(command: str) -> Run:
-    sets = [word for setting in SMALL for word in ("--set", setting)]
-    run(command, "--max-steps", 1, "--run-dir", "run", *sets)
-    return Run.open("run")
 
 
 def test_it_says_what_it_wrote_and_what_comes_next() -> None:
@@ -100,21 +80,3 @@ def test_commands_of_a_retriever() -> None:
     metrics = json.loads(run(evaluate, "--num-tasks", 20, "--json"))
     assert metrics["em"]["value"] > 0.9
     assert "size" in complaint(*shlex.split(evaluate), "--set", "retriever.size=0")
-
-
-@pytest.mark.slow
-def test_commands_of_a_tracker() -> None:
-    check, command = scaffold("tracker", "csv_file")
-    run(check)
-    lines = (train(command).path / "metrics.csv").read_text("utf-8").splitlines()
-    assert lines[0].startswith("step,phase,metric,value")
-    assert any(line.startswith("1,train,reward,") for line in lines)
-
-
-@pytest.mark.slow
-def test_commands_of_an_algorithm() -> None:
-    check, command = scaffold("algorithm", "cut_grpo")
-    run(check)
-    trained = train(command)
-    assert trained.config.algorithm.name == "cut_grpo"
-    assert any(row["phase"] == "train" for row in trained.metrics)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command_line import complaint, succeed
+from command_line import succeed
 
 from searchrl.config import build_config
 from searchrl.run_folder import Run
@@ -90,8 +90,3 @@ def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) 
     steps = [line for line in result.stdout.splitlines() if line.startswith("step ")]
     assert len(steps) == 2 and "  loss " in steps[0] and "token_accuracy" in steps[0]
     assert f"searchrl train --init-from {folder}" in result.stdout
-
-
-@pytest.mark.parametrize("flag", ["--allow-change"])
-def test_flags_of_a_resumed_run_need_one(flag: str) -> None:
-    assert f"{flag} goes with --resume RUN" in complaint("train", "--env", "regulations", flag)

@@ -73,6 +73,10 @@ seed=-1 ; seed=99999999999999999999 ; model.name="" ; init_from="" ; sft.stages=
 sft.stages.0.mix={} ; sft.stages.0.mix={expert: 0} ; sft.stages.0.mix={expert: -1, passive: 2}
 model.lora_targets=[] ; model.lora_targets=[""] ; model.lora_targets=["q_(proj|x)"]
 sft.stages.0.mix={expert: .inf} ; sft.stages.0.mix=expert
+num_threads=100000 ; num_threads=-1 ; rollout.group_size=1000000 ; rollout.batch_size=1000000000
+optim.lr=2.0 ; optim.lr=.inf ; optim.max_grad_norm=.inf ; optim.warmup_steps=-1
+rollout.temperature=.nan ; rollout.temperature=1e6 ; rollout.env_timeout_s=1e12
+algorithm.beta=.inf ; algorithm.clip_high=.nan ; tasks.0.weight=.inf
 """
 
 
@@ -110,6 +114,24 @@ def test_a_section_that_is_there_twice_is_refused_with_its_line(tmp_path: Path) 
     path.write_text("rollout: {group_size: 4}\nseed: 1\nrollout: {env_timeout_s: 5}\n")
     with pytest.raises(ConfigError, match="line 3, column 1: the key 'rollout' is there twice"):
         load_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("seed: 1\noptim:\n  lrr: 3\n", "run.yaml:3: unknown key 'optim.lrr'. Did you mean 'lr'?"),
+        ("seed: 1\n\nmax_steps: many\n", "run.yaml:3: max_steps = 'many'"),
+        ("env: corpus\nreward: [1]\n", "run.yaml:2: reward = [1]: expected stages"),
+        ("tasks:\n  - weight: 1\n  - wieght: 2\n", "run.yaml:3: unknown key 'tasks.1.wieght'"),
+        ("seed: 1\noptim: fast\n", "run.yaml:2: optim = 'fast': expected a mapping of keys"),
+        ("tasks: {3: {weight: 2}}\n", "run.yaml: 'tasks' has 1 entries, so no tasks.3"),
+    ],
+)
+def test_a_fault_in_a_config_file_has_its_file_and_line(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    assert place in refuse(load_yaml(tmp_path / "run.yaml"))
 
 
 @pytest.mark.parametrize("wrong", ["optim.lr", "=3", "a..b=1", "", ".a=1"])

@@ -123,6 +123,8 @@ def test_dead_groups_are_named_and_counted() -> None:
 
 def test_unscored_rollout_cannot_keep_a_group_alive() -> None:
     assert dead_groups([0.0, 0.0, math.nan], ["g"] * 3, [True, True, False]) == {"g"}
+    # One advantage per turn: a single turn keeps it alive.
+    assert dead_groups([[0.0, 1.0], [0.0, 0.0]], ["a", "b"], [True, True]) == {"b"}
 
 
 @pytest.mark.parametrize(
@@ -144,6 +146,10 @@ def test_solved_groups_have_the_best_reward_throughout(rewards: str, solved: str
     values = [float(word[1:].replace("?", "nan")) for word in words]
     step = StepScores(values, [word[0] for word in words], is_scored)
     assert solved_groups(step) == set(solved)
+
+
+def test_the_number_of_an_unscored_rollout_does_not_tell_whether_its_group_is_solved() -> None:
+    assert solved_groups(StepScores([1, 0, 0], ["a", "a", "b"], [True, False, True])) == {"a"}
 
 
 # --- who is in a group ---------------------------------------------------------------------------
@@ -184,6 +190,8 @@ def test_columns_of_different_length_are_refused() -> None:
         StepScores([1.0, 0.0], ["a"], [True, True])
     with pytest.raises(ValueError, match="turn_scores 1"):
         StepScores([1.0, 0.0], ["a", "a"], [True, True], turn_scores=[[0.5]])
+    with pytest.raises(ValueError, match="turn_scores 0"):
+        StepScores([1.0, 0.0], ["a", "a"], [True, True], turn_scores=[])
     with pytest.raises(ValueError, match="advantages 1"):
         dead_groups([0.0], ["a", "a"], [True, True])
 

@@ -40,7 +40,7 @@ def test_the_text_has_a_title_a_header_and_one_marked_row() -> None:
     title, header, *rows = str(take_excerpt(rollout(), 11, decode)).splitlines()
     assert title == "rollout step0/prompt0/1, tokens 6 to 14 of 15"
     assert header.split() == list(COLUMNS)
-    assert [row.startswith("> 11") for row in rows].count(True) == 1
+    assert [row.split()[1] for row in rows if row.startswith(">")] == ["11"]
     assert len(rows) == 9
 
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from loss_columns import F64, LOSSES, LossFn, hand, random_step, run
 
-from searchrl.core import advantage, reduction
+from searchrl.core import advantage, excerpt, group, reduction
 from searchrl.core.columns import LossStats, loss_columns
 from searchrl.core.kl import k3
 from searchrl.core.loss import ppo_clip_loss
@@ -158,6 +158,11 @@ def test_tis_by_hand() -> None:
     expected = (0.5 + 4 + 1.5 + 3) / 4
     assert stats.means()["sampler_ratio_mean"] == pytest.approx(expected, abs=1e-12)
     assert run(functools.partial(tis_loss, cap=1.0), step)[2].num_cut == 3
+    on_edge = (
+        functools.partial(tis_loss, cap=1.0),
+        functools.partial(masked_tis_loss, low=1, high=1),
+    )
+    assert [run(loss, hand([1.0], [1.0]))[2].num_cut for loss in on_edge] == [0, 0]
     loss, _, stats = run(functools.partial(tis_loss, cap=3.5), step)
     expected = -(0.5 * 1.2 + 3.5 * 0.5 - 1.5 * 1.5 - 3 * 0.8) / 4
     assert loss.item() == pytest.approx(expected, abs=1e-12) and stats.num_cut == 1
@@ -237,6 +242,14 @@ def test_llds_holds_tokens_outside_the_surrogate_with_weights_of_its_own() -> No
     assert means["likelihood_drop"] == pytest.approx((fell + solved) / 4, abs=1e-12)
 
 
+def test_a_token_that_is_only_held_is_none_that_the_clip_took() -> None:
+    step, half_T = hand([1.5, 1.5], [1.0, 1.0]), torch.tensor([0.5, 0.5], dtype=F64)
+    columns = {f.name: getattr(step, f.name) for f in fields(step)} | {"hold_weight_T": half_T}
+    columns["weight_T"] = torch.tensor([1.0, 0.0], dtype=F64)
+    _, stats = LOSSES["llds"](loss_columns(**columns), LossSettings())
+    assert stats.is_clipped_T is not None and stats.is_clipped_T.tolist() == [True, False]
+
+
 def test_llds_default_is_a_tenth() -> None:
     loss, _, _ = run(llds_loss, hand([0.9], [0.0]))
     assert loss.item() == pytest.approx(-0.1 * math.log(0.9), abs=1e-12)
@@ -290,8 +303,31 @@ def test_stats_add_up_and_keep_the_largest_log_ratio() -> None:
     assert (both.loss, both.num_tokens, both.num_clipped) == (0.5, 4, 2)
     means = both.means()
     assert (means["ratio_mean"], means["clip_frac"], means["max_abs_log_ratio"]) == (1.25, 0.5, 2)
+    assert LossStats(loss=0.5, num_held=2).means() == {"loss": 0.5, "likelihood_drop": 0.0}
     with pytest.raises(TypeError):
         left + 1  # type: ignore[operator]
+
+
+def test_what_a_critic_explains_by_hand() -> None:
+    """Values 1, 1, 5 for the targets 1, 2, 3: errors 0, 1, -2, whose variance is 14/9 of 2/3."""
+    step = hand([1.0] * 4, [0.0] * 4)
+    value_T = torch.tensor([1.0, 1.0, 5.0, math.nan], dtype=F64, requires_grad=True)
+    target_T = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=F64, requires_grad=True)
+    entropy_T = torch.tensor([0.5, 1.0, math.nan, 2.0], dtype=F64, requires_grad=True)
+    plain = (step.logp_T, step.old_logp_T, step.adv_T, step.weight_T)
+    columns = loss_columns(*plain, value_T=value_T, target_T=target_T, entropy_T=entropy_T)
+    _, stats = ppo_clip_loss(columns, LossSettings())
+    # A value that is no number drops its token; an entropy that is none is 0.
+    assert (stats.num_tokens, stats.num_value, stats.num_nonfinite) == (3, 3, 1)
+    assert stats.means()["value_loss"] == pytest.approx(5 / 3)
+    assert stats.means()["explained_variance"] == pytest.approx(1 - (14 / 9) / (2 / 3))
+    assert columns.entropy_T is not None and columns.entropy_T.tolist() == [0.5, 1, 0, 0]
+    assert columns.value_T is not None and columns.value_T.requires_grad
+    assert columns.entropy_T.requires_grad
+    assert columns.target_T is not None and not columns.target_T.requires_grad
+    # Targets that differ by rounding alone have no variance to explain.
+    alike = LossStats(num_value=3, sum_target=3e3, sum_square_target=3e6 + 3)
+    assert alike.means().keys() == {"value_loss"}
 
 
 ALWAYS = {"loss", "ratio_mean", "approx_kl", "max_abs_log_ratio", "nonfinite_frac"}
@@ -341,8 +377,9 @@ def test_columns_that_a_loss_needs_are_asked_for() -> None:
     for loss_fn in (gspo_loss, llds_loss):
         with pytest.raises(ValueError, match="needs rollout_T"):
             loss_fn(loss_columns(*columns), LossSettings())
-    with pytest.raises(ValueError, match="rollout_T of an integer dtype, got torch.float64"):
-        loss_columns(*columns, rollout_T=torch.zeros(1, dtype=F64))
+    for dtype in (F64, torch.bool):
+        with pytest.raises(ValueError, match=f"rollout_T of an integer dtype, got {dtype}"):
+            loss_columns(*columns, rollout_T=torch.zeros(1, dtype=dtype))
     for loss_fn in LOSSES.values():
         with pytest.raises(ValueError, match=r"beta 0\.1 needs ref_logp_T"):
             loss_fn(loss_columns(*columns, rollout_T=step.rollout_T), LossSettings(beta=0.1))
@@ -371,7 +408,11 @@ def test_bad_settings_are_refused(
             run(functools.partial(make, **wrong), hand([1.0], [1.0]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("module", [advantage, reduction])
+def test_settings_are_described_in_one_line() -> None:
+    assert LossSettings(clip_high=0.28).describe() == "clip 0.2/0.28, beta 0, sequence-mean"
+
+
+@pytest.mark.parametrize("module", [advantage, reduction, group, excerpt])
 def test_the_runnable_examples_in_the_docstrings_hold(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0 and result.failed == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 
 from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.trajectory import Author, Origin, Trajectory, Turn, TurnStop
+from searchrl.core.trajectory import Author, Origin, Trajectory, Turn, TurnStop, is_finite
 
 EOS, STOP = TurnStop.EOS, TurnStop.STOP_STRING
 
@@ -76,3 +77,8 @@ def test_rollouts_are_grouped_in_order_and_the_last_turn_earns_the_reward() -> N
         ("a", (items[1],)),
     ]
     assert items[0].turn_rewards == (0.0, 1.0) and items[1].turn_rewards == ()
+    assert TrainItem(items[0].trajectory, None).turn_rewards == (0.0, 0.0)
+
+
+def test_a_ratio_needs_a_log_prob_that_is_a_number() -> None:
+    assert [is_finite(logp) for logp in (-0.5, None, math.nan, -math.inf)] == [True] + [False] * 3

@@ -50,6 +50,8 @@ def test_dead_group_does_not_shrink_the_loss_of_the_others() -> None:
 def test_bad_weight_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="needs constant > 0"):
         token_weights([1], Reduction.CONSTANT)
+    with pytest.raises(ValueError, match="needs constant > 0"):
+        token_weights([1], Reduction.CONSTANT, constant=0)
     with pytest.raises(ValueError, match="cannot be negative"):
         token_weights([1, -1], Reduction.TOKEN_MEAN)
     with pytest.raises(ValueError, match="token-median"):

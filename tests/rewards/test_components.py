@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,14 @@ def test_built_ins_are_discrete_except_shares_counts_and_env() -> None:
     ranged = {name for name in BUILTIN_REWARDS if BUILTIN_REWARDS[name]().is_range}
     assert ranged == {"f1", "searches", "support_recall", "env"}
     assert BUILTIN_REWARDS["env"]().values == (-math.inf, math.inf)
+    halves = {name for name in BUILTIN_REWARDS if 0.5 in BUILTIN_REWARDS[name]().values}
+    assert halves == {"format", "fuzzy"}
+
+
+def test_each_component_is_one_of_its_own() -> None:
+    first, second = (BUILTIN_REWARDS["em"]() for _ in range(2))
+    first.values = (0.0,)
+    assert second.values == BUILTIN_REWARDS["em"]().values == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("verdict", [0.0, 0.5, 1.0])
@@ -89,6 +98,8 @@ def test_support_recall_is_the_share_of_gold_passages_and_all_gold_whether_it_is
     assert of(search("q", "g1", "x"), search("r", "g2", "g3")) == (1.0, 1.0)
     assert of(search("q", "g1", "g1")) == (pytest.approx(1 / 3), 0.0)
     assert of(search("q", "g1", "g2")) == (pytest.approx(2 / 3), 0.0)
+    twice = replace(TASK, gold_ids=("g1", "g2", "g2"))  # named twice, it is one passage
+    assert score("support_recall", Episode(twice, (search("q", "g1", "g2"),))) == 1.0
     assert of(search("q", "x")) == of() == (0.0, 0.0)
 
 

@@ -17,7 +17,7 @@ from searchrl.rewards.expression import (
     parse_expression,
 )
 
-KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "judge_v2")
+KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "my-plugin:judge_zh", "judge_v2")
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,12 @@ KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "judge_v2")
         ("0.2*format+em-0.01*searches", ((0.2, "format"), (1, "em"), (-0.01, "searches")), 0),
         (" - em\n+ .5 * f1 ", ((-1, "em"), (0.5, "f1")), 0),
         ("2*em-1", ((2, "em"),), -1),
+        ("1+em+0.5", ((1, "em"),), 1.5),
+        (
+            "my-plugin:judge_zh+my-plugin:judge",
+            ((1, "my-plugin:judge_zh"), (1, "my-plugin:judge")),
+            0,
+        ),
         ("0*searched+1e-3*em", ((0, "searched"), (1e-3, "em")), 0),
         ("em+format+em", ((2, "em"), (1, "format")), 0),
         ("em-em", ((0, "em"),), 0),
@@ -42,6 +48,7 @@ def test_reads(text: str, terms: tuple[tuple[float, str], ...], constant: float)
 def test_weights_are_never_normalised() -> None:
     scores = {"format": 1.0, "em": 1.0, "searches": 3.0}
     assert parse_expression("10*format+20*em").evaluate(scores) == 30.0
+    assert parse_expression("em-0.25").evaluate(scores) == 0.75
     assert parse_expression("0.2*format+em-0.01*searches").evaluate(scores) == pytest.approx(1.17)
 
 
@@ -96,6 +103,7 @@ def test_caret_stands_under_the_place_after_wide_characters_and_line_breaks() ->
         ("em+suport_recall", "suport_recall", "Did you mean 'support_recall'"),
         ("em-my-plugn:judge", "my-plugn:judge", "Did you mean 'my-plugin:judge'"),
         ("other:em", "other:em", "Did you mean 'em'"),
+        ("my-plugin:judges", "my-plugin:judges", "Did you mean 'my-plugin:judge'"),
         ("zzzzz", "zzzzz", "Known: all_gold, cover_em, em"),
     ],
 )

@@ -86,6 +86,7 @@ def test_scores_may_be_unscored_or_per_turn_for_single_episodes() -> None:
     ("returned", "said"),
     [
         ([1.0], "returned 1 scores for a group of 2 episodes"),
+        ([1.0] * 3, "returned 3 scores for a group of 2 episodes"),
         (0.5, "returned float for a group; expected a list of scores"),
         ("01", "returned str for a group"),
         ({PARIS.final_answer: 1.0}, "returned dict for a group"),

@@ -169,10 +169,12 @@ def test_a_ranking_shows_each_answer_once_and_in_the_same_order_always() -> None
     assert ask_ranking(judge, group) == [0.5, 0.0, 0.4, 0.5]
     assert ask_ranking(judge, group[::-1]) == [0.5, 0.4, 0.0, 0.5]
     assert [case.answer for case in judge.asked] == ["later", "noon"] * 2
+    for count in (0, 3):
+        judge.rank = lambda cases, n=count: [Verdict(1.0)] * n  # type: ignore[misc]
+        with pytest.raises(ScoringFailure, match=f"its judge ranked {count} of 2 answers"):
+            ask_ranking(judge, group)
+    # Without an answer nobody is asked.
     assert ask_ranking(judge, [answered(None)]) == [0.0]
-    judge.rank = lambda cases: []  # type: ignore[method-assign]
-    with pytest.raises(ScoringFailure, match="its judge ranked 0 of 2 answers"):
-        ask_ranking(judge, group)
 
 
 def test_every_component_of_a_run_asks_the_judge_that_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from searchrl.errors import PluginError, UnknownNameError
 from searchrl.rewards.components import BUILTIN_REWARDS, make_signal
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.rewards.scorer import ScoredEpisode, Scorer, score_together
+from searchrl.tool_calls import DeadlineExceeded
 
 EPISODE = Episode(
     Task("t1", "test", 0, "Where?", answers=("Paris",)),
@@ -85,7 +87,7 @@ def test_component_that_declares_no_values_is_named_at_once(values: Any, is_rang
     class_of_its_own = type("Bare", (), {"__call__": lambda self, episode: 0.0})()
     with pytest.raises(PluginError, match="reward 'bare' declares values = \\(\\) and is_range"):
         Scorer({"bare": class_of_its_own}, RewardSchedule.parse("bare"))
-    uncalled = type("Uncalled", (), {"score": lambda self, episode: 0.0})()
+    uncalled = type("Uncalled", (), {"values": (0.0, 1.0), "is_range": False})()
     with pytest.raises(PluginError, match="'uncalled' declares values = .*__call__"):
         Scorer({"uncalled": uncalled}, RewardSchedule.parse("uncalled"))
 
@@ -104,6 +106,24 @@ def test_episodes_of_several_scorers_are_scored_together() -> None:
     assert scored[0].scores == {"f1": 1.0}
 
 
+def test_a_component_that_takes_one_call_at_a_time_is_called_so() -> None:
+    inside: list[int] = []
+    most = 0
+
+    def slow(episode: Episode) -> float:
+        nonlocal most
+        inside.append(1)
+        most = max(most, len(inside))
+        time.sleep(0.05)
+        inside.pop()
+        return 1.0
+
+    for alone, expected in ((["probe"], 1), ([], 4)):
+        most, scorer = 0, make_scorer("probe", slow, alone=alone)
+        score_together([(scorer, EPISODE)] * 4)
+        assert most == expected
+
+
 def test_a_signal_of_the_environment_is_a_component_that_nobody_registered() -> None:
     signal = make_signal("signal:length")
     scorer = Scorer(
@@ -112,8 +132,9 @@ def test_a_signal_of_the_environment_is_a_component_that_nobody_registered() -> 
         metrics=["signal:length"],
     )
     assert (scorer.names, scorer.components) == (("em", "signal:length"), ("em",))
-    scored = scorer.score(replace(EPISODE, signals={"length": -7.0}))
-    assert (scored.scores["signal:length"], scored.reward) == (-7.0, 1.0)
+    for length in (-7.0, 0.0):
+        scored = scorer.score(replace(EPISODE, signals={"length": length}))
+        assert (scored.scores["signal:length"], scored.reward) == (length, 1.0)
     assert scorer.score(EPISODE).missing == {"signal:length": "the episode has no signal 'length'"}
 
 
@@ -179,6 +200,7 @@ def test_a_broken_component_is_an_attributed_failure_and_not_a_zero(result: Any,
     assert message in scored.failure.message and message in scored.unscored
     assert "Traceback" in scored.failure.detail
     assert "probe" not in scored.scores and scored.scores["em"] == 1.0
+    assert scored.missing == {"probe": scored.failure.message}
 
 
 def test_a_broken_metric_is_a_failure_too() -> None:
@@ -198,6 +220,10 @@ def test_a_hanging_component_is_a_timeout_that_says_where_it_hangs() -> None:
     assert scored.failure.kind is FailureKind.TIMEOUT
     assert scored.failure.message == "did not return within 0.05 s"
     assert scored.unscored == "reward 'probe': did not return within 0.05 s"
+    # A call that the component made itself was late: not the component.
+    late = raises(DeadlineExceeded("retriever 'bm25'", 1.0))
+    failure = make_scorer("probe", late).score(EPISODE).failure
+    assert failure is not None and failure.kind is FailureKind.SCORING
     assert "in hang" in scored.failure.detail and "time.sleep(2)" in scored.failure.detail
 
 
@@ -220,6 +246,7 @@ def test_numbers_inside_the_declaration_pass(result: Any, fields: dict[str, Any]
 def test_a_value_below_its_range_is_refused() -> None:
     failure = score_probe(-0.1, values=(0.0, 1.0), is_range=True).failure
     assert failure is not None and "outside the range (0, 1)" in failure.message
+    assert score_probe(0.4999).failure is not None, "beside a declared value is not on it"
 
 
 def test_process_scores_are_kept_per_turn() -> None:
@@ -253,6 +280,8 @@ class Selective(Component):
     def applies(self, task: Task) -> bool:
         if task.id == "broken":
             raise KeyError("no such task")
+        if task.id == "gone":
+            sys.exit("no such task")
         return bool(task.answers)
 
 
@@ -267,11 +296,13 @@ def test_a_component_that_says_nothing_about_a_task_leaves_its_term_out() -> Non
 
 
 def test_applies_that_raises_is_a_failure_of_its_reward() -> None:
-    broken = replace(EPISODE, task=replace(EPISODE.task, id="broken"))
-    scored = make_scorer("probe", Selective(1.0), owners={"probe": "plugin mine"}).score(broken)
-    assert scored.reward is None and scored.failure is not None
-    assert scored.failure.owner == "reward 'probe' of plugin mine"
-    assert "applies() raised KeyError" in str(scored.unscored)
+    scorer = make_scorer("probe", Selective(1.0), owners={"probe": "plugin mine"})
+    for name, error in (("broken", "KeyError"), ("gone", "SystemExit")):
+        scored = scorer.score(replace(EPISODE, task=replace(EPISODE.task, id=name)))
+        assert scored.reward is None and scored.failure is not None
+        assert scored.failure.owner == "reward 'probe' of plugin mine"
+        assert f"applies() raised {error}" in str(scored.unscored)
+    assert scorer.applies("probe", None), "nothing is known of a task that nobody describes"
 
 
 @pytest.mark.parametrize(

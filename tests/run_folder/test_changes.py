@@ -14,12 +14,14 @@ from train_toy import TOY_PLUGIN, Crash, settings
 
 from searchrl.cli import main
 from searchrl.config import build_config
+from searchrl.config.packaged import EMBEDDED
 from searchrl.engine.learning.checkpoint import list_checkpoints
 from searchrl.errors import ChangedError
 from searchrl.plugins import load_plugins
 from searchrl.programs.train import train
+from searchrl.run_folder import Run, RunWriter
 from searchrl.run_folder import changes as changes_module
-from searchrl.run_folder.changes import describe_sources, find_changes
+from searchrl.run_folder.changes import describe_sources, ensure_unchanged, find_changes
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
@@ -46,7 +48,7 @@ class TestChanges:
         file = tmp_path / "docs" / "inner" / "a.txt"
         file.write_text("one")
         config = self.config(corpus=str(tmp_path / "docs"))
-        (text,) = self.find(config, lambda: file.rename(file.with_name("b.txt")))
+        (text,) = self.find(config, lambda: file.rename(tmp_path / "docs" / "a.txt"))
         assert f"the data '{tmp_path / 'docs'}'" in text
 
     def test_text_of_an_instruction(self, tmp_path: Path):
@@ -55,6 +57,52 @@ class TestChanges:
         protocol = {"name": "think-search-answer", "instruction": f"@{file}"}
         config = build_config({"tasks": [{"env": {"name": "corpus"}, "protocol": protocol}]})
         assert len(self.find(config, lambda: file.write_text("Answer at once."))) == 1
+
+    @pytest.mark.parametrize("part", ["judge", "retriever", "protocol", "traces"])
+    def test_every_part_of_a_task_may_name_data(
+        self, tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.chdir(tmp_path)
+        file = tmp_path / "f.txt"
+        file.write_text("one")
+        name = {"protocol": "act", "retriever": "bm25", "judge": "lexical"}.get(part)
+        task = {"env": {"name": "corpus"}, part: {"name": name, "any": ["f.txt"]}}
+        config = build_config({"tasks": [task]} if name else {"sft": {"traces": "f.txt"}})
+        (text,) = self.find(config, lambda: file.write_text("two"))
+        assert text.startswith(f"the data '{file}' was ")
+
+    def test_the_embedded_policy(self):
+        weights = describe_sources(build_config({"model": {"name": "tiny"}}), {})["weights"]
+        (name,) = weights
+        assert name == EMBEDDED and len(weights[name]) == 64
+        now = {"data": {}, "tasks": {}, "weights": {name: "0" * 64}}
+        (text,) = find_changes({"weights": weights}, now, load_plugins())
+        assert text.startswith(f"the embedded policy '{name}' was {weights[name][:12]} and")
+
+    def test_what_was_allowed_is_recorded_behind_what_was_allowed_before(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        config, registry = self.config(), load_plugins()
+        writer = RunWriter.create(config, tmp_path / "run")
+        sources = describe_sources(config, {"toy/train": 48})
+        writer.write_provenance([], changes=["earlier"], **sources)
+        run, asked = Run(writer.path), list[Any]()
+        monkeypatch.setattr(
+            changes_module, "read_records", lambda *args: asked.append(args) or ("record",)
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(type(registry), "changes", property(lambda self: [*self.recorded]))
+            with pytest.raises(ChangedError, match="record"):
+                ensure_unchanged(run, config, registry, {"toy/train": 48}, allow=False)
+        assert asked == [(run.path, config.to_dict())]
+        monkeypatch.setattr(changes_module, "read_records", lambda *args: ())
+        assert not ensure_unchanged(run, config, registry, {"toy/train": 48}, allow=False)
+        told = ensure_unchanged(run, config, registry, {"toy/train": 47}, allow=True)
+        assert told["changes"][0] == "earlier" and len(told["changes"]) == 2
+        assert "was 48 and is 47 now" in told["changes"][1]["what"][0]
+        assert (told["tasks"], told["plugins"]) == ({"toy/train": 47}, registry.provenance())
+        (writer.path / "provenance.json").write_text("{")
+        assert ensure_unchanged(run, config, registry, {}, allow=False) == {}
 
     def test_caches_grow_while_a_run_works(self, tmp_path: Path):
         file = tmp_path / "answers.sqlite"
@@ -76,7 +124,7 @@ class TestChanges:
         (text,) = self.find(self.config(questions=str(file)), file.unlink)
         assert text.endswith("and is not there now")
 
-    @pytest.mark.parametrize("place", [0, -1])
+    @pytest.mark.parametrize("place", [0, -1, 5000])
     def test_large_file_that_grew_or_changed_at_its_ends(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
     ):
@@ -86,8 +134,8 @@ class TestChanges:
         file.write_bytes(bytes(5000))
 
         def change() -> None:
-            data = bytearray(5000)
-            data[place] = 1
+            data = bytearray(5000 + (place == 5000))
+            data[place] = place < 5000
             file.write_bytes(data)
 
         assert len(self.find(self.config(corpus=str(file)), change)) == 1

@@ -14,7 +14,7 @@ from searchrl.run_folder.checkpoints import (
     rotate_checkpoints,
     set_aside_newer,
 )
-from searchrl.run_folder.policies import choose_policy, verify_policy
+from searchrl.run_folder.policies import choose_policy, is_policy_of_run, verify_policy
 from searchrl.run_folder.sealing import encode_sealed, write_checksums
 
 
@@ -51,6 +51,13 @@ def test_the_newest_whole_weights_are_taken_and_the_choice_is_said(run: Path) ->
     for named in (newest, newest / "policy"):
         with pytest.raises(DamagedError, match=f"same run, name it: '{run}'"):
             choose_policy(named)
+    # What else a checkpoint holds does not matter to its weights.
+    write_policy(older / "other")
+    (older / "policy" / "README.md").write_text("mine")
+    write_checksums(older)
+    (older / "other" / "config.json").unlink()
+    assert choose_policy(older / "policy") == (older / "policy", ())
+    assert not is_policy_of_run(run / "checkpoints" / "own" / "policy")
     # The final policy of a run comes first; it has checksums, or it is damaged.
     final = write_policy(run / "policy")
     assert (choose_policy(run) or (run, ()))[0] == older / "policy"
@@ -85,9 +92,10 @@ def test_a_run_goes_on_from_its_newest_whole_checkpoint_and_keeps_the_others(run
     for path in (
         newest.with_name(f"{newest.name}.damaged"),
         run / ".x.partial",
+        run / "failures" / "x.partial",
         older / "y.partial",
     ):
-        path.mkdir()
+        path.mkdir(parents=True)
     assert set_aside_newer(run, 2) == [newest.with_name("step_000010.damaged1")]
     clean_partial(run)
     assert checkpoint_folders(run) == [older] and not list(run.rglob("*.partial"))
@@ -100,4 +108,17 @@ def test_only_what_is_older_than_the_newest_few_and_not_the_best_is_removed(run:
 
     both = left(3)
     assert len(both) == 2 and left(1, best=both[0]) == both
+    left_by_a_kill = run / "checkpoints" / f".{both[0]}.partial" / "policy"
+    left_by_a_kill.mkdir(parents=True)
     assert left(1) == [both[-1]]
+    assert not left_by_a_kill.parent.exists()
+
+
+def test_the_newest_of_many_steps_is_the_one_with_the_largest_number(run: Path) -> None:
+    folder = run / "checkpoints"
+    for step in (1_000_000, 999_999):
+        write_policy(folder / f"step_{step}" / "policy")
+    (folder / "step_x").mkdir()
+    assert [one.name for one in checkpoint_folders(run)] == [
+        "step_000002", "step_000010", "step_999999", "step_1000000",
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from damage import DAMAGES, flip, without_overrides
 
 from searchrl.config import build_config
-from searchrl.errors import DamagedError, RunFolderError
+from searchrl.errors import ConfigError, DamagedError, RunFolderError
 from searchrl.run_folder import (
     Run,
     RunWriter,
@@ -88,9 +88,20 @@ def test_what_metrics_speak_of_and_is_gone_is_named(run: Path) -> None:
     assert (
         f"'{run / 'rollouts' / 'step_000002.jsonl.gz'}' is damaged: it is missing, and 1 " in said
     )
+    for log, others in (
+        ({"compress": False}, [1]),
+        ({"max_rollout_files": 1}, []),
+        ({"rollouts": False}, []),
+    ):
+        (run / "config.yaml").write_text(build_config({"log": log}).to_yaml())
+        missing = [f"step_{number:06d}.jsonl' is damaged" for number in others]
+        found = list(find_missing_rollouts(opened))
+        assert len(found) == len(missing) and all(map(str.__contains__, found, missing)), log
+    (run / "config.yaml").write_text(build_config({}).to_yaml())
     for number in (2, 3):
         (run / "rollouts" / f"step_{number:06d}.jsonl.gz").touch()
     assert list(find_missing_rollouts(opened)) == []
+    (run / "config.yaml").write_text(build_config({"seed": 3}).to_yaml())
     (run / "summary.json").unlink()
     assert [
         f"'{run / 'summary.json'}' is damaged: it is missing" in one for one in find_damage(run)
@@ -106,6 +117,50 @@ def test_rows_that_are_missing_at_the_end_are_seen(run: Path) -> None:
         _ = Run(run).metrics
     rows, fault = Run(run).read_metrics()
     assert [one["step"] for one in rows] == [1, 2] and [fault] == find_damage(run)
+
+
+def test_rows_that_are_gone_or_of_another_kind_are_seen(run: Path) -> None:
+    file, alarms = run / "metrics.jsonl", run / "alarms.jsonl"
+    file.write_bytes(file.read_bytes() + encode_row({"step": 4, "phase": "train"}))
+    rows, fault = Run(run).read_metrics()
+    assert len(rows) == 3 and "a line in it is no such row" in fault
+    alarms.write_bytes(encode_row({"step": -1}))
+    file.unlink()
+    assert ["it is missing" in find_damage(run)[0], "no such row" in find_damage(run)[1]] == [
+        True
+    ] * 2
+    # Nothing says how long the file was: a row may be torn, as after a kill.
+    (run / "provenance.json").unlink()
+    alarms.write_bytes(encode_row({"step": 2}) + b'{"step"')
+    assert Run(run).alarms == [{"step": 2}]
+
+
+def test_rollouts_of_a_phase_are_those_whose_rows_say_so(run: Path) -> None:
+    other = {**rollout(2, 21), "phase": "during"}
+    RunWriter.reopen(run, 3).write_rollouts("step_000003", [rollout(3, 0), other], compress=False)
+    assert len(list(Run(run).rollouts("train"))) == 41 and len(list(Run(run).rollouts())) == 42
+    assert list(Run(run).rollouts("during")) == []
+
+
+def test_equal_rows_leave_equal_files(run: Path) -> None:
+    """gzip would write the time of day into bytes 4 to 8."""
+    assert (run / "rollouts" / "step_000001.jsonl.gz").read_bytes()[4:8] == bytes(4)
+
+
+def test_a_folder_with_a_link_in_it_is_not_opened(run: Path, tmp_path: Path) -> None:
+    (run / "rollouts" / "link").symlink_to(tmp_path)
+    with pytest.raises(RunFolderError, match="holds a symbolic link"):
+        Run.open(run)
+
+
+def test_a_config_with_settings_that_are_none_is_refused_though_it_is_what_was_written(
+    tmp_path: Path,
+) -> None:
+    writer = RunWriter.create(build_config({}), tmp_path / "run")
+    (writer.path / "config.yaml").write_text("sed: 3\n")
+    writer.write_provenance([])
+    with pytest.raises(ConfigError, match=r"sed(?s:.*)--init-from"):
+        read_config_file(writer.path / "config.yaml")
 
 
 def test_a_digit_that_changed_is_seen(run: Path) -> None:
@@ -168,6 +223,8 @@ def test_a_row_with_a_value_of_a_wrong_type_is_damage(place: tuple[Any, ...]) ->
     [
         ((), {"stop_reason": "bored"}),
         ((), {"reward": 1e300}),
+        ((), {"scores": {"em": -1e300}}),
+        ((), {"step": "1"}),
         ((), {"ids": [-1]}),
         ((), {"ids": [2**32]}),
         ((), {"authors": "X"}),
@@ -189,9 +246,12 @@ def test_a_row_with_a_value_that_no_episode_has_is_damage(
     assert find_problem(row, RolloutRow)
 
 
-@pytest.mark.parametrize("key", ["authors", "turn", "sampler_logp", "ratio", "advantage"])
+@pytest.mark.parametrize(
+    "key", ["authors", "turn", "sampler_logp", "ratio", "entropy", "advantage"]
+)
 def test_a_row_whose_columns_differ_in_length_is_damage(key: str) -> None:
-    assert find_problem({**rollout(1, 0), key: []}, RolloutRow)
+    problem = find_problem({**rollout(1, 0), key: "" if key == "authors" else []}, RolloutRow)
+    assert "its columns differ in length" in problem
 
 
 def test_a_row_that_no_run_writes_is_named_with_its_file(run: Path) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from searchrl.config import build_config
-from searchrl.run_folder import Run, RunWriter
+from searchrl.run_folder import Run, RunWriter, find_damage
 from searchrl.run_folder.rollouts import may_hold, name_rollout, rollout_files
 
 
@@ -50,8 +55,40 @@ def test_what_counts_stays(tmp_path: Path) -> None:
     before = files(writer.path)
     RunWriter.reopen(writer.path, 4, evaluated=4)
     assert files(writer.path) == before and places(writer.path)[-1] == (4, "during")
+    writer.write_alarm({"step": 4})
+    (writer.path / "rollouts" / ".x.partial").touch()
+    (writer.path / "rollouts" / "step_000004.jsonl").unlink()
+    (writer.path / "rollouts" / "step_000004.jsonl").mkdir()
     RunWriter.reopen(writer.path, 3, evaluated=2)
     assert places(writer.path)[-2:] == [(2, "during"), (3, "train")]
+    assert Run(writer.path).alarms == [{"step": 4}] and ".x.partial" not in files(writer.path)
+    assert (writer.path / "rollouts" / "step_000004.jsonl.damaged").is_dir()
+
+
+def test_the_evaluation_after_stays_only_where_its_row_does(tmp_path: Path) -> None:
+    writer = written(tmp_path / "run")
+    writer.write_rollouts("eval_after", [], compress=True)
+    RunWriter.reopen(writer.path, 4)  # a kill before its row
+    assert "eval_after.jsonl.gz" not in files(writer.path)
+    writer.log(4, {}, "after")
+    for step in (4, 3):
+        writer.write_rollouts("eval_after", [], compress=True)
+        RunWriter.reopen(writer.path, step)
+        assert ("eval_after.jsonl.gz" in files(writer.path)) == (step == 4)
+
+
+def test_a_row_is_on_disk_before_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, synced = written(tmp_path / "run"), list[int]()
+    shutil.rmtree(writer.path / "rollouts")
+    writer.write_rollouts("step_000009", [], compress=False)
+    monkeypatch.setattr("os.fsync", lambda number: synced.append(os.fstat(number).st_ino))
+    writer.log(5, {}, "train")
+    assert (writer.path / "metrics.jsonl").stat().st_ino in synced
+    assert find_damage(writer.path) == []
+    digest = hashlib.sha256((writer.path / "metrics.jsonl").read_bytes()).hexdigest()
+    assert Run(writer.path).provenance["checksums"]["metrics.jsonl"]["sha256"] == digest
 
 
 def test_facts_that_become_known_are_added(tmp_path: Path) -> None:
@@ -79,9 +116,10 @@ def test_the_newest_files_of_one_kind_stay_and_others_too(tmp_path: Path) -> Non
     writer = written(tmp_path / "run")
     before = files(writer.path)
     writer.write_rollouts("eval_after", [], compress=False, keep=1)
+    writer.write_rollouts("step", [], compress=False)
     writer.write_rollouts("step_000005", [], compress=True, keep=3)
     gone = {f"step_{step:06d}.jsonl{end}" for step in (1, 2) for end in ("", ".sha256")}
-    assert before - files(writer.path) == gone
+    assert before - files(writer.path) == gone and "step.jsonl" in files(writer.path)
 
 
 def test_files_of_trajectories_are_read_in_the_order_of_the_run(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 import torch
 from engine_toy import TOY_PLUGIN, micro_policy
 from qwen3_toy import SMALL, save_qwen3
+from session_toy import MakeSession, toy_session
 
 from searchrl.config import build_config
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.plugins import Registry, load_plugins
+from searchrl.programs.setup.session import Session
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,3 +87,14 @@ def small_qwen3(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def policy(micro_model: Path) -> Policy:
     """A micro policy with random weights, all of them trainable."""
     return micro_policy(micro_model)
+
+
+@pytest.fixture
+def make_session(micro_model: Path, toy_registry: Registry) -> Iterator[MakeSession]:
+    """`make_session(**settings)` makes a session; see `train_toy.settings`."""
+    with ExitStack() as stack:
+
+        def make(**more: Any) -> Session:
+            return stack.enter_context(toy_session(micro_model, toy_registry, **more))
+
+        yield make

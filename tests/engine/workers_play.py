@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import make_groups
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
-from searchrl.engine.learning.torchrun import read_place
+from searchrl.engine.learning.torchrun import Place, read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import Interrupted, RolloutDriver
@@ -33,6 +34,8 @@ from searchrl.errors import SearchRLError
 from searchrl.plugins import load_plugins
 
 CPU = torch.device("cpu")
+LOADING = threading.Lock()
+"""One model and one plugin are loaded at a time."""
 
 LENGTHS = [[5, 40, 11], [3, 3, 60], [27, 8, 1], [30, 12, 6], [9, 9, 9]]
 REWARDS: list[list[float | None]] = [
@@ -52,7 +55,8 @@ def learn(
     **optim: Any,
 ) -> dict[str, Any]:
     """One training step: the last gradient, the weights after, metrics and columns."""
-    policy = micro_policy(model)
+    with LOADING:
+        policy = micro_policy(model)
     policy.model.to(getattr(torch, dtype))
     items = near_items(policy, [LENGTHS[g] for g in groups], [REWARDS[g] for g in groups])
     learner = Learner(
@@ -107,8 +111,9 @@ def sample(model: Path, workers: Workers, **more: Any) -> list[dict[str, Any]]:
             "plugins": [str(TOY_PLUGIN)],
         }
     )
-    world = make_worlds(config, load_plugins(config.plugins, strict=True))[0]
-    policy = micro_policy(model, trainable=False)
+    with LOADING:
+        world = make_worlds(config, load_plugins(config.plugins, strict=True))[0]
+        policy = micro_policy(model, trainable=False)
     generator = SlotGenerator(policy, Sampling(1.0), num_slots=4, max_length=300)
     limits = replace(LIMITS, max_turn_tokens=12, max_total_tokens=300)
     driver = share_driver(RolloutDriver(generator, policy.renderer, limits), workers)
@@ -133,9 +138,9 @@ def sample(model: Path, workers: Workers, **more: Any) -> list[dict[str, Any]]:
     ]
 
 
-def hearing(function: Callable[[Workers], Any]) -> str:
+def hearing(function: Callable[[Workers], Any], place: Place) -> str:
     """What a process raises, within a meeting of its own."""
-    workers = Workers(read_place(), timeout_s=60)
+    workers = Workers(place, timeout_s=60)
     try:
         with workers.joined(CPU):
             return f"returned {function(workers)!r}"[:200]
@@ -173,6 +178,28 @@ def _stops(workers: Workers) -> bool:
     return workers.agree_to_stop(False) or workers.agree_to_stop(workers.rank == 1)
 
 
+ENDINGS: dict[str, Callable[[Workers], Any]] = {
+    "fails before gradients": _fails_before_gradients,
+    "other weights": _has_other_weights,
+    "out of step": _is_out_of_step,
+    "sums": _sums,
+    "stops": _stops,
+}
+
+
+def play(model: Path, place: Place, name: str) -> Any:
+    """What a process at this place gets of one thing that two do together, in a new meeting."""
+    if name in ENDINGS:
+        return hearing(ENDINGS[name], place)
+    if name == "interrupted":
+        ask = {"should_stop": lambda: place.rank == 1}
+        return hearing(lambda workers: sample(model, workers, **ask), place)
+    with Workers(place, timeout_s=60).joined(CPU) as workers:
+        if name == "sample":
+            return sample(model, workers)
+        return learn(model, workers, **LEARNING[name])
+
+
 def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
     """Play all of it and save what this process got."""
     from train_toy import Crash
@@ -180,27 +207,14 @@ def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
     from searchrl.programs.train import train
 
     torch.set_num_threads(1)
-    results: dict[str, Any] = {}
-    with Workers(read_place(), timeout_s=60).joined(CPU) as workers:
-        for name, settings in LEARNING.items():
-            results[name] = learn(model, workers, **settings)
-        results["sample"] = sample(model, workers)
-    # Each of these joins anew: that works after every kind of end.
-    rank = read_place().rank
-    results["fails before gradients"] = hearing(_fails_before_gradients)
-    results["other weights"] = hearing(_has_other_weights)
-    results["out of step"] = hearing(_is_out_of_step)
-    results["sums"] = hearing(_sums)
-    results["stops"] = hearing(_stops)
-    results["interrupted"] = hearing(
-        lambda workers: sample(model, workers, should_stop=lambda: rank == 1)
-    )
+    names = (*LEARNING, *ENDINGS, "sample", "interrupted")
+    results = {name: play(model, read_place(), name) for name in names}
     try:
         train(run, observer=Crash(1, "raise"))
     except (RuntimeError, SearchRLError) as error:
         results["crash"] = f"{type(error).__name__}: {error}"
     results["run"] = str(train(resume=run["run_dir"]).path)
-    torch.save(results, folder / f"{rank}.pt")
+    torch.save(results, folder / f"{read_place().rank}.pt")
 
 
 if __name__ == "__main__":

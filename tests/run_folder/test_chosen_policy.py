@@ -14,7 +14,7 @@ from searchrl.run_folder.checkpoints import (
     rotate_checkpoints,
     set_aside_newer,
 )
-from searchrl.run_folder.policies import choose_policy, verify_policy
+from searchrl.run_folder.policies import choose_policy, is_policy_of_run, verify_policy
 from searchrl.run_folder.sealing import encode_sealed, write_checksums
 
 
@@ -56,6 +56,7 @@ def test_the_newest_whole_weights_are_taken_and_the_choice_is_said(run: Path) ->
     write_checksums(older)
     (older / "optimizer.json").write_text("[]")
     assert choose_policy(older / "policy") == (older / "policy", ())
+    assert not is_policy_of_run(run / "checkpoints" / "own" / "policy")
     # The final policy of a run comes first; it has checksums, or it is damaged.
     final = write_policy(run / "policy")
     assert (choose_policy(run) or (run, ()))[0] == older / "policy"
@@ -113,3 +114,11 @@ def test_only_what_is_older_than_the_newest_few_and_not_the_best_is_removed(run:
     (run / "other").mkdir()
     (run / "other" / "checkpoints").touch()
     assert checkpoint_folders(run / "other") == []
+
+
+def test_the_newest_of_many_steps_is_the_one_with_the_largest_number(run: Path) -> None:
+    for name in ("step_1000000", "step_999999", "step_x"):
+        (run / "checkpoints" / name).mkdir()
+    assert [one.name for one in checkpoint_folders(run)] == [
+        "step_000002", "step_000010", "step_999999", "step_1000000",
+    ]  # fmt: skip

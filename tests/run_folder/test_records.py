@@ -15,7 +15,7 @@ import pytest
 from damage import DAMAGES, flip, without_overrides
 
 from searchrl.config import build_config
-from searchrl.errors import DamagedError, RunFolderError
+from searchrl.errors import ConfigError, DamagedError, RunFolderError
 from searchrl.run_folder import (
     Run,
     RunWriter,
@@ -124,6 +124,39 @@ def test_rows_that_are_missing_at_the_end_are_seen(run: Path) -> None:
     assert [one["step"] for one in rows] == [1, 2] and [fault] == find_damage(run)
 
 
+def test_rows_that_are_gone_or_of_another_kind_are_seen(run: Path) -> None:
+    file, alarms = run / "metrics.jsonl", run / "alarms.jsonl"
+    file.write_bytes(file.read_bytes() + encode_row({"step": 4, "phase": "train"}))
+    rows, fault = Run(run).read_metrics()
+    assert len(rows) == 3 and "a line in it is no such row" in fault
+    alarms.write_bytes(encode_row({"step": -1}))
+    file.unlink()
+    gone, other = find_damage(run)
+    assert "it is missing" in gone and "alarms.jsonl' is damaged" in other
+
+
+def test_rollouts_of_a_phase_are_those_whose_rows_say_so(run: Path) -> None:
+    other = {**rollout(2, 21), "phase": "during"}
+    RunWriter.reopen(run, 3).write_rollouts("step_000003", [rollout(3, 0), other], compress=False)
+    assert len(list(Run(run).rollouts("train"))) == 41 and len(list(Run(run).rollouts())) == 42
+    assert list(Run(run).rollouts("during")) == []
+
+
+def test_equal_rows_leave_equal_files(run: Path) -> None:
+    """gzip would write the time of day into bytes 4 to 8."""
+    assert (run / "rollouts" / "step_000001.jsonl.gz").read_bytes()[4:8] == bytes(4)
+
+
+def test_a_config_with_settings_that_are_none_is_refused_though_it_is_what_was_written(
+    tmp_path: Path,
+) -> None:
+    writer = RunWriter.create(build_config({}), tmp_path / "run")
+    (writer.path / "config.yaml").write_text("sed: 3\n")
+    writer.write_provenance([])
+    with pytest.raises(ConfigError, match=r"sed(?s:.*)--init-from"):
+        read_config_file(writer.path / "config.yaml")
+
+
 def test_a_digit_that_changed_is_seen(run: Path) -> None:
     for name, old, new in (
         ("metrics.jsonl", '"value": 0.2', '"value": 0.9'),
@@ -186,6 +219,7 @@ def test_a_row_with_a_value_of_a_wrong_type_is_damage(place: tuple[Any, ...]) ->
         ((), {"stop_reason": "bored"}),
         ((), {"reward": 1e300}),
         ((), {"reward": -1e300}),
+        ((), {"step": "1"}),
         ((), {"ids": [-1]}),
         ((), {"ids": [2**32]}),
         ((), {"authors": "X"}),
@@ -211,7 +245,8 @@ def test_a_row_with_a_value_that_no_episode_has_is_damage(
     "key", ["authors", "turn", "sampler_logp", "ratio", "entropy", "advantage"]
 )
 def test_a_row_whose_columns_differ_in_length_is_damage(key: str) -> None:
-    assert find_problem({**rollout(1, 0), key: []}, RolloutRow)
+    problem = find_problem({**rollout(1, 0), key: "" if key == "authors" else []}, RolloutRow)
+    assert "its columns differ in length" in problem
 
 
 def test_rows_and_records_that_runs_do_write_are_no_damage(run: Path) -> None:

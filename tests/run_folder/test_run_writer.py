@@ -159,9 +159,10 @@ def test_the_newest_files_of_one_kind_stay_and_others_too(tmp_path: Path) -> Non
     writer = written(tmp_path / "run")
     before = files(writer.path)
     writer.write_rollouts("eval_after", [], compress=False, keep=1)
+    writer.write_rollouts("step", [], compress=False)
     writer.write_rollouts("step_000005", [], compress=True, keep=3)
     gone = {f"step_{step:06d}.jsonl{end}" for step in (1, 2) for end in ("", ".sha256")}
-    assert before - files(writer.path) == gone
+    assert before - files(writer.path) == gone and "step.jsonl" in files(writer.path)
 
 
 def test_files_of_trajectories_are_read_in_the_order_of_the_run(tmp_path: Path) -> None:

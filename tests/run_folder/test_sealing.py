@@ -50,6 +50,8 @@ def test_sealed_file_comes_back_and_is_plain_json(tmp_path: Path) -> None:
     path.write_bytes(encode_sealed(VALUE))
     assert read_sealed(path) == VALUE
     assert json.loads(path.read_text("utf-8"))["inner"] == VALUE["inner"]
+    path.write_text(json.dumps(dict(reversed(json.loads(path.read_text("utf-8")).items()))))
+    assert read_sealed(path) == VALUE, "whatever the order of its keys"
     for text in ("[" * 100_000, "{", "[1]"):
         path.write_text(text)
         with pytest.raises(DamagedError, match="it is not JSON|it holds list"):
@@ -92,6 +94,12 @@ def test_each_damage_of_a_folder_is_found(folder: Path, name: str, damage: str) 
 def test_sizes_alone_see_what_is_cut_off_but_not_what_is_flipped(folder: Path) -> None:
     DAMAGES["flipped"](folder / "a.bin")
     verify_folder(folder, deep=False)
+    assert verify_folder(folder, "inner/") == ["inner/b.txt"]
+    for name in ("inner/b.txt", "none.txt"):
+        with (folder / name).open("a") as file:
+            file.write("x")
+        with pytest.raises(DamagedError, match="it has .* bytes"):
+            verify_folder(folder, name, deep=False)
     DAMAGES["truncated"](folder / "a.bin")
     with pytest.raises(DamagedError, match="it has 128 bytes and was written with 256"):
         verify_folder(folder, deep=False)

@@ -42,6 +42,7 @@ def edit(micro_run: Path, tmp_path: Path) -> Callable[..., Path]:
         (("after", "format"), {}),
         (("before", "reward"), -1),
         (("after",), "good"),
+        (("steps",), -1),
     ],
 )
 def test_summary(edit: Callable[..., Path], keys: tuple[str, ...], value: Any) -> None:

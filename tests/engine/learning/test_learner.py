@@ -213,17 +213,22 @@ class TestNonFinite:
     def test_a_log_prob_that_the_trainer_cannot_say_is_counted(
         self, policy: Policy, items: Items, monkeypatch: pytest.MonkeyPatch
     ):
-        logps = type(policy).logps
+        logps, entropies = type(policy).logps, list[torch.Tensor]()
 
         def broken(self: Policy, *args: Any, **asked: Any) -> Any:
             found = logps(self, *args, **asked)
             first_N = torch.arange(len(found.logp_N)) == 0
-            return found._replace(logp_N=found.logp_N.masked_fill(first_N, math.nan))
+            entropies.append(found.entropy_N.sum() - found.entropy_N[0])
+            return found._replace(
+                logp_N=found.logp_N.masked_fill(first_N, math.nan),
+                entropy_N=found.entropy_N.masked_fill(first_N, math.nan),
+            )
 
-        monkeypatch.setattr(type(policy), "logps", broken)
         learner = make_learner(policy, optim={"micro_batch_tokens": 10**6})
+        monkeypatch.setattr(type(policy), "logps", broken)
         grad, stats = gradient(items, learner)
         assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
+        assert stats["entropy"] == pytest.approx(entropies[0].item() / stats["num_tokens"])
 
 
 class TestAlgorithms:

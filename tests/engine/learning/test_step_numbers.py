@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from packed_toy import (
     with_own_logps,
 )
 
-from searchrl.algorithms.builtin import make_gspo, make_llds
+from searchrl.algorithms.builtin import make_dapo, make_gspo, make_llds
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
@@ -30,18 +31,19 @@ from searchrl.engine.learning.packing import PackedRollout, mini_batches, pack_s
 from searchrl.engine.learning.step_groups import (
     StepGroups,
     is_constant,
+    sample_groups,
     sampler_metrics,
     update_metrics,
 )
 from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.sampling.slot_generator import SlotStats
-from searchrl.statistics import exact, proportion
+from searchrl.statistics import exact, mean, proportion
 
 
 def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Path) -> None:
     learner = make_learner(make_policy(micro_model), lr=1e-2, warmup_steps=2, schedule="cosine")
-    learner.lr_scale = 0.5  # after a rollback
+    learner.lr_scale, learner.max_steps = 0.5, 7  # 0.5: after a rollback
     used: list[float] = []
     step = learner.optimizer.step
 
@@ -51,8 +53,29 @@ def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Pa
 
     learner.optimizer.step = spy  # type: ignore[method-assign]
     told = [learner.train_step(make_groups(make_items())).metrics["lr"] for _ in range(4)]
-    expected = [learning_rate(5e-3, n, learner.optim, learner.max_steps) for n in range(4)]
+    expected = [learning_rate(5e-3, n, learner.optim, 7) for n in range(4)]
     assert used == told == expected and len(set(expected)) == 4
+
+
+def test_the_optimiser_is_the_one_asked_for(
+    micro_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Mock()
+    monkeypatch.setattr("searchrl.engine.learning.learner.make_optimizer", made)
+    learner = make_learner(make_policy(micro_model), lr=3e-4, optimizer="adamw8bit")
+    made.assert_called_once_with("adamw8bit", learner.parameters, 3e-4)
+
+
+def test_a_length_penalty_tells_rollouts_of_one_reward_apart(micro_model: Path) -> None:
+    """The budget is 100: nothing up to 80 tokens, half at 90, and 1 from 100 on."""
+    learner = make_learner(make_policy(micro_model), algorithm=make_dapo())
+    members = [rollout(f"g{n}", length, 0.5) for n, length in enumerate((80, 90, 100, 120))]
+    learned = learner.train_step(make_groups(members))
+    advantages = [learned.tokens[f"g{n}"].advantage for n in range(4)]
+    deviations = [0.625, 0.125, -0.375, -0.375]
+    scale = advantages[0] / deviations[0]  # type: ignore[operator]
+    assert advantages == pytest.approx([scale * one for one in deviations])
+    assert learned.metrics["num_dead_groups"] == 0
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0])
@@ -104,6 +127,59 @@ def test_the_figures_of_an_update_and_of_its_sampler() -> None:
     for given, is_alike in rewards.items():
         members = tuple(rollout(f"g{n}", 1, reward) for n, reward in enumerate(given))
         assert is_constant(Group("g", members)) is is_alike
+
+
+def test_the_length_penalty_of_a_step_is_a_mean_over_its_scored_rollouts() -> None:
+    members = [(5, True, "g0"), (90, True, "g0"), (99, False, "g0"), (10, True, "g1")]
+    groups = [
+        SimpleNamespace(
+            is_scored=is_scored,
+            trajectory=SimpleNamespace(num_model_tokens=count, group_id=group),
+        )
+        for count, is_scored, group in members
+    ]
+    drawn = StepGroups((Group("g0", tuple(groups[:3])),), (Group("g1", tuple(groups[3:])),))  # type: ignore[arg-type]
+    stats = {"num_tokens": 0.0, "num_groups": 0.0, "num_dead_groups": 0.0, "loss": 2.0}
+    told = update_metrics(stats, drawn, lambda count: -count / 100, None, 200)
+    assert told["loss"] == exact(2.0, 1) and "dead_groups" not in told
+    assert told["overlong"] == mean([-0.05, -0.9, -0.1], (-2.0, 0.0), ["g0", "g0", "g1"])
+    least = update_metrics(stats, drawn, lambda count: -count / 100, None, 50)["overlong"]
+    assert least == mean([-0.05, -0.9, -0.1], (-0.9, 0.0), ["g0", "g0", "g1"])
+
+
+def test_only_the_places_without_contrast_are_asked_for_again() -> None:
+    asked: list[tuple[int, int, list[int]]] = []
+    outcomes = {
+        (0, 0): (1.0, 0.0), (0, 1): (0.0, 0.0), (0, 2): (1.0, 1.0), (1, 1): (0.0, 0.0),
+        (1, 2): (0.0, 1.0), (2, 1): (1.0, 0.0),
+    }  # fmt: skip
+    groups: Any = {
+        key: Group(str(key), tuple(rollout(f"{key}{n}", 1, one) for n, one in enumerate(rewards)))
+        for key, rewards in outcomes.items()
+    }
+
+    class Prompts:
+        prompts_per_step = 3
+
+        def requests(self, step: int, refill: int, places: Any) -> list[tuple[int, int]]:
+            asked.append((step, refill, list(places)))
+            return [(refill, place) for place in places]
+
+    def run(requests: Any, **heard: Any) -> Any:
+        assert heard == {"on_progress": print, "should_stop": any}
+        return [groups[one] for one in requests]
+
+    def drawn(max_refills: int) -> StepGroups:
+        told: Any = {"max_refills": max_refills, "on_progress": print, "should_stop": any}
+        return sample_groups(SimpleNamespace(run=run), Prompts(), 7, **told)  # type: ignore[arg-type]
+
+    whole = drawn(3)
+    assert asked == [(7, 0, [0, 1, 2]), (7, 1, [1, 2]), (7, 2, [1])] and whole.num_refills == 2
+    assert whole.groups == (groups[0, 0], groups[2, 1], groups[1, 2])
+    assert whole.replaced == (groups[0, 1], groups[0, 2], groups[1, 1])
+    assert len(whole.rollouts) == 12
+    assert drawn(1).groups == (groups[0, 0], groups[1, 1], groups[1, 2])
+    assert (drawn(0).num_refills, drawn(0).replaced) == (0, ())
 
 
 # --- GSPO against another precision --------------------------------------------------------------
@@ -226,6 +302,11 @@ def test_llds_pulls_all_correct_groups_up_from_the_second_update_on(micro_model:
         learner.optimizer.step = spy  # type: ignore[method-assign]
         return taken, learner.train_step(make_groups(items)).metrics
 
+    algorithm = make_llds(coefficient=0.1)
+    columns = make_learner(make_policy(micro_model), algorithm=algorithm).train_step(
+        make_groups(items)
+    )
+    assert {name[0] for name in columns.tokens} == {"a"}, "one update: nothing to hold"
     plain, _ = step(0.0, epochs=2)
     weak, told = step(0.1, epochs=2)
     strong, _ = step(0.3, epochs=2)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from engine_toy import kept_hiddens, lora_policy, micro_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_toy import make_policy as make_policy_64
 
 from searchrl.config.sections import ScratchConfig
 from searchrl.config.sft import SftStage
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning.supervised import SupervisedLearner
+from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import ASSISTANT, END, USER, make_policy, make_tokenizer
 
@@ -75,29 +79,103 @@ class TestLoss:
             assert (grad - results[0][0]).norm() <= 1e-5 * results[0][0].norm()
             assert loss == pytest.approx(results[0][1], rel=1e-5)
 
-    def test_loss_is_the_mean_negative_logprob(self, policy: Policy):
-        trajectory = demonstration(3)
-        with torch.no_grad():
-            logits = policy.model(input_ids=torch.tensor([trajectory.ids])).logits[0]
-        logp = torch.log_softmax(logits, dim=-1)
-        targets = [t for t, a in enumerate(trajectory.authors) if a is Author.MODEL]
-        expected = -sum(float(logp[t - 1, trajectory.ids[t]]) for t in targets) / len(targets)
-        stats = SupervisedLearner(policy, 1.0, 99).train_step([trajectory], MODEL, 0)
-        assert stats["loss"] == pytest.approx(expected, rel=1e-5)
-        assert stats["num_tokens"] == len(targets) == 6
-
 
 class TestSteps:
-    def test_non_finite_step_updates_nothing_and_is_counted(self, policy: Policy):
+    def test_steps_are_those_of_adam_with_the_rate_and_the_clip_that_were_asked_for(
+        self, micro_model: Path
+    ):
+        ours, by_hand = make_policy_64(micro_model), make_policy_64(micro_model)
+        learner = SupervisedLearner(ours, 0.05, 25)
+        adam = torch.optim.Adam(by_hand.parameters, betas=(0.9, 0.999))
+        stage = SftStage(lr=3e-2, warmup_steps=1, schedule="cosine", steps=9)
+        batch = [demonstration(seed) for seed in (3, 0)]
+        accuracy = 0.0
+        for number, at in enumerate((0, 1, 2, 4, 6, 7)):
+            lr = 3e-2 * (0.5 if at < 1 else 0.5 + 0.5 * math.cos(math.pi * (at - 1) / 8))
+            adam.param_groups[0]["lr"] = lr
+            adam.zero_grad()
+            logps, is_right = [], []
+            for one in batch:
+                logits = by_hand.model(input_ids=torch.tensor([one.ids])).logits[0, :-1]
+                ids = torch.tensor(one.ids[1:])
+                chosen = torch.tensor([author is Author.MODEL for author in one.authors[1:]])
+                picked = torch.log_softmax(logits, -1).gather(-1, ids[:, None])[chosen, 0]
+                logps.append(picked)
+                is_right += (logits.argmax(-1) == ids)[chosen].tolist()
+            loss = -torch.cat(logps).mean()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(by_hand.parameters, 0.05)
+            adam.step()
+            stats = learner.train_step(batch, stage, at)
+            accuracy = stats["token_accuracy"]
+            assert accuracy == sum(is_right) / len(is_right)
+            assert stats["loss"] == pytest.approx(loss.item(), rel=1e-4)
+            assert stats["grad_norm"] == pytest.approx(float(norm), rel=1e-4) and norm > 0.05
+            assert stats["lr"] == pytest.approx(lr) and stats["num_tokens"] == 12
+            assert (learner.step, ours.version) == (number + 1, number + 1)
+            assert not ours.model.training and all(p.grad is None for p in ours.parameters)
+        assert accuracy > 0.3
+        for left, right in zip(ours.parameters, by_hand.parameters, strict=True):
+            assert (left - right).abs().max() < 1e-4
+
+    def test_a_pass_has_as_many_tokens_as_it_may_the_longest_first(
+        self, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    ):
+        shapes: list[tuple[int, ...]] = []
+        logps = type(policy).logps
+
+        def spy(self: Policy, layout: Layout, **asked: Any) -> Any:
+            shapes.append(tuple(layout.ids_BT.shape))
+            return logps(self, layout, **asked)
+
+        monkeypatch.setattr(type(policy), "logps", spy)
+        batch = [demonstration(seed) for seed in range(6)]
+        assert [len(one) for one in batch] == [17, 19, 21, 20, 22, 19]
+        for size, expected in (
+            (42, [(1, 22), (2, 21), (2, 19), (1, 17)]),
+            (10, [(1, n) for n in (22, 21, 20, 19, 19, 17)]),
+        ):
+            SupervisedLearner(policy, 1.0, size).train_step(batch, MODEL, 0)
+            assert shapes == expected
+            shapes.clear()
+
+    def test_a_resumed_learner_takes_the_same_steps(self, micro_model: Path):
+        ours, other = micro_policy(micro_model), micro_policy(micro_model)
+        learner, resumed = (SupervisedLearner(one, 1.0, 10**6) for one in (ours, other))
+        for step in range(2):
+            learner.train_step([demonstration(step)], MODEL, step)
+        other.model.load_state_dict(ours.model.state_dict())
+        resumed.load_state_dict(copy.deepcopy(learner.state_dict()))
+        assert (resumed.step, other.version) == (2, 2)
+        for one in (learner, resumed):
+            one.train_step([demonstration(5)], MODEL, 2)
+        assert all(map(torch.equal, ours.parameters, other.parameters))
+
+    @pytest.mark.parametrize("what", ["gradient", "loss"])
+    def test_non_finite_step_updates_nothing_and_is_counted(
+        self, policy: Policy, what: str, monkeypatch: pytest.MonkeyPatch
+    ):
         learner = SupervisedLearner(policy, 1.0, 10**6)
         learner.train_step([demonstration(0)], MODEL, 0)
         before = [p.detach().clone() for p in policy.parameters]
-        hook = policy.parameters[0].register_hook(lambda grad: grad * math.inf)
-        stats = learner.train_step([demonstration(1)], MODEL, 1)
-        hook.remove()
+        logps = type(policy).logps
+
+        def broken(self: Policy, *args: Any, **asked: Any) -> Any:
+            found = logps(self, *args, **asked)
+            return found._replace(logp_N=found.logp_N - math.inf)
+
+        with monkeypatch.context() as patch:
+            if what == "loss":
+                patch.setattr(type(policy), "logps", broken)
+            else:
+                hook = policy.parameters[0].register_hook(lambda grad: grad * math.inf)
+            stats = learner.train_step([demonstration(1)], MODEL, 1)
+        if what == "gradient":
+            hook.remove()
         assert stats["skipped_steps"] == 1 and all(math.isfinite(v) for v in stats.values())
-        assert stats["loss"] > 0 and "grad_norm" not in stats
+        assert ("grad_norm" in stats, "loss" in stats) == (what == "loss", what == "gradient")
         assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
+        assert (learner.step, policy.version) == (2, 1)
         assert learner.train_step([demonstration(1)], MODEL, 2)["skipped_steps"] == 0
 
     def test_nothing_to_learn_from_changes_nothing(self, policy: Policy):
@@ -109,6 +187,7 @@ class TestSteps:
         stats = learner.train_step([empty], MODEL, 1)
         assert stats["num_tokens"] == 0 and not {"loss", "token_accuracy", "grad_norm"} & set(stats)
         assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
+        assert (learner.step, policy.version, stats["skipped_steps"]) == (2, 1, 0)
 
     def test_lora_dropout_acts_here_and_is_drawn_from_the_seed(self, micro_model: Path):
         losses = {}

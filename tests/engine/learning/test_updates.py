@@ -87,14 +87,54 @@ class TestMiniBatches:
     ):
         policy = make_policy(micro_model)
         learner = make_learner(policy, mini_batches=3, epochs=2)
+        when: list[str] = []
+        learner.ensure_same_weights = when.append  # type: ignore[method-assign]
         stats, columns = learner.train_step(make_groups(offered()))
-        assert (learner.step, policy.version) == (1, 6)
+        assert (learner.step, policy.version) == (1, 6) and when == ["after step 1"]
+        assert all(p.grad is None for p in learner.parameters), "nothing is left in memory"
         assert learner.describe().startswith("up to 6 per step") and not learner.is_halfway
         assert stats["num_updates"] == 6 and stats["skipped_steps"] == 0
         assert len(columns) == stats["num_rollouts"]
         once = make_learner(make_policy(micro_model)).train_step(make_groups(offered())).metrics
         assert stats["num_tokens"] == 6 / 3 * once["num_tokens"]
         assert stats["approx_kl"] > once["approx_kl"]
+
+    def test_an_update_that_was_skipped_is_in_no_mean(self, micro_model: Path):
+        policy = make_policy(micro_model)
+        learner = make_learner(policy, mini_batches=3)
+        norms = [float(one.norm()) for one in caught_gradients(learner, offered())]
+        learner, calls = make_learner(policy, mini_batches=3, lr=0.0), []
+        accumulate = learner._accumulate
+
+        def spoil(*args: Any) -> Any:
+            shares = accumulate(*args)
+            calls.append(args[2:])
+            if len(calls) == 2:
+                learner.parameters[0].grad = learner.parameters[0] * torch.nan
+            return shares
+
+        learner._accumulate = spoil  # type: ignore[method-assign]
+        before = policy.version
+        told = learner.train_step(make_groups(offered())).metrics
+        assert calls == [(0, True), (1, True), (2, True)]
+        assert told["grad_norm"] == pytest.approx((norms[0] + norms[2]) / 2, rel=1e-6)
+        assert (told["num_updates"], told["skipped_steps"]) == (2, 1)
+        assert (policy.version - before, learner.step) == (2, 1)
+
+    def test_a_step_that_breaks_off_after_an_update_is_half_way(self, micro_model: Path):
+        learner = make_learner(make_policy(micro_model), mini_batches=2)
+        accumulate = learner._accumulate
+
+        def fail(groups: Any, old: Any, num_updates: int, is_first: bool) -> Any:
+            if num_updates == where:
+                raise ZeroDivisionError
+            return accumulate(groups, old, num_updates, is_first)
+
+        learner._accumulate = fail  # type: ignore[method-assign]
+        for where in range(2):
+            with pytest.raises(ZeroDivisionError):
+                learner.train_step(make_groups(offered()))
+            assert learner.is_halfway == (where > 0)
 
     def test_order_is_a_function_of_the_seed_and_differs_by_step(self, micro_model: Path):
         orders = []
@@ -160,6 +200,7 @@ class TestOldLogprobs:
     ):
         policy, items = make_policy(micro_model), offered()
         learner = make_learner(policy, algorithm=make_tis(), epochs=epochs)
+        learner.temperature = 0.7
         seen = spy_on_losses(learner, items)
         assert len(seen) == epochs
         for update in seen:
@@ -196,6 +237,20 @@ class TestMemoryRunsOut:
         assert learner.micro_batch_tokens <= 250
         assert count_forwards(policy, learner, items) > num_batches  # smaller from now on
 
+    def test_every_split_is_counted_that_of_old_log_probs_too(self, micro_model: Path):
+        policy, calls = make_policy(micro_model), []
+
+        def fail() -> RuntimeError:
+            calls.append(1)
+            return out_of_memory("cpu")
+
+        learner = make_learner(policy, algorithm=make_tis(), epochs=2, is_packed=False)
+        restore = fail_above(policy, 350, "forward", fail)
+        told = learner.train_step(make_groups(offered())).metrics
+        restore()
+        # Halved from what was computed, not from what was allowed.
+        assert told["oom_splits"] == len(calls) == 3 and learner.micro_batch_tokens == 321
+
     def test_a_single_rollout_that_does_not_fit_says_what_to_do(self, micro_model: Path):
         policy = make_policy(micro_model)
         learner = make_learner(policy)
@@ -213,6 +268,7 @@ class TestMemoryRunsOut:
             learner.train_step(make_groups(offered()))
         restore()
         assert not is_out_of_memory(RuntimeError("shapes do not fit"))
+        assert is_out_of_memory(RuntimeError("not enough memory: you tried to allocate 9 bytes"))
 
 
 def fail_above(

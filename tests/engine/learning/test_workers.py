@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from train_toy import metrics_of, settings, weights_of
-from workers_play import LEARNING, learn, sample
+from workers_play import LEARNING, learn, play, sample
 
 from searchrl.cli import main
+from searchrl.engine.learning import workers as module
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
 from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
 from searchrl.errors import ConfigError
@@ -22,7 +27,7 @@ from searchrl.programs.sft import sft
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
-Both = list[dict[str, Any]]
+Both = Callable[[str], list[Any]]
 HERE = Path(__file__).resolve().parents[1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
@@ -36,8 +41,63 @@ def two_steps(model: Path, run_dir: Path) -> dict[str, Any]:
     return settings(model, run_dir, max_steps=2, optim=optim, eval={"every": 1}, checkpoint=keep)
 
 
+class Meeting:
+    """`torch.distributed` of two threads."""
+
+    def __init__(self) -> None:
+        self.here = threading.local()
+        self.brought: list[Any] = [None, None]
+        self.num_left = 0
+        self.barrier = threading.Barrier(2, timeout=20)
+
+    def all_gather_object(self, found: list[Any], own: Any) -> None:
+        self.brought[self.here.rank] = pickle.dumps(own)
+        self.barrier.wait()
+        found[:] = map(pickle.loads, self.brought)
+        self.barrier.wait()
+
+    def all_reduce(self, flat: torch.Tensor) -> None:
+        parts: list[Any] = [None, None]
+        self.all_gather_object(parts, flat)
+        flat.copy_(parts[0] + parts[1])
+
+    def destroy_process_group(self) -> None:
+        self.num_left += 1
+
+
+def meet(patch: pytest.MonkeyPatch, function: Any) -> tuple[list[Any], Meeting]:
+    """What `function(place)` gives in two threads that are processes to each other."""
+    meeting = Meeting()
+    patch.setattr(module, "dist", meeting)
+    patch.setattr(Workers, "_join", lambda self, device: None)
+
+    def run(rank: int) -> Any:
+        meeting.here.rank = rank
+        return function(Place(rank, 2, rank, 2))
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(run, range(2))), meeting
+
+
+@pytest.fixture(params=["threads", pytest.param("processes", marks=pytest.mark.thorough)])
+def both(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, micro_model: Path
+) -> Callable[[str], list[Any]]:
+    """`both(name)` is what each of two got; see `workers_play.play`."""
+    if request.param == "processes":
+        found = request.getfixturevalue("processes")
+        return lambda name: [one[name] for one in found]
+
+    def run(name: str) -> list[Any]:
+        got, meeting = meet(monkeypatch, lambda place: play(micro_model, place, name))
+        assert meeting.num_left == 2
+        return got
+
+    return run
+
+
 @pytest.fixture(scope="module")
-def both(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def processes(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What each of two processes got; see `workers_play.main`."""
     folder = tmp_path_factory.mktemp("both")
     run = json.dumps(two_steps(micro_model, folder / "runs" / "two"))
@@ -53,14 +113,14 @@ def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
     assert (ours - theirs).norm() <= tolerance * ours.norm()
 
 
-@pytest.mark.thorough
 class TestLearning:
     @pytest.mark.parametrize("name", LEARNING)
     def test_two_processes_have_the_gradient_of_one(self, both: Both, micro_model: Path, name: str):
         alone = learn(micro_model, ALONE, **LEARNING[name])
         tolerance = 1e-10 if LEARNING[name].get("dtype") == "float64" else 1e-5
-        for two in (both[0][name], both[1][name]):
-            assert torch.equal(two["weights"], both[0][name]["weights"])  # bit for bit
+        found = both(name)
+        for two in found:
+            assert torch.equal(two["weights"], found[0]["weights"])  # bit for bit
             if alone["gradient"] is None:
                 assert two["gradient"] is None
             else:
@@ -80,7 +140,7 @@ class TestLearning:
     def test_a_gradient_that_nobody_has_stays_missing(self, both: Both):
         """AdamW leaves out a parameter without a gradient; zeros would move it."""
         summed = "returned [[3.0, 3.0, 3.0], [[1.0, 1.0], [1.0, 1.0]], None]"
-        assert [two["sums"] for two in both] == [summed, summed]
+        assert both("sums") == [summed, summed]
 
     def test_buckets_keep_order_and_size(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("searchrl.engine.learning.workers._BUCKET_BYTES", 40)
@@ -89,13 +149,12 @@ class TestLearning:
         assert buckets == [[4, 6], [1], [30], [2], [1]]
 
 
-@pytest.mark.thorough
 class TestSampling:
     def test_two_processes_sample_what_one_does(self, both: Both, micro_model: Path):
         alone = sample(micro_model, ALONE)
         assert len(alone) == 9 and len({row["ids"] for row in alone}) > 3
-        for two in both:
-            for ours, theirs in zip(alone, two["sample"], strict=True):
+        for two in both("sample"):
+            for ours, theirs in zip(alone, two, strict=True):
                 logps = ours.pop("logps"), theirs.pop("logps")
                 assert ours == theirs
                 assert [x is None for x in logps[0]] == [x is None for x in logps[1]]
@@ -104,13 +163,12 @@ class TestSampling:
                 ours["logps"], theirs["logps"] = logps
 
     def test_one_process_that_stops_stops_both(self, both: Both):
-        assert [two["interrupted"] for two in both] == ["Interrupted: ", "Interrupted: "]
+        assert both("interrupted") == ["Interrupted: ", "Interrupted: "]
 
 
-@pytest.mark.thorough
 class TestEndings:
     def test_a_failure_is_heard_wherever_the_others_wait(self, both: Both):
-        first, second = (two["fails before gradients"] for two in both)
+        first, second = both("fails before gradients")
         assert second == "ZeroDivisionError: the plugin is broken"
         assert first == (
             "WorkerError: process 1 of 2 failed, so all of them end: "
@@ -118,7 +176,7 @@ class TestEndings:
         )
 
     def test_stopping_is_agreed_upon(self, both: Both):
-        assert [two["stops"] for two in both] == ["returned True"] * 2
+        assert both("stops") == ["returned True"] * 2
 
     def test_other_weights_are_found(self, both: Both):
         """By two changes that cancel in a sum."""
@@ -126,10 +184,10 @@ class TestEndings:
             "WorkerError: after step 3: process 1 holds other weights than process 0 (trained "
             "tensor 1 of 2 is the first). Every process must compute the same update"
         )
-        assert all(two["other weights"].startswith(text) for two in both)
+        assert all(two.startswith(text) for two in both("other weights"))
 
     def test_processes_that_do_different_things_are_told(self, both: Both):
-        first, second = (two["out of step"] for two in both)
+        first, second = both("out of step")
         assert "process 0 exchanges values, process 1 a barrier: they are out of step" in first
         assert "process 1 exchanges a barrier, process 0 values: they are out of step" in second
 
@@ -137,8 +195,9 @@ class TestEndings:
 @pytest.mark.thorough
 class TestTraining:
     def test_a_crash_and_a_resume_end_where_one_process_does(
-        self, both: Both, micro_model: Path, tmp_path: Path, threads_restored: None
+        self, processes: list[Any], micro_model: Path, tmp_path: Path, threads_restored: None
     ):
+        both = processes
         assert both[0]["crash"] == "RuntimeError: the terminal is gone"
         assert both[1]["crash"] == (
             "WorkerError: process 0 of 2 failed, so all of them end: "

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_metrics import rollout
 
 from searchrl.config import build_config
 from searchrl.engine.metrics.breakdown import (
     COMPONENTS,
     group_tasks,
+    measure,
     pass_at_k,
     pass_chance,
     task_means,
+    with_components,
 )
 from searchrl.engine.metrics.remarks import find_remarks
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate, play_table
+from searchrl.statistics import proportion
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), st.data())
@@ -53,6 +59,35 @@ def test_every_figure_stands_for_every_kind_and_difficulty() -> None:
     assert metrics["em/difficulty.normal"]["value"] == metrics["em"]["value"]
     # Two-hop questions need two articles, and this policy searches once.
     assert metrics["all_gold/two_hop"]["value"] < metrics["support_recall/two_hop"]["value"] < 1
+
+
+def test_each_task_has_a_table_of_its_own_and_only_what_is_scored_is_in_a_group() -> None:
+    first, second = rollout(1.0).world, rollout(1.0).world
+    second.name = "other"
+    played = [
+        rollout(em, world=world, group_id=f"{world.name}/{number // 2}", kind="k")
+        for world, ems in ((first, (1.0, 0.5, 0.0, 0.5)), (second, (0.5, 0.0, 1.0, 1.0)))
+        for number, em in enumerate(ems)
+    ]
+    failed = rollout(None, world=first, kind="gone", slices=("lost",))
+    metrics = measure([*played, failed], [first, second])
+    # Half right is not right; the samples of a task are alike.
+    names = ("pass@2", "toy/pass@2", "other/pass@2", "pass@2/k", "toy/pass@2/k", "avg@2/k")
+    assert [metrics[name]["value"] for name in names] == [0.5, 0.5, 0.5, 0.5, 0.5, 0.5625]
+    assert [metrics[f"{name}em/k"]["value"] for name in ("toy/", "other/")] == [0.5, 0.625]
+    assert [*group_tasks([*played, failed])] == ["k"], "no task names a difficulty"
+    alike = [rollout(float(n < 8), group_id=n // 4) for n in range(16)]
+    assert pass_at_k(alike)["avg@4"]["high"] > proportion(8, 16)["high"] + 0.05
+    means = task_means(played)
+    assert means["em"]["toy/0"] == 0.75 and "passive" not in means, "there is nothing to search"
+
+
+def test_exact_match_is_found_by_its_whole_name_where_a_plugin_took_it_as_well() -> None:
+    rival = Path(__file__).parents[2] / "fixtures" / "plugins" / "rival_em.py"
+    config = with_components(build_config({"tasks": [{"metrics": []}]}), load_plugins([str(rival)]))
+    assert config.tasks[0].metrics[:2] == ["searchrl:em", "cover_em"]
+    twice = [rollout(1.0, scores={"searchrl:em": 1.0}, group_id="g") for _ in range(2)]
+    assert pass_at_k(twice)["pass@2"]["value"] == 1.0
 
 
 def test_a_difficulty_is_that_of_the_task() -> None:
@@ -92,8 +127,8 @@ def test_a_task_with_fewer_samples_counts_as_far_as_they_go() -> None:
     """One of its samples failed: it still says how often one of two is right."""
     rollouts = list(play(eval={"num_tasks": 6, "num_samples": 4}).rollouts)
     by_task: dict[str, list[Any]] = {}
-    for rollout in rollouts:
-        by_task.setdefault(rollout.trajectory.group_id, []).append(rollout)
+    for one in rollouts:
+        by_task.setdefault(one.trajectory.group_id, []).append(one)
     first = next(iter(by_task.values()))
     found = pass_at_k([r for r in rollouts if r is not first[-1]])
     assert [found[f"pass@{k}"]["n"] for k in (2, 4)] == [6, 5] and found["avg@4"]["n"] == 23
@@ -137,3 +172,12 @@ def test_a_misspelt_signal_is_said_with_the_near_match() -> None:
     (said,) = find_remarks(result.rollouts)
     assert said.startswith("metric signal:gold_shwn: no episode of env 'regulations' (plugin ")
     assert said.endswith("Did you mean 'gold_shown'?")
+    # What another environment of the run reports is no signal of this one.
+    here, there = rollout(1.0), rollout(1.0)
+    for one, name, metrics, signals in ((here, "a", ["signal:x"], {}), (there, "b", [], {"x": 1})):
+        one.world.name, one.world.owner, one.world.notes = name, "p", [f"of {name}"]
+        one.world.config = SimpleNamespace(metrics=metrics)
+        one.episode.signals = signals
+    first, silent, second = find_remarks([here, there])
+    assert (first, second) == ("env 'a': of a", "env 'b': of b")
+    assert silent.startswith("metric signal:x: no episode of env 'a' (p) has a signal 'x'")

@@ -57,3 +57,8 @@ def test_a_few_failures_pass_and_more_than_the_limit_end_it() -> None:
         limit.ensure_scored(scored, "step 6")
     with pytest.raises(FailureLimitError, match=r"none of its 10 rollouts.*\n  10 × no answer"):
         limit.ensure_scored(episodes(1, is_scored=False), "step 7")
+    several = episodes(0, is_scored=False)
+    for episode, reason in zip(several, "abbcccdddd", strict=True):
+        episode.scored.unscored = reason
+    with pytest.raises(FailureLimitError, match=r"\n  4 × d\n  3 × c\n  2 × b\nChoose"):
+        limit.ensure_scored(several, "step 8")

@@ -25,12 +25,14 @@ from searchrl.core.episode import (
 from searchrl.core.group import Group
 from searchrl.engine.metrics.evaluation import (
     count_episodes,
+    count_tasks,
     evaluate_both,
     run_episodes,
     summary_metrics,
     tasks_played,
 )
 from searchrl.engine.metrics.metrics import _reward_range, label_tasks, summarise
+from searchrl.errors import ConfigError
 from searchrl.rewards.expression import parse_expression
 from searchrl.statistics import (
     COUNT,
@@ -213,6 +215,7 @@ def rollout(
     scores = {} if reward is None else more.pop("scores", {"em": reward})
     return SimpleNamespace(
         is_scored=reward is not None,
+        reward=reward,
         scored=SimpleNamespace(reward=reward, scores=scores),
         world=more.get("world")
         or SimpleNamespace(name="toy", scorer=scorer, can_open=lambda kind: False),
@@ -230,6 +233,22 @@ def rollout(
             ),
         ),
     )
+
+
+def test_tasks_that_are_judged_by_different_rewards_are_told_by_their_own() -> None:
+    first = rollout(1.0)
+    second = rollout(9.0, "env", {"env": (0.0, 9.0)}, scores={"env": 9.0}, headline="env")
+    second.world.name = "other"
+    metrics = summarise([first, second])
+    assert {"reward/only", "toy/em/only", "other/env/only"} <= set(metrics)
+    assert not {"em/only", "toy/reward/only"} & set(metrics)
+    # Both ranges count, and that of the step in which it was earned.
+    assert metrics["reward"]["value"] == 5 < metrics["reward"]["high"] <= 9
+    first.episode.step = 3
+    stages = {0: parse_expression("9*em"), 3: parse_expression("em")}
+    first.world.scorer.schedule.at = stages.__getitem__
+    assert _reward_range(first) == (0.0, 1.0)
+    assert metrics["model_tokens"]["high"] > metrics["model_tokens"]["value"] == 3
 
 
 def test_rollouts_of_one_group_are_counted_as_alike() -> None:
@@ -382,8 +401,9 @@ class Player:
             world.name, world.num_tasks, world.script = name, lambda _, n=size: n, str.upper
         self.worlds[0].can_open = lambda kind: kind == "search"
 
-    def run(self, requests: list[Any], **_: Any) -> list[Any]:
+    def run(self, requests: list[Any], **options: Any) -> list[Any]:
         """A right answer where a search was forced, else a wrong one."""
+        self.options = options
 
         def say(request: Any) -> Any:
             scores = {"em": 1.0 if request.forced else 0.0}
@@ -410,6 +430,46 @@ def test_an_evaluation_plays_the_first_tasks_of_a_split_the_first_time_always_al
     assert {(r.split, r.script) for r in thrice} == {("test", "GUESS")}
     assert [r.rng_keys for r in once] == [r.rng_keys[:1] for r in thrice]
     assert len({key for r in (*thrice, *other) for key in r.rng_keys}) == 4 * len(places)
+    player, is_over = Player(), bool
+    run_episodes(  # type: ignore[call-overload]
+        player.worlds, player, split="test", num_tasks=2, seed=0, step=7, has_logps=False,
+        should_stop=is_over,
+    )  # type: ignore[arg-type]  # fmt: skip
+    assert {(r.step, r.has_logps) for r in player.requests} == {(7, False)}
+    assert player.options["should_stop"] is is_over
+
+
+@pytest.mark.parametrize("num_full", [1, 2])
+def test_prompts_that_leave_no_room_are_refused_if_no_other_is_there(num_full: int) -> None:
+    player = Player()
+    player.limits = SimpleNamespace(max_total_tokens=9)
+    reasons = [StopReason.TOTAL_TOKENS] * num_full + [StopReason.ANSWERED]
+    played = [rollout(0.0, stop_reason=r, world=player.worlds[0]) for r in reasons[:2]]
+    for one in played:
+        one.trajectory.num_prompt_tokens = 12
+    player.run = lambda requests, **_: [Group("g", tuple(played))]  # type: ignore[method-assign]
+    asked: Any = (player.worlds[:1], player)
+    if num_full == 1:
+        assert len(run_episodes(*asked, split="test", num_tasks=2, seed=0).rollouts) == 2
+    else:
+        with pytest.raises(ConfigError, match="the shortest has 12 tokens, .* may have 9; raise"):
+            run_episodes(*asked, split="test", num_tasks=2, seed=0)
+
+
+def test_a_summary_has_what_its_tasks_are_scored_with_and_tasks_are_counted_by_split() -> None:
+    one, world = exact(1.0), rollout(1.0).world
+    world.scorer.names = ("mine",)
+    table = dict.fromkeys(
+        ("em", "toy/em", "toy/mine", "mine", "other", "em/a", "toy/reward/a"), one
+    )
+    assert [*table.keys() - summary_metrics(table, [world]).keys()] == ["other"]
+    for can_validate, splits in (
+        (True, ["train", "validation", "test"]),
+        (False, ["train", "test"]),
+    ):
+        world.can_validate, world.num_tasks = can_validate, len
+        found = count_tasks([world], EvalConfig(split="test"))
+        assert found == {f"toy/{split}": len(split) for split in splits}
 
 
 def test_forced_episodes_are_played_once_where_they_can_and_told_beside_the_plain_ones() -> None:
@@ -417,6 +477,10 @@ def test_forced_episodes_are_played_once_where_they_can_and_told_beside_the_plai
     settings = EvalConfig(num_tasks=4, split="test")
     result = evaluate_both(player.worlds, player, settings, seed=0, num_samples=2)  # type: ignore[arg-type]
     forced = [r for r in player.requests if r.forced]
+    again = Player()
+    evaluate_both(again.worlds, again, EvalConfig(num_tasks=4, split="validation"), seed=1, step=5)  # type: ignore[arg-type]
+    assert {(r.split, r.step) for r in again.requests} == {("validation", 5)}
+    assert not {r.rng_keys[0] for r in again.requests} & {r.rng_keys[0] for r in player.requests}
     assert [(r.group_id, len(r.rng_keys)) for r in forced] == [
         ("eval/0/0/search", 1),
         ("eval/0/1/search", 1),

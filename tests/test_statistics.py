@@ -119,11 +119,37 @@ def test_strata_take_the_spread_between_them_out() -> None:
     assert wide[1] - wide[0] > 10 * (high - low)
 
 
+def test_a_long_tail_moves_the_end_on_its_side() -> None:
+    """O'Neill's degrees of freedom and Hall's term, with the moments that scipy finds."""
+    from scipy.stats import kurtosis, skew, t
+
+    values, n = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 9.0]), 6
+    enlarged = 1 + 12 / 20
+    spread = enlarged * kurtosis(values, fisher=False) - (n - 3) / (n - 1)
+    quantile = t.ppf(0.975, min(n - 1, 2 * n / spread))
+    error = values.std(ddof=1) / math.sqrt(n)
+    moved = error * enlarged * skew(values) * (1 + 2 * quantile**2) / (6 * math.sqrt(n))
+    mean = values.mean()
+    expected = (mean - quantile * error, mean + quantile * error + moved)
+    assert find_interval(values) == pytest.approx(expected, rel=1e-9)
+    assert find_interval(-values) == pytest.approx((-expected[1], -expected[0]), rel=1e-9)
+
+
+def test_strata_narrow_the_interval_of_a_difference() -> None:
+    tasks = [f"t{number}" for number in range(12)]
+    first = {"f1": {task: 0.1 * n + 5 * (n % 2) for n, task in enumerate(tasks)}}
+    second = {"f1": dict.fromkeys(tasks, 0.0)}
+    kinds = {task: n % 2 for n, task in enumerate(tasks)}
+    wide, narrow = compare(first, second)["f1"], compare(first, second, kinds)["f1"]
+    assert narrow["value"] == wide["value"]
+    assert narrow["high"] - narrow["low"] < 0.3 * (wide["high"] - wide["low"])
+
+
 def test_too_few_differences_have_a_test_and_no_interval() -> None:
     for others in ([], [(0.9, 0.4)]):
         found = compare_pairs([(0.3, 0.3), *others, (0.5, 0.5), (0.2, 0.2)])
         assert "low" not in found and found["p"] == 1.0
-    constant = compare_pairs([(0.1 * n + 0.2, 0.1 * n) for n in range(9)])
+    constant = compare_pairs([(1000.1 * n + 0.2, 1000.1 * n) for n in range(9)])
     assert "low" not in constant and constant["p"] < 0.01
 
 
@@ -141,11 +167,13 @@ def test_a_mean_has_the_interval_of_its_kind() -> None:
     found = estimate({
         "even": dict(zip(tasks, (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), strict=True)),
         "high": dict(zip(tasks, (0.7, 1.0, 1.0, 1.0, 1.0, 0.9, 0.9), strict=True)),
+        "count": dict(zip(tasks, (0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 7.0), strict=True)),
         "none": {},
         "all": dict.fromkeys(tasks, 1.0),
         "equal": dict.fromkeys(tasks, 0.1),
     })  # fmt: skip
-    assert list(found) == ["even", "high", "all", "equal"]
+    assert list(found) == ["even", "high", "count", "all", "equal"]
+    assert found["count"]["high"] > found["count"]["value"] == 2
     half = 2.446912 * math.sqrt(28 / 6 / 7)
     assert (found["even"]["low"], found["even"]["high"]) == pytest.approx((-half, half), abs=1e-5)
     assert found["high"]["high"] == 1.0 and found["high"]["low"] > 0

@@ -68,6 +68,7 @@ def test_wilsons_interval_is_that_of_the_literature(
     metric = proportion(successes, n)
     assert (metric["low"], metric["high"]) == pytest.approx((low, high), rel=0, abs=1e-9)
     assert metric["value"] == successes / n and metric["n"] == n
+    assert not any(proportion(0, size)["low"] for size in range(1, 300))
 
 
 GROUPED = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_size=60)
@@ -102,6 +103,14 @@ def test_ends_that_no_score_can_reach_are_taken_as_open(limits: Range) -> None:
     metric = mean([0.0, 1.0, 1e30], limits)
     assert all(math.isfinite(number) for number in metric.values())
     assert metric["low"] < metric["value"] < metric["high"]
+
+
+def test_an_open_end_is_one_beyond_the_farthest_value() -> None:
+    values = [0.0, 2.0, 4.0]
+    assert mean(values, COUNT) == mean(values, (0.0, 5.0)) | {"high": mean(values, COUNT)["high"]}
+    open_below = mean(values, (-math.inf, 4.0))
+    assert open_below["high"] == mean(values, (-1.0, 4.0))["high"]
+    assert mean(values, COUNT)["high"] == pytest.approx(mean(values, (0.0, 5.0))["high"])
 
 
 def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
@@ -166,8 +175,12 @@ class TestGroups:
         # Sums about the mean 1/2: 1, -1 and 0. Between 2 * 3/2 * 5/6, within 6/4, prior 1/4.
         values, groups = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0], ["a", "a", "b", "b", "c", "c"]
         design_effect = (2.5 + 0.25 * 2) / (1.5 + 0.25)
-        wanted = 6 / design_effect * (2.5706 / 4.3027) ** 2
+        few = (2.5706 / 4.3027) ** 2
+        wanted = 6 / design_effect * few
         assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(wanted, rel=1e-3)
+        # Groups that are more alike than chance say no more than single values.
+        even = effective_size([1.0, 0.0] * 3, groups, ZERO_OR_ONE)
+        assert even == pytest.approx(6 * few, rel=1e-3)
 
     def test_equal_values_count_as_one_a_group_and_one_group_as_one(self) -> None:
         groups = [number // 8 for number in range(64)]

@@ -182,6 +182,13 @@ def test_processes_share_the_groups_even_in_tokens(is_packed: bool, expected: li
         workers: Any = SimpleNamespace(size=2, rank=rank)
         shares.append([group.id for group in share_groups(groups, workers, is_packed=is_packed)])
     assert sorted(shares) == sorted(expected)
+    sizes = {"a": 3, "b": 10, "c": 4, "d": 3}
+    groups: Any = [
+        SimpleNamespace(id=name, rollouts=[SimpleNamespace(ids=[0] * size)])
+        for name, size in sizes.items()
+    ]
+    other: Any = SimpleNamespace(size=2, rank=1)
+    assert [one.id for one in share_groups(groups, other, is_packed=False)] == ["a", "c", "d"]
 
 
 class TestOldLogprobs:

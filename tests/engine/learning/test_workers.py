@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +20,12 @@ from train_toy import metrics_of, settings, weights_of
 from workers_play import LEARNING, learn, play, sample
 
 from searchrl.cli import main
+from searchrl.core.group import Group
 from searchrl.engine.learning import workers as module
+from searchrl.engine.learning.sharing import SharedPlay
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
 from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
+from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.errors import ConfigError
 from searchrl.programs.sft import sft
 from searchrl.programs.train import train
@@ -162,6 +166,38 @@ class TestSampling:
                 assert [p[0] for p in pairs] == pytest.approx([p[1] for p in pairs], abs=1e-5)
                 ours["logps"], theirs["logps"] = logps
 
+    def test_progress_is_that_of_all_and_rollouts_come_back_with_their_world(
+        self, monkeypatch: pytest.MonkeyPatch
+    ):
+        keys = {"a": (1, 2), "b": (3,), "c": (4, 5, 6)}
+        requests: Any = [
+            RolloutRequest(name, f"world of {name}", "train", 0, own)  # type: ignore[arg-type]
+            for name, own in keys.items()
+        ]
+
+        def play(own: Any, *, on_progress: Any, should_stop: Any) -> list[Any]:
+            assert should_stop is any
+            count = sum(len(request.rng_keys) for request in own)
+            on_progress(count - 1, count)
+            on_progress(count, count)
+            made = SimpleNamespace(trajectory=1, episode=2, scored=3, reset_options={"x": 4})
+            return [Group(request.group_id, (made,)) for request in own]
+
+        def run(place: Place) -> Any:
+            told: list[Any] = []
+            shared = SharedPlay(play, Workers(place))  # type: ignore[arg-type]
+            groups = shared(requests, on_progress=lambda *both: told.append(both), should_stop=any)
+            one = [group.rollouts[0] for group in groups]
+            assert [rollout.world for rollout in one] == [f"world of {name}" for name in keys]
+            assert {(r.trajectory, r.episode, r.scored, r.reset_options["x"]) for r in one} == {
+                (1, 2, 3, 4)
+            }
+            return [group.id for group in groups], told
+
+        first, second = meet(monkeypatch, run)[0]
+        assert first == (["a", "b", "c"], [(4 * 6 // 5, 6), (6, 6)])
+        assert second == (["a", "b", "c"], [(0, 6), (6, 6)])
+
     def test_one_process_that_stops_stops_both(self, both: Both):
         assert both("interrupted") == ["Interrupted: ", "Interrupted: "]
 
@@ -174,6 +210,22 @@ class TestEndings:
             "WorkerError: process 1 of 2 failed, so all of them end: "
             "ZeroDivisionError: the plugin is broken"
         )
+
+    def test_after_each_end_the_same_processes_can_meet_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ):
+        def run(place: Place) -> list[Any]:
+            workers, found = Workers(place), []
+            for number in range(2):
+                with workers.joined(torch.device("cpu")):
+                    found.append(workers.gather((place.rank, number)))
+                    assert workers.agree_to_stop(place.is_first)
+                    with pytest.raises(RuntimeError, match="has taken leave"):
+                        workers.barrier()
+            return found
+
+        found, meeting = meet(monkeypatch, run)
+        assert found == [[[(0, 0), (1, 0)], [(0, 1), (1, 1)]]] * 2 and meeting.num_left == 4
 
     def test_stopping_is_agreed_upon(self, both: Both):
         assert both("stops") == ["returned True"] * 2
@@ -249,7 +301,13 @@ class TestTraining:
 class TestPlace:
     def test_without_torchrun_there_is_one_process(self):
         assert read_place({}) == read_place({"RANK": "3", "WORLD_SIZE": "8"}) == ONLY
-        assert read_place(UNDER_TORCHRUN) == Place(1, 2, 1, 2)
+        places = UNDER_TORCHRUN | dict(RANK="5", WORLD_SIZE="8", LOCAL_RANK="1")
+        assert read_place(places) == Place(5, 8, 1, 2)
+        del places["LOCAL_WORLD_SIZE"]
+        assert read_place(places) == Place(5, 8, 1, 8)
+        for name in places:
+            assert read_place({k: v for k, v in places.items() if k != name}) == ONLY
+        assert not Place(1, 2).is_first and ONLY.is_first
 
     def test_one_process_never_touches_torch_distributed(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("searchrl.engine.learning.workers.dist", None)

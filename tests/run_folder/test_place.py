@@ -29,7 +29,7 @@ def test_a_run_without_a_name_gets_a_new_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(place, "datetime", Noon)
-    first = choose_folder(build_config({"env": "corpus"}))
+    first = choose_folder(build_config({"tasks": [{"env": "corpus"}, {"env": "text"}]}))
     assert str(first) == "runs/corpus-20260102-120000" and not first.exists()
     first.mkdir(parents=True)
     assert str(choose_folder(build_config({"env": "corpus"}))) == f"{first}-{os.getpid()}"

@@ -216,6 +216,11 @@ class TestOldLogprobs:
             assert torch.equal(update.sampler_logp_T, seen[0].sampler_logp_T)
             assert torch.equal(update.old_logp_T, seen[0].old_logp_T)
         assert torch.equal(seen[0].logp_T, seen[0].old_logp_T)
+        if epochs == 1:  # and no pass of the model is made for them
+            plain = count_forwards(policy, make_learner(policy), items)
+            assert (
+                count_forwards(policy, make_learner(policy, algorithm=make_tis()), items) == plain
+            )
         if epochs == 2:
             assert (seen[1].logp_T - seen[1].old_logp_T).abs().max() > 1e-3
 

@@ -65,7 +65,10 @@ class Critical:
         return getattr(self.inner, name)
 
     def values(self, trajectories: Sequence[Trajectory]) -> list[tuple[float, ...]]:
-        return [(self.critic.item(),) * len(one.turns) for one in trajectories]
+        return [
+            (self.critic.item() + number,) * len(one.turns)
+            for number, one in enumerate(trajectories)
+        ]
 
     def logps(self, layout: Layout, **asked: Any) -> Any:
         told = self.inner.logps(layout, **asked)
@@ -88,6 +91,7 @@ def test_a_critic_learns_its_targets_and_the_policy_from_its_values(micro_model:
     step = SEEN[-1]
     assert step.is_cut == [False, True] and [len(one) for one in step.values or ()] == [2, 2]
     assert step.turn_rewards == [(0.0, 0.0), (0.0, 1.0)]
+    assert step.values is not None and step.values[1][0] > step.values[0][0]
     assert told[-1]["value_loss"] < told[0]["value_loss"] and critic.item() > 0.3
     assert not all(map(torch.equal, before, policy.inner.parameters))
 

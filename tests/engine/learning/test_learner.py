@@ -139,12 +139,13 @@ class TestWhatLeavesTheStep:
 
     def test_unscored_rollouts_are_excluded_and_counted(self, policy: Policy, items: Items):
         # Unscored is not zero: the group's mean and the denominators are those of the others.
-        marked = [replace(items[0], reward=None), *items[1:]]
-        grad, stats = gradient(marked, make_learner(policy))
-        others, _ = gradient(items[1:], make_learner(policy))
+        none = [replace(items[n], reward=None) for n in (0, 4)]
+        grad, stats = gradient([none[0], *items[1:4], none[1], *items[5:]], make_learner(policy))
+        others, _ = gradient([*items[1:4], *items[5:]], make_learner(policy))
         as_zero, _ = gradient(items, make_learner(policy))
         assert torch.equal(grad, others) and not torch.equal(grad, as_zero)
-        assert stats["num_unscored"] == 1 and stats["num_rollouts"] == 8
+        assert (stats["num_unscored"], stats["num_dead_groups"]) == (2, 1)
+        assert stats["num_rollouts"] == 7
 
     def test_rollout_without_a_model_token_enters_no_denominator(
         self, policy: Policy, items: Items

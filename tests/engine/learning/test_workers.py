@@ -10,9 +10,11 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -26,7 +28,7 @@ from searchrl.engine.learning.sharing import SharedPlay
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
 from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
 from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, WorkerError
 from searchrl.programs.sft import sft
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
@@ -52,9 +54,11 @@ class Meeting:
         self.here = threading.local()
         self.brought: list[Any] = [None, None]
         self.num_left = 0
+        self.num_met = [0, 0]
         self.barrier = threading.Barrier(2, timeout=20)
 
     def all_gather_object(self, found: list[Any], own: Any) -> None:
+        self.num_met[self.here.rank] += 1
         self.brought[self.here.rank] = pickle.dumps(own)
         self.barrier.wait()
         found[:] = map(pickle.loads, self.brought)
@@ -227,6 +231,24 @@ class TestEndings:
         found, meeting = meet(monkeypatch, run)
         assert found == [[[(0, 0), (1, 0)], [(0, 1), (1, 1)]]] * 2 and meeting.num_left == 4
 
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+    def test_nobody_waits_for_a_process_that_has_taken_leave(
+        self, monkeypatch: pytest.MonkeyPatch, error: Any
+    ):
+        """After the second Ctrl-C none exchanges anything; after an agreed end, the leave alone."""
+        is_agreed = error is ZeroDivisionError
+
+        def run(place: Place) -> None:
+            workers = Workers(place)
+            with suppress(error), workers.joined(torch.device("cpu")):
+                if is_agreed:
+                    workers.agree_to_stop(True)
+                if not is_agreed or place.is_first:
+                    raise error
+
+        meeting = meet(monkeypatch, run)[1]
+        assert meeting.num_met == [2 * is_agreed] * 2 and meeting.num_left == 2
+
     def test_stopping_is_agreed_upon(self, both: Both):
         assert both("stops") == ["returned True"] * 2
 
@@ -345,6 +367,13 @@ class TestPlace:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
         with pytest.raises(ConfigError, match="torch sees 1 GPUs: use --nproc_per_node 1"):
             Workers(Place(0, 2, 0, 2)).joined(torch.device("cuda")).__enter__()
+        taken: list[int] = []
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+        monkeypatch.setattr(module, "rendezvous", Mock(side_effect=RuntimeError("no address")))
+        with pytest.raises(WorkerError, match="process 1 of 2 could not meet .*: no address"):
+            Workers(Place(1, 2, 1, 2)).joined(torch.device("cuda")).__enter__()
+        assert taken == [1]
 
     def test_sft_is_for_one_process(self, monkeypatch: pytest.MonkeyPatch):
         for name, value in UNDER_TORCHRUN.items():

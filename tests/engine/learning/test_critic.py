@@ -66,7 +66,7 @@ class Critical:
 
     def values(self, trajectories: Sequence[Trajectory]) -> list[tuple[float, ...]]:
         return [
-            (self.critic.item() + number,) * len(one.turns)
+            (self.critic.item() + number / 2,) * len(one.turns)
             for number, one in enumerate(trajectories)
         ]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages
+from searchrl.core.advantage import StepScores, dr_grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -116,12 +116,6 @@ def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage_and_weighs_
         (batch,) = pack([item], [values])
         assert batch.adv_N.tolist() == [0.5, 2.0, 2.0]
         assert batch.weight_N.tolist() == pytest.approx([1 / 3] * 3), "nor is in the denominator"
-
-
-def test_group_is_alive_if_any_turn_of_it_has_an_advantage():
-    groups = ["a", "a", "b", "b", "c"]
-    advantages = [[0.0, 0.0], 0.0, [0.0, 1e-9], 0.0, [1.0]]
-    assert dead_groups(advantages, groups, [True] * 4 + [False]) == {"a", "c"}
 
 
 @pytest.mark.parametrize(

@@ -339,6 +339,7 @@ class TestPlace:
             workers.sum_gradients([], gradients)
             workers.ensure_same([torch.ones(1)], "now")
             assert workers.gather("a") == ["a"] and not workers.agree_to_stop(False)
+            assert workers.agree_to_stop(True)
         assert gradients == [torch.ones(1), None]
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

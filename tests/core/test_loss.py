@@ -18,7 +18,7 @@ import torch
 from loss_columns import F64, LOSSES, LossFn, hand, random_step, run
 
 from searchrl.core import advantage, excerpt, group, reduction
-from searchrl.core.columns import LossStats, loss_columns
+from searchrl.core.columns import LossStats, clamped, loss_columns
 from searchrl.core.kl import k3
 from searchrl.core.loss import ppo_clip_loss
 from searchrl.core.losses import cispo_loss, gspo_loss, llds_loss, masked_tis_loss, tis_loss
@@ -328,6 +328,12 @@ def test_what_a_critic_explains_by_hand() -> None:
     # Targets that differ by rounding alone have no variance to explain.
     alike = LossStats(num_value=3, sum_target=3e3, sum_square_target=3e6 + 3)
     assert alike.means().keys() == {"value_loss"}
+    near = LossStats(num_value=2, sum_target=20.5, sum_square_target=10**2 + 10.5**2)
+    assert near.means()["explained_variance"] == 1.0
+    assert clamped(torch.tensor([-30.0, -20.0, 30.0])).tolist() == [-20.0, -20.0, 20.0]
+    for name in ("entropy_T", "value_T", "target_T", "hold_weight_T"):
+        with pytest.raises(ValueError, match=rf"expected {name} .*\(4,\), got \(1,\)"):
+            loss_columns(*plain, **{name: torch.zeros(1)})
 
 
 ALWAYS = {"loss", "ratio_mean", "approx_kl", "max_abs_log_ratio", "nonfinite_frac"}

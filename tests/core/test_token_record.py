@@ -25,6 +25,7 @@ def test_every_token_has_its_author_log_prob_turn_and_policy_version() -> None:
     trajectory.append_model([3, 4], [-0.5, -1.0], version=6, reason=STOP, text_behind="\n")
     trajectory.append_env([5])
     turn = trajectory.append_model([7], [-2.0], version=8, reason=EOS)
+    trajectory.append_env([9])
     prompt, model, env = Author.PROMPT, Author.MODEL, Author.ENV
     assert [tuple(row) for row in trajectory] == [
         (1, prompt, None, -1, -1),
@@ -33,13 +34,14 @@ def test_every_token_has_its_author_log_prob_turn_and_policy_version() -> None:
         (4, model, -1.0, 0, 6),
         (5, env, None, 0, -1),
         (7, model, -2.0, 1, 8),
+        (9, env, None, 1, -1),
     ]
     assert trajectory.turns == (Turn(0, 2, 4, STOP, "\n"), Turn(1, 5, 6, EOS, "")) and (
         turn is trajectory.turns[1]
     )
-    assert (len(trajectory), trajectory.num_prompt_tokens, trajectory.num_model_tokens) == (6, 2, 3)
-    assert trajectory.turns_of == (-1, -1, 0, 0, 0, 1)
-    assert trajectory.policy_versions == (-1, -1, 6, 6, -1, 8)
+    assert (len(trajectory), trajectory.num_prompt_tokens, trajectory.num_model_tokens) == (7, 2, 3)
+    assert trajectory.turns_of == (-1, -1, 0, 0, 0, 1, 1)
+    assert trajectory.policy_versions == (-1, -1, 6, 6, -1, 8, -1)
 
 
 @pytest.mark.parametrize(

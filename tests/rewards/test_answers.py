@@ -140,6 +140,7 @@ def test_trailing_control_token_does_not_spoil_a_right_answer() -> None:
 def test_chinese_answers_are_compared_by_character_and_whole_numeral() -> None:
     assert tokenize("不超过十三天") == ["不", "超", "过", "十三", "天"]
     assert tokenize("九千两百年 ひらがな") == ["九千两百", "年", "ひ", "ら", "が", "な"]
+    assert tokenize("\uf900\ufaff") == ["\uf900", "\ufaff"]  # compatibility characters
     assert tokenize("iphone 手机15部") == ["iphone", "手", "机", "15", "部"]
 
 

@@ -118,7 +118,9 @@ def test_the_lexical_judge_says_why() -> None:
 def test_the_lexical_judge_says_nothing_without_an_accepted_answer() -> None:
     case = JudgeCase(TASK.question, "16:45")
     assert isinstance(LexicalJudge().judge(case), Unscored)
-    assert isinstance(LexicalJudge().rank([case])[0], Unscored)
+    other = JudgeCase(TASK.question, "Paris, France", ("Paris",))
+    declined, said = LexicalJudge().rank([case, other])
+    assert isinstance(declined, Unscored) and said == Verdict(2 / 3, "shared words")
 
 
 @pytest.mark.parametrize("answer", [None, "", "  \n"])

@@ -100,10 +100,16 @@ def test_the_schedule_follows_the_step_of_the_episode() -> None:
 
 
 def test_episodes_of_several_scorers_are_scored_together() -> None:
-    long, short = make_scorer("2*em+format+probe"), make_scorer("f1", timeout_s=None)
+    calls: list[Episode] = []
+    probe = Component(lambda episode: float(calls.append(episode) is None))
+    long, short = (
+        make_scorer("2*em+format+probe", probe),
+        make_scorer("f1+probe", probe, timeout_s=None),
+    )
+    assert long.timeout_s == 30
     scored = score_together([(short, EPISODE), (long, EPISODE), (short, EPISODE)])
-    assert [one.reward for one in scored] == [1.0, 4.0, 1.0]
-    assert scored[0].scores == {"f1": 1.0}
+    assert [one.reward for one in scored] == [2.0, 4.0, 2.0] and len(calls) == 3
+    assert scored[0].scores == {"f1": 1.0, "probe": 1.0}
 
 
 def test_a_component_that_takes_one_call_at_a_time_is_called_so() -> None:

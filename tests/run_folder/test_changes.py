@@ -45,7 +45,7 @@ class TestChanges:
         file = tmp_path / "docs" / "inner" / "a.txt"
         file.write_text("one")
         config = self.config(corpus=str(tmp_path / "docs"))
-        (text,) = self.find(config, lambda: file.rename(file.with_name("b.txt")))
+        (text,) = self.find(config, lambda: file.rename(tmp_path / "docs" / file.name))
         assert f"the data '{tmp_path / 'docs'}'" in text
 
     def test_text_of_an_instruction(self, tmp_path: Path):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def test_a_run_without_a_name_gets_a_new_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(place, "datetime", Noon)
-    first = choose_folder(build_config({"env": "corpus"}))
+    first = choose_folder(build_config({"tasks": [{"env": "corpus"}, {"env": "text"}]}))
     assert str(first) == "runs/corpus-20260102-120000" and not first.exists()
     first.mkdir(parents=True)
     assert str(choose_folder(build_config({"env": "corpus"}))) == f"{first}-{os.getpid()}"
@@ -101,7 +102,15 @@ def test_the_lock_of_a_killed_process_does_not_block(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_that_stays_empty_is_removed(tmp_path: Path) -> None:
-    with holding(tmp_path / "new" / "run"):
-        pass
-    assert not (tmp_path / "new" / "run").exists()
+def test_a_folder_is_let_go_at_once_and_removed_where_it_stays_empty(tmp_path: Path) -> None:
+    run = tmp_path / "new" / "run"
+    with holding(run):
+        begun = time.monotonic()
+        with pytest.raises(RunInUseError), holding(run):
+            pass
+        assert time.monotonic() - begun < 0.9
+    assert not run.exists()
+    for _ in range(2):
+        with holding(run):
+            (run / "config.yaml").touch()
+        assert (run / "config.yaml").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -163,6 +164,9 @@ def test_the_newest_files_of_one_kind_stay_and_others_too(tmp_path: Path) -> Non
     writer.write_rollouts("step_000005", [], compress=True, keep=3)
     gone = {f"step_{step:06d}.jsonl{end}" for step in (1, 2) for end in ("", ".sha256")}
     assert before - files(writer.path) == gone and "step.jsonl" in files(writer.path)
+    shutil.rmtree(writer.path / "rollouts")  # somebody saved space
+    writer.write_rollouts("step_000006", [], compress=False)
+    assert "step_000006.jsonl" in files(writer.path)
 
 
 def test_files_of_trajectories_are_read_in_the_order_of_the_run(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from session_toy import LORA, MakeSession, same_weights
 
 from searchrl.core.excerpt import Excerpt
 from searchrl.core.group import Group, TrainItem, make_groups
-from searchrl.core.trajectory import Author, Origin, Trajectory
+from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning import learner, packing
 from searchrl.engine.learning.batch_check import BatchCheck
-from searchrl.engine.learning.packing import micro_batches
+from searchrl.engine.learning.packing import PackedStep, micro_batches
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.learning.step_groups import StepGroups
 from searchrl.engine.model.tolerance import Tolerance
@@ -230,17 +230,22 @@ def test_the_limit_of_a_configuration_replaces_that_of_the_dtype(
     assert 0.003 < session.update(drawn, 1).metrics["mismatch"] < 0.03
 
 
-def test_the_mean_of_a_step_is_held_to_its_limit_and_the_worst_token_of_all_is_shown() -> None:
-    turns = ([4, 5, 6, 7], [-1.0] * 4)
-    items = [
-        TrainItem(make_trajectory(f"g/{n}", "g", [1, 2, 3], turns, task_id=task), float(n))
-        for n, task in enumerate("aaab")
-    ]
-    packed = pack_items(items[:3])
-    gaps = [(0, 0.05), (2, 0.6), (1, 0.1)]
-    for limit, is_held in ((0.07, True), (0.06, False)):
-        check = BatchCheck(str, Tolerance(token=1.0, mean=limit))
-        check.begin(make_groups(items[:3]), packed)
+TURNS = ([4, 5, 6, 7], [-1.0] * 4)
+
+
+def item(number: int, reward: float | None, *parts: Any, **about: Any) -> TrainItem:
+    made = make_trajectory(f"g/{number}", "g", [1, 2, 3], *(parts or [TURNS]), **about)
+    return TrainItem(made, reward)
+
+
+def test_the_mean_of_a_step_is_held_to_its_limit_and_the_worst_token_of_it_is_shown() -> None:
+    items = [item(n, float(n)) for n in range(3)]
+    packed = pack_items(items)
+    check = BatchCheck(str, Tolerance(token=1.0, mean=0.07))
+    steps = [[(0, 0.05), (2, 0.6), (1, 0.1)], [(0, 0.1), (3, 0.5), (1, 0.15)]]
+    for gaps, limit, is_held in zip(steps, (0.07, 0.06), (True, False), strict=True):
+        check.tolerance = Tolerance(token=1.0, mean=limit)
+        check.begin(make_groups(items), packed)
         sampled = SampledTokens()
         batches = micro_batches(packed.groups, 1, torch.device("cpu"))
         for batch, (place, gap) in zip(batches, gaps, strict=True):
@@ -253,6 +258,51 @@ def test_the_mean_of_a_step_is_held_to_its_limit_and_the_worst_token_of_all_is_s
         with pytest.raises(CheckError, match="0.0625 nats apart on average over 12 tokens") as told:
             check.conclude(sampled)
         assert told.value.excerpt is not None and told.value.excerpt.rollout_id == "g/1"
-        assert [token.place for token in told.value.excerpt.tokens if token.is_fault] == [3 + 2]
-    with pytest.raises(CheckError, match="'g/0' and 'g/3', and their tasks"):
-        check.begin(make_groups(items), pack_items(items))
+        assert [token.place for token in told.value.excerpt.tokens if token.is_fault] == [3 + 3]
+
+
+def test_one_token_is_held_to_its_limit_and_tokens_that_are_not_compared_are_not_shown() -> None:
+    """`old` was sampled by other weights; the weight of `held` in the loss is 0."""
+    own, old, held = (item(n, float(n)) for n in range(3))
+    old.trajectory._versions = [7 if v == 0 else v for v in old.trajectory._versions]
+    own.trajectory.append_model([], [], version=5, reason=TurnStop.EOS)  # nothing was sampled
+    packed = pack_items([own, old, held])
+    (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
+    weight_N = torch.where(batch.rollout_N == batch.rollout_ids.index("g/2"), 0, batch.weight_N)
+    batch = dataclasses.replace(batch, weight_N=weight_N)
+    gap_N = torch.tensor([{"g/0": 0.0, "g/1": 3.0, "g/2": 4.0}[n] for n in batch.rollout_ids])
+    logp_N = batch.sampler_logp_N + gap_N[batch.rollout_N]
+    logp_N[4 * batch.rollout_ids.index("g/0") + 1] += 0.3
+    for limit in (0.2, 0.31):
+        check = BatchCheck(str, Tolerance(token=limit, mean=1.0))
+        check.begin(make_groups([own, old, held]), packed)
+        if limit > 0.3:
+            assert check.look_at(batch, logp_N, 0).num_tokens == 4
+            continue
+        with pytest.raises(CheckError, match="0.3 nats apart at one token") as told:
+            check.look_at(batch, logp_N, 0)
+        assert told.value.excerpt is not None and told.value.excerpt.rollout_id == "g/0"
+        assert [one.place for one in told.value.excerpt.tokens if one.is_fault] == [4]
+
+
+def test_what_is_compared_with_the_trajectories_of_a_step() -> None:
+    def begin(items: list[TrainItem], packed: PackedStep | None = None) -> None:
+        check = BatchCheck(str, Tolerance(token=1.0, mean=1.0))
+        check.begin(make_groups(items), packed or pack_items(items))
+
+    ends_badly = ([4, 5], [-1.0, math.nan])
+    sound = [item(0, 0.0), item(1, 1.0)]
+    begin([*sound, item(2, None, ends_badly)])  # unscored: nobody trains on it
+    with pytest.raises(CheckError) as told:
+        begin([*sound, item(2, 0.5, ends_badly)])
+    assert told.value.check == "finite"
+    for about in ({"env": "other"}, {"task_id": "b"}):
+        with pytest.raises(CheckError, match="'g/0' and 'g/2', and their tasks"):
+            begin([*sound, item(2, 0.5, **about)])
+    (group,) = pack_items(sound).groups
+    for number in range(2):
+        members = list(group.rollouts)
+        members[number] = dataclasses.replace(members[number], ids=[1, 2, 3, 4, 9, 6, 7])
+        packed = dataclasses.replace(pack_items(sound), groups=(Group("g", tuple(members)),))
+        with pytest.raises(CheckError, match="token 4 was sampled as 5 and packed as 9"):
+            begin(sound, packed)

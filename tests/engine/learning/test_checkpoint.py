@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 from collections import OrderedDict, deque
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,9 @@ from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import DamagedError, PluginError, PolicyError, RunFolderError
 from searchrl.run_folder import list_checkpoints, newest_checkpoint, read_state, rotate_checkpoints
 from searchrl.run_folder.checkpoints import checkpoint_fault, checkpoint_folders
-from searchrl.run_folder.sealing import encode_sealed, write_checksums
+from searchrl.run_folder.policies import choose_policy
+from searchrl.run_folder.sealing import encode_sealed, verify_folder, write_checksums
+from searchrl.run_folder.shapes import Shape
 
 make_learner = partial(engine_toy.make_learner, warmup_steps=3)
 
@@ -118,18 +121,31 @@ class TestKilled:
             (SafetensorError("no space"), "(?s)cannot write the run folder.*--resume"),
             (RuntimeError("iostream error"), "could not be written whole .iostream"),
             (OSError(errno.ENOSPC, "no space"), "cannot write the run folder"),
+            (Exception("tokenizers"), "could not be written whole .tokenizers"),
             (KeyError("a bug of ours"), "a bug of ours"),
         ],
     )
+    @pytest.mark.parametrize("what", ["optimiser", "weights"])
     def test_on_a_full_disk_the_old_one_stays_and_nothing_half_written(
-        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch, error: Any, heard: str
+        self,
+        policy: Policy,
+        tmp_path: Path,
+        monkeypatch: MonkeyPatch,
+        error: Any,
+        heard: str,
+        what: str,
     ):
         learner = make_learner(policy)
         save_checkpoint(tmp_path, policy, learner, state(1))
-        monkeypatch.setattr(module, "save_state", Mock(side_effect=error))
-        is_ours = isinstance(error, KeyError)
-        with pytest.raises(KeyError if is_ours else RunFolderError, match=heard):
+        places: Any = {"optimiser": (module, "save_state"), "weights": (type(policy), "save")}
+        monkeypatch.setattr(*places[what], Mock(side_effect=error))
+        told = KeyError if isinstance(error, KeyError) else RunFolderError
+        with pytest.raises(told, match=heard):
             save_checkpoint(tmp_path, policy, learner, state(2))
+        if what == "weights":
+            with pytest.raises(told, match=heard):
+                save_policy(tmp_path, policy)
+            assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
         assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000001"]
 
     def test_a_whole_checkpoint_is_never_taken_apart_to_write_it_again(
@@ -144,6 +160,87 @@ class TestKilled:
         assert (folder / "policy" / "model.safetensors").stat().st_ino == weights.st_ino
         assert read_state(folder)["best"] == {"step": 1, "reward": 0.5}
         assert not list(folder.glob("*.partial"))
+
+
+def test_all_of_it_is_on_disk_before_it_has_its_name_and_no_file_stays_open(
+    policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
+):
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda number: synced.append(os.fstat(number).st_ino))
+    before = len(os.listdir("/proc/self/fd"))
+    folder = save_checkpoint(tmp_path, policy, make_learner(policy), state(1))
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert {path.stat().st_ino for path in (*written, folder.parent)} == {*synced}
+    save_checkpoint(tmp_path, policy, make_learner(policy), state(1, best=2))
+    assert {path.stat().st_ino for path in (folder / "state.json", folder)} <= {*synced[-2:]}
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_policy_takes_the_place_of_another_whole(
+    policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
+):
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / "policy").symlink_to(other)
+    (other / "mine").write_text("1")
+    for _ in range(2):
+        folder = save_policy(tmp_path, policy)
+        assert not folder.is_symlink() and (other / "mine").exists()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "policy"]
+        assert choose_policy(folder) == (folder, ())
+
+    class Killed(BaseException):
+        pass
+
+    rename = Path.rename
+
+    def kill(self: Path, target: Path) -> Path:
+        if target == folder:
+            raise Killed
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", kill)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                save_policy(tmp_path, policy)
+            for name in (".policy.partial", ".policy.before.partial"):
+                verify_folder(tmp_path / name)
+            os.rename(tmp_path / ".policy.before.partial", folder)
+            (tmp_path / ".policy.before.partial").mkdir()
+            (tmp_path / ".policy.before.partial" / "left by a kill").touch()
+    save_policy(tmp_path, policy)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "policy"]
+
+
+class Strict(Shape):
+    step: int
+    best: None
+
+
+def test_what_does_not_fit_is_refused_in_the_words_of_its_kind(
+    policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
+):
+    learner = make_learner(policy)
+    folder = save_checkpoint(tmp_path, policy, learner, state(1, best=3))
+    with pytest.raises(DamagedError, match=r"state.json' is damaged: no run writes 'best'"):
+        load_checkpoint(folder, policy, learner, Strict)
+    # Weights in several files are put together.
+    file = folder / "policy" / "model.safetensors"
+    weights = load_file(file)
+    for number, part in enumerate((slice(None, 3), slice(3, None))):
+        names = sorted(weights)[part]
+        path = file.with_name(f"model-{number}.safetensors")
+        save_file({name: weights[name] for name in names}, path, metadata={"format": "pt"})
+    file.unlink()
+    load_checkpoint(folder, policy, learner)
+    path.write_bytes(b"cut off")
+    with pytest.raises(DamagedError, match=r"model-1.safetensors' is damaged"):
+        load_checkpoint(folder, policy, learner)
+    full = Mock(side_effect=torch.OutOfMemoryError("no memory"))
+    monkeypatch.setattr(module, "load_weights", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_checkpoint(folder, policy, learner)
 
 
 def test_half_a_checkpoint_is_passed_over_and_this_is_said(policy: Policy, tmp_path: Path):
@@ -224,6 +321,14 @@ class TestNotFinite:
         assert not (tmp_path / "policy").exists()
         assert newest_checkpoint(tmp_path) == (tmp_path / "checkpoints" / "step_000001", ())
 
+    def test_weights_that_nobody_trains_may_be_what_they_are(
+        self, micro_model: Path, tmp_path: Path
+    ):
+        policy = micro_policy(micro_model, adapter="lora", lora_r=4)
+        frozen = next(p for p in policy.model.parameters() if not p.requires_grad)
+        frozen.data.view(-1)[0] = -math.inf  # such as the logit of a token that must not be
+        assert save_checkpoint(tmp_path, policy, make_learner(policy), state(1)).is_dir()
+
     def test_nor_is_the_state_of_an_optimiser(
         self, policy: Policy, tmp_path: Path, groups: list[Group[Rollout]]
     ):
@@ -254,6 +359,7 @@ def test_a_damaged_checkpoint_of_the_same_step_is_written_again(policy: Policy, 
     save_checkpoint(tmp_path, policy, learner, state(1))
     assert not any(checkpoint_fault(one, deep=True) for one in checkpoint_folders(tmp_path))
     assert newest_checkpoint(tmp_path) == (folder, ())
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 def test_rotation_counts_whole_checkpoints_only(policy: Policy, tmp_path: Path):
@@ -308,7 +414,7 @@ def test_tensors_come_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> No
 def test_large_states_are_split_over_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_files, "MAX_FILE_BYTES", 100)
     state = {
-        name: torch.arange(float(n)) for name, n in (("a", 20), ("b", 200), ("c", 3), ("d", 4))
+        name: torch.arange(float(n)) for name, n in (("a", 20), ("b", 200), ("c", 3), ("d", 22))
     }
     back = around(tmp_path, state)
     assert len(list(tmp_path.glob("*.safetensors"))) == 3
@@ -325,6 +431,9 @@ def test_what_it_cannot_hold_is_named_with_its_place(tmp_path: Path, value: obje
 def test_file_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(DamagedError, match=r"state\.json' is damaged"):
+        load_state(tmp_path, "state")
+    (tmp_path / "state-00001.safetensors").write_text(text)
+    with pytest.raises(DamagedError, match=r"state-00001\.safetensors' is damaged"):
         load_state(tmp_path, "state")
 
 

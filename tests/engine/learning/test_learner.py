@@ -21,7 +21,6 @@ from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import micro_batches
-from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.model.policy import Policy
 
 CPU = torch.device("cpu")
@@ -140,12 +139,13 @@ class TestWhatLeavesTheStep:
 
     def test_unscored_rollouts_are_excluded_and_counted(self, policy: Policy, items: Items):
         # Unscored is not zero: the group's mean and the denominators are those of the others.
-        marked = [replace(items[0], reward=None), *items[1:]]
-        grad, stats = gradient(marked, make_learner(policy))
-        others, _ = gradient(items[1:], make_learner(policy))
+        none = [replace(items[n], reward=None) for n in (0, 4)]
+        grad, stats = gradient([none[0], *items[1:4], none[1], *items[5:]], make_learner(policy))
+        others, _ = gradient([*items[1:4], *items[5:]], make_learner(policy))
         as_zero, _ = gradient(items, make_learner(policy))
         assert torch.equal(grad, others) and not torch.equal(grad, as_zero)
-        assert stats["num_unscored"] == 1 and stats["num_rollouts"] == 8
+        assert (stats["num_unscored"], stats["num_dead_groups"]) == (2, 1)
+        assert stats["num_rollouts"] == 7
 
     def test_rollout_without_a_model_token_enters_no_denominator(
         self, policy: Policy, items: Items
@@ -264,16 +264,6 @@ class TestAlgorithms:
         stats = learner.train_step(make_groups(items)).metrics
         learner.optimizer.step = step  # type: ignore[method-assign]
         assert norms[0] == pytest.approx(1e-3, rel=1e-3) and stats["grad_norm"] > 2e-3
-
-
-def test_learning_rate_warms_up_then_is_constant_or_cosine():
-    constant = OptimConfig(lr=1.0, warmup_steps=3, schedule="constant")
-    assert [learning_rate(1.0, s, constant, 10) for s in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
-    cosine = OptimConfig(lr=1.0, warmup_steps=2, schedule="cosine")
-    values = [learning_rate(1.0, s, cosine, 12) for s in range(13)]
-    assert values[2] == 1.0 and values[7] == pytest.approx(0.5) and values[12] == pytest.approx(0)
-    assert values[2:] == sorted(values[2:], reverse=True)
-    assert learning_rate(1.0, 20, cosine, 12) == pytest.approx(0), "it does not rise again"
 
 
 def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, short_world: Any):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages
+from searchrl.core.advantage import StepScores, dr_grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -117,12 +118,6 @@ def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage_and_weighs_
         assert batch.weight_N.tolist() == pytest.approx([1 / 3] * 3), "nor is in the denominator"
 
 
-def test_group_is_alive_if_any_turn_of_it_has_an_advantage():
-    groups = ["a", "a", "b", "b", "c"]
-    advantages = [[0.0, 0.0], 0.0, [0.0, 1e-9], 0.0, [1.0]]
-    assert dead_groups(advantages, groups, [True] * 4 + [False]) == {"a", "c"}
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -159,8 +154,9 @@ def test_an_algorithm_knows_how_many_turns_and_tokens_to_answer_for():
         assert step.num_turns is not None
         return [[reward] * n for reward, n in zip(step.rewards, step.num_turns, strict=True)]
 
-    items = [make_item("r0", [2, 3]), make_item("r1", [6], 0.0)]
+    items = [make_item("r0", [2, 3]), replace(make_item("r1", [6], 0.0), turn_scores=(0.5,))]
     pack_items(items, advantages)
+    assert seen[0].turn_scores == [(), (0.5,)]
     assert (seen[0].num_turns, seen[0].num_tokens) == ([2, 1], [5, 6])
 
 
@@ -240,5 +236,6 @@ def test_every_part_of_a_group_counts_its_prompt() -> None:
         return SimpleNamespace(ids=list(range(length)), num_prompt=4, mask=mask)
 
     groups: Any = [SimpleNamespace(id="g", rollouts=[make(10)] * 8)]
-    widths = [4 + sum(map(num_suffix_tokens, part)) for part in _packs(groups, 20)]
-    assert len(widths) > 1 and max(widths) <= 20
+    for limit in (19, 20):
+        parts = _packs(groups, limit)
+        assert [4 + sum(map(num_suffix_tokens, part)) for part in parts] == [19, 19, 14]

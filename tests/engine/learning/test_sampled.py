@@ -26,6 +26,14 @@ def test_the_figures_are_those_of_a_computation_by_hand() -> None:
     k3 = (math.expm1(0.1) - 0.1 + math.expm1(-0.2) + 0.2) / 4
     assert means["mismatch_k3"] == pytest.approx(k3, rel=1e-4)
     assert means["good_logp"] == pytest.approx((-1.1 - 2.0) / 2, rel=1e-5)
+    is_own = torch.tensor([False, True, True, True, False, True])
+    own = SampledTokens.measure(logp, sampler, adv, weight, is_own)
+    assert own.means()["mismatch"] == pytest.approx(0.2 / 3, rel=1e-5)
+    assert own.max_gap == pytest.approx(0.2, rel=1e-5), "what nobody compares is no gap"
+    assert own.means()["good_logp"] == means["good_logp"], "whoever sampled them"
+    assert SampledTokens.measure(*(column[:0] for column in (logp, sampler, adv, weight))) == (
+        SampledTokens()
+    )
 
 
 def test_parts_add_up_and_what_was_not_measured_is_absent() -> None:
@@ -83,7 +91,9 @@ def test_a_loss_without_a_clip_has_none(micro_model: Path):
 
 
 def test_the_weights_of_a_step_add_up_to_one(micro_model: Path):
-    columns, _ = seen_by(make_learner(make_policy(micro_model), algorithm=make_grpo()))
+    columns, stats = seen_by(make_learner(make_policy(micro_model), algorithm=make_grpo()))
+    entropy = sum(sum(seen.entropy) for seen in columns.values())
+    assert entropy / stats["num_tokens"] == pytest.approx(stats["entropy"])
     total = sum(seen.weight * len(seen.ratio) for seen in columns.values())
     assert total == pytest.approx(1.0)
 

@@ -116,7 +116,9 @@ def test_the_figures_of_an_update_and_of_its_sampler() -> None:
         "nonfinite_figures": exact(1, 30),
         "refills": exact(2),
     }
-    assert "refills" not in update_metrics(stats, StepGroups(()), None, None, 100)
+    nobody = update_metrics(stats, StepGroups(()), lambda count: -1.0, None, 100)
+    assert not {"refills", "overlong"} & set(nobody)
+    assert update_metrics(stats, StepGroups(()), None, 0, 100)["refills"] == exact(0)
     driver: Any = SimpleNamespace(
         stats=SlotStats(num_decoded=30, num_row_ticks=40, sum_log_mass=-6.0)
     )

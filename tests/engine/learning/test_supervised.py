@@ -1,27 +1,22 @@
-"""The supervised learner, the file of traces and the model from nothing."""
+"""The supervised learner: which tokens it learns, and steps that are those of Adam."""
 
 from __future__ import annotations
 
 import copy
 import math
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from engine_toy import kept_hiddens, lora_policy, micro_policy
-from hypothesis import given
-from hypothesis import strategies as st
-from packed_toy import make_policy as make_policy_64
+from packed_toy import make_policy
 
-from searchrl.config.sections import ScratchConfig
 from searchrl.config.sft import SftStage
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.model.scratch import ASSISTANT, END, USER, make_policy, make_tokenizer
 
 MODEL = SftStage(lr=1e-2, warmup_steps=0, schedule="constant")
 ALL = MODEL.model_copy(update={"loss_on": "all"})
@@ -51,40 +46,17 @@ def hidden_gradient(policy: Policy, trajectory: Trajectory, stage: SftStage) -> 
 
 
 class TestLoss:
-    def test_only_model_tokens_are_targets(self, policy: Policy):
-        trajectory = demonstration(0)
-        grad_T = hidden_gradient(policy, trajectory, MODEL)
-        predicts = [a is Author.MODEL for a in trajectory.authors[1:]] + [False]
-        assert [bool(g) for g in grad_T] == predicts
-
     def test_loss_on_all_reads_prompt_and_observations_too(self, policy: Policy):
         trajectory = demonstration(0)
         grad_T = hidden_gradient(policy, trajectory, ALL)
         assert [bool(g) for g in grad_T] == [True] * (len(trajectory) - 1) + [False]
-
-    @pytest.mark.parametrize("stage", [MODEL, ALL], ids=["model", "all"])
-    def test_any_split_gives_one_gradient(self, micro_model: Path, stage: SftStage):
-        batch = [demonstration(seed) for seed in range(6)]
-        results = []
-        for size in (1, 40, 10**6):
-            policy = micro_policy(micro_model)
-            learner = SupervisedLearner(policy, 1e9, size)
-            caught: list[torch.Tensor] = []
-            learner.optimizer.step = lambda caught=caught, policy=policy: caught.append(  # type: ignore
-                torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None])
-            )
-            stats = learner.train_step(batch, stage, 0)
-            results.append((caught[0], stats["loss"]))
-        for grad, loss in results[1:]:
-            assert (grad - results[0][0]).norm() <= 1e-5 * results[0][0].norm()
-            assert loss == pytest.approx(results[0][1], rel=1e-5)
 
 
 class TestSteps:
     def test_steps_are_those_of_adam_with_the_rate_and_the_clip_that_were_asked_for(
         self, micro_model: Path
     ):
-        ours, by_hand = make_policy_64(micro_model), make_policy_64(micro_model)
+        ours, by_hand = make_policy(micro_model), make_policy(micro_model)
         learner = SupervisedLearner(ours, 0.05, 25)
         adam = torch.optim.Adam(by_hand.parameters, betas=(0.9, 0.999))
         stage = SftStage(lr=3e-2, warmup_steps=1, schedule="cosine", steps=9)
@@ -200,59 +172,3 @@ class TestSteps:
                 losses[dropout, seed, repeat] = stats["loss"]
         assert losses[0.5, 1, 0] == losses[0.5, 1, 1]
         assert len({losses[0.0, 1, 0], losses[0.5, 1, 0], losses[0.5, 2, 0]}) == 3
-
-
-TEXTS = ["<think>I should look this up.</think>\n<search>library hours</search>"] * 4 + [
-    "\n\n<information>Doc 1(Title: Library) Open until 16:45 on 3 days.</information>\n\n",
-    "<think>found</think>\n<answer>16:45</answer>",
-]
-SHAPE = ScratchConfig(
-    vocab_size=400, hidden_size=32, intermediate_size=48, num_layers=1, num_heads=2,
-    num_kv_heads=1, head_dim=16,
-)  # fmt: skip
-
-
-@cache
-def scratch() -> Policy:
-    """One model for all: making it is what takes the time."""
-    return make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)
-
-
-class TestScratch:
-    @given(st.text(max_size=60))
-    def test_any_text_encodes_and_decodes(self, text: str):
-        renderer = scratch().renderer
-        assert renderer.decode(renderer.encode_plain(text)) == text
-
-    def test_tags_are_single_tokens(self):
-        for tag in ("<think>", "</think>\n", "<search>", "</search>", "<answer>", "</answer>"):
-            assert len(scratch().renderer.encode_model_text(tag)) == 1, tag
-        # A stop string is one token of its own, so that nothing text_behinds it.
-        ids = scratch().renderer.encode_model_text("<answer>16:45</answer>")
-        assert scratch().renderer.decode(ids[-1:]) == "</answer>"
-
-    def test_tokenizer_and_weights_are_a_function_of_texts_shape_and_seed(self):
-        again = make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)
-        other = make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=1)
-        assert again.tokenizer.get_vocab() == scratch().tokenizer.get_vocab()
-        pairs = list(zip(again.parameters, scratch().parameters, strict=True))
-        assert all(torch.equal(left, right) for left, right in pairs)
-        assert not torch.equal(other.parameters[0], again.parameters[0])
-        assert len(make_tokenizer(TEXTS, 300)) <= 300 < len(again.tokenizer) <= 400
-
-    def test_saved_and_loaded_it_is_the_same(self, tmp_path: Path):
-        scratch().save(tmp_path / "m")
-        loaded = micro_policy(tmp_path / "m")
-        text = "<think>né 16:45</think>\n<answer>你好</answer>"
-        assert loaded.renderer.encode_model_text(text) == scratch().renderer.encode_model_text(text)
-        assert loaded.eos_ids == scratch().eos_ids
-        ids = torch.tensor([scratch().renderer.encode_plain(text)])
-        with torch.no_grad():
-            assert torch.equal(loaded.model(ids).logits, scratch().model(ids).logits)
-
-    def test_prompt_ends_where_the_model_begins_and_foreign_text_controls_nothing(self):
-        rendered = scratch().renderer.render_prompt("", f"hours? {END}{ASSISTANT}")
-        vocab = scratch().tokenizer.get_vocab()
-        assert rendered.ids[0] == vocab[USER] and rendered.ids[-1] == vocab[ASSISTANT]
-        control = {vocab[END], vocab[USER], vocab[ASSISTANT]}
-        assert not control & set(rendered.ids[1:-1]) and rendered.assistant_prefix == ""

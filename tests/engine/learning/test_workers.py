@@ -10,8 +10,11 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,10 +22,13 @@ from train_toy import metrics_of, settings, weights_of
 from workers_play import LEARNING, learn, play, sample
 
 from searchrl.cli import main
+from searchrl.core.group import Group
 from searchrl.engine.learning import workers as module
+from searchrl.engine.learning.sharing import SharedPlay
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
 from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
-from searchrl.errors import ConfigError
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.errors import ConfigError, WorkerError
 from searchrl.programs.sft import sft
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
@@ -48,9 +54,11 @@ class Meeting:
         self.here = threading.local()
         self.brought: list[Any] = [None, None]
         self.num_left = 0
+        self.num_met = [0, 0]
         self.barrier = threading.Barrier(2, timeout=20)
 
     def all_gather_object(self, found: list[Any], own: Any) -> None:
+        self.num_met[self.here.rank] += 1
         self.brought[self.here.rank] = pickle.dumps(own)
         self.barrier.wait()
         found[:] = map(pickle.loads, self.brought)
@@ -162,6 +170,38 @@ class TestSampling:
                 assert [p[0] for p in pairs] == pytest.approx([p[1] for p in pairs], abs=1e-5)
                 ours["logps"], theirs["logps"] = logps
 
+    def test_progress_is_that_of_all_and_rollouts_come_back_with_their_world(
+        self, monkeypatch: pytest.MonkeyPatch
+    ):
+        keys = {"a": (1, 2), "b": (3,), "c": (4, 5, 6)}
+        requests: Any = [
+            RolloutRequest(name, f"world of {name}", "train", 0, own)  # type: ignore[arg-type]
+            for name, own in keys.items()
+        ]
+
+        def play(own: Any, *, on_progress: Any, should_stop: Any) -> list[Any]:
+            assert should_stop is any
+            count = sum(len(request.rng_keys) for request in own)
+            on_progress(count - 1, count)
+            on_progress(count, count)
+            made = SimpleNamespace(trajectory=1, episode=2, scored=3, reset_options={"x": 4})
+            return [Group(request.group_id, (made,)) for request in own]
+
+        def run(place: Place) -> Any:
+            told: list[Any] = []
+            shared = SharedPlay(play, Workers(place))  # type: ignore[arg-type]
+            groups = shared(requests, on_progress=lambda *both: told.append(both), should_stop=any)
+            one = [group.rollouts[0] for group in groups]
+            assert [rollout.world for rollout in one] == [f"world of {name}" for name in keys]
+            assert {(r.trajectory, r.episode, r.scored, r.reset_options["x"]) for r in one} == {
+                (1, 2, 3, 4)
+            }
+            return [group.id for group in groups], told
+
+        first, second = meet(monkeypatch, run)[0]
+        assert first == (["a", "b", "c"], [(4 * 6 // 5, 6), (6, 6)])
+        assert second == (["a", "b", "c"], [(0, 6), (6, 6)])
+
     def test_one_process_that_stops_stops_both(self, both: Both):
         assert both("interrupted") == ["Interrupted: ", "Interrupted: "]
 
@@ -174,6 +214,40 @@ class TestEndings:
             "WorkerError: process 1 of 2 failed, so all of them end: "
             "ZeroDivisionError: the plugin is broken"
         )
+
+    def test_after_each_end_the_same_processes_can_meet_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ):
+        def run(place: Place) -> list[Any]:
+            workers, found = Workers(place), []
+            for number in range(2):
+                with workers.joined(torch.device("cpu")):
+                    found.append(workers.gather((place.rank, number)))
+                    assert workers.agree_to_stop(place.is_first)
+                    with pytest.raises(RuntimeError, match="has taken leave"):
+                        workers.barrier()
+            return found
+
+        found, meeting = meet(monkeypatch, run)
+        assert found == [[[(0, 0), (1, 0)], [(0, 1), (1, 1)]]] * 2 and meeting.num_left == 4
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+    def test_nobody_waits_for_a_process_that_has_taken_leave(
+        self, monkeypatch: pytest.MonkeyPatch, error: Any
+    ):
+        """After the second Ctrl-C none exchanges anything; after an agreed end, the leave alone."""
+        is_agreed = error is ZeroDivisionError
+
+        def run(place: Place) -> None:
+            workers = Workers(place)
+            with suppress(error), workers.joined(torch.device("cpu")):
+                if is_agreed:
+                    workers.agree_to_stop(True)
+                if not is_agreed or place.is_first:
+                    raise error
+
+        meeting = meet(monkeypatch, run)[1]
+        assert meeting.num_met == [2 * is_agreed] * 2 and meeting.num_left == 2
 
     def test_stopping_is_agreed_upon(self, both: Both):
         assert both("stops") == ["returned True"] * 2
@@ -249,7 +323,13 @@ class TestTraining:
 class TestPlace:
     def test_without_torchrun_there_is_one_process(self):
         assert read_place({}) == read_place({"RANK": "3", "WORLD_SIZE": "8"}) == ONLY
-        assert read_place(UNDER_TORCHRUN) == Place(1, 2, 1, 2)
+        places = UNDER_TORCHRUN | dict(RANK="5", WORLD_SIZE="8", LOCAL_RANK="1")
+        assert read_place(places) == Place(5, 8, 1, 2)
+        del places["LOCAL_WORLD_SIZE"]
+        assert read_place(places) == Place(5, 8, 1, 8)
+        for name in places:
+            assert read_place({k: v for k, v in places.items() if k != name}) == ONLY
+        assert not Place(1, 2).is_first and ONLY.is_first
 
     def test_one_process_never_touches_torch_distributed(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("searchrl.engine.learning.workers.dist", None)
@@ -259,6 +339,7 @@ class TestPlace:
             workers.sum_gradients([], gradients)
             workers.ensure_same([torch.ones(1)], "now")
             assert workers.gather("a") == ["a"] and not workers.agree_to_stop(False)
+            assert workers.agree_to_stop(True)
         assert gradients == [torch.ones(1), None]
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -287,6 +368,13 @@ class TestPlace:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
         with pytest.raises(ConfigError, match="torch sees 1 GPUs: use --nproc_per_node 1"):
             Workers(Place(0, 2, 0, 2)).joined(torch.device("cuda")).__enter__()
+        taken: list[int] = []
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+        monkeypatch.setattr(module, "rendezvous", Mock(side_effect=RuntimeError("no address")))
+        with pytest.raises(WorkerError, match="process 1 of 2 could not meet .*: no address"):
+            Workers(Place(1, 2, 1, 2)).joined(torch.device("cuda")).__enter__()
+        assert taken == [1]
 
     def test_sft_is_for_one_process(self, monkeypatch: pytest.MonkeyPatch):
         for name, value in UNDER_TORCHRUN.items():

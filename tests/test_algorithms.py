@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import astuple
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ from train_toy import Crash, PowerCut, assert_same_run, settings, weights_of
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig
-from searchrl.core.group import Group
 from searchrl.core.loss import LossSettings, loss_columns
-from searchrl.engine.learning.step_groups import StepGroups, sample_groups, update_metrics
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import load_plugins
@@ -204,40 +201,6 @@ def test_refills_end_at_their_limit_and_a_step_without_a_score_stops(
     assert not (run.path / "policy").exists(), "nothing was learned"
 
 
-def fake_group(*rewards: float | None) -> Any:
-    return Group("g", tuple(SimpleNamespace(reward=reward) for reward in rewards))
-
-
-def test_only_the_places_without_contrast_are_asked_for_again() -> None:
-    asked: list[tuple[int, int, list[int]]] = []
-    outcomes = {
-        (0, 0): fake_group(1.0, 0.0),
-        (0, 1): fake_group(0.0, 0.0),
-        (0, 2): fake_group(1.0, 1.0),
-        (1, 1): fake_group(0.0, 0.0),
-        (1, 2): fake_group(0.0, 1.0),
-        (2, 1): fake_group(1.0, 0.0),
-    }
-
-    class Prompts:
-        prompts_per_step = 3
-
-        def requests(self, step: int, refill: int, places: Any) -> list[tuple[int, int]]:
-            asked.append((step, refill, list(places)))
-            return [(refill, place) for place in places]
-
-    sampler = SimpleNamespace(run=lambda requests, **_: [outcomes[r] for r in requests])
-    drawn = sample_groups(sampler, Prompts(), 7, max_refills=3)  # type: ignore[arg-type]
-    assert asked == [(7, 0, [0, 1, 2]), (7, 1, [1, 2]), (7, 2, [1])] and drawn.num_refills == 2
-    assert drawn.groups == (outcomes[0, 0], outcomes[2, 1], outcomes[1, 2])
-    assert drawn.replaced == (outcomes[0, 1], outcomes[0, 2], outcomes[1, 1])
-    assert len(drawn.rollouts) == 12
-    last = sample_groups(sampler, Prompts(), 7, max_refills=1)  # type: ignore[arg-type]
-    assert last.groups == (outcomes[0, 0], outcomes[1, 1], outcomes[1, 2])
-    plain = sample_groups(sampler, Prompts(), 7)  # type: ignore[arg-type]
-    assert (plain.num_refills, plain.replaced) == (0, ())
-
-
 # --- overlong penalty ----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("own", "expected"),
@@ -257,14 +220,3 @@ def test_overlong_penalty_by_hand(own: dict[str, Any], expected: dict[int, float
 def test_algorithms_without_an_overlong_penalty_have_none() -> None:
     assert make("dapo", overlong_penalty=0.0).length_penalty_of(100) is None
     assert make("grpo").length_penalty_of(100) is None
-
-
-def test_interval_of_the_overlong_penalty_stays_within_it() -> None:
-    group = fake_group(1.0, 1.0, 0.0)
-    for rollout in group.rollouts:
-        rollout.is_scored = True
-        rollout.trajectory = SimpleNamespace(group_id="g", num_model_tokens=100)
-    stats = {"num_tokens": 300.0, "num_groups": 1.0, "num_dead_groups": 0.0}
-    penalty = make("dapo").length_penalty_of(100)
-    metric = update_metrics(stats, StepGroups((group,)), penalty, 3, 100)["overlong"]
-    assert metric["value"] == metric["low"] == -1 < metric["high"] <= 0

@@ -57,7 +57,9 @@ def test_chunks_are_the_full_logits(
     pairs = zip(gradients(ours, slope, inputs), gradients(full, slope, inputs), strict=True)
     for mine, expected in pairs:
         assert (mine - expected).abs().max() <= limit * expected.abs().max()
-    assert not ours.entropy_N.requires_grad
+    assert not ours.entropy_N.requires_grad and not full.entropy_N.requires_grad
+    bare = head_logps(head, hidden, target)
+    assert bare.entropy_N is None and bare.is_best_N is None
 
 
 def test_gradient_is_that_of_finite_differences():
@@ -96,6 +98,10 @@ def test_no_token_gives_no_logprob_and_a_gradient_of_zero():
     assert result.logp_N.shape == (0,)
     result.logp_N.sum().backward()
     assert hidden.grad is not None and not hidden.grad.any()
+    asked: dict[str, Any] = {"with_entropy": True, "entropy_gradient": True}
+    result = head_logps(head, hidden[:0], target[:0], **asked)
+    assert result.entropy_N is not None and result.entropy_N.shape == (0,)
+    assert head_logps(head, hidden, target, **asked).is_best_N is None
 
 
 def peak_bytes(vocab_size: int) -> int:

@@ -20,8 +20,12 @@ from searchrl.engine.model.loading import (
     DEFAULT_MODEL,
     TINY_PATH,
     ResolvedModel,
+    dtype_of,
     load_policy,
+    lora_settings,
+    resolve_device,
     resolve_model,
+    wants_lora,
 )
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
@@ -43,6 +47,33 @@ def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(monkeypatch: MonkeyPat
     assert resolve_model("auto", torch.device("cuda")).path == DEFAULT_MODEL
     monkeypatch.setattr("searchrl.engine.model.loading.is_stored", lambda name: True)
     assert resolve_model("auto", CPU).path == DEFAULT_MODEL
+
+
+def test_what_a_policy_is_made_of_follows_from_the_settings(monkeypatch: MonkeyPatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [resolve_device(name).type for name in ("auto", "cpu")] == ["cuda", "cpu"]
+    cuda, plain = torch.device("cuda"), ResolvedModel("some/base", None, False)
+    kinds = [("auto", cuda), ("auto", CPU), ("float16", CPU)]
+    assert [dtype_of(ModelConfig(dtype=name), device) for name, device in kinds] == [
+        torch.bfloat16, torch.float32, torch.float16,
+    ]  # fmt: skip
+    tiny, adapted = plain._replace(is_tiny=True), plain._replace(adapter_path="a")
+    assert wants_lora(ModelConfig(), plain, trainable=True)
+    assert not wants_lora(ModelConfig(), plain, trainable=False)
+    assert not wants_lora(ModelConfig(), tiny, trainable=True)
+    assert wants_lora(ModelConfig(adapter="full"), adapted, trainable=False)
+    asked = ModelConfig(lora_r=4, lora_alpha=7, lora_dropout=0.25)
+    made = lora_settings(asked, plain, torch.nn.Linear(1, 1))
+    assert (made.r, made.lora_alpha, made.lora_dropout) == (4, 7, 0.25)
+
+
+def test_weights_that_could_not_be_trained_are_refused_and_still_sample(micro_model: Path):
+    half = ModelConfig(dtype="float16", adapter="full")
+    resolved = ResolvedModel(str(micro_model), None, False)
+    with pytest.raises(PolicyError, match="would update weights in half precision"):
+        load_policy(half, resolved, CPU, trainable=True)
+    still = load_policy(half, resolved, CPU, trainable=False)
+    assert still.dtype == torch.float16 and still.parameters == [] and not still.is_checkpointing
 
 
 def test_folder_without_a_model_says_what_was_expected(tmp_path: Path):
@@ -159,6 +190,9 @@ def test_saving_and_loading_keeps_weights_and_tokens(
     with torch.no_grad():
         before, after = (token_logps(one, *token_batch()) for one in (policy, again))
     assert torch.equal(before, after) and len(again.parameters) == len(policy.parameters)
+    assert again.source == resolved.adapter_path
+    config = ModelConfig(dtype="float32", quantize=quantize)
+    assert load_policy(config, resolved, CPU, trainable=False).parameters == []
     text = "<think>né 你好</think>\n<search>3</search>"
     assert again.renderer.encode_model_text(text) == policy.renderer.encode_model_text(text)
     assert again.tokenizer.chat_template == policy.tokenizer.chat_template

@@ -19,12 +19,14 @@ from engine_toy import (
 )
 from qwen3_toy import check_two_lora_steps
 from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from searchrl.core.group import make_groups
+from searchrl.engine.model.attention import attending
 from searchrl.engine.model.head import find_plain_head
 from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.policy import Policy
-from searchrl.errors import PolicyError
+from searchrl.errors import PolicyError, RunFolderError
 
 
 def gradients(policy: Policy, *, is_inside: bool = True) -> dict[str, torch.Tensor]:
@@ -97,8 +99,9 @@ class TestLora:
 
     def test_a_layer_that_is_not_there_is_refused_even_if_others_are(self, micro_model: Path):
         """peft ignores it, and less is trained than the config says."""
-        with pytest.raises(PolicyError, match="no linear layer 'qproj'. Did you mean 'q_proj'"):
-            micro_policy(micro_model, adapter="lora", lora_targets=["k_proj", "qproj"])
+        for name in ("qproj", "proj"):  # no part of a name is one
+            with pytest.raises(PolicyError, match=f"no linear layer '{name}'. Did you mean"):
+                micro_policy(micro_model, adapter="lora", lora_targets=["k_proj", name])
 
     def test_a_step_trains_the_adapter_and_leaves_the_base(
         self, micro_model: Path, short_world: Any
@@ -185,6 +188,70 @@ class TestReference:
         make_learner(policy, beta=0.1)
         frozen = policy._frozen
         assert frozen is not None and not any(p.requires_grad for p in frozen.parameters())
+
+    def test_of_a_fully_trained_model_it_is_the_copy_that_was_kept_first(self, micro_model: Path):
+        policy = micro_policy(micro_model)
+        with torch.no_grad():
+            before = token_logps(policy, *token_batch())
+            for _ in range(2):
+                policy.keep_reference()
+                for parameter in policy.parameters:
+                    parameter.mul_(1.5)
+            assert torch.equal(token_logps(policy, *token_batch(), reference=True), before)
+            assert (token_logps(policy, *token_batch()) - before).abs().max() > 1e-3
+
+
+class TestModes:
+    def test_each_mode_ends_as_it_began(self, micro_model: Path):
+        policy = micro_policy(micro_model, gradient_checkpointing=True)
+        (layer,) = (m for m in policy.model.modules() if hasattr(m, "_gradient_checkpointing_func")
+                    and isinstance(m, GradientCheckpointingLayer))  # fmt: skip
+        function = layer._gradient_checkpointing_func
+        assert layer.gradient_checkpointing and policy.is_checkpointing
+        policy.model.train()
+        with policy.evaluating():
+            assert not any(module.training for module in policy.model.modules())
+        assert policy.model.training
+        with policy.updating():
+            assert layer.training and not policy.model.training
+            assert layer._gradient_checkpointing_func is not function
+        assert layer._gradient_checkpointing_func is function
+        assert not any(module.training for module in policy.model.modules())
+
+    def test_a_change_of_the_weights_or_of_the_version_is_another_stamp(self, micro_model: Path):
+        policy = micro_policy(micro_model)
+        stamps = {policy.weights_stamp()}
+        policy.version += 1
+        stamps.add(policy.weights_stamp())
+        with torch.no_grad():
+            policy.parameters[-1].add_(1.0)
+        assert len({*stamps, policy.weights_stamp()}) == 3
+
+    def test_weights_of_another_architecture_are_refused(self, micro_model: Path):
+        policy = micro_policy(micro_model)
+        saved = {name: p.detach() for name, p in policy.named_parameters()}
+        gone = sorted(saved)[0]
+        del saved[gone]
+        with pytest.raises(
+            RunFolderError, match=f"lacks 1 weights of this model, the first '{gone}'"
+        ):
+            policy.load(Path("folder"), saved)
+
+
+class TestPacking:
+    def test_why_a_model_cannot_run_packed_rows(self, micro_model: Path):
+        policy = micro_policy(micro_model)
+        assert policy.find_packing_fault() is None
+        with (
+            attending(policy.base_model),
+            pytest.raises(PolicyError, match="does not pass options"),
+        ):
+            policy.model(input_ids=token_batch()[0])
+        with torch.no_grad():
+            policy.parameters[-1].fill_(torch.nan)
+        assert policy.find_packing_fault() is None, "damage is said where tokens are sampled"
+        policy.base_model.config.layer_types = ["sliding_attention"]
+        assert policy.find_packing_fault() == "it has sliding-window attention"
 
 
 class TestTokenLogps:

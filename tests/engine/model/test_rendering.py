@@ -35,6 +35,8 @@ ALWAYS_BLANK = CHATML.replace(
 NO_SYSTEM = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML
 )
+# Leaves a system message out without a word.
+USER_ONLY = CHATML.replace("in messages %}", "in messages if m.role != 'system' %}")
 # Closes the user's message and has no assistant header at all.
 BRACKETS = (
     "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}<|endoftext|>"
@@ -196,6 +198,7 @@ class TestAssistantPrefix:
         ("template", "instruction", "head"),
         [
             (NO_SYSTEM, "Help.", "<|im_start|>user\nHelp.\n\nWho?<|im_end|>"),
+            (USER_ONLY, "Help.", "<|im_start|>user\nHelp.\n\nWho?<|im_end|>"),
             (CHATML, "", "<|im_start|>user\nWho?<|im_end|>"),
             (None, "Help.", "Help.\n\nWho?\n"),
             (None, "", "Who?\n"),
@@ -213,6 +216,7 @@ class TestAssistantPrefix:
         ("template", "match"),
         [
             ("{{ messages[0].content }}", "exactly once"),
+            (CHATML + "{{ messages[-1].content }}", "exactly once"),
             ("{{ raise_exception('never') }}", "chat template.*never"),
             ("{{ 1 / 0 }}", "chat template.*division by zero"),
             ("{{ ''.__class__.__mro__ }}", "chat template.*unsafe"),

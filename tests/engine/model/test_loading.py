@@ -50,8 +50,9 @@ def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(monkeypatch: MonkeyPat
 
 
 def test_what_a_policy_is_made_of_follows_from_the_settings(monkeypatch: MonkeyPatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert [resolve_device(name).type for name in ("auto", "cpu")] == ["cuda", "cpu"]
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: True)
+        assert [resolve_device(name).type for name in ("auto", "cpu")] == ["cuda", "cpu"]
     cuda, plain = torch.device("cuda"), ResolvedModel("some/base", None, False)
     kinds = [("auto", cuda), ("auto", CPU), ("float16", CPU)]
     assert [dtype_of(ModelConfig(dtype=name), device) for name, device in kinds] == [

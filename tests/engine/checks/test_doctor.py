@@ -25,8 +25,6 @@ from searchrl.plugins import Registry
 from searchrl.programs.doctor import examine_plan
 from searchrl.programs.setup.session import Session
 
-pytestmark = pytest.mark.thorough
-
 Patch = pytest.MonkeyPatch
 Inject = Callable[[Patch, Session], None]
 

@@ -26,8 +26,6 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.slots import CacheShape, SlotCache
 from searchrl.errors import ConfigError, PolicyError
 
-pytestmark = pytest.mark.thorough
-
 CPU = torch.device("cpu")
 
 

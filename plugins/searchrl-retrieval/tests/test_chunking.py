@@ -196,7 +196,11 @@ def test_folder_is_read_without_hidden_files_and_an_empty_one_is_a_problem(tmp_p
     assert read_code_folder(tmp_path / "node_modules", problems) != []
     (tmp_path / "empty").mkdir()
     assert read_code_folder(tmp_path / "empty", problems) == []
-    assert "holds no source code" in str(problems.found[0])
+    (tmp_path / "notes.txt").write_text("no code")  # it ended in a traceback
+    assert read_code_folder(tmp_path / "notes.txt", problems) == []
+    assert all("holds no source code" in str(one) for one in problems.found)
+    assert len(problems.found) == 2
+    assert [p.id for p in read_code_folder(tmp_path / "pkg/a.py", problems)] == ["a.py::a.f"]
 
 
 def test_missing_grammar_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,7 @@ def test_documents_as_servers_write_them(item: Any, read_back: Passage) -> None:
         ({"result": [[{"document": {"id": ["a"], "contents": "x"}}]]}, "no passage"),
         ({"result": [[{"document": {"id": "a", "contents": "x"}, "score": "2"}]]}, "no score"),
         ({"result": [[{"document": {"id": "a", "contents": "x"}, "score": math.nan}]]}, "no score"),
+        ({"result": [[{"document": {"id": "a", "contents": "x"}, "score": math.inf}]]}, "no score"),
     ],
 )
 def test_an_answer_of_another_shape_is_a_failure_and_no_empty_result(

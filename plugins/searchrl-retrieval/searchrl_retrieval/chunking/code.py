@@ -72,16 +72,13 @@ def read_code_folder(folder: Path, problems: Problems) -> list[Passage]:
     Raises:
         ConfigError: a grammar is not installed.
     """
-    if folder.is_file():
-        files = [(folder, folder.name)]
-    else:
-        files = [(path, path.relative_to(folder).as_posix()) for path in _find_files(folder)]
     passages: list[Passage] = []
     num_before = len(problems.found)
-    for path, name in files:
-        text = read_text(path, problems, "a file of source code")
-        if text is not None:
-            passages += as_passages(chunk_code(text, name))
+    for path in [folder] if folder.is_file() else _find_files(folder):
+        name = path.name if path is folder else path.relative_to(folder).as_posix()
+        if find_language(name) is not None:
+            text = read_text(path, problems, "a file of source code")
+            passages += [] if text is None else as_passages(chunk_code(text, name))
     if not passages and len(problems.found) == num_before:
         endings = ", ".join(LANGUAGES)
         problems.add(folder, 0, f"holds no source code; expected files that end in {endings}")
@@ -92,8 +89,7 @@ def _find_files(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in folder.rglob("*")
-        if find_language(path.name) is not None
-        and path.is_file()
+        if path.is_file()
         and not any(
             part.startswith(".") or part in _LEFT_OUT for part in path.relative_to(folder).parts
         )

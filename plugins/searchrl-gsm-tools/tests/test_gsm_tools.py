@@ -113,6 +113,8 @@ class TestEpisode:
         for answer, reward in ((gold, 1.0), ("17", 0.0)):
             step = self.play(PROTOCOL.render_turn(Action(ANSWER, answer)))[0]
             assert step[1:4] == (reward, True, False)
+            with pytest.raises(Exception, match="call reset"):
+                self.play(PROTOCOL.render_turn(Action(ANSWER, answer)), "more")
 
     def test_turns_run_out(self):
         assert [s[3] for s in self.play("a", "b", max_turns=2)] == [False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,52 @@ def test_weights_and_adapters_are_counted_to_the_byte(
     assert found["gradients"] == 2 * bytes_of(*policy.parameters)
     footprint = footprint_of(settings(small_qwen3, model=model))
     assert sum(footprint.trained_sizes) == policy.num_parameters[0]
+    assert footprint.vocab_size == policy.vocab_size
+    assert footprint.hidden_per_token == 4 * policy.base_model.config.hidden_size
+
+
+SIZES: dict[str, Any] = {
+    "rollout": {"batch_size": 2, "max_total_tokens": 100, "prompts_per_step": 2, "group_size": 2},
+    "eval": {"batch_size": 3},
+    "optim": {"micro_batch_tokens": 200},
+    "model": {"max_context": 95},
+}
+MADE_UP = Footprint(
+    is_lora=False, plain_weights=1000, nf4_weights=400, trained_sizes=(10, 5000),
+    trained_itemsize=2, cache_per_token=3, num_layers=4, vocab_size=50, max_positions=90,
+    hidden_per_token=7, saved_layer_per_token=11, saved_rest_per_token=13, work_per_token=17,
+)  # fmt: skip
+
+
+def test_a_plan_by_hand() -> None:
+    """3 slots of 90 tokens, micro-batches of 200 tokens; 5,010 numbers of 2 bytes are trained."""
+
+    def plan(footprint: Footprint = MADE_UP, room: int | None = None, **more: Any) -> MemoryPlan:
+        config = build_config(merge(SIZES, more))
+        return forecast.predict(config, footprint, CPU, available=room, has_reference=True)
+
+    always = {"weights": 1000, "reference": 1000, "optimiser state": 5010 * 4 + 8}
+    sampling = {"KV slots": 3 * 91 * 3, "sampling": 4 * 600 + 3 * 90 * (17 + 14)}
+    update = {"gradients": 2 * 10_020, "activations": 200 * (4 * 11 + 13)}
+    head, layer = 3 * 4 * 50 * 200 + 7 * (400 + 50), 200 * 17
+    assert parts(plan()) == {**always, **sampling, **update, "layer": layer, "head chunk": head}
+    total = sum(always.values()) + sum(update.values()) + head
+    assert plan().total == total
+    assert plan(room=total).fits and not plan(room=total - 1).fits
+    adapted = parts(plan(replace(MADE_UP, is_lora=True)))
+    assert adapted["adapters"] == 10_020 and "reference" not in adapted
+    assert adapted["head chunk"] == head - 7 * 50
+    checked = plan(room=1, model={"gradient_checkpointing": True})
+    assert parts(checked)["activations"] == 200 * (4 * 7 + 13)
+    assert parts(checked)["layer"] == 200 * (17 + 11)
+    assert "gradient_checkpointing" in plan(room=1).remedy
+    assert "gradient_checkpointing" not in checked.remedy
+    # A micro-batch holds one whole rollout at least, and no more than a step has.
+    for asked, tokens in ((10, 90), (1000, 360)):
+        found = parts(plan(optim={"micro_batch_tokens": asked}))
+        assert found["layer"] == 17 * tokens
+    many = parts(plan(eval={"batch_size": 200}))
+    assert many["sampling"] == 4 * 4 * 50 * 200 + forecast.EXTEND_TOKENS * (17 + 14)
 
 
 @pytest.mark.parametrize("name", ["adamw", "adamw8bit"])
@@ -177,6 +224,8 @@ class TestARunThatDoesNotFit:
         need = plan_of(config).total
         text = self.refusal(monkeypatch, config, need // 2)
         assert f"needs about {format_bytes(need)} on cpu, where" in text
+        largest = max(plan_of(config).parts, key=lambda part: part.num_bytes)
+        assert f"available ({largest.name} {format_bytes(largest.num_bytes)}, " in text
         assert "Lower rollout.batch_size" in text and "model.quantize=nf4" in text
         full = settings(small_qwen3, model={"adapter": "full"})
         assert "nf4" not in self.refusal(monkeypatch, full, 1000)
@@ -233,6 +282,8 @@ QWEN3_4B, QWEN3_06B = "Qwen/Qwen3-4B", "Qwen/Qwen3-0.6B"
 
 def test_shapes_that_are_known_are_those_of_the_presets():
     assert {path.stem.replace("--", "/") for path in SHAPES.iterdir()} == {QWEN3_4B, QWEN3_06B}
+    model = ResolvedModel(QWEN3_06B, None, is_tiny=False)
+    assert find_footprint(RunConfig().model, model, CUDA, is_offline=True).num_layers == 28
 
 
 def test_model_that_is_not_here_says_how_to_get_its_shape():
@@ -243,10 +294,21 @@ def test_model_that_is_not_here_says_how_to_get_its_shape():
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("24GB", 24 << 30), ("24", 24 << 30), (" 4.5 gb ", 9 << 29), ("8192MiB", 8 << 30)],
+    [
+        ("24GB", 24 << 30),
+        ("24", 24 << 30),
+        (" 4.5 gb ", 9 << 29),
+        ("8192MiB", 8 << 30),
+        ("512mb", 1 << 29),
+    ],
 )
 def test_sizes_are_read_as_people_write_them(text: str, size: int):
     assert parse_bytes(text) == size
+
+
+def test_sizes_are_written_as_people_read_them():
+    written = [format_bytes(size) for size in (3 << 30, 1 << 29, 3 << 19, 1 << 19, 512)]
+    assert written == ["3.0 GB", "0.5 GB", "1.5 MB", "0.5 MB", "0.5 kB"]
 
 
 @pytest.mark.parametrize("text", ["", "much", "24TB", "-3GB", "0"])

@@ -137,7 +137,7 @@ class _HeadLogps(torch.autograd.Function):
         needs_slope = with_grad and ctx.needs_input_grad[0]
         slope_ND = torch.empty_like(hidden_ND if needs_slope else hidden_ND[:0])
         is_trained = with_grad and any(ctx.needs_input_grad[1:3])
-        is_kept = False
+        is_kept = is_trained and num_rows * len(weight_VD) * dtype.itemsize <= KEPT_BYTES
         kept: list[Tensor] | None = [] if is_kept else None
         for rows in _chunks(num_rows, len(weight_VD), hidden_ND.device):
             target_n1 = target_N[rows, None]

@@ -125,6 +125,8 @@ def pack_step(
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole training step.
 
+    GRPO uses neither `critic`, `targets`, `holds_solved_groups` nor `length_penalty`.
+
     Args:
         groups: all groups of the step, of any size.
         advantages: sees every score of the step at once.
@@ -164,16 +166,16 @@ def pack_step(
         turn_rewards=None if critic is None else settled,
         is_cut=None if critic is None else [item.is_cut for item in items],
     )
-    told = _check_told(advantages(scores), items, owner)
+    found = _checked(advantages(scores), items, owner)
     aims: Sequence[Advantage | None] = [None] * len(items)
     if targets is not None:
-        aims = _check_told(targets(scores), items, owner, "target")
-    dead = dead_groups(told, scores.group_ids, scores.is_scored)
+        aims = _checked(targets(scores), items, owner, "target")
+    dead = dead_groups(found, scores.group_ids, scores.is_scored)
     in_loss = set(scores.group_ids) - (set() if keep_dead_groups else dead)
     held = set(scores.group_ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
     credited: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
     num_nonfinite = 0
-    for item, name, value, aim in zip(items, scores.group_ids, told, aims, strict=True):
+    for item, name, value, aim in zip(items, scores.group_ids, found, aims, strict=True):
         if item.reward is None or name not in in_loss | held:
             continue
         rollout = _credit(item.trajectory, value, aim, name in in_loss, name in held)
@@ -243,7 +245,7 @@ def _credit(
     )
 
 
-def _check_told(
+def _checked(
     values: Any, items: Sequence[Trainable], owner: str, what: str = "advantage"
 ) -> list[Advantage]:
     """The advantages (or targets) as plain numbers and tuples, each fit for its rollout.

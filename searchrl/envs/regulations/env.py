@@ -24,16 +24,10 @@ from searchrl.envs.regulations.handbook_file import (
     load_handbook,
     load_questions,
 )
-from searchrl.envs.regulations.hard_questions import draft_hard_task
 from searchrl.envs.regulations.questions import (
-    COMPARISON,
-    COUNTING,
-    DRILL,
     LOOKUP,
     NOT_REGULATED,
     NOT_REGULATED_ANSWER,
-    PLAIN_KINDS,
-    RELATIVE_DATE,
     TASK_KINDS,
     THREE_HOP,
     TWO_HOP,
@@ -41,16 +35,14 @@ from searchrl.envs.regulations.questions import (
     TaskKind,
     draft_task,
 )
-from searchrl.envs.regulations.world.district import (
-    NUM_DISTRICTS,
-    SCHOOLS_PER_DISTRICT,
-    District,
-    make_district,
-)
-from searchrl.envs.regulations.world.drills import make_drill
 from searchrl.envs.regulations.world.prose import Statement
-from searchrl.envs.regulations.world.school import NUM_SCHOOLS, Difficulty, School, make_school
-from searchrl.envs.regulations.world.searching import content_words
+from searchrl.envs.regulations.world.school import (
+    LEVELS,
+    NUM_SCHOOLS,
+    Difficulty,
+    School,
+    make_school,
+)
 from searchrl.envs.splits import Mix
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
@@ -58,21 +50,10 @@ from searchrl.errors import ConfigError, suggest
 TASKS_PER_SCHOOL = 10
 """Tasks per school; no two ask the same."""
 
-TASKS_PER_HARD_SCHOOL = 30
-"""Tasks per school of a district."""
-
 DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2}
 """Shares of the task kinds at the levels `easy` and `normal`."""
 
-HARD_MIX: Mapping[str, float] = {
-    LOOKUP: 0.15,
-    TWO_HOP: 0.15,
-    THREE_HOP: 0.2,
-    COMPARISON: 0.1,
-    COUNTING: 0.1,
-    RELATIVE_DATE: 0.15,
-    NOT_REGULATED: 0.15,
-}
+HARD_MIX: Mapping[str, float] = {LOOKUP: 0.3, TWO_HOP: 0.25, THREE_HOP: 0.25, NOT_REGULATED: 0.2}
 """Shares of the task kinds at the level `hard`."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
@@ -90,15 +71,11 @@ class RegulationsEnv(TextEnv):
 
     Args:
         protocol, retriever: as for `TextEnv`.
-        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random
-            words, for a cold start), at the level `hard` also of `three_hop`, `comparison`,
-            `counting` and `relative_date`; kinds left out are 0.
+        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and, at the level
+            `hard`, `three_hop`; kinds left out are 0.
         difficulty: `easy` (one rule, one sentence), `normal` (prose with exceptions) or `hard`
-            (several schools in one handbook, up to three hops).
+            (rules that others replace, up to three hops).
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
-        noise: share of the schools whose articles and questions have random words in them, for a
-            cold start: a model then copies what stands there, not what it has often read. It holds
-            for every split; it changes nothing at the level `hard`, in drills and in a `handbook`.
         questions: path of a JSON or JSONL file with questions about `handbook`.
         topk, max_turns, world_seed, render_mode, matches: as for `TextEnv`.
 
@@ -119,7 +96,6 @@ class RegulationsEnv(TextEnv):
         difficulty: Difficulty = Difficulty.NORMAL,
         handbook: str | Path | None = None,
         questions: str | Path | None = None,
-        noise: float = 0.0,
         topk: int = 3,
         shuffle: bool = False,
         max_turns: int = 4,
@@ -138,13 +114,10 @@ class RegulationsEnv(TextEnv):
             matches=matches,
         )
         self.difficulty = _ensure_difficulty(difficulty)
-        if not 0 <= noise <= 1:
-            raise ConfigError(f"env.noise is a share of schools, from 0 to 1; got {noise!r}.")
-        self.noise = noise
         kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
         self._mix = _make_mix(kinds, self.difficulty)
         self._is_generated = handbook is None
-        self._held: tuple[tuple[str, int], tuple[str, School | District]] | None = None
+        self._held: tuple[tuple[str, int], School] | None = None
         self._handbook, self._questions = _load(handbook, questions)
 
     def num_tasks(self, split: str) -> int:
@@ -152,36 +125,24 @@ class RegulationsEnv(TextEnv):
         self.ensure_split(split)
         if self._is_fixed(split):
             return len(self._questions)
-        each = TASKS_PER_HARD_SCHOOL if self._is_hard else TASKS_PER_SCHOOL
-        return self.num_schools(split) * each
-
-    def num_schools(self, split: str) -> int:
-        """How many generated schools `split` has."""
-        return NUM_DISTRICTS[split] * SCHOOLS_PER_DISTRICT if self._is_hard else NUM_SCHOOLS[split]
+        return NUM_SCHOOLS[split] * TASKS_PER_SCHOOL
 
     def kind_of(self, split: str, index: int) -> str:
         """The kind of task `index`."""
         return self._mix.kind_of(index, f"mix/{self.world_seed}/{split}")
 
     def make_task(self, split: str, index: int) -> Task:
-        """Task `index` of `split`; neighbours are about different schools.
-
-        At the level `hard` four neighbours share a handbook.
-        """
+        """Task `index` of `split`; neighbours are about different schools."""
         if self._is_fixed(split):
             row = self._questions[index]
             meta = {"queries": list(row.queries), "bridge": row.bridge}
             return row.as_task(self.name, split, index, school=self._handbook.name, **meta)
-        num_schools = self.num_schools(split)
+        num_schools = NUM_SCHOOLS[split]
         slot, number = divmod(index, num_schools)
         kind = self.kind_of(split, index)
-        if kind == DRILL:
-            return self._drill_task(split, index, number)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         ordinal = sum(one == kind for one in earlier)
-        name, _ = self._book(split, number)
-        world = (self.world_seed, split, number, self.difficulty, self.noise)
-        draft, thin_query = _draw(*world, kind, ordinal)
+        draft, thin_query = _draw(self.world_seed, split, number, self.difficulty, kind, ordinal)
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -194,7 +155,7 @@ class RegulationsEnv(TextEnv):
             slices=(SEEN_WORDING if draft.is_seen else UNSEEN_WORDING,) if split == "test" else (),
             difficulty=str(self.difficulty),
             meta={
-                "school": name,
+                "school": self.school(split, number).name,
                 "school_number": number,
                 "queries": list(draft.queries),
                 "thin_query": thin_query,
@@ -204,33 +165,6 @@ class RegulationsEnv(TextEnv):
                 "gists": list(draft.gists),
                 "condition": draft.condition,
                 "template": draft.question.template,
-                **draft.more,
-            },
-        )
-
-    def _drill_task(self, split: str, index: int, number: int) -> Task:
-        drill = make_drill(self.world_seed, split, index)
-        query = content_words(drill.question)
-        return Task(
-            id=f"{self.name}-{split}-{index}",
-            split=split,
-            index=index,
-            question=drill.question,
-            answers=drill.found.value.answers if drill.found else (NOT_REGULATED_ANSWER,),
-            kind=DRILL,
-            gold_ids=drill.gold_ids,
-            env=self.name,
-            difficulty=str(self.difficulty),
-            meta={
-                "school": self._book(split, number)[0],
-                "drill": index,
-                "queries": [query],
-                "thin_query": query.split()[0],
-                "bridge": "",
-                "value_kind": str(drill.kind),
-                "abouts": [drill.gist],
-                "gists": [drill.gist],
-                "condition": "",
             },
         )
 
@@ -240,28 +174,19 @@ class RegulationsEnv(TextEnv):
             meta: dict[str, Any] = {"school": self._handbook.name}
         else:
             number = self._ensure_school(split, options.get("school", 0))
-            meta = {"school": self._book(split, number)[0], "school_number": number}
+            meta = {"school": self.school(split, number).name, "school_number": number}
         return replace(super().make_ask_task(question.strip(), split, options), meta=meta)
 
     def make_prompt(self, task: Task) -> str:
-        """The question, then where to answer it from and what to say if it is not there.
-
-        Half of the drills are bare questions, as other environments put them.
-        """
-        if task.kind == DRILL and task.index % 2:
-            return task.question
+        """The question, then where to answer it from and what to say if it is not there."""
         return f"{task.question}\n{_RULE.format(school=task.meta['school'])}"
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
-        """The articles of the task's handbook, or of the drill."""
-        if "drill" in task.meta:
-            drill = make_drill(self.world_seed, task.split, task.meta["drill"])
-            key = f"drill/{self.world_seed}/{task.split}/{task.index}"
-            return key, [article.passage for article in drill.articles]
+        """The articles of the task's handbook."""
         if "school_number" not in task.meta:
             return self._handbook.key, self._handbook.passages
-        _, book = self._book(task.split, task.meta["school_number"])
-        return book.key, book.passages
+        school = self.school(task.split, task.meta["school_number"])
+        return school.key, school.passages
 
     def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
         """The gold articles: what each says, and the turn that showed it."""
@@ -269,88 +194,57 @@ class RegulationsEnv(TextEnv):
 
     def statements(self, task: Task) -> Mapping[str, Sequence[Statement]]:
         """What each article states, by its id; empty for a handbook that was not generated."""
-        if "drill" in task.meta:
-            articles = make_drill(self.world_seed, task.split, task.meta["drill"]).articles
-        elif "school_number" in task.meta:
-            articles = self._book(task.split, task.meta["school_number"])[1].articles
-        else:
+        if "school_number" not in task.meta:
             return {}
+        articles = self.school(task.split, task.meta["school_number"]).articles
         return {article.passage.id: article.statements for article in articles}
 
     def school(self, split: str, number: int) -> School:
         """The generated school `number` of `split`, with everything its handbook states.
 
-        Not at the level `hard`: there `district` has the handbook of several schools.
+        The last one is held: episodes ask for it again and again.
         """
-        return make_school(self.world_seed, split, number, self.difficulty, self.noise)
-
-    def district(self, split: str, number: int) -> District:
-        """The district of school `number` of `split`, at the level `hard`."""
-        return make_district(self.world_seed, split, number // SCHOOLS_PER_DISTRICT)
+        if self._held is None or self._held[0] != (split, number):
+            school = make_school(self.world_seed, split, number, self.difficulty)
+            self._held = (split, number), school
+        return self._held[1]
 
     @property
-    def _is_hard(self) -> bool:
-        return self.difficulty is Difficulty.HARD
-
-    def _book(self, split: str, number: int) -> tuple[str, School | District]:
-        """The name of a school, and the handbook it has for itself or shares; the last is held."""
-        held = self._held
-        if held is None or held[0] != (split, number):
-            found = _find_book(self.world_seed, split, number, self.difficulty, self.noise)
-            held = self._held = (split, number), found
-        return held[1]
+    def has_replaced(self) -> bool:
+        """Whether an article may say that another one no longer holds."""
+        return self._is_generated and LEVELS[self.difficulty].replaced > 0
 
     def _is_fixed(self, split: str) -> bool:
         return split == "demo" or not self._is_generated
 
     def _ensure_school(self, split: str, number: object) -> int:
-        if isinstance(number, int) and 0 <= number < self.num_schools(split):
+        if isinstance(number, int) and 0 <= number < NUM_SCHOOLS[split]:
             return number
         raise ConfigError(
-            f"env {self.name}: split '{split}' has schools 0 to {self.num_schools(split) - 1}, "
+            f"env {self.name}: split '{split}' has schools 0 to {NUM_SCHOOLS[split] - 1}, "
             f"got {number!r}."
         )
 
 
-def _find_book(
-    world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float
-) -> tuple[str, School | District]:
-    if difficulty is Difficulty.HARD:
-        district = make_district(world_seed, split, number // SCHOOLS_PER_DISTRICT)
-        return district.houses[number % SCHOOLS_PER_DISTRICT].name, district
-    school = make_school(world_seed, split, number, difficulty, noise)
-    return school.name, school
-
-
 @lru_cache(maxsize=1024)  # more tasks than a run evaluates on; a draft is some kilobytes
 def _draw(
-    world_seed: int,
-    split: str,
-    number: int,
-    difficulty: Difficulty,
-    noise: float,
-    kind: str,
-    ordinal: int,
+    world_seed: int, split: str, number: int, difficulty: Difficulty, kind: str, ordinal: int
 ) -> tuple[Draft, str]:
     """A task about a school, and a careless query for it."""
-    _, book = _find_book(world_seed, split, number, difficulty, noise)
-    if isinstance(book, District):
-        draft = draft_hard_task(book, number % SCHOOLS_PER_DISTRICT, kind, ordinal)
-    else:
-        draft = draft_task(book, kind, ordinal)
-    return draft, book.finder.commonest(draft.question.query)
+    school = make_school(world_seed, split, number, difficulty)
+    draft = draft_task(school, kind, ordinal)
+    return draft, school.finder.commonest(draft.question.query)
 
 
 def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty) -> Mix:
     """The mix of kinds; without `given`, that of the level."""
-    is_hard = difficulty is Difficulty.HARD
-    weights = given if given is not None else HARD_MIX if is_hard else DEFAULT_MIX
-    for kind, weight in weights.items():
-        if not is_hard and kind in TASK_KINDS and kind not in PLAIN_KINDS and weight:
-            raise ConfigError(
-                f"env.mix: the level '{difficulty}' has no tasks of kind '{kind}'. Set "
-                "env.difficulty to hard, or leave the kind out."
-            )
+    has_three = LEVELS[difficulty].num_hops > 2
+    weights = given if given is not None else HARD_MIX if has_three else DEFAULT_MIX
+    if weights.get(THREE_HOP) and not has_three:
+        raise ConfigError(
+            f"env.mix: the level '{difficulty}' has no tasks of kind '{THREE_HOP}'. Set "
+            "env.difficulty to hard, or leave the kind out."
+        )
     return Mix(weights, TASK_KINDS)
 
 

@@ -7,15 +7,19 @@ word search with the question's own words finds the article that answers it. Cal
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from searchrl.envs.regulations.world.drills import insert_words
 from searchrl.envs.regulations.world.names import ValueKind
 from searchrl.envs.regulations.world.prose import Article, Statement, begin
-from searchrl.envs.regulations.world.school import Link, School, about_thing, exception_of
+from searchrl.envs.regulations.world.school import (
+    Link,
+    School,
+    about_thing,
+    exception_of,
+    room_family,
+)
 from searchrl.envs.regulations.world.searching import content_words
 from searchrl.envs.regulations.world.wordings import (
     Condition,
@@ -29,21 +33,11 @@ from searchrl.envs.regulations.world.wordings import (
 
 LOOKUP = "lookup"
 TWO_HOP = "two_hop"
-NOT_REGULATED = "not_regulated"
-DRILL = "drill"
-PLAIN_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED, DRILL)
-"""Kinds of task at every level."""
-
 THREE_HOP = "three_hop"
-COMPARISON = "comparison"
-COUNTING = "counting"
-RELATIVE_DATE = "relative_date"
-TASK_KINDS = (*PLAIN_KINDS, THREE_HOP, COMPARISON, COUNTING, RELATIVE_DATE)
-"""Kinds of task, all of them at the level `hard`; also the names of metrics."""
-TaskKind = Literal[
-    "lookup", "two_hop", "not_regulated", "drill",
-    "three_hop", "comparison", "counting", "relative_date",
-]  # fmt: skip
+NOT_REGULATED = "not_regulated"
+TASK_KINDS = (LOOKUP, TWO_HOP, THREE_HOP, NOT_REGULATED)
+"""Kinds of task, `three_hop` at the level `hard` alone; also the names of metrics."""
+TaskKind = Literal["lookup", "two_hop", "three_hop", "not_regulated"]
 """One of `TASK_KINDS`, as a type of settings."""
 
 NOT_REGULATED_ANSWER = "not regulated"
@@ -56,11 +50,9 @@ ASKED_WITH_CONDITION = 0.6
 UNSEEN_SHARE = 0.5
 """How many questions of the test split may use wordings that training never shows."""
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
 
 class Question(NamedTuple):
-    """A question with the query that its words make.
+    """A question with the first query that its words make.
 
     `template` is its core before synonyms, names and frames went in; `is_seen` says whether
     training may show all its wordings.
@@ -75,9 +67,9 @@ class Question(NamedTuple):
 class Draft(NamedTuple):
     """A task without its place in the split.
 
-    `queries` finds the evidence hop by hop. `bridge` is what the first of two hops finds. `abouts`
-    and `gists` name the rule of each hop. `condition` is how the question says when or for whom.
-    `value_kind` is the domain of a plausible guess. `more` goes into the task's meta.
+    `queries` finds the evidence hop by hop. `bridge` is what the first of several hops finds.
+    `abouts` and `gists` name the rule of each hop. `condition` is how the question says when or for
+    whom. `value_kind` is the domain of a plausible guess.
     """
 
     question: Question
@@ -90,7 +82,6 @@ class Draft(NamedTuple):
     is_seen: bool
     bridge: str = ""
     condition: str = ""
-    more: Mapping[str, Any] = _NOTHING
 
 
 def draft_task(school: School, kind: str, ordinal: int) -> Draft:
@@ -99,8 +90,9 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
     # The order of subjects must not depend on the ordinal, or tasks would repeat.
     order = Random(f"{school.key}/{kind}")
     writer = _Writer(school, rng)
-    if kind == TWO_HOP:
-        return writer.two_hop(pick(range(len(school.links)), ordinal, order))
+    if kind in (TWO_HOP, THREE_HOP):
+        trails = [t for link in school.links if (t := writer.trail(link, kind == THREE_HOP))]
+        return writer.follow(trails[pick(range(len(trails)), ordinal, order)])
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
     sources = [*school.topics, *school.links, *school.links, *school.things]
@@ -113,17 +105,25 @@ def pick(items: Sequence[int], ordinal: int, order: Random) -> int:
     return order.sample(items, len(items))[ordinal % len(items)]
 
 
-_INSERTED = 0.5
-"""How many questions about a noisy school have random words between their words."""
-
-
 class _Asking(NamedTuple):
-    """How something can be asked: whole questions, clauses for frames, and their slots."""
+    """How something can be asked: whole questions, clauses for frames, and their slots.
+
+    `descriptions` stand for `{p}`, each within the next one.
+    """
 
     questions: Wordings
     indirect: Wordings
     slots: tuple[dict[str, str], ...] = ({},)
-    descriptions: Wordings | None = None
+    descriptions: tuple[Wordings, ...] = ()
+
+
+class _Trail(NamedTuple):
+    """A chain as it can be asked for: its rules, and what to type for the later ones."""
+
+    asking: _Asking
+    abouts: tuple[str, ...]
+    queries: tuple[str, ...]
+    bridge: str
 
 
 class _Absent(NamedTuple):
@@ -161,19 +161,47 @@ class _Writer:
         shelf, thing = school.things[number - 2 * len(school.links)]
         return self._one(about_thing(shelf, thing), _ask_thing(shelf, thing))
 
-    def two_hop(self, number: int) -> Draft:
-        """Ask about an entity without its name: the first search has to find the name."""
-        school = self._school
-        link = school.links[number]
-        about, condition = self._condition(link.abouts[1])
-        if condition is not None and condition == school.exceptions.get(link.abouts[0]):
-            # Asked with it, the question could mean the exception of either hop.
-            about, condition = link.abouts[1], None
+    def trail(self, link: Link, is_long: bool) -> _Trail | None:
+        """The hops of a chain; None if it has no third one, or a search does not find one."""
+        family, relation = link.family, link.relation
+        first, second = link.abouts
+        if not is_long:
+            # A word beside the name would find articles about others of its kind.
+            hops = ((second, link.entity, family.attribute),)
+            asked, descriptions = family, (family.descriptions,)
+        elif relation is None:
+            return None
+        else:
+            # Asked is the room of a person who has to do with the entity.
+            asked, (who, where) = room_family(), link.further
+            hops = (
+                (who, link.entity, relation.attribute),
+                (where, link.person, asked.attribute),
+            )
+            descriptions = (family.descriptions, relation.descriptions)
+        asking = _Asking(
+            asked.entity_questions, asked.entity_indirect, _names(link.subject), descriptions
+        )
+        queries = tuple(self._query_for(*hop) for hop in hops)
+        abouts = (first, *(about for about, _, _ in hops))
+        return _Trail(asking, abouts, queries, link.entity) if all(queries) else None
+
+    def _query_for(self, about: str, name: str, attribute: str) -> str:
+        """What finds a hop's article once a name is known; empty if neither does."""
+        gold = self._school.stated[about][0].passage.id
+        options = (name, f"{name} {attribute}")
+        return next((one for one in options if self._school.finder.finds(one, gold)), "")
+
+    def follow(self, trail: _Trail) -> Draft:
+        """Ask for the last rule of a chain: each search has to find the name for the next one."""
+        school, (*before, last) = self._school, trail.abouts
+        about, condition = self._condition(last)
+        if condition is not None and condition in map(school.exceptions.get, before):
+            # Asked with it, the question could mean the exception of another hop.
+            about, condition = last, None
         when = self._when(condition)
-        question = self._ask(_ask_hop(link), when, self._articles(*link.abouts))
-        # A word beside the name would find articles about others of its kind.
-        then = (link.entity,)
-        return self._draft(question, (link.abouts[0], about), then, link.entity, when)
+        question = self._ask(trail.asking, when, self._articles(*trail.abouts))
+        return self._draft(question, (*before, about), trail.queries, trail.bridge, when)
 
     def not_regulated(self, ordinal: int, order: Random) -> Draft:
         """Ask for a rule, for a chain's subject or for a thing that the handbook does not state.
@@ -263,14 +291,13 @@ class _Writer:
         cores += [(core, False) for core in asking.indirect.of(has_unseen)]
         rng.shuffle(cores)
         for core, is_direct in cores:
-            slots, is_seen = dict(rng.choice(asking.slots)), core.is_seen
-            if asking.descriptions is not None:
-                chosen = rng.choice(asking.descriptions.of(has_unseen))
+            slots, is_seen, innermost = dict(rng.choice(asking.slots)), core.is_seen, ""
+            for number, descriptions in enumerate(asking.descriptions):
+                chosen = rng.choice(descriptions.of(has_unseen))
                 slots["p"] = self._phrases.fill(chosen.text, rng).format(**slots)
                 is_seen = is_seen and chosen.is_seen
+                innermost = innermost if number else slots["p"]
             text = self._phrases.fill(core.text, rng).format(**slots)
-            if self._school.is_noisy and rng.random() < _INSERTED:
-                text = insert_words(text, rng)
             # Not `the room that she works in in summer`.
             is_doubled = bool(when) and text.rstrip("?").split()[-1] == when.split()[0]
             if is_doubled and not is_direct:
@@ -280,7 +307,9 @@ class _Writer:
             )
             is_first = is_doubled or (". " not in text and rng.random() < 0.3)
             framed = core_in_frame(text, frame, when, is_direct, is_first)
-            asked, query = put_in_frame(framed, frame), content_words(framed)
+            # Of several descriptions, the innermost is what has to be found first.
+            first = framed if len(asking.descriptions) < 2 else innermost
+            asked, query = put_in_frame(framed, frame), content_words(first)
             yield Question(asked, query, core.text, is_seen and frame.is_seen)
 
     def _draft(
@@ -341,8 +370,9 @@ def _ask_thing(shelf: Shelf, thing: str) -> _Asking:
 
 def _ask_hop(link: Link) -> _Asking:
     family = link.family
+    descriptions = (family.descriptions,)
     return _Asking(
-        family.entity_questions, family.entity_indirect, _names(link.subject), family.descriptions
+        family.entity_questions, family.entity_indirect, _names(link.subject), descriptions
     )
 
 

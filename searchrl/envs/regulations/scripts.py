@@ -9,21 +9,14 @@ silent. Deterministic per task. Used for evaluation and cold starts.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
-from searchrl.envs.regulations.world.names import (
-    BUILDINGS,
-    MONTHS,
-    ValueKind,
-    date_from,
-    draw_value,
-    magnitude,
-)
+from searchrl.envs.regulations.world.names import BUILDINGS, MONTHS, ValueKind, draw_value
 from searchrl.envs.regulations.world.prose import Statement, Status
 from searchrl.envs.regulations.world.searching import content_words
 
@@ -88,7 +81,6 @@ class _Expert:
         self._hop = -1
         self._queries = self._plan()
         self._statements = self._env.statements(task)
-        self._found: list[str] = []
 
     def act(self, observation: str) -> str:
         if self._hop < 0:
@@ -96,12 +88,8 @@ class _Expert:
         thought, answer = self._read(observation)
         if not answer:
             return self.not_found(thought)
-        self._found.append(answer)
         if self._hop + 1 < len(self._queries):
             return self.next_hop(thought)
-        if "then" in self._task.meta:
-            reason, answer = conclude(self._task.meta, self._found)
-            thought = f"{thought} {reason}"
         return self._answer(answer, thought)
 
     def first_query(self) -> str:
@@ -115,8 +103,6 @@ class _Expert:
 
     def _plan(self) -> list[str]:
         queries = list(self._task.meta.get("queries", ()))
-        if "place" in self._task.meta:
-            return queries
         num_hops = max(len(self._task.gold_ids), 1)
         if not queries:
             queries = [content_words(self._task.question)]
@@ -131,54 +117,29 @@ class _Expert:
         Returns the thought and what was found (empty: nothing). Each rule of a document is named by
         its gist and judged: `exactly` if it is what is wanted, else `instead`, so that a model
         finds the verdict behind the equal gist. The sentence that answers is quoted last, so that
-        the answer is copied from it. How well a small model learns this is in docs/log.md.
+        the answer is copied from it. Where articles may replace others, all of them are read. How
+        well a small model learns this is in docs/log.md.
         """
         meta = self._task.meta
         if not self._statements:
             return self._read_fixed(observation)
-        if "place" in meta:
-            return self._read_shared(observation)
         wanted, about = meta["gists"][self._hop], meta["abouts"][self._hop]
         is_last = self._hop + 1 == len(self._queries)
         condition = f", {meta['condition']}" if is_last and meta["condition"] else ""
-        thought = [f"I need the {wanted} {WANTED}{condition}."]
+        thought, says = [f"I need the {wanted} {WANTED}{condition}."], None
         for rank, passage in enumerate(self._env.last_passages, 1):
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
             if not shown and not _begins(rank, passage, observation):
                 break  # the observation was cut before it
             thought.append(_judge(rank, shown, wanted))
-            found = next((one for one in shown if one.about == about), None)
-            if found is not None:
-                thought.append(f"It says: {found.clause}.")
-                return " ".join(thought), found.value.bare
-        return " ".join(thought), ""
-
-    def _read_shared(self, observation: str) -> tuple[str, str]:
-        """Read all documents of a handbook of several schools; an amendment overrides the others.
-
-        Returns the thought and what was found (empty: nothing), as `_read` does. Of a document
-        about another school no more is said than that.
-        """
-        meta, hop = self._task.meta, self._hop
-        place, wanted, about = meta["place"], meta["gists"][hop], meta["abouts"][hop]
-        is_last = hop + 1 == len(self._queries)
-        condition = f", {meta['condition']}" if is_last and meta["condition"] else ""
-        thought = [f"I need the {wanted} at {place} {WANTED}{condition}."]
-        found: list[tuple[int, Statement]] = []
-        for rank, passage in enumerate(self._env.last_passages, 1):
-            shown = [s for s in self._statements[passage.id] if s.clause in observation]
-            if not shown and not _begins(rank, passage, observation):
+            for one in shown:
+                if one.about == about and (says is None or one.status is Status.NEW):
+                    says = one
+            if says is not None and not self._env.has_replaced:
                 break
-            if shown and shown[0].place != place:
-                thought.append(f"Doc {rank} is about {shown[0].place} {UNWANTED}.")
-                continue
-            thought.append(_judge(rank, shown, wanted, f"{place}: "))
-            found += ((rank, one) for one in shown if one.about == about)
-        if not found:
+        if says is None:
             return " ".join(thought), ""
-        rank, says = next((one for one in found if one[1].status is Status.NEW), found[0])
-        thought.append(f"Doc {rank} says: {says.clause}.")
-        return " ".join(thought), says.value.bare
+        return " ".join([*thought, f"It says: {says.clause}."]), says.value.bare
 
     def _read_fixed(self, observation: str) -> tuple[str, str]:
         """Quote the sentence of the evidence that holds an answer, or the name of the next hop."""
@@ -207,7 +168,7 @@ def _begins(rank: int, passage: Passage, observation: str) -> bool:
     return bool(re.search(rf"\bDoc {rank}\b", observation)) or passage.text in observation
 
 
-def _judge(rank: int, statements: Sequence[Statement], wanted: str, place: str = "") -> str:
+def _judge(rank: int, statements: Sequence[Statement], wanted: str) -> str:
     """What a document is about, and whether that is wanted."""
     gists = {statement.gist: statement.status for statement in statements}
     if not gists:
@@ -216,37 +177,7 @@ def _judge(rank: int, statements: Sequence[Statement], wanted: str, place: str =
         f"the {'new ' * (status is Status.NEW)}{gist} {WANTED if gist == wanted else UNWANTED}"
         for gist, status in gists.items()
     )
-    return f"Doc {rank} is about {place}{' and '.join(verdicts)}."
-
-
-def conclude(meta: Mapping[str, Any], found: Sequence[str]) -> tuple[str, str]:
-    """What follows from the values that were found: why, and the answer.
-
-    Args:
-        meta: of the task: `then` is how to conclude; `guesses` names the things of a comparison;
-            `limit` is that of a count.
-        found: the values, in the order of the searches.
-    """
-    then = meta["then"]
-    if then == "date":
-        span, event = found
-        days = int(span.split()[0])
-        day = date_from(event, -days if "before" in span else days)
-        return f"{' '.join(span.split()[:3])} {event} is {day}.", day
-    is_less = then in ("least", "below")
-    is_date = " " in found[0] or ":" in found[0]
-    relation = ("earlier" if is_less else "later") if is_date else "less" if is_less else "more"
-    if then in ("least", "greatest"):
-        low, high = sorted(found, key=magnitude)
-        best, other = (low, high) if is_less else (high, low)
-        name = meta["guesses"][found.index(best)]
-        return f"{best} is {relation} than {other}, so it is the {name}.", name
-    limit, reasons, count = meta["limit"], [], 0
-    for value in found:
-        is_counted = (magnitude(value) < magnitude(limit)) is is_less
-        count += is_counted
-        reasons.append(f"{value} is {'' if is_counted else 'not '}{relation} than {limit}.")
-    return f"{' '.join(reasons)} That makes {count}.", str(count)
+    return f"Doc {rank} is about {' and '.join(verdicts)}."
 
 
 class _Guesser(_Expert):
@@ -286,8 +217,6 @@ class _Passive:
         self._protocol = protocol
 
     def act(self, observation: str) -> str:
-        rng = Random(f"passive/{self._task.id}")
-        guesses = self._task.meta.get("guesses")
         kind = ValueKind(self._task.meta.get("value_kind", ValueKind.NUMBER))
-        guess = rng.choice(guesses) if guesses else draw_value(kind, rng)
+        guess = draw_value(kind, Random(f"passive/{self._task.id}"))
         return self._protocol.render_turn(Action(ANSWER, guess), PASSIVE_THOUGHT)

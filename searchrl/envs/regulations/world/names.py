@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
 from enum import StrEnum
 from functools import cache
 from random import Random
@@ -211,34 +210,6 @@ _FORMS: Mapping[ValueKind, Callable[[Value], list[str]]] = {
     ValueKind.ROOM: _place_forms,
     ValueKind.BUILDING: _place_forms,
 }
-
-
-def magnitude(bare: str) -> tuple[int, ...]:
-    """A sum, a number, a time or a date as something to compare: more, or later, is greater.
-
-    Dates of one calendar year.
-    """
-    if ":" in bare:
-        hour, minute = bare.split(":")
-        return int(hour), int(minute)
-    if " " in bare:
-        day, month = bare.split()
-        return MONTHS.index(month), int(day)
-    return (int(bare.removeprefix("£")),)
-
-
-def date_from(event: str, days: int) -> str:
-    """The date so many days after an event's date; `14 May`, -12 → `2 May`. Empty if unclear.
-
-    It is unclear if it depends on the year: a leap day is between the two, or they are in different
-    years.
-    """
-    day, month = event.split()
-    start = date(2023, MONTHS.index(month) + 1, int(day))
-    end = start + timedelta(days)
-    if start.year != end.year or (start.month <= 2) != (end.month <= 2):
-        return ""
-    return f"{end.day} {MONTHS[end.month - 1]}"
 
 
 def telling_words(name: str) -> list[str]:

@@ -1,8 +1,7 @@
 """Articles: rules put into sentences, with exceptions, earlier values and remarks beside them.
 
-Owns how the text of an article is composed and what it states where, short articles of one rule or
-two and the long ones of a handbook that several schools share. Which rules a school has is in
-`school.py` and `district.py`; the sentences' parts are word lists (`wordings.py`).
+Owns how the text of an article is composed and what it states where. Which rules a school has is in
+`school.py`; the sentences' parts are word lists (`wordings.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from searchrl.envs.regulations.world.wordings import (
     Phrases,
     Wording,
     Wordings,
-    load_district_words,
-    load_phrases,
 )
 
 MAX_WORDS = 30
@@ -33,15 +30,6 @@ _CONDITION_WORDS = 9
 """Room for a condition and the words around it."""
 
 _YEARS = range(2012, 2025)
-
-PAGES = 78
-"""Articles of one school in a handbook of several."""
-
-LEAST_PAGE_WORDS, MOST_PAGE_WORDS = 60, 120
-"""Words of such an article; one in a thousand has more, where its rules are long."""
-
-_UNSEEN_PAGES = 0.4
-"""How many of them may use wordings of the test split, in that split."""
 
 
 class Status(StrEnum):
@@ -59,8 +47,7 @@ class Statement(NamedTuple):
 
     `about` is the rule's key, unique within a handbook; `gist` says the same in a reader's words.
     `clause` is the part of the article's text that states it. `condition` is empty for the rule
-    itself, otherwise how the article says when or for whom the exception holds. `place` names the
-    school in a handbook of several.
+    itself, otherwise how the article says when or for whom the exception holds.
     """
 
     about: str
@@ -68,7 +55,6 @@ class Statement(NamedTuple):
     value: Value
     clause: str
     condition: str = ""
-    place: str = ""
     status: Status = Status.CURRENT
 
 
@@ -91,7 +77,8 @@ class Exemption(NamedTuple):
 class Rule:
     """A rule before it is put into words; `slots` fill its wordings beside the value.
 
-    `other` is a value of something else that the article mentions in passing.
+    `other` is a value of something else that the article mentions in passing. `replaced` is the
+    value in another article, which this one says is void.
     """
 
     about: str
@@ -102,6 +89,7 @@ class Rule:
     past: Value | None = None
     exemption: Exemption | None = None
     other: Value | None = None
+    replaced: Value | None = None
 
 
 def statements_by_key(articles: Sequence[Article]) -> dict[str, tuple[Article, Statement]]:
@@ -218,8 +206,12 @@ class Composer:
             chosen = self._choose(self._phrases.past)
             frame, is_seen = chosen.text, is_seen and chosen.is_seen
             slots |= {"w": rule.past.text, "y": str(self._rng.choice(_YEARS))}
+        elif rule.replaced is not None:
+            chosen = self._choose(self._phrases.amendments)
+            frame, is_seen = chosen.text, is_seen and chosen.is_seen
         clause = slots["Main" if "{Main}" in frame else "main"]
-        stated.insert(0, Statement(rule.about, rule.gist, rule.value, clause))
+        status = Status.CURRENT if rule.replaced is None else Status.NEW
+        stated.insert(0, Statement(rule.about, rule.gist, rule.value, clause, status=status))
         text = frame.format(**slots)
         if rule.other is not None:
             passing = self._rng.choice(self._phrases.other_values[rule.value.kind])
@@ -234,162 +226,3 @@ class Composer:
 
     def _fill(self, text: str, slots: dict[str, str]) -> str:
         return self._phrases.fill(text, self._rng).format(**slots)
-
-
-class Planned(NamedTuple):
-    """A rule that waits for an article. Rules of the same `chain` stand in different ones."""
-
-    rule: Rule
-    titles: Sequence[str]
-    remarks: Sequence[str]
-    area: str
-    chain: str
-    status: Status = Status.CURRENT
-    is_first: bool = False
-
-
-class PageWriter(Composer):
-    """Writes the articles of one school for a handbook of several.
-
-    Args:
-        rng: makes all choices.
-        name: the school's name; its first word tells it from the others.
-        others: the names of the other schools.
-        idle: remarks on matters of which the school has no rule.
-        is_test: whether a share of the articles may use wordings of the test split.
-
-    `unseen` are the keys of the rules that it stated in such wordings.
-    """
-
-    def __init__(
-        self,
-        rng: Random,
-        name: str,
-        others: Sequence[str],
-        idle: Sequence[Sequence[str]],
-        is_test: bool,
-    ) -> None:
-        super().__init__(load_phrases(), rng, has_unseen=False)
-        self.unseen: set[str] = set()
-        self._name, self._others = name, others
-        self._idle = idle
-        self._is_test = is_test
-        self._words = load_district_words()
-
-    def pages(self, planned: Sequence[Planned]) -> list[Article]:
-        """The rules in `PAGES` articles."""
-        return [self._page(group) for group in self._groups(planned)]
-
-    def _page(self, group: Sequence[Planned]) -> Article:
-        article, unseen = self._draft_page(group)
-        while len(article.passage.text.split()) > MOST_PAGE_WORDS:
-            article, unseen = self._draft_page(group)
-        self.unseen |= unseen
-        return article
-
-    def _groups(self, planned: Sequence[Planned]) -> list[list[Planned]]:
-        """The rules, by article: some of one area, then some of another."""
-        rng = self._rng
-        in_order = rng.sample(planned, len(planned))
-        in_order.sort(key=lambda one: (not one.is_first, one.area))
-        chunks: list[list[Planned]] = []
-        for one in in_order:
-            last = chunks[-1] if chunks else []
-            is_near = bool(last) and last[0].area == one.area and not one.is_first
-            if is_near and len(last) < 2 and last[0].chain != one.chain and rng.random() < 0.6:
-                last.append(one)
-            else:
-                chunks.append([one])
-        first = [chunk for chunk in chunks if chunk[0].is_first]
-        rest = [chunk for chunk in chunks if not chunk[0].is_first]
-        rng.shuffle(rest)
-        groups: list[list[Planned]] = [[] for _ in range(PAGES)]
-        for place, chunk in enumerate(first + rest):
-            chains = {one.chain for one in chunk}
-            fitting = (
-                group
-                for group in (groups[(place + step) % PAGES] for step in range(PAGES))
-                if chains.isdisjoint([one.chain for one in group])
-            )
-            next(fitting).extend(chunk)
-        return groups
-
-    def _draft_page(self, group: Sequence[Planned]) -> tuple[Article, set[str]]:
-        """An article of any length, and the keys of what it states in words of the test split."""
-        rng, place, unseen = self._rng, self._name.split()[0], set[str]()
-        self._has_unseen = self._is_test and rng.random() < _UNSEEN_PAGES
-        opening = self._fill(self._choose(self._words.openings).text, {"h": self._name})
-        sentences, statements = list[str](), list[Statement]()
-        for planned in group:
-            text, stated, is_seen = self._put(planned)
-            if not sentences and opening.endswith(","):
-                text, stated = _lowered(text, stated, planned.rule)
-            sentences.append(text)
-            status = planned.status
-            statements += (one._replace(place=place, status=status) for one in stated)
-            if not is_seen and status is not Status.REPLACED:
-                unseen.update(one.about for one in stated)
-        sentences[0] = f"{opening} {sentences[0]}"
-        self._extend(sentences, group)
-        text = " ".join(sentences)
-        return Article(Passage("", text, self._title(group)), tuple(statements)), unseen
-
-    def _put(self, planned: Planned) -> tuple[str, list[Statement], bool]:
-        """A rule in sentences; one that replaces another says so."""
-        rule = planned.rule
-        if planned.status is not Status.NEW:
-            return self._state(rule)
-        wording, frame = self._choose(rule.wordings), self._choose(self._words.amendments)
-        main = self._fill(wording.text, {**rule.slots, "v": rule.value.text})
-        stated = [Statement(rule.about, rule.gist, rule.value, main)]
-        return frame.text.format(main=main), stated, wording.is_seen and frame.is_seen
-
-    def _extend(self, sentences: list[str], group: Sequence[Planned]) -> None:
-        """Put remarks between the sentences until the article is long enough.
-
-        They talk about what the article states, about the school, about another one, or about a
-        matter of which the school has no rule.
-        """
-        rng, words = self._rng, self._words
-        remarks = [(remark, one.rule.slots) for one in group for remark in one.remarks]
-        rng.shuffle(remarks)
-        remarks = list(dict(remarks).items())
-        others = [
-            (0.5, rng.choice(words.general_remarks), {"h": self._name}),
-            (0.2, rng.choice(words.other_remarks), {"o": rng.choice(self._others)}),
-            (0.3, rng.choice(rng.choice(self._idle)), {}),
-        ]
-        remarks[:0] = [(remark, slots) for p, remark, slots in others if rng.random() < p]
-        # More than are needed, for a rule with few remarks of its own.
-        general = [(remark, {"h": self._name}) for remark in words.general_remarks]
-        remarks += [one for one in rng.sample(general, len(general)) if one not in remarks]
-        enough = rng.randint(LEAST_PAGE_WORDS + 4, MOST_PAGE_WORDS - 25)
-        count = sum(len(one.split()) for one in sentences)
-        for remark, slots in remarks:
-            if count >= enough:
-                break
-            text = begin(self._fill(remark, slots))
-            sentences.insert(rng.randint(1, len(sentences)), text)
-            count += len(text.split())
-
-    def _title(self, group: Sequence[Planned]) -> str:
-        """The title of the first rule, often with that of another."""
-        rng, titles = self._rng, list[str]()
-        for planned in group[:: max(1, len(group) - 1)][:2]:
-            title = begin(self._fill(rng.choice(planned.titles), planned.rule.slots))
-            if planned.status is Status.NEW:
-                title = rng.choice(self._words.amendment_titles).format(t=title)
-            titles.append(title)
-        return "; ".join(dict.fromkeys(titles if rng.random() < 0.6 else titles[:1]))
-
-
-def _lowered(text: str, stated: Sequence[Statement], rule: Rule) -> tuple[str, list[Statement]]:
-    """A rule's sentences as they go on after a comma, and what they state there."""
-    names = (rule.value.text, *rule.slots.values())
-    if any(name[0].isupper() and text.startswith(name) for name in names):
-        return text, list(stated)
-    low = text[0].lower() + text[1:]
-    return low, [
-        one._replace(clause=low[: len(one.clause)]) if text.startswith(one.clause) else one
-        for one in stated
-    ]

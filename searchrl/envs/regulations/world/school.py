@@ -8,15 +8,14 @@ things a school regulates, and their values. Wordings are in `wordings.py`, arti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from searchrl.envs.regulations.world.book import Book, draw_condition
-from searchrl.envs.regulations.world.drills import replace_words
+from searchrl.core.episode import Passage
 from searchrl.envs.regulations.world.names import (
     DistinctValues,
     Value,
@@ -30,17 +29,23 @@ from searchrl.envs.regulations.world.prose import (
     Composer,
     Exemption,
     Rule,
+    Statement,
+    Status,
     about_exception,
+    statements_by_key,
 )
+from searchrl.envs.regulations.world.searching import Finder, make_finder
 from searchrl.envs.regulations.world.wordings import (
     Condition,
     Family,
+    Relation,
     Shelf,
     Subject,
     Topic,
     Wordings,
     load_families,
     load_phrases,
+    load_relations,
     load_shelves,
     load_topics,
 )
@@ -65,41 +70,72 @@ class Difficulty(StrEnum):
     """All wordings; articles of 12 to 30 words, with exceptions, earlier values and remarks;
     articles that talk about a matter without stating its rule; names that no list holds."""
     HARD = "hard"
-    """One handbook for several schools, with long articles and amendments."""
+    """More of all that, chains of three articles, and rules that another article has replaced."""
 
 
-class _Shares(NamedTuple):
-    """How often something stands beside a rule, and how many articles state none."""
+class Dials(NamedTuple):
+    """What a level is made of. Shares are of rules, unless it says otherwise.
 
-    exemption: float
-    past: float
-    joined: float
-    invented: float
-    remarks_present: int
-    remarks_absent: int
-    passing: float
-    limit: int
-    trap: float
-    num_wordings: int | None
+    `remarks_present` and `remarks_absent` count articles that state no rule, on topics that the
+    handbook regulates and on others; `trap` is the share of questions that are worded so that they
+    fit another article better; `max_words` are those of an article (0: one sentence).
+    """
+
+    exception: float = 0.0
+    past: float = 0.0
+    replaced: float = 0.0
+    joined: float = 0.0
+    invented: float = 0.0
+    passing: float = 0.0
+    trap: float = 0.0
+    remarks_present: int = 0
+    remarks_absent: int = 0
+    num_hops: int = 2
+    max_words: int = MAX_WORDS
+    num_wordings: int | None = None
 
 
-_SHARES = {
-    Difficulty.EASY: _Shares(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0, 0.0, 2),
-    Difficulty.NORMAL: _Shares(0.4, 0.3, 0.4, 0.4, 5, 7, 0.6, MAX_WORDS, 0.85, None),
+LEVELS: Mapping[Difficulty, Dials] = {
+    Difficulty.EASY: Dials(max_words=0, num_wordings=2),
+    Difficulty.NORMAL: Dials(
+        exception=0.4,
+        past=0.3,
+        joined=0.4,
+        invented=0.4,
+        passing=0.6,
+        trap=0.85,
+        remarks_present=5,
+        remarks_absent=7,
+    ),
+    Difficulty.HARD: Dials(
+        exception=0.4,
+        past=0.2,
+        replaced=0.2,
+        joined=0.4,
+        invented=0.6,
+        passing=0.6,
+        trap=1.0,
+        remarks_present=5,
+        remarks_absent=12,
+        num_hops=3,
+    ),
 }
 _NUM_TOPICS = 26
-_NOISE = (0.1, 0.2, 0.3)
-"""Shares of an article's plain words that are replaced, in a noisy school."""
-
 _THINGS_PER_SHELF = (2, 3)
 
 
 class Link(NamedTuple):
-    """A chain: the subject's article names the entity, another article is about the entity."""
+    """A chain: the subject's article names the entity, another article is about the entity.
+
+    With a `relation`, a third one names a person who has to do with the entity, and a fourth says
+    where this person can be found.
+    """
 
     family: Family
     subject: Subject
     entity: str
+    relation: Relation | None = None
+    person: str = ""
 
     @property
     def named(self) -> str:
@@ -112,15 +148,28 @@ class Link(NamedTuple):
         about = f"{self.family.key}:{self.subject.key}"
         return about, f"{about}:{self.family.attribute}"
 
+    @property
+    def further(self) -> tuple[str, str]:
+        """The keys of the rules behind its relation: who it is, and where to be found."""
+        assert self.relation is not None
+        about = f"{self.abouts[0]}:{self.relation.key}"
+        return about, f"{about}:room"
+
 
 @dataclass(frozen=True, slots=True)
-class School(Book):
+class School:
     """A school's handbook, and what it regulates and does not.
 
-    `trap_share` is how often a question is worded so that it fits another article better.
-    `is_noisy`: random words stand in its articles and questions.
+    `stated` holds, by its key, the article and the statement of every rule and exception as it
+    holds now. `exceptions` maps a rule's key to the condition of its exception. `has_unseen`:
+    wordings that training never shows may be used. `trap_share` is how often a question is worded
+    so that it fits another article better.
     """
 
+    key: str
+    articles: tuple[Article, ...]
+    exceptions: Mapping[str, Condition]
+    has_unseen: bool
     name: str
     topics: tuple[Topic, ...]
     links: tuple[Link, ...]
@@ -129,7 +178,18 @@ class School(Book):
     absent_subjects: tuple[tuple[Family, Subject], ...]
     absent_things: tuple[tuple[Shelf, str], ...]
     trap_share: float
-    is_noisy: bool
+    passages: tuple[Passage, ...] = field(init=False)
+    stated: Mapping[str, tuple[Article, Statement]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        passages = tuple(article.passage for article in self.articles)
+        object.__setattr__(self, "passages", passages)
+        object.__setattr__(self, "stated", statements_by_key(self.articles))
+
+    @property
+    def finder(self) -> Finder:
+        """A word search in its articles."""
+        return make_finder(self.passages)
 
 
 def about_thing(shelf: Shelf, thing: str) -> str:
@@ -137,48 +197,41 @@ def about_thing(shelf: Shelf, thing: str) -> str:
     return f"{shelf.key}:{thing}"
 
 
-def make_school(
-    world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float = 0.0
-) -> School:
+def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
     """Build school `number` of `split`. Pure; the most recent ones are kept, some 0.1 MB each.
 
     Those of an evaluation come again; those of a training step do not.
-
-    With `noise`, that share of the schools has articles and questions with random words in them.
-
-    Raises:
-        ValueError: at the level `hard`, where schools share the handbook of a district.
     """
     make = _make_training if split == TRAIN else _make_held_out
-    return make(world_seed, split, number, difficulty, noise)
+    return make(world_seed, split, number, difficulty)
 
 
-def _make(world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float) -> School:
-    if difficulty is Difficulty.HARD:
-        raise ValueError("schools of the level 'hard' share a handbook; use make_district")
+def _make(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
     name = school_names(world_seed)[_FIRST_NAME[split] + number]
     key = f"regulations/{world_seed}/{split}/{number}/{difficulty}"
-    is_noisy = Random(f"noise/{key}").random() < noise
-    key += "/noisy" if is_noisy else ""
-    return _Founder(key, split, difficulty, is_noisy).found(name)
+    return _Founder(key, split, difficulty).found(name)
 
 
 _make_training = lru_cache(maxsize=32)(_make)
 _make_held_out = lru_cache(maxsize=512)(_make)
 
 
+def room_family() -> Family:
+    """The chain whose entities are persons, of whom a room is stated."""
+    return next(one for one in load_families() if one.bridge_kind is ValueKind.PERSON)
+
+
 class _Founder:
     """Draws what one school regulates, and has it written down."""
 
-    def __init__(self, key: str, split: str, difficulty: Difficulty, is_noisy: bool) -> None:
+    def __init__(self, key: str, split: str, difficulty: Difficulty) -> None:
         self._key = key
-        self._is_noisy = is_noisy
         self._rng = Random(key)
         self._values = DistinctValues(self._rng)
-        self._shares = _SHARES[difficulty]
+        self._dials = LEVELS[difficulty]
         self._has_unseen = split == "test" and difficulty is not Difficulty.EASY
         self._composer = Composer(
-            load_phrases(), self._rng, self._has_unseen, self._shares.num_wordings
+            load_phrases(), self._rng, self._has_unseen, self._dials.num_wordings
         )
         self._articles: list[Article] = []
         self._exceptions: dict[str, Condition] = {}
@@ -191,8 +244,8 @@ class _Founder:
         things, absent_things = self._add_things()
         self._add_topics(present)
         for group, count in (
-            (present, self._shares.remarks_present),
-            (absent, self._shares.remarks_absent),
+            (present, self._dials.remarks_present),
+            (absent, self._dials.remarks_absent),
         ):
             for topic in rng.sample(group, count):
                 article = self._composer.remark_article(topic.titles, topic.remarks, {})
@@ -209,8 +262,7 @@ class _Founder:
             absent_things=tuple(absent_things),
             exceptions=self._exceptions,
             has_unseen=self._has_unseen,
-            trap_share=self._shares.trap,
-            is_noisy=self._is_noisy,
+            trap_share=self._dials.trap,
         )
 
     def _add_topics(self, topics: Sequence[Topic]) -> None:
@@ -220,7 +272,7 @@ class _Founder:
             first = waiting.pop(0)
             near = [topic for topic in waiting if topic.area == first.area]
             # With an exception beside them, two rules would be more than `MAX_WORDS`.
-            is_joined = bool(near) and self._rng.random() < self._shares.joined
+            is_joined = bool(near) and self._rng.random() < self._dials.joined
             topic_rules = [self._topic_rule(first, is_plain=is_joined)]
             if is_joined:
                 waiting.remove(near[0])
@@ -238,7 +290,7 @@ class _Founder:
             count = rng.randint(*_SUBJECTS_PER_FAMILY[family.key])
             chosen = subjects[:count]
             absent += [(family, subject) for subject in subjects[count:]]
-            if family.key == "club" and rng.random() < self._shares.invented:
+            if family.key == "club" and rng.random() < self._dials.invented:
                 name = invent_name(rng)
                 chosen.append(Subject(name, (f"{name} group",)))
             for subject in chosen:
@@ -257,11 +309,28 @@ class _Founder:
         gist = family.entity_gist(link.entity)
         rule = self._rule(second, gist, value, family.entities, {"p": entity.text})
         self._write(family.entity_titles, [rule], family.entity_remarks)
+        relation = load_relations().get(entity.kind)
+        if self._dials.num_hops < 3 or relation is None:
+            return link
+        return self._go_further(link, entity, relation)
+
+    def _go_further(self, link: Link, entity: Value, relation: Relation) -> Link:
+        """State who has to do with an entity, and the room of this person."""
+        person = Value(ValueKind.PERSON, self._draw_entity(ValueKind.PERSON))
+        room = Value(ValueKind.ROOM, self._values.draw(ValueKind.ROOM))
+        link, club = link._replace(relation=relation, person=person.bare), room_family()
+        who, where = link.further
+        slots = {"p": entity.text}
+        rule = self._rule(who, relation.gist(link.entity), person, relation.facts, slots)
+        self._write(relation.titles, [rule], relation.remarks)
+        slots = {"p": person.text}
+        rule = self._rule(where, club.entity_gist(person.bare), room, club.entities, slots)
+        self._write(club.entity_titles, [rule], club.entity_remarks)
         return link
 
     def _draw_entity(self, kind: ValueKind) -> str:
         name = self._values.draw(kind)
-        if kind is ValueKind.PERSON and self._rng.random() < self._shares.invented / 2:
+        if kind is ValueKind.PERSON and self._rng.random() < self._dials.invented / 2:
             return f"{name.split()[0]} {invent_name(self._rng).split()[0]}"
         return name
 
@@ -288,7 +357,7 @@ class _Founder:
 
     def _named(self, thing: str) -> str:
         """The thing, or one with an invented name: `Tavros poster contest`."""
-        if self._rng.random() < self._shares.invented:
+        if self._rng.random() < self._dials.invented:
             return f"{invent_name(self._rng)} {thing}"
         return thing
 
@@ -301,16 +370,21 @@ class _Founder:
         slots: dict[str, str],
         is_plain: bool = False,
     ) -> Rule:
-        """The rule, with an exception or an earlier value now and then."""
-        rule = Rule(about, gist, value, wordings, slots)
+        """The rule, with an exception, an earlier value or an article that it replaces."""
+        rule, dials = Rule(about, gist, value, wordings, slots), self._dials
         point = self._rng.random()
         other = self._other(value)
-        if is_plain or point >= self._shares.exemption + self._shares.past:
-            has_other = not is_plain and self._rng.random() < self._shares.passing
+        if is_plain or point >= dials.exception + dials.past + dials.replaced:
+            has_other = not is_plain and self._rng.random() < dials.passing
             return replace(rule, other=other) if has_other else rule
-        if point < self._shares.past:
+        if point < dials.past:
             return replace(rule, past=other)
-        condition = draw_condition(value.kind, self._rng)
+        if point >= dials.exception + dials.past:
+            return replace(rule, replaced=other)
+        # A date is the same on all days.
+        is_date = value.kind is ValueKind.DATE
+        conditions = load_phrases().conditions
+        condition = self._rng.choice([one for one in conditions if not (one.is_time and is_date)])
         self._exceptions[about] = condition
         return replace(rule, exemption=Exemption(condition, other))
 
@@ -322,17 +396,20 @@ class _Founder:
                 return other
 
     def _write(self, titles: Sequence[str], rules: Sequence[Rule], remarks: Sequence[str]) -> None:
-        article = self._composer.article(titles, rules, remarks, self._shares.limit)
-        self._articles.append(article)
+        """Write an article of rules, and one for each rule that it replaces."""
+        write = partial(
+            self._composer.article, titles, remarks=remarks, limit=self._dials.max_words
+        )
+        for rule in rules:
+            if rule.replaced is not None:
+                old = write([replace(rule, value=rule.replaced, replaced=None)])
+                void = tuple(one._replace(status=Status.REPLACED) for one in old.statements)
+                self._articles.append(old._replace(statements=void))
+        self._articles.append(write(rules))
 
     def _numbered(self) -> tuple[Article, ...]:
         """The articles in random order, with their numbers."""
         self._rng.shuffle(self._articles)
-        if self._is_noisy:
-            self._articles = [
-                replace_words(article, self._rng, self._rng.choice(_NOISE))
-                for article in self._articles
-            ]
         return tuple(
             article._replace(passage=replace(article.passage, id=f"art-{number:02d}"))
             for number, article in enumerate(self._articles, start=1)

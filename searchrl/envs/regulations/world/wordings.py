@@ -1,18 +1,16 @@
 """Word lists: how rules are worded and asked about, with slots for what a school draws.
 
 Owns the form of the word lists in `searchrl/assets/regulations`: topics (`daily.json`,
-`office.json`), chains (`chains.json`), things (`things.json`), phrases (`phrases.json`) and what a
-handbook of several schools has beside them (`district.json`). What they say is data. Slots: `{v}` a
-value, `{s}` a subject or a thing, `{p}` the entity of a chain, and the synonyms of `phrases.json`,
-such as `{pupils}`; in `district.json` also `{h}` the school's name, `{o}` another school, `{t}` a
-title or a limit, `{l}` a list of things, `{a}` and `{b}` two things. `prose.py` composes articles,
-`questions.py` and `hard_questions.py` compose questions.
+`office.json`), chains (`chains.json`, and `relations.json` for their third hop), things
+(`things.json`) and phrases (`phrases.json`). What they say is data. Slots: `{v}` a value, `{s}` a
+subject or a thing, `{p}` the entity of a chain, and the synonyms of `phrases.json`, such as
+`{pupils}`. `prose.py` composes articles, `questions.py` composes questions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -174,8 +172,9 @@ class Phrases:
 
     Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
     `{c}` and `{C}` the condition, `{w}` the other value, `{alt}` the rule again in other words,
-    with the other value, `{y}` a year. `direct` frames hold a question `{q}` or `{Q}`; `indirect`
-    frames hold `{i}`, a clause that asks.
+    with the other value, `{y}` a year. `amendments` say that an earlier `{main}` no longer holds.
+    `direct` frames hold a question `{q}` or `{Q}`; `indirect` frames hold `{i}`, a clause that
+    asks.
     """
 
     synonyms: dict[str, Texts]
@@ -184,6 +183,7 @@ class Phrases:
     conditions: tuple[Condition, ...]
     exceptions: Wordings
     past: Wordings
+    amendments: Wordings
     direct: Wordings
     indirect: Wordings
 
@@ -205,77 +205,12 @@ class Relation:
     attribute: str
     titles: Texts
     facts: Wordings
-    questions: Wordings
-    indirect: Wordings
     remarks: Texts
-    descriptions: Wordings | None = None
+    descriptions: Wordings
 
     def gist(self, entity: str) -> str:
-        """What an article and a question about it are about; ends with a telling word."""
+        """What an article about it is about; ends with a telling word."""
         return " ".join([self.attribute, "of", *telling_words(entity)])
-
-
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Which of two things has the least, or the greatest, value on a shelf."""
-
-    shelf: str
-    is_least: bool
-    questions: Wordings
-
-
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
-class Count:
-    """How many of some things have a value below, or above, a limit."""
-
-    shelf: str
-    is_below: bool
-    questions: Wordings
-
-
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A day that other dates are counted from; `topic` is the key of the rule that states it."""
-
-    topic: str
-    name: str
-    titles: Texts
-
-
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
-class RelativeDates:
-    """Dates given as a number of days before or after an event."""
-
-    shelf: str
-    facts: Wordings
-    events: tuple[Event, ...]
-
-
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
-class DistrictWords:
-    """The content of `district.json`.
-
-    An opening that ends with a comma goes on with the article's first rule. Slots of `amendments`:
-    `{main}` the rule. Frames hold a question, `{q}` within a sentence or `{Q}`.
-    """
-
-    openings: Wordings
-    general_remarks: Texts
-    other_remarks: Texts
-    amendments: Wordings
-    amendment_titles: Texts
-    school_frames: Wordings
-    date_frames: Wordings
-    room_descriptions: Wordings
-    relations: tuple[Relation, ...]
-    comparisons: tuple[Comparison, ...]
-    counts: tuple[Count, ...]
-    relative_dates: RelativeDates
 
 
 @cache
@@ -304,17 +239,7 @@ def load_phrases() -> Phrases:
 
 
 @cache
-def load_district_words() -> DistrictWords:
-    """The word lists of the shared handbook, read once."""
-    return load_word_list(DistrictWords, _FOLDER / "district.json")
-
-
-def relation_of(entity_kind: ValueKind) -> Relation:
-    """The relation of such entities."""
-    relations = load_district_words().relations
-    return next(one for one in relations if one.entity_kind is entity_kind)
-
-
-def shelf_named(key: str) -> Shelf:
-    """The shelf with this key."""
-    return next(shelf for shelf in load_shelves() if shelf.key == key)
+def load_relations() -> Mapping[ValueKind, Relation]:
+    """The relation of the entities of each kind that have one."""
+    relations = load_word_list(tuple[Relation, ...], _FOLDER / "relations.json")
+    return {one.entity_kind: one for one in relations}

@@ -7,12 +7,11 @@ from searchrl.envs.regulations.heuristics import (
     make_two_search_regex,
 )
 from searchrl.envs.regulations.questions import TASK_KINDS
-from searchrl.envs.regulations.scripts import make_clumsy, make_expert, make_passive
+from searchrl.envs.regulations.scripts import make_expert, make_passive
 
 __all__ = [
     "TASK_KINDS",
     "RegulationsEnv",
-    "make_clumsy",
     "make_expert",
     "make_one_search",
     "make_passive",

@@ -142,7 +142,7 @@ class RegulationsEnv(TextEnv):
         kind = self.kind_of(split, index)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         ordinal = sum(one == kind for one in earlier)
-        draft, thin_query = _draw(self.world_seed, split, number, self.difficulty, kind, ordinal)
+        draft = _draw(type(self), self.world_seed, split, number, self.difficulty, kind, ordinal)
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -158,7 +158,6 @@ class RegulationsEnv(TextEnv):
                 "school": self.school(split, number).name,
                 "school_number": number,
                 "queries": list(draft.queries),
-                "thin_query": thin_query,
                 "bridge": draft.bridge,
                 "value_kind": str(draft.value_kind),
                 "abouts": list(draft.abouts),
@@ -199,13 +198,18 @@ class RegulationsEnv(TextEnv):
         articles = self.school(task.split, task.meta["school_number"]).articles
         return {article.passage.id: article.statements for article in articles}
 
+    @staticmethod
+    def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
+        """Build a school; a pure function."""
+        return make_school(world_seed, split, number, difficulty)
+
     def school(self, split: str, number: int) -> School:
         """The generated school `number` of `split`, with everything its handbook states.
 
         The last one is held: episodes ask for it again and again.
         """
         if self._held is None or self._held[0] != (split, number):
-            school = make_school(self.world_seed, split, number, self.difficulty)
+            school = self.make_school(self.world_seed, split, number, self.difficulty)
             self._held = (split, number), school
         return self._held[1]
 
@@ -228,12 +232,16 @@ class RegulationsEnv(TextEnv):
 
 @lru_cache(maxsize=1024)  # more tasks than a run evaluates on; a draft is some kilobytes
 def _draw(
-    world_seed: int, split: str, number: int, difficulty: Difficulty, kind: str, ordinal: int
-) -> tuple[Draft, str]:
-    """A task about a school, and a careless query for it."""
-    school = make_school(world_seed, split, number, difficulty)
-    draft = draft_task(school, kind, ordinal)
-    return draft, school.finder.commonest(draft.question.query)
+    env: type[RegulationsEnv],
+    world_seed: int,
+    split: str,
+    number: int,
+    difficulty: Difficulty,
+    kind: str,
+    ordinal: int,
+) -> Draft:
+    """A task about a school."""
+    return draft_task(env.make_school(world_seed, split, number, difficulty), kind, ordinal)
 
 
 def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty) -> Mix:

@@ -1,9 +1,8 @@
-"""Scripted policies for `regulations`: an expert, and two weak ones for a model to improve on.
+"""Scripted policies for `regulations`: the expert, and one that never searches.
 
 Each writes raw turns for one episode. The expert decides from the observations only, so that a
 model can imitate it: it never uses what it could not have read. `passive` answers without a search.
-`clumsy` searches with a generic word, stops after the first hop, or guesses if the handbook is
-silent. Deterministic per task. Used for evaluation and cold starts.
+Deterministic per task. Used for evaluation and cold starts.
 """
 
 from __future__ import annotations
@@ -16,40 +15,22 @@ from typing import Any
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
-from searchrl.envs.regulations.world.names import BUILDINGS, MONTHS, ValueKind, draw_value
+from searchrl.envs.regulations.world.names import ValueKind, draw_value
 from searchrl.envs.regulations.world.prose import Statement, Status
 from searchrl.envs.regulations.world.searching import content_words
 
 FIRST_THOUGHT = "I should look this up."
 PASSIVE_THOUGHT = "I know this."
 SILENT = "The handbook does not say."
-GUESS = "I will guess."
 WANTED, UNWANTED = "exactly", "instead"
 """The word after the gist of a rule that answers, and of one that does not."""
 
-THIN_SHARE, EARLY_SHARE = 0.4, 0.2
-"""How often the clumsy policy searches with a generic word, or stops early; else it guesses."""
-
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_SHAPES = {
-    "time": r"\b\d{2}:\d{2}\b",
-    "money": r"£\d+",
-    "date": rf"\b\d{{1,2}} (?:{'|'.join(MONTHS)})\b",
-    "room": r"\b[A-Z]\d{3}\b",
-    "form": r"\b[A-Z]\d{2}\b",
-    "fund": r"\b[A-Z][a-z]+ Fund\b",
-    "building": rf"\b[A-Z][a-z]+ (?:{'|'.join(BUILDINGS)})\b",
-    "person": r"\b(?!The |Ask |For )[A-Z][a-z]+ [A-Z][a-z]+\b",
-    "number": r"(?<![\w£:])\d+(?![\w:])",
-}
-_SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | dict.fromkeys(
-    ("extension", "code"), "number"
-)
 
 
 def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     """The policy to imitate: search hop by hop, answer from the evidence or say it is silent."""
-    return _Expert(env, task, protocol)
+    return HandbookExpert(env, task, protocol)
 
 
 def make_passive(env: Any, task: Task, protocol: TagProtocol) -> Expert:
@@ -57,17 +38,7 @@ def make_passive(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     return _Passive(task, protocol)
 
 
-def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches with a generic word, stops too early, or answers what the handbook does not say."""
-    habit = Random(f"clumsy/{task.id}").random()
-    if habit < THIN_SHARE:
-        return _ThinSearcher(env, task, protocol)
-    if habit < THIN_SHARE + EARLY_SHARE:
-        return _EarlyStopper(env, task, protocol)
-    return _Guesser(env, task, protocol)
-
-
-class _Expert:
+class HandbookExpert:
     """One search per hop; every later decision follows from the last observation.
 
     In a generated handbook it looks for the statement of a rule; in a fixed one, of which nothing
@@ -75,14 +46,15 @@ class _Expert:
     """
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        self._env = env.unwrapped
-        self._task = task
+        self.env = env.unwrapped
+        self.task = task
         self._protocol = protocol
         self._hop = -1
         self._queries = self._plan()
-        self._statements = self._env.statements(task)
+        self._statements = self.env.statements(task)
 
     def act(self, observation: str) -> str:
+        """Search hop by hop, then answer."""
         if self._hop < 0:
             return self._search(self.first_query(), FIRST_THOUGHT)
         thought, answer = self._read(observation)
@@ -90,25 +62,28 @@ class _Expert:
             return self.not_found(thought)
         if self._hop + 1 < len(self._queries):
             return self.next_hop(thought)
-        return self._answer(answer, thought)
+        return self.answer(answer, thought)
 
     def first_query(self) -> str:
+        """What to type first."""
         return self._queries[0]
 
     def next_hop(self, thought: str) -> str:
+        """Go on with what was found."""
         return self._search(self._queries[self._hop + 1], thought)
 
     def not_found(self, thought: str) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, f"{thought} {SILENT}".lstrip())
+        """Say that the handbook is silent."""
+        return self.answer(NOT_REGULATED_ANSWER, f"{thought} {SILENT}".lstrip())
 
     def _plan(self) -> list[str]:
-        queries = list(self._task.meta.get("queries", ()))
-        num_hops = max(len(self._task.gold_ids), 1)
+        queries = list(self.task.meta.get("queries", ()))
+        num_hops = max(len(self.task.gold_ids), 1)
         if not queries:
-            queries = [content_words(self._task.question)]
+            queries = [content_words(self.task.question)]
         if len(queries) < num_hops:
-            titles = {p.id: p.title for p in self._env.passages(self._task)[1]}
-            queries += [titles[gold] for gold in self._task.gold_ids[len(queries) :]]
+            titles = {p.id: p.title for p in self.env.passages(self.task)[1]}
+            queries += [titles[gold] for gold in self.task.gold_ids[len(queries) :]]
         return queries[:num_hops]
 
     def _read(self, observation: str) -> tuple[str, str]:
@@ -120,14 +95,14 @@ class _Expert:
         the answer is copied from it. Where articles may replace others, all of them are read. How
         well a small model learns this is in docs/log.md.
         """
-        meta = self._task.meta
+        meta = self.task.meta
         if not self._statements:
             return self._read_fixed(observation)
         wanted, about = meta["gists"][self._hop], meta["abouts"][self._hop]
         is_last = self._hop + 1 == len(self._queries)
         condition = f", {meta['condition']}" if is_last and meta["condition"] else ""
         thought, says = [f"I need the {wanted} {WANTED}{condition}."], None
-        for rank, passage in enumerate(self._env.last_passages, 1):
+        for rank, passage in enumerate(self.env.last_passages, 1):
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
             if not shown and not _begins(rank, passage, observation):
                 break  # the observation was cut before it
@@ -135,7 +110,7 @@ class _Expert:
             for one in shown:
                 if one.about == about and (says is None or one.status is Status.NEW):
                     says = one
-            if says is not None and not self._env.has_replaced:
+            if says is not None and not self.env.has_replaced:
                 break
         if says is None:
             return " ".join(thought), ""
@@ -143,12 +118,12 @@ class _Expert:
 
     def _read_fixed(self, observation: str) -> tuple[str, str]:
         """Quote the sentence of the evidence that holds an answer, or the name of the next hop."""
-        if not self._task.gold_ids:
+        if not self.task.gold_ids:
             return "", ""
         is_last = self._hop + 1 == len(self._queries)
-        wanted = self._task.answers if is_last else (self._task.meta.get("bridge", ""),)
-        gold = self._task.gold_ids[self._hop]
-        for passage in self._env.last_passages:
+        wanted = self.task.answers if is_last else (self.task.meta.get("bridge", ""),)
+        gold = self.task.gold_ids[self._hop]
+        for passage in self.env.last_passages:
             for sentence in _SENTENCE_END.split(passage.text) if passage.id == gold else ():
                 for text in wanted:
                     if text.casefold() in sentence.casefold() and sentence in observation:
@@ -159,7 +134,8 @@ class _Expert:
         self._hop += 1
         return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
 
-    def _answer(self, answer: str, thought: str) -> str:
+    def answer(self, answer: str, thought: str) -> str:
+        """The turn that answers."""
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
 
@@ -178,37 +154,6 @@ def _judge(rank: int, statements: Sequence[Statement], wanted: str) -> str:
         for gist, status in gists.items()
     )
     return f"Doc {rank} is about {' and '.join(verdicts)}."
-
-
-class _Guesser(_Expert):
-    """Never admits that the handbook is silent."""
-
-    def not_found(self, thought: str) -> str:
-        """Answer with some value that the passages show, of the right shape if there is one."""
-        kind = self._task.meta.get("value_kind", "number")
-        wanted = _SHAPE_OF.get(kind, kind)
-        for shape in (wanted, *_SHAPES):
-            for passage in self._env.last_passages:
-                values = re.findall(_SHAPES[shape], passage.text)
-                if values:
-                    return self._answer(values[0], f"{thought} {GUESS}".lstrip())
-        return super().not_found(thought)
-
-
-class _ThinSearcher(_Guesser):
-    """Types one generic word; if that finds nothing, guesses."""
-
-    def first_query(self) -> str:
-        thin = self._task.meta.get("thin_query", "")
-        return thin or min(self._queries[0].split(), key=lambda word: (len(word), word))
-
-
-class _EarlyStopper(_Expert):
-    """Gives what the first hop finds as the answer."""
-
-    def next_hop(self, thought: str) -> str:
-        bridge = self._task.meta.get("bridge")
-        return self._answer(bridge, thought) if bridge else super().next_hop(thought)
 
 
 class _Passive:

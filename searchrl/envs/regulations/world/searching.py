@@ -51,7 +51,6 @@ class Finder:
     """A word search in one handbook."""
 
     def __init__(self, passages: tuple[Passage, ...]) -> None:
-        self._passages = passages
         self._search = BM25Retriever(passages)
 
     def finds(self, query: str, passage_id: str, within: int = 3) -> bool:
@@ -70,13 +69,6 @@ class Finder:
         if not own or not found:
             return -1.0
         return max(others, default=0.0) / max(own[0], 1e-9)
-
-    def commonest(self, query: str) -> str:
-        """The word of the query that most articles have: what a careless searcher types."""
-        words: list[str] = _WORD.findall(query)
-        words = [word for word in words if word.casefold() not in FUNCTION_WORDS] or words
-        articles = [words_of(f"{passage.title} {passage.text}") for passage in self._passages]
-        return max(words, key=lambda word: sum(word.casefold() in article for article in articles))
 
 
 @lru_cache(maxsize=4)

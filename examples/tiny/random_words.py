@@ -1,10 +1,10 @@
 """Drills and noise: random words, so that a small model copies what it never saw.
 
-Owns what only a cold start asks for. The kind of task `drill` (`mix`): a question of common words
-of other fields, invented names, foreign words and numbers, and a few articles of such words, of
-which one answers, or none. `noise`: words of a school's articles and questions replaced by such
-words, so that a sentence has to be read and copied as it stands, not as its like. Both are pure
-functions. The words are data (`drills.json`). Called by `env.py`, `school.py` and `questions.py`.
+Owns what only the cold start of the tiny model asks for. Drills: a question of common words of
+other fields, invented names, foreign words and numbers, and a few articles of such words, of which
+one answers, or none. Noise: words of a school's articles and questions replaced by such words, so
+that a sentence has to be read and copied as it stands, not as its like. All are pure functions. The
+words are data (`drills.json`). `cold_start.py` makes an environment of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from pathlib import Path
 from random import Random
 from typing import Annotated, NamedTuple
 
@@ -20,7 +21,7 @@ from pydantic import Field, with_config
 from searchrl.core.episode import Passage
 from searchrl.envs.regulations.world.names import Value, ValueKind, draw_value, invent_name
 from searchrl.envs.regulations.world.prose import Article, Statement, begin
-from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
+from searchrl.envs.word_lists import EXACT, load_word_list
 
 _PLAIN_WORD = re.compile(r"(?<![\w£:@-])[a-z]{3,}(?![\w:-])")
 _KEPT = frozenset(
@@ -78,7 +79,7 @@ class Drill(NamedTuple):
 
 @cache
 def _lists() -> _Lists:
-    return load_word_list(_Lists, ASSETS / "regulations/drills.json")
+    return load_word_list(_Lists, Path(__file__).with_name("drills.json"))
 
 
 @lru_cache(maxsize=256)

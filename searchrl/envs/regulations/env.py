@@ -7,7 +7,7 @@ episode is in `envs.text.TextEnv`, the world in `school.py` and `questions.py`, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -142,7 +142,9 @@ class RegulationsEnv(TextEnv):
         kind = self.kind_of(split, index)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         ordinal = sum(one == kind for one in earlier)
-        draft = _draw(type(self), self.world_seed, split, number, self.difficulty, kind, ordinal)
+        draft = _draw(
+            self.make_school, self.world_seed, split, number, self.difficulty, kind, ordinal
+        )
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -232,7 +234,7 @@ class RegulationsEnv(TextEnv):
 
 @lru_cache(maxsize=1024)  # more tasks than a run evaluates on; a draft is some kilobytes
 def _draw(
-    env: type[RegulationsEnv],
+    make: Callable[[int, str, int, Difficulty], School],
     world_seed: int,
     split: str,
     number: int,
@@ -241,7 +243,7 @@ def _draw(
     ordinal: int,
 ) -> Draft:
     """A task about a school."""
-    return draft_task(env.make_school(world_seed, split, number, difficulty), kind, ordinal)
+    return draft_task(make(world_seed, split, number, difficulty), kind, ordinal)
 
 
 def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty) -> Mix:

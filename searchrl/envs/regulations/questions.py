@@ -165,22 +165,21 @@ class _Writer:
         """The hops of a chain; None if it has no third one, or a search does not find one."""
         family, relation = link.family, link.relation
         first, second = link.abouts
-        if not is_long:
-            # A word beside the name would find articles about others of its kind.
-            hops = ((second, link.entity, family.attribute),)
-            asked, descriptions = family, (family.descriptions,)
-        elif relation is None:
+        asked, descriptions = family, [family.descriptions]
+        # A word beside the name would find articles about others of its kind.
+        hops = [(second, link.entity, family.attribute)]
+        if is_long and relation is None:
             return None
-        else:
+        if is_long and relation is not None:
             # Asked is the room of a person who has to do with the entity.
             asked, (who, where) = room_family(), link.further
-            hops = (
+            descriptions.append(relation.descriptions)
+            hops = [
                 (who, link.entity, relation.attribute),
                 (where, link.person, asked.attribute),
-            )
-            descriptions = (family.descriptions, relation.descriptions)
+            ]
         asking = _Asking(
-            asked.entity_questions, asked.entity_indirect, _names(link.subject), descriptions
+            asked.entity_questions, asked.entity_indirect, _names(link.subject), tuple(descriptions)
         )
         queries = tuple(self._query_for(*hop) for hop in hops)
         abouts = (first, *(about for about, _, _ in hops))

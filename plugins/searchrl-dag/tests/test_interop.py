@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from exa_server import KEY, exa_server, searching
+from exa_answers import searching
+from fixtures.openai_server import OpenAIServer
 from searchrl_dag.exa.client import KEY_ENV
 
 from searchrl.cli import main
@@ -60,7 +61,6 @@ def test_the_example_resolves_without_a_key_a_gpu_or_weights(
 def test_commands_that_train_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("searchrl_judge")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(KEY_ENV, KEY)  # with questions of its own, a source is made at once
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "examples").symlink_to(REPO / "examples")
     write_town(tmp_path / "hotpot.jsonl")
@@ -74,16 +74,15 @@ def test_commands_that_search_record_and_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(KEY_ENV, KEY)
     record, replay = (shlex.split(command)[1:] for command in commands() if " eval " in command)
-    with exa_server(searching(BM25Retriever(load_town()))) as (url, asked):
-        small = ("--set", f"retriever.url={url}", "--num-tasks", "3")
+    with OpenAIServer(searching(BM25Retriever(load_town()))) as server:
+        small = ("--set", f"retriever.url={server.url}", "--num-tasks", "3")
         recorded = call(*record, *small)
-        num_asked = len(asked)
+        num_asked = len(server.bodies)
         assert num_asked >= 3
         monkeypatch.delenv(KEY_ENV)
         assert figures(call(*replay, *small)) == figures(recorded)
-        assert len(asked) == num_asked
+        assert len(server.bodies) == num_asked
 
 
 def figures(output: str) -> list[str]:

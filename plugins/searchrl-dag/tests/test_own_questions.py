@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from exa_server import KEY, Sent, exa_server
+from exa_answers import sent
+from fixtures.openai_server import Fault, OpenAIServer
 from searchrl_dag.exa.client import KEY_ENV
 
 import searchrl
@@ -32,7 +31,7 @@ A -> B
 </search>"""
 
 
-def web(body: dict[str, Any]) -> Sent:
+def web(body: dict[str, Any]) -> Fault:
     """A web that knows a few things, each under one category."""
     known = {
         None: ("https://skarn.example", "The lighthouse is kept by Ida Veen."),
@@ -40,7 +39,7 @@ def web(body: dict[str, Any]) -> Sent:
         "research paper": ("https://papers.example", "Lighthouses are towers."),
     }
     address, text = known[body.get("category")]
-    return Sent({"results": [{"url": address, "id": address, "title": "", "highlights": [text]}]})
+    return sent({"results": [{"url": address, "id": address, "title": "", "highlights": [text]}]})
 
 
 def write(path: Path) -> Path:
@@ -60,21 +59,16 @@ def sources(url: str, cache: Path, **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY_ENV, KEY)
-
-
 @pytest.mark.parametrize("name", ["questions.json", "questions.jsonl"])
 def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path, name: str) -> None:
     questions = write(tmp_path / name)
-    with exa_server(web) as (url, asked):
+    with OpenAIServer(web) as server:
         env = searchrl.make_env(
             "multisource_questions",
             plugins=[MODULE],
             questions=str(questions),
             test_frac=0.0,
-            **sources(url, tmp_path / "c.sqlite"),
+            **sources(server.url, tmp_path / "c.sqlite"),
         )
         prompt, info = env.reset(options={"split": "train", "index": 1})
         assert prompt == ROWS[1]["question"] and info["task"].difficulty == "hard"
@@ -84,7 +78,7 @@ def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path, nam
         assert len(step["passages"]) == 3
         _, reward, terminated, _, _ = env.step("<think>B says so.</think><answer> Orm </answer>")
         assert reward == 1.0 and terminated
-    said = {one.body.get("category"): one.body["query"] for one in asked}
+    said = {one.get("category"): one["query"] for one in server.bodies}
     assert "Ida Veen" in said["news"] and "{A}" not in said["news"]
     assert said["research paper"] == "lighthouses"
 
@@ -140,7 +134,6 @@ def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_p
 
 
 @pytest.mark.thorough
-def test_it_keeps_every_criterion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+def test_it_keeps_every_criterion() -> None:
     (report,) = check_plugin("multisource_questions", kind="env", plugins=[MODULE])
     assert report.is_good, report.failed

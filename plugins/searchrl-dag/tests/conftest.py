@@ -1,0 +1,18 @@
+"""What these tests share: a key for Exa, the core's server, and what other processes import."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Criteria are checked in processes of their own, too."""
+    from exa_answers import KEY
+
+    monkeypatch.setenv("EXA_API_KEY", KEY)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

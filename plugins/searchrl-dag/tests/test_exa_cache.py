@@ -14,7 +14,6 @@ from exa_answers import KEY, recorded, searching, sent
 from fixtures.openai_server import Fault, OpenAIServer
 from searchrl_dag.exa.client import KEY_ENV, ExaRetriever, ReplayMiss
 
-import searchrl
 from searchrl import RetrieverFailure
 from searchrl.contracts import Passage
 from searchrl.retrieval import BM25Retriever
@@ -136,42 +135,6 @@ def test_what_is_damaged_is_asked_for_again_and_a_miss_in_replay(
         assert make(server.url, cache).search(["a"], 1) == [[passage("a")]]
         assert make(server.url, cache, replay=True).search(["a"], 1) == [[passage("a")]]
     assert len(server.bodies) == 2
-
-
-# In programs.
-
-
-def settings_of(url: str, cache: Path, **retriever: Any) -> dict[str, Any]:
-    """An evaluation whose every episode searches."""
-    return {
-        "env": "corpus",
-        "policy": "scripted",
-        "plugins": [MODULE],
-        "retriever": {
-            "name": "exa",
-            "url": url,
-            "cache": str(cache),
-            "max_retries": 0,
-            **retriever,
-        },
-        "eval": {"num_tasks": 4, "forced": False},
-        "rollout": {"max_failure_frac": 1.0},
-    }
-
-
-def test_a_replayed_evaluation_is_the_recorded_one(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    with OpenAIServer(lambda body: recorded({**body, "category": "news"})) as server:
-        whole = searchrl.evaluate(settings_of(server.url, tmp_path / "c.sqlite"))
-    request.getfixturevalue("cut_off")
-    replayed = searchrl.evaluate(settings_of(server.url, tmp_path / "c.sqlite", replay=True))
-    assert whole.metrics["failed"]["value"] == replayed.metrics["failed"]["value"] == 0
-
-    def told(played: Any) -> list[Any]:
-        return [[turn.passages for turn in one.episode.turns] for one in played.rollouts]
-
-    assert told(replayed) == told(whole) and any(any(turns) for turns in told(whole))
 
 
 @pytest.mark.thorough

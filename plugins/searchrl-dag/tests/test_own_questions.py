@@ -105,15 +105,9 @@ def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:
     town.write_text('{"id": "a", "text": "Skarn"}', "utf-8")
 
     def count(**settings: Any) -> int:
-        env = searchrl.make_env(
-            "multisource_questions",
-            plugins=[MODULE],
-            questions=str(path),
-            corpus=str(town),
-            test_frac=0.0,
-            **settings,
-        )
-        return int(env.unwrapped.num_tasks("train"))  # type: ignore[attr-defined]
+        given = {"questions": str(path), "corpus": str(town), "test_frac": 0.0, **settings}
+        env: Any = searchrl.make_env("multisource_questions", plugins=[MODULE], **given)
+        return int(env.unwrapped.num_tasks("train"))
 
     assert count() == 30 and count(difficulty="hard") == 20 and count(num_questions=4) == 4
     assert count(difficulty="easy", num_questions=100) == 10

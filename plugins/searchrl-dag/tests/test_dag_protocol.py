@@ -23,6 +23,7 @@ from searchrl.contracts import (
     TokenBudget,
     Verdict,
 )
+from searchrl.protocols import ThinkSearchAnswer
 from searchrl.testing import Says, check_plugin, make_episode, play_episode
 
 MODULE = "searchrl_dag"
@@ -186,10 +187,14 @@ class Judge:
     ],
 )
 def test_what_plans_earn_and_cost(turns: list[str], dag: int, nodes: int, levels: int) -> None:
-    episode = make_episode(Task("t", "test", 0, "Which?", answers=("tea",)), turns, SearchDag())
+    task = Task("t", "test", 0, "Which?", answers=("tea",))
+    episode = make_episode(task, turns, SearchDag())
     assert make_dag()(episode) == dag
     assert make_nodes()(episode) == nodes
     assert make_levels()(episode) == levels
     # Nobody is asked about what has no valid plan, or no answer.
     judge, is_judged = Judge(), dag and turns[-1] == ANSWER
     assert make_dag_judge(judge)(episode) == 0.5 * is_judged and judge.asked == is_judged
+    # Nor is a search without any plan one, where the protocol lets it through.
+    plain = make_episode(task, ["<think>a</think><search>mayor</search>"], ThinkSearchAnswer())
+    assert plain.turns[0].action.kind == SEARCH and make_dag()(plain) == 0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from small_models import PASSAGES, write_sentence_model, write_transformer
 
@@ -25,7 +28,7 @@ from searchrl_retrieval.index.folder import open_index
 from searchrl_retrieval.index.manifest import IndexFault
 from searchrl_retrieval.rerank import make_rerank
 
-from searchrl import ConfigError, load_plugins, make_retriever_factory
+from searchrl import ConfigError, RetrieverFailure, load_plugins, make_retriever_factory
 from searchrl.contracts import Passage
 
 
@@ -96,29 +99,25 @@ def test_an_index_keeps_the_prefix_of_its_passages(encoder: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "files", "expected"),
+    ("name", "said", "expected"),
     [
         ("multilingual-e5-small", {}, ("query: ", "passage: ")),
         ("models--intfloat--e5-base-v2/snapshots/0a1b", {}, ("query: ", "passage: ")),
-        ("mine", {"config.json": {"_name_or_path": "intfloat/e5-large"}}, ("query: ", "passage: ")),
+        ("mine", {"_name_or_path": "intfloat/e5-large"}, ("query: ", "passage: ")),
         ("nomic-embed-text-v1.5", {}, ("search_query: ", "search_document: ")),
         ("bge-base-en-v1.5", {}, ("Represent this sentence for searching relevant passages: ", "")),
         ("all-MiniLM-L6-v2", {}, ("", "")),
         ("pie5x", {}, ("", "")),
-        (
-            "e5-own",
-            {"config_sentence_transformers.json": {"prompts": {"query": "Q: ", "document": ""}}},
-            ("Q: ", "passage: "),
-        ),
+        ("e5-own", {"prompts": {"query": "Q: ", "document": ""}}, ("Q: ", "passage: ")),
     ],
 )
 def test_what_a_model_wants_before_its_texts(
-    tmp_path: Path, name: str, files: Mapping[str, Any], expected: tuple[str, str]
+    tmp_path: Path, name: str, said: Mapping[str, Any], expected: tuple[str, str]
 ) -> None:
     folder = tmp_path / name
     folder.mkdir(parents=True)
-    for file, value in files.items():
-        (folder / file).write_text(json.dumps(value), "utf-8")
+    for file in ("config.json", "config_sentence_transformers.json"):
+        (folder / file).write_text(json.dumps(said), "utf-8")
     assert find_prefixes(folder, None, None) == expected
     assert find_prefixes(folder, "", "p ") == Prefixes("", "p ")
 
@@ -132,6 +131,11 @@ def test_models_that_cannot_be_used_give_one_sentence(tmp_path: Path, encoder: P
         make_dense(PASSAGES, model=str(tmp_path))
     with pytest.raises(ConfigError, match="cannot be loaded as a .* on the device 'abacus'"):
         make_dense(PASSAGES, model=str(encoder), device="abacus")
+    with pytest.raises(ConfigError, match=r"needs a cross-encoder: set retriever\.model"):
+        make_rerank(PASSAGES)
+    two = write_transformer(tmp_path / "two", num_labels=2)
+    with pytest.raises(ConfigError, match="gives 2 scores for a pair"):
+        make_rerank(PASSAGES, model=str(two))
 
 
 def test_a_chroma_index_finds_the_same_and_grows(encoder: Path, tmp_path: Path) -> None:
@@ -165,7 +169,7 @@ def test_rerank_orders_the_first_3k_of_any_retriever(
 
     registry = load_plugins(["searchrl_retrieval"], entry_points=False)
     settings = {"model": str(judge), "retriever": {"name": "bm25s", "title_weight": 1}}
-    retriever = make_retriever_factory(registry, "rerank", settings)(PASSAGES)
+    retriever: Any = make_retriever_factory(registry, "rerank", settings)(PASSAGES)
     first = make_retriever_factory(registry, "bm25s", {"title_weight": 1})(PASSAGES)
     query = "the library at the park opens"
     pool = first.search([query], 3)[0]
@@ -178,7 +182,7 @@ def test_rerank_orders_the_first_3k_of_any_retriever(
     assert [(p.id, p.score) for p in best] == [(order[0][1], pytest.approx(-order[0][0]))]
     (three,) = retriever.search([query], 3)
     asked: list[int] = []
-    inner, given = retriever.retriever, first.search  # type: ignore[attr-defined]
+    inner, given = retriever.retriever, first.search
     monkeypatch.setattr(inner, "search", lambda q, k: asked.append(k) or given(q, k))
     retriever.search([query], 2)
     assert asked == [6]
@@ -186,6 +190,10 @@ def test_rerank_orders_the_first_3k_of_any_retriever(
     queries = [query, "", "dog", "unheard"]
     assert retriever.search(queries, 2) == [retriever.search([one], 2)[0] for one in queries]
     assert retriever.search(queries, 0) == [[], [], [], []]
+    scores = np.array([1, math.nan, 0])
+    monkeypatch.setattr(retriever, "_model", SimpleNamespace(predict=lambda *_, **__: scores))
+    with pytest.raises(RetrieverFailure, match="scores that are no numbers"):
+        retriever.search([query], 1)
 
 
 @pytest.mark.parametrize("kind", ["dense", "rerank"])

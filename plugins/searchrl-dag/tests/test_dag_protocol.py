@@ -35,15 +35,9 @@ ANSWER = "<think>So.</think>\n<answer> tea </answer>"
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [
-        ("protocol", "dag"),
-        ("reward", "dag"),
-        ("reward", "dag_judge"),
-        ("reward", "dag_nodes"),
-        ("reward", "dag_levels"),
-        pytest.param("env", "multisource", marks=pytest.mark.slow),
-    ],
-)
+    [("protocol", "dag"), ("reward", "dag"), ("reward", "dag_judge"), ("reward", "dag_nodes"),
+     ("reward", "dag_levels"), pytest.param("env", "multisource", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_every_part_conforms(kind: str, name: str) -> None:
     (report,) = check_plugin(name, kind=kind, plugins=[MODULE])
     assert report.is_good, report.failed
@@ -54,8 +48,7 @@ def test_results_come_back_in_the_tag_that_the_prompt_names(result: str) -> None
     protocol = SearchDag(result=result)
     assert f"between <{result}> and </{result}>" in protocol.instruction
     shown = protocol.render_results(PLAN, {label: NodeResult("q", ()) for label in "AB"})
-    assert shown.strip().startswith(f"<{result}>")
-    assert shown.strip().endswith(f"</{result}>")
+    assert shown.strip().startswith(f"<{result}>") and shown.strip().endswith(f"</{result}>")
     assert protocol.parse(f"<{result}>x</{result}>{ANSWER}").kind == INVALID
 
 
@@ -70,7 +63,6 @@ def test_results_are_numbered_below_the_query_that_was_sent() -> None:
 
 def test_prompt_and_validator_agree_on_nodes_and_sources() -> None:
     protocol = SearchDag(max_nodes=2, sources=["Wiki", "Code"])
-    assert "1 to 2 nodes" in protocol.instruction
     assert "Sources: Wiki, Code." in protocol.instruction
     assert "(General)" not in protocol.instruction
     body = "<search>Nodes:\nA: a (wiki)\nB: b (CODE)\n{more}</search>"
@@ -111,11 +103,10 @@ def test_a_plan_is_written_and_read() -> None:
 
 def test_the_format_verdict_of_an_invalid_plan() -> None:
     protocol = SearchDag()
-    good = [protocol.render_plan(PLAN, "First."), ANSWER]
-    bad = [good[0].replace("A -> B", "A -> C"), ANSWER]
-    assert protocol.format_score(good) == 1.0
-    assert protocol.format_score(bad) == 0.5
-    assert protocol.format_score(good[:1]) == 0.0
+    good = protocol.render_plan(PLAN, "First.")
+    bad = good.replace("A -> B", "A -> C")
+    turns = ([good, ANSWER], [bad, ANSWER], [good])
+    assert [protocol.format_score(one) for one in turns] == [1.0, 0.5, 0.0]
 
 
 def test_a_small_budget_shows_something_of_every_node() -> None:

@@ -60,6 +60,8 @@ def test_a_body_made_by_chance_is_read_as_the_protocol_reads_it(
         (["A: a (News)", "B: {C} (News)", "C: c (News)", "Edges: A -> B"], Fault.NO_PARENT, "C"),
         ([f"{x}: a (News)" for x in "ABCDEFGA"], Fault.TOO_MANY_NODES, "8"),
         (["A: a (News)", "Edges:", "A -> B", "A B"], Fault.EDGE_LINE, "A B"),
+        (["A: a (News)", "Nodes: B"], Fault.SECTION_TWICE, "Nodes:"),
+        (["A: a (News)", "Edges:", "edges : A"], Fault.SECTION_TWICE, "edges :"),
     ],
 )
 def test_the_first_fault_is_told_with_what_it_is_about(

@@ -159,29 +159,24 @@ def test_a_file_with_errors_and_one_without_code_are_read() -> None:
     broken = chunk_code("def f(:\n    return 1\n\ndef g():\n    return 2\n", "a.py")
     assert "function a.g" in names(broken)
     assert chunk_code("", "a.py") == [] and chunk_code("# only words\n", "a.py") == []
-    deep = chunk_code("x = " + "(" * 3000 + ")" * 3000, "a.py")
-    assert names(deep) == ["code a"]
+    assert names(chunk_code("x = " + "(" * 3000 + ")" * 3000, "a.py")) == ["code a"]
 
 
-def test_passages_have_the_name_the_kind_and_the_file() -> None:
-    made = as_passages(chunk_code(PYTHON, "town/hours.py"))
-    by_id = {passage.id: passage for passage in made}
-    assert len(by_id) == len(made)
-    title = "town.hours.opens (function, town/hours.py)"
-    assert by_id["town/hours.py::town.hours.opens"].title == title
-    assert by_id["town/hours.py::town.hours.opens:docstring"].text.startswith("When a hall")
-    assert "town/hours.py::town.hours:import" in by_id
-
-
-def test_long_functions_are_cut_between_lines_and_same_names_are_numbered() -> None:
+def test_passages_have_name_kind_and_file_long_ones_are_cut_and_same_names_are_numbered() -> None:
     """Lines of 6 characters with their ends; two fill a piece, and only a longer one is cut."""
     texts = ("a = 1\nb = 2\nc = 3", "a_long_line\nd", "twelve chars", "thirteen char")
     chunks = [Chunk(ChunkKind.FUNCTION, "f", "a.py", 1, text) for text in texts]
-    made = as_passages([*chunks, Chunk(ChunkKind.IMPORT, "f", "a.py", 1, "import e")], 12)
+    others = [Chunk(kind, "f", "b/a.py", 1, "x") for kind in ChunkKind]
+    assert [(one.id, one.title) for one in as_passages(others)] == [
+        ("b/a.py::f", "f (function, b/a.py)"), ("b/a.py::f#2", "f (class, b/a.py)"),
+        ("b/a.py::f#3", "f (method, b/a.py)"), ("b/a.py::f:import", "f (import, b/a.py)"),
+        ("b/a.py::f:docstring", "f (docstring, b/a.py)"), ("b/a.py::f:code", "f (code, b/a.py)"),
+    ]  # fmt: skip
+    made = as_passages(chunks, 12)
     assert [(passage.id, passage.text) for passage in made] == [
         ("a.py::f", "a = 1\nb = 2"), ("a.py::f#2", "c = 3"),
         ("a.py::f#3", "a_long_line"), ("a.py::f#4", "d"), ("a.py::f#5", "twelve chars"),
-        ("a.py::f#6", "thirteen cha"), ("a.py::f#7", "r"), ("a.py::f:import", "import e"),
+        ("a.py::f#6", "thirteen cha"), ("a.py::f#7", "r"),
     ]  # fmt: skip
 
 

@@ -33,8 +33,9 @@ from searchrl.contracts import Passage
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No part of this may open a connection, to look for a newer model say."""
+    monkeypatch.setenv("SEARCHRL_INDEXES", str(tmp_path / "indexes"))
     opened: list[Any] = []
 
     def refuse(*args: Any, **_: Any) -> None:
@@ -57,11 +58,6 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_transformer(tmp_path_factory.mktemp("models") / "judge", num_labels=1)
 
 
-@pytest.fixture(autouse=True)
-def own_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEARCHRL_INDEXES", str(tmp_path / "indexes"))
-
-
 def test_dense_finds_what_its_model_says(encoder: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -80,7 +76,9 @@ def test_dense_finds_what_its_model_says(encoder: Path) -> None:
         assert [p.id for p in retriever.search([query], 3)[0]] == [p.id for p in one]
 
 
-def test_prefixes_are_put_before_texts(encoder: Path) -> None:
+def test_prefixes_are_put_before_texts_and_an_index_keeps_that_of_its_passages(
+    encoder: Path, tmp_path: Path
+) -> None:
     plain = Dense(model=str(encoder)).load_encoder()
     kind = Dense(model=str(encoder), query_prefix="query ", passage_prefix="passage ")
     prefixed = kind.load_encoder()
@@ -89,9 +87,6 @@ def test_prefixes_are_put_before_texts(encoder: Path) -> None:
     as_passage = prefixed.encode_passages([dog])
     assert as_passage == pytest.approx(plain.encode_queries(["passage dog"]))
     assert as_passage != pytest.approx(plain.encode_passages([dog]))
-
-
-def test_an_index_keeps_the_prefix_of_its_passages(encoder: Path, tmp_path: Path) -> None:
     built = build_index(Dense(model=str(encoder)), PASSAGES, tmp_path / "index")
     assert built.retriever(Dense(model=str(encoder), query_prefix="query "))
     with pytest.raises(IndexFault, match="was built with passage_prefix='', not 'passage '"):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
+REPO = Path(__file__).resolve().parents[3]
+sys.path += [str(REPO / "tests"), *map(str, sorted(REPO.glob("plugins/searchrl-*")))]
 
 
 @pytest.fixture(autouse=True)

@@ -23,19 +23,15 @@ NAME = "searchrl_dag:assets/tiny"
 PRESET = "searchrl_dag:presets/published"
 MAX_EPISODE_TOKENS = 250
 PACKAGE = Path(__file__).resolve().parents[1]
+FOLDER = PACKAGE / "searchrl_dag" / "assets" / "tiny"
 RUN = Run.open(PACKAGE / "recorded_run")
-
-
-def folder() -> Path:
-    found = find_packaged(NAME)
-    assert found is not None
-    return found
 
 
 def test_tiny_means_it_for_the_protocol_dag() -> None:
     plan = plan_run({"env": "multisource", "model": "tiny"})
     settled = plan.settled(load_plugins([MODULE]))
     assert settled.config.model.name == NAME and settled.model.is_tiny
+    assert find_packaged(NAME) == FOLDER
     assert any(NAME in note and "protocol 'dag'" in note for note in settled.notes)
 
 
@@ -45,14 +41,14 @@ def test_the_recorded_command_makes_a_policy_of_its_shape() -> None:
     shape["num_hidden_layers"] = config.model.scratch.num_layers
     shape["num_attention_heads"] = shape.pop("num_heads")
     shape["num_key_value_heads"] = shape.pop("num_kv_heads")
-    made = json.loads((folder() / "config.json").read_text("utf-8"))
+    made = json.loads((FOLDER / "config.json").read_text("utf-8"))
     assert {name: made[name] for name in shape} == shape
     named = {name for stage in config.sft.stages for name in stage.mix}
     assert named <= set(load_plugins([MODULE]).get("env", "multisource").script_names)
 
 
 def test_an_episode_is_short_and_every_name_is_two_tokens() -> None:
-    tokenizer = Tokenizer.from_file(str(folder() / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     env = searchrl.make_env("multisource", plugins=[MODULE])
     expert = load_plugins([MODULE]).get("env", "multisource").load_script("expert")
     protocol = env.unwrapped.protocol

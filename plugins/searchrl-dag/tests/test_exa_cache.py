@@ -78,8 +78,8 @@ def test_rollouts_that_ask_the_same_at_the_same_time_ask_once(tmp_path: Path) ->
     assert len(server.bodies) == 1
 
 
-def test_a_recorded_cache_answers_without_network_and_without_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+def test_a_recorded_cache_answers_without_network_and_key_and_a_miss_is_a_failure_that_says_so(
+    tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     cache = tmp_path / "recorded.sqlite"
     queries = ["skarn", "", "harbour"]
@@ -91,30 +91,14 @@ def test_a_recorded_cache_answers_without_network_and_without_a_key(
     request.getfixturevalue("cut_off")
     replayed = make(server.url, cache, category="news", replay=True)
     assert replayed.search(queries, 3) == found
+    other = make(server.url, cache, category="research paper", replay=True)
+    for retriever, query, k in ((replayed, "x", 3), (replayed, "skarn", 4), (other, "skarn", 3)):
+        said = rf"has no answer to .*'query': '{query}'.*'numResults': {k}.*replay=false"
+        with pytest.raises(ReplayMiss, match=said) as miss:
+            retriever.search([query], k)
+        assert isinstance(miss.value, RetrieverFailure)
     assert cache.read_bytes() == written
     assert [path.name for path in tmp_path.iterdir()] == [cache.name]
-
-
-@pytest.mark.parametrize(
-    ("query", "k", "settings"),
-    [("other", 3, {}), ("skarn", 4, {}), ("skarn", 3, {"category": "research paper"})],
-)
-def test_a_miss_in_replay_is_a_failure_that_says_so(
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    query: str,
-    k: int,
-    settings: dict[str, Any],
-) -> None:
-    with OpenAIServer(recorded) as server:
-        make(server.url, tmp_path / "c.sqlite", category="news").search(["skarn"], 3)
-    request.getfixturevalue("cut_off")
-    settings = {"category": "news", "replay": True, **settings}
-    retriever = make(server.url, tmp_path / "c.sqlite", **settings)
-    with pytest.raises(ReplayMiss, match="recorded cache .*has no answer to.*replay=false") as miss:
-        retriever.search([query], k)
-    assert f"'query': '{query}'" in str(miss.value) and f"'numResults': {k}" in str(miss.value)
-    assert isinstance(miss.value, RetrieverFailure)
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"answer": {"results": [{}]}}'])

@@ -24,13 +24,6 @@ EXAMPLE = REPO / "examples" / "dag_r1_distill_7b.yaml"
 PACKAGES = ("searchrl_dag", "searchrl_judge", "searchrl_wandb")
 
 
-@pytest.fixture(autouse=True)
-def packages_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The packages that the example needs, uninstalled too."""
-    for package in PACKAGES:
-        monkeypatch.syspath_prepend(str(REPO / "plugins" / package.replace("_", "-")))
-
-
 def commands() -> list[str]:
     blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()

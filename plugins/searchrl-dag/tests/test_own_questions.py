@@ -13,6 +13,7 @@ from searchrl_dag.exa.client import KEY_ENV
 
 import searchrl
 from searchrl import ConfigError
+from searchrl.envs.corpus import DEMO_FOLDER
 from searchrl.testing import check_plugin
 
 MODULE = "searchrl_dag"
@@ -42,33 +43,20 @@ def web(body: dict[str, Any]) -> Fault:
     return sent({"results": [{"url": address, "id": address, "title": "", "highlights": [text]}]})
 
 
-def write(path: Path) -> Path:
-    """The questions as the ending of the file says."""
-    lines = "\n".join(map(json.dumps, ROWS))
-    path.write_text(lines if path.suffix == ".jsonl" else json.dumps(ROWS), "utf-8")
-    return path
-
-
-def sources(url: str, cache: Path, **more: Any) -> dict[str, Any]:
-    """Exa as all three sources, as in the example configuration."""
-    own = {"name": "exa", "url": url, "cache": str(cache), **more}
-    return {
-        "retriever": own,
-        "news": {**own, "category": "news"},
-        "academic": {**own, "category": "research paper"},
-    }
-
-
-@pytest.mark.parametrize("name", ["questions.json", "questions.jsonl"])
-def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path, name: str) -> None:
-    questions = write(tmp_path / name)
+def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path) -> None:
+    questions = tmp_path / "questions.json"
+    questions.write_text(json.dumps(ROWS), "utf-8")
     with OpenAIServer(web) as server:
+        # Exa as all three sources, as in the example configuration.
+        exa = {"name": "exa", "url": server.url, "cache": str(tmp_path / "c.sqlite")}
         env = searchrl.make_env(
             "multisource_questions",
             plugins=[MODULE],
             questions=str(questions),
             test_frac=0.0,
-            **sources(server.url, tmp_path / "c.sqlite"),
+            retriever=exa,
+            news={**exa, "category": "news"},
+            academic={**exa, "category": "research paper"},
         )
         prompt, info = env.reset(options={"split": "train", "index": 1})
         assert prompt == ROWS[1]["question"] and info["task"].difficulty == "hard"
@@ -115,16 +103,17 @@ def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:
         count(difficulty="hart")
 
 
-def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_path: Path) -> None:
-    def make(**settings: Any) -> None:
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"protocol": "think-search-answer"}, "env multisource_questions needs plans"),
+        ({"questions": str(DEMO_FOLDER / "questions.jsonl")}, "'corpus' is not"),
+        ({"news": {"name": "exe"}}, "Did you mean 'exa'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
         searchrl.make_env("multisource_questions", plugins=[MODULE], **settings)
-
-    with pytest.raises(ConfigError, match="env multisource_questions needs plans"):
-        make(protocol="think-search-answer")
-    with pytest.raises(ConfigError, match="'corpus' is not"):
-        make(questions=str(write(tmp_path / "q.jsonl")))
-    with pytest.raises(ConfigError, match="Did you mean 'exa'"):
-        make(news={"name": "exe"})
 
 
 @pytest.mark.thorough

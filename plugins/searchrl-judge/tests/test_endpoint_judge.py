@@ -154,9 +154,7 @@ def test_a_reply_that_cannot_be_read_is_not_kept_in_the_cache(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        (Fault(500), "answered 500"),
         (Fault(401, "bad key"), "answered 401: bad key; .*judge.key_env"),
-        (Fault(404), "look at address and model name"),
         (Fault(400, "no response_format"), "judge.extra.KEY=null"),
         (Raw(b"<html>"), "sent no JSON"),
     ],

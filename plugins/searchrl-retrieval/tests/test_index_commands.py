@@ -49,6 +49,7 @@ def test_an_index_is_built_searched_and_described(tmp_path: Path, corpus: Path) 
     assert "1. Otters [b]" in run("retrieve", "otter", "--index", tmp_path / "i")
     facts = json.loads(run("index", "info", tmp_path / "i", "--verify", "--json"))
     assert facts["count"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
+    assert facts["settings"] == {"title_weight": 6, "k1": 1.2, "b": 0.75, "language": "english"}
 
 
 def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: Path) -> None:

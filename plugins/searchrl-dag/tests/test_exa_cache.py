@@ -50,9 +50,7 @@ def test_what_was_found_once_is_not_asked_again(tmp_path: Path) -> None:
     with OpenAIServer(echo) as server:
         for _ in range(2):
             retriever = make(server.url, tmp_path / "c.sqlite")
-            assert retriever.search(["a", "b", "a"], 1) == [
-                [passage("a")], [passage("b")], [passage("a")],
-            ]  # fmt: skip
+            assert retriever.search(["a", "b", "a"], 1) == [[passage(one)] for one in "aba"]
         assert len(server.bodies) == 2
         # Another number of results, or another category, is another question.
         retriever.search(["a"], 2)

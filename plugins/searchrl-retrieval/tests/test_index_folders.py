@@ -163,9 +163,7 @@ def test_an_index_of_another_corpus_or_settings_is_refused(tmp_path: Path) -> No
         make_lengths(PASSAGES, index=f"{tmp_path}/handbok")
 
 
-def test_a_folder_of_others_or_in_which_another_process_builds_is_left_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_of_others_or_of_another_process_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "i").mkdir()
     lock = FileLock(tmp_path / "i" / LOCK)
     with lock, pytest.raises(IndexFault, match="is being built by another process"):

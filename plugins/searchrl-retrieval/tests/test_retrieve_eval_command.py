@@ -12,11 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from judged_toy import write_beir, write_pool
-from searchrl_retrieval.commands.retrieve_eval import (
-    Contender,
-    choose_columns,
-    read_contenders,
-)
+from searchrl_retrieval.commands.retrieve_eval import Contender, choose_columns, read_contenders
 
 from searchrl import ConfigError
 from searchrl.cli import main

@@ -144,7 +144,7 @@ def test_times_are_seconds_to_make_and_milliseconds_of_a_query(
 ) -> None:
     monkeypatch.setattr(judging, "BATCH", 2)
     monkeypatch.setattr(judging, "time", SimpleNamespace(perf_counter=lambda: Slow.clock))
-    judged = judge(read_collection(write_beir(tmp_path / "beir")), {"slow": Slow}, [2])["slow"]
+    judged = judge(read_collection(write_beir(tmp_path / "beir")), {"slow": Slow}, [1, 2])["slow"]
     assert (judged.make_s, judged.query_ms) == (2, 4000)  # two batches for 3 queries
     assert Slow.batches == [[*QUERIES.values()][:2], [QUERIES["q3"]]]
     assert judged.rankings["q1"] == ["d6", "d3"] and judged.figures["mrr@2"]["q1"] == 0.5

@@ -13,13 +13,13 @@ import pytest
 from control_toy import PASSAGES, QUESTIONS, act_fixed, play, write_beir, write_toy
 from searchrl_control.collections.judged import draw_split, read_judged
 from searchrl_control.collections.places import BEIR, find_collection
-from searchrl_control.comparison.playing import make_heuristic, play_greedily
 from searchrl_control.comparison.sequences import list_sequences, name_of, play_sequences
+from searchrl_control.comparison.study import make_heuristic, play_greedily
 from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import EnvSettings
 from searchrl_control.environment.worlds import World
-from searchrl_control.policies.space import space_of
+from searchrl_control.training.space import space_of
 
 from searchrl import ConfigError, DataError
 from searchrl.contracts import Passage
@@ -47,7 +47,7 @@ def test_a_split_with_an_empty_side_is_refused(ids: list[str], share: float, sai
 
 def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
     found = read_judged(write_toy(tmp_path / "toy"))
-    assert not found.is_drawn
+    assert "drawn" not in " ".join(found.notes)
     assert [q.id for q in found.questions["train"]] == ["q-salt", "q-quill", "q-hive"]
     assert found.questions["test"][0].qrels == {"glass": 1, "lost": 1}
     assert len(found.passages) == len(PASSAGES) and "not in the corpus" in " ".join(found.notes)
@@ -55,7 +55,7 @@ def test_a_folder_with_both_splits_keeps_them(tmp_path: Path) -> None:
 
 def test_a_folder_with_one_split_is_drawn_from(tmp_path: Path) -> None:
     found = read_judged(write_toy(tmp_path / "toy", {"test": list(QUESTIONS)}))
-    assert found.is_drawn
+    assert "drawn by env.split_seed" in " ".join(found.notes)
     assert [[q.id for q in found.questions[split]] for split in ("train", "test")] == [
         *draw_split(QUESTIONS)
     ]

@@ -14,17 +14,16 @@ from click.testing import CliRunner
 from control_toy import play, write_toy
 from gymnasium.spaces import flatten
 from searchrl_control.collections.judged import TEST, TRAIN
-from searchrl_control.comparison.playing import play_greedily
 from searchrl_control.comparison.runs import load_network, read_runs
 from searchrl_control.comparison.sequences import (
     list_sequences,
     means_of,
     play_sequences,
 )
-from searchrl_control.comparison.study import sweep
+from searchrl_control.comparison.study import play_greedily, sweep
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.policies.space import Decided, space_of
 from searchrl_control.training.folder import read_run
+from searchrl_control.training.space import Decided, space_of
 
 from searchrl import PolicyError
 from searchrl.cli import main
@@ -100,8 +99,8 @@ def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
 
     # The checkpoint is chosen on training questions.
     for one in told["runs"]:
-        figures = {c["checkpoint"]: c["train"]["ndcg"]["value"] for c in one["sweep"]}
-        assert list(figures) == ["step 0", "step 1", "step 2"]
+        figures = {c["step"]: c["train"]["ndcg"]["value"] for c in one["sweep"]}
+        assert list(figures) == [0, 1, 2]
         assert one["checkpoint"] == max(figures, key=lambda name: figures[name])
     agents = [name for name in rows if name.startswith("agent")]
     assert len(agents) == 3 and agents[-1] == "agent, mean of 2 runs"
@@ -111,8 +110,8 @@ def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     against = told["against"][agents[0]]["best fixed sequence"]
     difference = rows[agents[0]]["ndcg"]["value"] - rows["best fixed sequence"]["ndcg"]["value"]
     assert against["pooled"]["value"] == pytest.approx(difference)
-    assert set(against["each"]) == {"toy", "other"}
-    assert "| checkpoint |" in said and "(chosen)" in said
+    assert set(against) == set(told["tables"]) == {"pooled", "toy", "other"}
+    assert "| step |" in said and "(chosen)" in said
 
 
 def test_a_run_on_one_collection_has_one_table(runs: list[Path]) -> None:
@@ -127,7 +126,7 @@ def test_a_comparison_may_leave_collections_of_the_runs_out(
     out = tmp_path / "figures.json"
     call("compare", str(runs[0]), "--collection", "other", "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
-    assert set(told["questions"]) == {"other"} and set(told["tables"]) == {"pooled"}
+    assert set(told["questions"]) == {"other"} and set(told["tables"]) == {"pooled", "other"}
     assert told["best"]["pooled"] == told["best"]["other"]
     assert "theirs: toy, other" in call("compare", str(runs[0]), "--collection", "othr", fails=True)
 
@@ -156,7 +155,7 @@ def test_a_batch_of_questions_is_decided_as_in_episodes(
         env = RetrievalControlEnv(**places[0])
         network = load_network(read_run(path), 2, space_of(env))
         played, watched = play_greedily(network, {"toy": env}, TRAIN)
-        batched = [(one.question, one.ndcg, one.actions) for one in played]
+        batched = [(one.question.removeprefix("toy/"), one.ndcg, one.actions) for one in played]
         assert batched == play(env, TRAIN, Stepwise(env, network))
         assert 0 < watched.least < 1
 
@@ -203,12 +202,21 @@ def test_the_sweep_says_which_checkpoints_have_collapsed(
 def test_runs_that_cannot_be_compared_are_refused(runs: list[Path], tmp_path: Path) -> None:
     assert "other settings" in call("compare", str(runs[0]), str(runs[2]), fails=True)
     assert "searchrl eval" in call("compare", str(tmp_path), fails=True)
-    asking = tmp_path / "asking"
-    shutil.copytree(runs[2], asking)
-    told = json.loads((asking / "config.json").read_text("utf-8"))
-    told["settings"]["envs"][0] |= {"reformulator": "endpoint", "url": "http://x/v1"}
-    (asking / "config.json").write_text(json.dumps(told))
-    assert "--set env.url=ADDRESS" in call("compare", str(asking), fails=True)
+
+
+def test_a_run_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step_000000.safetensors").write_bytes(b"")
+    evil = {"reformulator": "endpoint", "endpoint_model": "m", "url": "http://127.0.0.1:9/evil"}
+    for settings, fault in (
+        ({"envs": [evil]}, "say that you mean it: --set env.url=ADDRESS"),
+        ({"network": {"name": "\x1b[31mx"}}, "is damaged"),
+    ):
+        told = {"settings": settings, "space": {}}
+        (tmp_path / "config.json").write_text(json.dumps(told))
+        for words in (("compare", str(tmp_path)), ("train", "--resume", str(tmp_path))):
+            said = call(*words, fails=True)
+            assert fault in said and "\x1b" not in said
 
 
 def test_damaged_checkpoints_are_left_out_and_said(runs: list[Path], tmp_path: Path) -> None:
@@ -219,7 +227,7 @@ def test_damaged_checkpoints_are_left_out_and_said(runs: list[Path], tmp_path: P
     said = call("compare", str(hurt), "--out", str(out))
     assert "left out" in said and "step_000001" in said
     (told,) = json.loads(out.read_text("utf-8"))["runs"]
-    assert [one["checkpoint"] for one in told["sweep"]] == ["step 0", "step 2"]
+    assert [one["step"] for one in told["sweep"]] == [0, 2]
     for file in files:
         file.write_bytes(b"")
     assert "no checkpoint that is whole" in call("compare", str(hurt), fails=True)
@@ -237,29 +245,31 @@ def test_sequences_prints_what_a_policy_takes_as_its_start(
     named = [word for one in places for word in ("--collection", str(one["collection"]))]
     said = call("sequences", *named, *shared, "--oracle", "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
-    assert told["sequences"] == 49 and told["questions"] == {"toy": 3, "other": 3}
+    assert told["sequences"] == 49
     best = told["best"]["pooled"]
     assert best["start"] == f"[{best['sequence'].removeprefix('Search').removeprefix(', ')}]"
     assert f"--set 'network.start={best['start']}'" in said
     assert best["ndcg"] == max(told["ndcg"]["pooled"].values())
-    assert "learnable" in said and set(told["oracle"]["each"]) == {"toy", "other"}
+    assert "learnable" in said and set(told["oracle"]["margins"]) == {"pooled", "toy", "other"}
     config = tmp_path / "run.yaml"
     config.write_text(json.dumps({"envs": places}))
-    again = call("sequences", "--config", str(config)).split("\n49 sequences")
+    again = call("sequences", "--config", str(config)).split("the first of 49")
     assert len(again) == 2 and again[0] in said
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("sequences",), "name collections with --collection"),
         (("sequences", "--collection", "nowhere"), "there is no collection 'nowhere'"),
         (
             ("sequences", "--collection", "demo", "--set", "env.action=heads"),
             "did you mean 'actions'",
         ),
-        (("sequences", "--collection", "demo", "--set", "optim.lr=1"), "settings of the env"),
-        (("sequences", "--collection", "demo", "--out", "no/where.json"), "there is no folder"),
+        (("sequences", "--collection", "demo", "--set", "optim.lr=1"), "optim = "),
+        (("compare", "demo", "--set", "lr=1"), "--set lr…: expected a setting of the env"),
+        (("compare", "demo", "--set", "env=1"), "--set env…: expected a setting of the env"),
+        (("train",), "name a new folder with --run-dir"),
+        (("train", "--resume", "demo", "--collection", "demo"), "only --set env.K=V may be added"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_measured(words: tuple[str, ...], said: str) -> None:

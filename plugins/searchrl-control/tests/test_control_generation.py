@@ -35,15 +35,15 @@ TOLMERE = PASSAGES[0]
 )
 def test_a_question_that_gives_itself_away_is_found(question: str, said: str) -> None:
     leakage = Leakage([Judged("q", "where does salt come from", {"salt": 1, "dots": 0})])
-    fault, _ = leakage.find_fault(question, [TOLMERE])
+    fault = leakage.find_fault(question, [TOLMERE])
     assert (said in fault) if said else not fault
 
 
 def test_a_title_of_several_words_and_a_passage_of_the_test_are_found() -> None:
     leakage = Leakage([Judged("q", "where does salt come from", {"salt": 1})])
-    assert "answers a test question" in leakage.find_fault("old fish", [PASSAGES[4]])[0]
-    assert "names the title" in leakage.find_fault("who was Ada Quill then", [PASSAGES[1]])[0]
-    assert not any(leakage.find_fault("who was Quill, Ada?", [PASSAGES[1]]))
+    assert "answers a test question" in leakage.find_fault("old fish", [PASSAGES[4]])
+    assert "names the title" in leakage.find_fault("who was Ada Quill then", [PASSAGES[1]])
+    assert not leakage.find_fault("who was Quill, Ada?", [PASSAGES[1]])
 
 
 def test_template_questions_of_all_kinds_do_not_leak_and_find_their_passages_partly() -> None:
@@ -56,7 +56,7 @@ def test_template_questions_of_all_kinds_do_not_leak_and_find_their_passages_par
     by_id = {passage.id: passage for passage in PASSAGES}
     for one in good:
         sources = [by_id[name] for name in one.sources]
-        assert not any(leakage.find_fault(one.text, sources)) and "salt" not in one.sources
+        assert not leakage.find_fault(one.text, sources) and "salt" not in one.sources
         assert len(sources) == (2 if one.kind is Kind.MULTI else 1)
     assert made == write_questions(library, test, 12, [*Kind], write, 3)
     assert made != write_questions(library, test, 12, [*Kind], write, 4)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from searchrl_control.comparison.sequences import Case, measure_margin, redraw
-from searchrl_control.environment.rewards import ListJudge
-from searchrl_control.policies.space import Decided
+from searchrl_control.environment.rewards import make_list_judge
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Training
+from searchrl_control.training.space import Decided
 from torch import Tensor, nn
 
 from searchrl import PolicyError
@@ -143,12 +143,13 @@ def test_a_judge_of_a_list_reads_the_start_of_its_first_three_passages() -> None
     task = Task("t", "test", 0, "Who swims?", answers=("otters",))
     passages = [Passage(str(n), str(n) * 600) for n in range(4)]
     turns = [EpisodeTurn("", Action(SEARCH, ("q",)), tuple(passages[at:])) for at in (1, 0)]
-    assert ListJudge(Judge())(Episode(task, tuple(turns))) == 0.5
+    score = make_list_judge(Judge())
+    assert score(Episode(task, tuple(turns))) == 0.5
     assert asked == [
         JudgeCase("Who swims?", "\n\n".join(str(n) * 500 for n in range(3)), ("otters",))
     ]
     empty = EpisodeTurn("", Action(SEARCH, ("q",)))
-    assert ListJudge(Judge())(Episode(task, (turns[0], empty))) == 0.0 and len(asked) == 1
+    assert score(Episode(task, (turns[0], empty))) == 0.0 and len(asked) == 1
 
 
 def test_an_oracle_by_hand() -> None:

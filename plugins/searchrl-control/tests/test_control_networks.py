@@ -10,8 +10,8 @@ from gymnasium.spaces import flatten
 from searchrl_control.environment.actions import HEADS, SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import CANDIDATE_FEATURES, LIST_FEATURES, SOURCES
-from searchrl_control.policies.networks import FARTHEST, NAMED, Inputs, Network, NetworkSettings
-from searchrl_control.policies.space import Space, space_of
+from searchrl_control.training.networks import FARTHEST, NAMED, Inputs, Network, NetworkSettings
+from searchrl_control.training.space import Space, space_of
 
 from searchrl import ConfigError
 

@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,10 @@ from searchrl_control.environment.actions import HEADS, SETS, Action
 from searchrl_control.environment.features import CANDIDATE_FEATURES, SOURCES, tell_candidates
 from searchrl_control.environment.games import HeadGame
 from searchrl_control.environment.measures import CUTOFF, ndcg, recall
-from searchrl_control.reformulate.classical import Classical, Neighbours
-from searchrl_control.reformulate.contract import Asked, Rewrite
-from searchrl_control.searchers.library import NamedEncoder, TermIndex, VectorIndex
-from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import Found, by_words, fuse, points
+from searchrl_control.searching.classical import Classical, Neighbours
+from searchrl_control.searching.contract import Asked, Rewrite
+from searchrl_control.searching.library import Library, TermIndex
+from searchrl_control.searching.question import Found, Question, fuse, points
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.evaluation.measures import measure
 
@@ -28,8 +28,9 @@ from searchrl.contracts import Passage
 TEXTS = [text for text, _ in QUESTIONS.values()]
 
 
-def found(scores: list[float]) -> Found:
-    return by_words(np.array(scores, dtype=np.float32))
+def found(scores: Any) -> Found:
+    scores_N = np.array(scores, dtype=np.float32)
+    return Found(scores_N, scores_N > 0)
 
 
 def test_words_are_those_of_the_retriever_bm25s(tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ def test_words_are_those_of_the_retriever_bm25s(tmp_path: Path) -> None:
     for text in [*TEXTS, "zebra"]:
         theirs = retriever.search([text], 10)[0]
         scores = index.score(index.query(text))
-        ours = by_words(scores).first(10)
+        ours = found(scores).first(10)
         assert [PASSAGES[place].id for place in ours] == [passage.id for passage in theirs]
         assert scores[ours] == pytest.approx([passage.score for passage in theirs], rel=1e-6)
 
@@ -166,16 +167,16 @@ def test_a_question_that_is_a_passage_never_finds_itself() -> None:
 
 
 def test_vectors_are_computed_once_and_again_only_where_something_changed(tmp_path: Path) -> None:
-    def encoded(passages: tuple[Passage, ...], fingerprint: str = "words") -> int:
-        encoder = WordEncoder()
-        index = VectorIndex(passages, NamedEncoder(encoder, fingerprint), tmp_path)
-        expected = WordEncoder().encode_passages(passages)
-        assert np.array_equal(index.vectors_ND, expected)
-        return encoder.num_texts
+    def encoded(passages: tuple[Passage, ...], name: str = "words") -> int:
+        encoder: Any = WordEncoder(name)
+        library = Library(passages, encoder, tmp_path)
+        count = encoder.num_texts
+        assert np.array_equal(library.vectors_ND, encoder.encode_passages(passages))
+        return int(count)
 
     assert encoded(PASSAGES) == len(PASSAGES)
     assert encoded(PASSAGES) == 0
-    assert encoded((*PASSAGES[:-1], Passage("new", "a new text"))) == len(PASSAGES)
+    assert encoded((*PASSAGES[:-1], Passage("bees", "a new text"))) == len(PASSAGES)
     assert encoded(PASSAGES, "other words") == len(PASSAGES)
     for file in tmp_path.glob("*.npy"):
         file.write_bytes(b"damaged")

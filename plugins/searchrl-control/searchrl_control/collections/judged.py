@@ -39,12 +39,11 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCollection:
-    """Passages, the questions of both splits, whether these were drawn, and what was left out."""
+    """Passages, the questions of both splits, and notes: how these were drawn, what is left out."""
 
     passages: Sequence[Passage]
     questions: Mapping[str, tuple[Judged, ...]]
-    is_drawn: bool
-    notes: tuple[str, ...]
+    notes: list[str]
 
 
 def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) -> JudgedCollection:
@@ -53,29 +52,27 @@ def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) 
     if {TRAIN, TEST} <= judged.keys():
         train, test = (read_collection(path, split) for split in SPLITS)
         notes = list(dict.fromkeys(train.notes + test.notes))
-        tested = {one.id for one in _list(test)}
-        trained = tuple(one for one in _list(train) if one.id not in tested)
-        if both := len(_list(train)) - len(trained):
+        questions = {TRAIN: _list(train), TEST: _list(test)}
+        tested = {one.id for one in questions[TEST]}
+        trained = tuple(one for one in questions[TRAIN] if one.id not in tested)
+        if both := len(questions[TRAIN]) - len(trained):
             notes.append(f"training questions that are test questions too, left out: {both}")
         if not trained:
             raise DataError(f"'{path}': every training question is a test question as well")
-        questions = {TRAIN: trained, TEST: _list(test)}
-        return JudgedCollection(test.passages, questions, False, tuple(notes))
+        return JudgedCollection(test.passages, questions | {TRAIN: trained}, notes)
     # Of a BEIR folder with one of the two, that one is drawn from; a validation split is not mixed
     # into it, unless there is nothing else.
     only = next((split for split in (*SPLITS, *judged) if split in judged), "")
     whole = read_collection(path, only)
-    notes = list(whole.notes)
+    notes = [*whole.notes, "training and test questions are drawn by env.split_seed"]
     if others := sorted(judged.keys() - {only}):
-        notes.append(
-            f"training and test are drawn from split {only}; not used: {', '.join(others)}"
-        )
+        notes.append(f"they are drawn from split {only}; not used: {', '.join(others)}")
     by_id = {one.id: one for one in _list(whole)}
     if unjudged := len(whole.questions) - len(by_id):
         notes.append(f"questions without a relevant passage, left out: {unjudged}")
     halves = zip(SPLITS, draw_split(by_id, seed, train_share), strict=True)
     questions = {split: tuple(by_id[one] for one in ids) for split, ids in halves}
-    return JudgedCollection(whole.passages, questions, True, tuple(notes))
+    return JudgedCollection(whole.passages, questions, notes)
 
 
 def draw_split(

@@ -17,12 +17,37 @@ from torch import nn
 from searchrl import ConfigError, RunFolderError
 from searchrl_control.comparison.sequences import Envs
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.policies.networks import Network
-from searchrl_control.policies.space import Space, shared_space
 from searchrl_control.training.folder import Run, load_weights, read_run
+from searchrl_control.training.loop import Settings
+from searchrl_control.training.networks import Network
+from searchrl_control.training.space import Space, shared_space
 
 _OF_TRAINING = ("difficulty", "reward", "step_cost")
 """Settings that say how a run was trained, and nothing of which lists its actions make."""
+
+
+def change_envs(settings: Settings, changes: Mapping[str, Any], whose: str) -> Settings:
+    """Settings with some of all their environments changed; `whose` they are is for the error.
+
+    Raises `ConfigError`: an environment asks a server that nobody but these settings names.
+    """
+    for own in settings.envs:
+        if own.get("reformulator") == "endpoint" and "url" not in changes:
+            raise ConfigError(
+                f"{whose} asks the server {own.get('url')} for other words. A run may be "
+                "somebody else's, so say that you mean it: --set env.url=ADDRESS"
+            )
+    return settings.model_copy(update={"envs": [{**own, **changes} for own in settings.envs]})
+
+
+def compared_envs(settings: Settings) -> list[dict[str, Any]]:
+    """The settings of environments without those of training, each collection once."""
+    found: list[dict[str, Any]] = []
+    for own in settings.envs:
+        kept = {name: said for name, said in own.items() if name not in _OF_TRAINING}
+        if kept not in found:
+            found.append(kept)
+    return found
 
 
 def read_runs(
@@ -36,7 +61,9 @@ def read_runs(
             environments.
     """
     runs = [read_run(path) for path in dict.fromkeys(paths)]
-    envs = [as_compared(run.settings.envs, f"the run '{run.path}'", changes) for run in runs]
+    envs = [
+        compared_envs(change_envs(run.settings, changes, f"the run '{run.path}'")) for run in runs
+    ]
     for run, own in zip(runs, envs, strict=True):
         if not run.checkpoints:
             raise RunFolderError(f"the run '{run.path}' has no checkpoint; train it again")
@@ -46,31 +73,6 @@ def read_runs(
                 "other settings; compare each for itself"
             )
     return runs, envs[0]
-
-
-def as_compared(
-    envs: Sequence[Mapping[str, Any]], whose: str, changes: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """The settings of environments without those of training, each collection once."""
-    ensure_asks_nobody(envs, whose, changes)
-    found: list[dict[str, Any]] = []
-    for one in envs:
-        merged = {k: v for k, v in one.items() if k not in _OF_TRAINING} | {**changes}
-        if merged not in found:
-            found.append(merged)
-    return found
-
-
-def ensure_asks_nobody(
-    envs: Sequence[Mapping[str, Any]], whose: str, changes: Mapping[str, Any]
-) -> None:
-    """Raise `ConfigError` if an environment asks a server that only its configuration names."""
-    for own in envs:
-        if own.get("reformulator") == "endpoint" and "url" not in changes:
-            raise ConfigError(
-                f"{whose} asks the server {own.get('url')} for other words. A run may be "
-                "somebody else's, so say that you mean it: --set env.url=ADDRESS"
-            )
 
 
 def open_envs(settings: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> Envs:

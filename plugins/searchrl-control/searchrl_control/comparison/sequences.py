@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,12 @@ SINGLE_PASS = "Search"
 
 KINDS = 6
 """Sequences that an oracle chooses among: the best ones that are of different kinds."""
+
+
+def parts_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """What figures are told of: all collections, pooled, and each of them."""
+    every = [*names]
+    return {"pooled": every, **{name: [name] for name in every}}
 
 
 def list_sequences(actions: Sequence[Action], max_steps: int) -> list[tuple[int, ...]]:
@@ -101,19 +107,17 @@ def choose_kinds(means: Mapping[str, float]) -> list[str]:
 
 def describe(training: Mapping[str, Values]) -> dict[str, Any]:
     """What was found on training questions, pooled and of each collection, as JSON."""
-    parts = {"pooled": list(training.values()), **{name: [of] for name, of in training.items()}}
     means, best = {}, {}
-    for name, values in parts.items():
-        means[name] = of_part = means_of(values)
+    for part, names in parts_of(training).items():
+        means[part] = of_part = means_of([training[name] for name in names])
         sequence = max(of_part, key=lambda one: of_part[one])
-        best[name] = {
+        best[part] = {
             "sequence": sequence,
             "start": f"[{', '.join(sequence.split(', ')[1:])}]",
             "ndcg": of_part[sequence],
             "single_pass": of_part[SINGLE_PASS],
         }
-    questions = {name: len(of[SINGLE_PASS]) for name, of in training.items()}
-    return {"sequences": len(of_part), "questions": questions, "best": best, "ndcg": means}
+    return {"sequences": len(of_part), "best": best, "ndcg": means}
 
 
 LONG = 40
@@ -148,11 +152,11 @@ def measure_oracle(
             (listed,) = env.world.lists_after(question, [best], LONG)
             worth = [values[name][kind][question.id] for kind in kinds]
             cases[name].append(Case(worth, listed, question.qrels))
-    return {
-        "kinds": kinds,
-        "pooled": measure_margin([case for of in cases.values() for case in of]),
-        "each": {name: measure_margin(of) for name, of in cases.items()},
+    parts = {
+        part: measure_margin([case for name in names for case in cases[name]])
+        for part, names in parts_of(envs).items()
     }
+    return {"kinds": kinds, "margins": parts}
 
 
 def measure_margin(cases: Sequence[Case]) -> dict[str, float]:

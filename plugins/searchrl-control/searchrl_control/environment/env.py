@@ -23,12 +23,13 @@ from searchrl.contracts import Action as Act
 from searchrl.envs import TextAdapter, ensure_index, ensure_split
 from searchrl_control.collections.judged import SPLITS, Judged
 from searchrl_control.environment.actions import Action
-from searchrl_control.environment.features import BOUND, Features
+from searchrl_control.environment.features import BOUND
 from searchrl_control.environment.games import Moves, Position
 from searchrl_control.environment.measures import ANY, ndcg, order_by, recall
 from searchrl_control.environment.settings import EnvSettings, ensure_settings
 from searchrl_control.environment.worlds import ENV, MAX_POSITIONS, World, open_world
-from searchrl_control.reformulate.contract import Reformulator, as_shown
+from searchrl_control.searching.contract import Reformulator, as_shown
+from searchrl_control.searching.library import Floats
 
 Observation = dict[str, Any]
 
@@ -160,10 +161,11 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     def advance(self, turn: Turn, action: int) -> tuple[Turn, float]:
         """An episode after one more action, and the reward of the action."""
         question, world = turn.question, self.world
-        path, done, is_illegal = world.advance(question, turn.path, action)
+        legal = world.at(question, turn.path).legal
+        path, done, is_illegal = world.go_on(legal, turn.path, action)
         is_end = done is Action.TERMINATE
         is_over = is_end or len(turn.done) + 1 >= self.max_steps
-        worth = ndcg(world.ids(world.at(question, path)), question.qrels, world.k)
+        worth = ndcg(world.ids(world.at(question, path).top), question.qrels, world.k)
         earned = worth - turn.worth if self.settings.reward == "gain" else worth * is_over
         num_illegal = turn.num_illegal + is_illegal
         after = Turn(question, path, (*turn.done, done), num_illegal, worth, is_over)
@@ -182,7 +184,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
 
     def _row(
         self, question: Judged, path: Moves | None, num_steps: int
-    ) -> tuple[Features, NDArray[np.bool_]]:
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         row = flatten(self.observation_space, self.observe(question, path, num_steps))
         return np.asarray(row, np.float32), np.array(self.world.at(question, path).legal)
 
@@ -217,7 +219,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
 
     def _tell(self, turn: Turn) -> dict[str, Any]:
         position = self.world.at(turn.question, turn.path)
-        ids = self.world.ids(position)
+        ids = self.world.ids(position.top)
         return {
             "task": self._task,
             "action_mask": np.array(position.legal, dtype=np.int8),

@@ -17,14 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from searchrl_control.environment.actions import Action
-from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import Found, Places
+from searchrl_control.searching.library import Floats
+from searchrl_control.searching.question import Found, Places, Question
 
 if TYPE_CHECKING:
     from searchrl_control.environment.games import HeadGame
-
-
-Features = NDArray[np.float32]
 
 BOUND = 10.0
 """No feature is beyond it, either way."""
@@ -85,7 +82,7 @@ _NAMED = 0.8
 """A title counts as named if so much of its IDF stands in a passage."""
 
 
-def query_features(question: Question) -> Features:
+def query_features(question: Question) -> Floats:
     """The features [6] of a question's terms, as `QUERY_FEATURES` names them."""
     idf = question.library.terms.idf_V[list(question.query)] if question.query else np.zeros(1)
     tens = (float(of(idf)) / 10 for of in (np.mean, np.max, np.min))
@@ -105,7 +102,7 @@ class ListFeatures:
         self._as_words = set(question.words.first(SHOWN).tolist())
         self._as_vectors = set(question.similar.first(SHOWN).tolist())
 
-    def of(self, found: Found, before: Found | None = None) -> Features:
+    def of(self, found: Found, before: Found | None = None) -> Floats:
         """The features [29] of a list, as `LIST_FEATURES` names them; zeros if it is empty."""
         places = found.first(SHOWN)
         if not len(places):
@@ -139,7 +136,7 @@ class ListFeatures:
         """The BM25 score of a passage, over the sum of the question's IDF."""
         return float(self._question.words.scores_N[place]) / self._idf_sum
 
-    def _gaps(self, scores: Features) -> list[float]:
+    def _gaps(self, scores: Floats) -> list[float]:
         highest = max(float(scores[0]), 1e-6)
         second = float(scores[min(1, len(scores) - 1)])
         return [
@@ -164,7 +161,7 @@ class ListFeatures:
 
     def _by_vectors(self, places: Places) -> list[float]:
         similar = self._question.similar.scores_N[places]
-        vectors = self._question.library.vectors.vectors_ND[places[:5]]
+        vectors = self._question.library.vectors_ND[places[:5]]
         count = len(vectors)
         products = vectors @ vectors.T
         others = max(count * (count - 1), 1)
@@ -205,7 +202,7 @@ class ListFeatures:
         return float((shares * np.log(shares / self._terms.share_V[found])).sum())
 
 
-def bounded(values: Sequence[float]) -> Features:
+def bounded(values: Sequence[float]) -> Floats:
     """Features as float32, none of them beyond `BOUND`."""
     return np.clip(np.asarray(values, dtype=np.float32), -BOUND, BOUND)
 
@@ -256,7 +253,7 @@ Kept = tuple[int, ...]
 """The places of the passages that were kept, in their order."""
 
 
-def tell_candidates(sources: HeadGame, kept: Kept) -> Features:
+def tell_candidates(sources: HeadGame, kept: Kept) -> Floats:
     """The features [S, C] of the candidates; a row of zeros for a source without one."""
     nexts = {action: sources.next_of(action, kept, 2) for action in SOURCES}
     # Follow stands for Hop until a passage is kept: the scorer sees no hole there.
@@ -297,13 +294,12 @@ def _beside_kept(sources: HeadGame, place: int, kept: Kept) -> list[float]:
     if kept:
         named = max(float(library.links(one)[place]) for one in kept)
         named_by_it = max(float(library.links(place)[one]) for one in kept)
-        vectors = library.vectors.vectors_ND
-        near = float(np.max(vectors[list(kept)] @ vectors[place]))
+        near = float(np.max(library.vectors_ND[list(kept)] @ library.vectors_ND[place]))
     adds, left = features.idf_share(covers & ~covered), features.idf_share(~covered)
     return [adds, named, named_by_it, left, near]
 
 
-def _relative(scores_N: Features, place: int) -> float:
+def _relative(scores_N: Floats, place: int) -> float:
     """A score over the highest one: comparable between words, vectors and points."""
     highest = float(scores_N.max())
     return float(scores_N[place]) / highest if highest > 0 else 0.0

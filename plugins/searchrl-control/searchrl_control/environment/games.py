@@ -27,16 +27,14 @@ from searchrl_control.environment.features import (
     LIST_FEATURES,
     QUERY_FEATURES,
     SOURCES,
-    Features,
     Kept,
     ListFeatures,
     query_features,
     tell_candidates,
 )
-from searchrl_control.reformulate.contract import Asked, Reformulator
-from searchrl_control.searchers.library import Query
-from searchrl_control.searchers.question import HOP_WEIGHT, Question
-from searchrl_control.searchers.ranking import Found, points
+from searchrl_control.searching.contract import Asked, Reformulator
+from searchrl_control.searching.library import Floats, Query
+from searchrl_control.searching.question import HOP_WEIGHT, Found, Question, points
 
 SHOWN = 10
 """Passages that a reformulator is shown, at most."""
@@ -60,7 +58,7 @@ class Position(NamedTuple):
     """
 
     top: Top
-    blocks: Mapping[str, Features]
+    blocks: Mapping[str, Floats]
     legal: tuple[bool, ...]
     text: str
 
@@ -88,7 +86,7 @@ class Game(ABC, Generic[S]):
         return {"query": dim, "found": dim, "terms": len(QUERY_FEATURES), **cls.own}
 
     @cached_property
-    def always(self) -> dict[str, Features]:
+    def always(self) -> dict[str, Floats]:
         """The blocks that no action changes."""
         return {"query": self.question.vector_D, "terms": query_features(self.question)}
 
@@ -109,7 +107,7 @@ class Game(ABC, Generic[S]):
         """The list of a state."""
 
     @abstractmethod
-    def show(self, state: S) -> tuple[Mapping[str, Features], str]:
+    def show(self, state: S) -> tuple[Mapping[str, Floats], str]:
         """The blocks of a state but `found`, and what was searched."""
 
     def state(self, path: Moves) -> S:
@@ -125,8 +123,9 @@ class Game(ABC, Generic[S]):
 
         Before Search, without a path, there is no list, and Search alone is legal.
         """
-        vectors = self.question.library.vectors
-        blank = {name: np.zeros(n, np.float32) for name, n in self.widths(vectors.dim).items()}
+        library = self.question.library
+        widths = self.widths(library.encoder.dim)
+        blank = {name: np.zeros(width, np.float32) for name, width in widths.items()}
         if path is None:
             legal = tuple(one is Action.SEARCH for one in self.actions)
             return Position([], blank | self.always, legal, "")
@@ -134,7 +133,7 @@ class Game(ABC, Generic[S]):
         top = self.top(state, k)
         blocks, text = self.show(state)
         if places := [place for place, _ in top[:_MEAN_OF]]:
-            blank["found"] = vectors.vectors_ND[places].mean(axis=0, dtype=np.float32)
+            blank["found"] = library.vectors_ND[places].mean(axis=0, dtype=np.float32)
         return Position(top, {**blank, **self.always, **blocks}, self.legal(state), text)
 
     def rewrite(self, action: Action, query: Query, found: Found) -> tuple[Query, str]:
@@ -186,7 +185,7 @@ class ListGame(Game[ListState]):
         places = state.found.first(k)
         return list(zip(places.tolist(), state.found.scores_N[places].tolist(), strict=True))
 
-    def show(self, state: ListState) -> tuple[Mapping[str, Features], str]:
+    def show(self, state: ListState) -> tuple[Mapping[str, Floats], str]:
         """The signs of the list."""
         return {"list": self.features.of(state.found, state.before)}, state.text
 
@@ -214,10 +213,10 @@ class HeadGame(Game[HeadState]):
         # Mappings and no `functools.cache`: its cycle would keep arrays until they are collected.
         self._found: dict[tuple[Action, Kept], Found | None] = {}
         self._orders: dict[tuple[Action, Kept], tuple[int, ...]] = {}
-        self._told: dict[Kept, Features] = {}
+        self._told: dict[Kept, Floats] = {}
 
     @cached_property
-    def always(self) -> dict[str, Features]:
+    def always(self) -> dict[str, Floats]:
         """With the signs of the lists by words, fused and followed."""
         asked, of = self.question, self.features.of
         lists = of(asked.words), of(asked.fused, asked.words), of(asked.followed, asked.fused)
@@ -245,7 +244,7 @@ class HeadGame(Game[HeadState]):
         places = islice(chain(state.kept, left), k)
         return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
 
-    def show(self, state: HeadState) -> tuple[Mapping[str, Features], str]:
+    def show(self, state: HeadState) -> tuple[Mapping[str, Floats], str]:
         """The candidates."""
         if state.kept not in self._told:
             self._told[state.kept] = tell_candidates(self, state.kept).ravel()

@@ -15,18 +15,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from searchrl_retrieval.dense.kinds import Dense, Static
+
 from searchrl import ConfigError
 from searchrl_control.collections.judged import Judged, read_judged
 from searchrl_control.collections.places import default_cache, find_collection
 from searchrl_control.environment.actions import HEADS, SETS, Action
-from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position
+from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position, Top
 from searchrl_control.environment.measures import CUTOFF, Difficulty, difficulty_of
 from searchrl_control.environment.settings import OF_EPISODES, EnvSettings
-from searchrl_control.reformulate.classical import Classical
-from searchrl_control.reformulate.contract import Reformulator
-from searchrl_control.reformulate.writer import Written, ask_endpoint, ask_weights
-from searchrl_control.searchers.library import Library, load_encoder
-from searchrl_control.searchers.question import Question
+from searchrl_control.searching.classical import Classical
+from searchrl_control.searching.contract import Reformulator
+from searchrl_control.searching.library import Library
+from searchrl_control.searching.question import Question
+from searchrl_control.searching.writer import Ask, Written, ask_endpoint, ask_weights
 
 MAX_POSITIONS = 40_000
 """Positions in memory; the ones that were not used for longest go first."""
@@ -42,7 +44,6 @@ _BYTES_BESIDE = 2**19
 """What such a question has beside them, however small its collection: paths and their signs."""
 
 _LEAST_QUESTIONS = 16
-
 
 ENV = "retrieval-control"
 
@@ -60,14 +61,17 @@ class World:
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
         self.name = Path(place.collection).name
         self.judged = read_judged(path, place.split_seed, place.train_share)
-        self.library = Library(
-            self.judged.passages, load_encoder(place.encoder, place.model), cache
-        )
+        kind = Static if place.encoder == "static" else Dense
+        made = kind(model=place.model) if place.model else kind()
+        self.library = Library(self.judged.passages, made, cache)
+        self.ask = find_model(place, cache)
+        """The model of the reformulator; None: it asks none."""
         self.actions: tuple[Action, ...] = SETS[place.actions]
         self.k = place.topk
         self._game: type[Game[Any]] = HeadGame if place.actions == HEADS else ListGame
-        self._reformulator = reformulator or make_reformulator(place, self.library, cache)
-        self.widths = self._game.widths(self.library.vectors.dim)
+        own = Written(self.ask) if self.ask else Classical(self.library)
+        self._reformulator = reformulator or own
+        self.widths = self._game.widths(self.library.encoder.dim)
         """The blocks of an observation and their widths."""
         per_question = _BYTES_PER_PASSAGE * len(self.library.passages) + _BYTES_BESIDE
         self.open = lru_cache(max(_LEAST_QUESTIONS, MAX_BYTES // per_question))(self._open)
@@ -81,15 +85,19 @@ class World:
         """The questions of a split."""
         return self.judged.questions[split]
 
-    def advance(
-        self, question: Judged, path: Moves | None, number: int
+    def go_on(
+        self, legal: Sequence[bool], path: Moves | None, number: int
     ) -> tuple[Moves, Action, bool]:
         """The path after an action, what was done, and whether the action was illegal.
 
         The first action is Search. An illegal one, and one that is no number of an action, becomes
         Search, and Search begins again. Terminate leaves the list as it is.
         """
-        return self._go_on(self.at(question, path).legal, path, number)
+        is_illegal = not (0 <= number < len(legal) and legal[number])
+        done = Action.SEARCH if is_illegal else self.actions[number]
+        if done is Action.SEARCH or path is None:
+            return (), done, is_illegal
+        return path if done is Action.TERMINATE else (*path, number), done, is_illegal
 
     def lists_after(
         self, question: Judged, sequences: Sequence[Moves], k: int | None = None
@@ -98,41 +106,31 @@ class World:
 
         What they begin alike is played once. `k` passages, by default as many as in an episode.
         """
-        game, passages = self.open(question), self.library.passages
+        game = self.open(question)
         paths: dict[Moves, Moves] = {(): ()}
 
         def follow(sequence: Moves) -> Moves:
             if sequence not in paths:
                 before = follow(sequence[:-1])
                 legal = game.legal(game.state(before))
-                paths[sequence], _, _ = self._go_on(legal, before, sequence[-1])
+                paths[sequence], _, _ = self.go_on(legal, before, sequence[-1])
             return paths[sequence]
 
         with game.lock:
             tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
-        return [[(passages[place].id, score) for place, score in top] for top in tops]
+        return [list(zip(self.ids(top), (score for _, score in top), strict=True)) for top in tops]
 
-    def ids(self, position: Position) -> tuple[str, ...]:
+    def ids(self, top: Top) -> list[str]:
         """The ids of the passages of a list, best first."""
-        return tuple(self.library.passages[place].id for place, _ in position.top)
-
-    def _go_on(
-        self, legal: Sequence[bool], path: Moves | None, number: int
-    ) -> tuple[Moves, Action, bool]:
-        is_illegal = not (0 <= number < len(legal) and legal[number])
-        done = Action.SEARCH if is_illegal else self.actions[number]
-        if done is Action.SEARCH or path is None:
-            return (), done, is_illegal
-        return path if done is Action.TERMINATE else (*path, number), done, is_illegal
+        return [self.library.passages[place].id for place, _ in top]
 
     def _ask(self, question: Judged) -> Question:
-        itself = self.library.place_of.get(question.id)
+        place = self.library.place_of.get(question.id)
         # In ArguAna, questions are passages; spaces differ between files of one collection.
-        is_itself = (
-            itself is not None
-            and self.library.passages[itself].text.split() == question.text.split()
-        )
-        return Question(self.library, question.text, itself if is_itself else None)
+        words = question.text.split()
+        if place is not None and self.library.passages[place].text.split() != words:
+            place = None
+        return Question(self.library, question.text, place)
 
     def _open(self, question: Judged) -> Game[Any]:
         return self._game(self._ask(question), self.actions, self._reformulator)
@@ -150,17 +148,20 @@ class World:
         return difficulty_of([self.library.passages[place].id for place in first], question.qrels)
 
 
-def make_reformulator(place: EnvSettings, library: Library, cache: Path) -> Reformulator:
-    """The reformulator that the settings name."""
+def find_model(place: EnvSettings, cache: Path) -> Ask | None:
+    """The model that the reformulator of the settings asks; None: it asks none.
+
+    Raises `ConfigError`: settings that name it are missing.
+    """
     if place.reformulator == "classical":
-        return Classical(library)
+        return None
     if place.reformulator == "policy":
         if place.policy:
-            return Written(ask_weights(place.policy, cache / "reformulations.sqlite"))
+            return ask_weights(place.policy, cache / "reformulations.sqlite")
         needs = "env.policy: a run, the folder of a model, or tiny"
     else:
         if place.url and place.endpoint_model:
-            return Written(ask_endpoint(place.url, place.endpoint_model))
+            return ask_endpoint(place.url, place.endpoint_model)
         needs = "env.url (such as http://localhost:8000/v1) and env.endpoint_model"
     raise ConfigError(f"env.reformulator={place.reformulator} needs {needs}")
 

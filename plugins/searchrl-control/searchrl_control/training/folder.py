@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from searchrl import DamagedError, RunFolderError, SearchRLError
+from searchrl import DamagedError, RunFolderError, SearchRLError, replace_file
 from searchrl_control.environment.settings import ensure_settings
 from searchrl_control.training.loop import Settings, Training
 
@@ -53,16 +53,19 @@ def build_settings(*layers: Mapping[str, Any]) -> Settings:
     return ensure_settings(Settings, merged, "the configuration")
 
 
+def ensure_new(folder: Path, way_on: str) -> None:
+    """Raise `RunFolderError` if there is anything but an empty folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunFolderError(f"'{folder}' is not empty; {way_on}")
+
+
 def begin_run(folder: Path, settings: Settings) -> Training:
     """A new training, with its configuration written before the first step.
 
     Raises `RunFolderError`: the folder is not empty.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunFolderError(
-            f"'{folder}' is not empty; go on with: searchrl control train --resume {folder}, or "
-            "name a new folder"
-        )
+    way_on = f"go on with: searchrl control train --resume {folder}, or name a new folder"
+    ensure_new(folder, way_on)
     training = Training(settings)
     (folder / CHECKPOINTS).mkdir(parents=True)
     described = {
@@ -70,7 +73,7 @@ def begin_run(folder: Path, settings: Settings) -> Training:
         "space": asdict(training.space),
         "torch": torch.__version__,
     }
-    _write(folder / CONFIG, json.dumps(described, indent=2).encode() + b"\n")
+    replace_file(folder / CONFIG, json.dumps(described, indent=2).encode() + b"\n")
     (folder / METRICS).touch()
     return training
 
@@ -98,7 +101,7 @@ def reopen_run(run: Run, settings: Settings) -> Training:
         training.step = step
         # What came after it is done again.
         lines = (run.path / METRICS).read_bytes().splitlines(keepends=True)[:step]
-        _write(run.path / METRICS, b"".join(lines))
+        replace_file(run.path / METRICS, b"".join(lines))
         return training
     raise damage
 
@@ -131,7 +134,7 @@ def save_checkpoint(training: Training, folder: Path) -> None:
     tensors = {_NETWORK + k: v.contiguous() for k, v in training.network.state_dict().items()}
     for number, state in training.optimizer.state_dict()["state"].items():
         tensors |= {f"{_ADAM}{number}.{key}": value for key, value in state.items()}
-    _write(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", save(tensors))
+    replace_file(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", save(tensors))
 
 
 def read_run(path: Path) -> Run:
@@ -180,11 +183,3 @@ def _open_board(folder: Path, step: int) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
-
-
-def _write(path: Path, data: bytes) -> None:
-    beside = path.with_suffix(".tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        os.fsync(file.fileno())
-    os.replace(beside, path)

@@ -27,9 +27,9 @@ from searchrl import PolicyError
 from searchrl_control.collections.judged import TRAIN
 from searchrl_control.environment.env import RetrievalControlEnv, Turn
 from searchrl_control.environment.measures import ANY
-from searchrl_control.policies.networks import Network, NetworkSettings
-from searchrl_control.policies.playing import Episodes, play, watch
-from searchrl_control.policies.space import Space, masked_logps, shared_space
+from searchrl_control.training.networks import Network, NetworkSettings
+from searchrl_control.training.playing import Episodes, play, watch
+from searchrl_control.training.space import Space, masked_logps, shared_space
 
 CLIP = 0.2
 """How far the ratio may leave 1 (both sides); with one epoch per step it never does."""

@@ -17,8 +17,8 @@ from functools import cache
 
 import numpy as np
 
-from searchrl_control.reformulate.contract import Asked, Rewrite
-from searchrl_control.searchers.library import Library, Query
+from searchrl_control.searching.contract import Asked, Rewrite
+from searchrl_control.searching.library import Library, Query
 
 _FREQUENT = 0.1
 """A term in more than this share of the passages says nothing of a query."""
@@ -26,12 +26,9 @@ _FREQUENT = 0.1
 FEEDBACK, EXPANSION, ORIGINAL = 5, 20, 0.7
 """Of RM3: passages and terms that are looked at, and the weight of the query."""
 
-_LEAST_FOUND = 3
-_LEAST_LETTERS = 3
-"""A neighbour stands in at least so many passages and has at least so many letters."""
-
-_LEAST_NEAR = 0.45
-"""A neighbour is at least so similar."""
+_LEAST_FOUND, _LEAST_LETTERS, _LEAST_NEAR = 3, 3, 0.45
+"""A neighbour stands in at least so many passages, has at least so many letters, and is more
+similar than that."""
 
 _KEEP, _NUM_NEAR, _NEAR_WEIGHT = 0.67, 2, 0.4
 """Of a broader search: the share of the terms that is left, neighbours of each, and the weight of
@@ -42,21 +39,21 @@ class Neighbours:
     """The terms of a collection that its encoder places near a term; stems count as words."""
 
     def __init__(self, library: Library) -> None:
-        self._names, self._encoder = library.terms.names, library.vectors.encoder
+        self._names, self._encoder = library.terms.names, library.encoder
         often = np.flatnonzero(library.terms.found_in_V >= _LEAST_FOUND).tolist()
         self._numbers = [one for one in often if len(self._names[one]) >= _LEAST_LETTERS]
         self._vectors = self._encoder.encode_queries([self._names[one] for one in self._numbers])
         self.of = cache(self._of)
         """The nearest terms of a term with their similarity, nearest first; never itself."""
 
-    def _of(self, number: int) -> tuple[tuple[int, float], ...]:
+    def _of(self, number: int) -> list[tuple[int, float]]:
         if not self._numbers:
-            return ()
+            return []
         near = self._vectors @ self._encoder.encode_queries([self._names[number]])[0]
         best = np.argsort(-near, kind="stable")[: _NUM_NEAR + 1]
         found = [(self._numbers[at], float(near[at])) for at in best]
         kept = [(other, how) for other, how in found if other != number and how > _LEAST_NEAR]
-        return tuple(kept[:_NUM_NEAR])
+        return kept[:_NUM_NEAR]
 
 
 class Classical:
@@ -69,15 +66,16 @@ class Classical:
     def narrow(self, asked: Asked) -> Rewrite:
         """RM3 of the first passages; scores that are not above 0 count as equal."""
         terms, query = self._terms, self._terms.query_of(asked.weights)
-        first = [self._library.place_of[passage.id] for passage in asked.passages[:FEEDBACK]]
-        if not first or not query:
+        shown = asked.passages[:FEEDBACK]
+        if not shown or not query:
             return self._tell(query)
-        scores = np.array([one.score for one in asked.passages[:FEEDBACK]], dtype=np.float32)
+        scores = np.array([one.score for one in shown], dtype=np.float32)
         if scores.min() <= 0:
-            scores = np.ones(len(first), dtype=np.float32)
+            scores = np.ones(len(shown), dtype=np.float32)
+        first = [self._library.place_of[one.id] for one in shown]
         weights = scores / scores.sum() / np.maximum(terms.lengths_N[first], 1)
         model = np.asarray(terms.counts_NV[first].T @ weights).ravel()
-        model[terms.found_in_V > _FREQUENT * terms.num_passages] = 0
+        model[terms.found_in_V > _FREQUENT * len(terms.lengths_N)] = 0
         best = np.argsort(-model, kind="stable")[:EXPANSION]
         best = best[model[best] > 0]
         of_all, of_best = sum(query.values()), float(model[best].sum())

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from searchrl import PolicyError
 from searchrl_control.environment.env import RetrievalControlEnv, Turn
-from searchrl_control.policies.space import Decided, masked_logps, space_of
+from searchrl_control.training.space import Decided, masked_logps, space_of
 
 Policy = Callable[[Tensor], Decided]
 """From rows [B, S, D] to what speaks for each action."""

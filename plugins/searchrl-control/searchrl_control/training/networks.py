@@ -26,7 +26,7 @@ from searchrl_control.environment.features import (
     QUERY_FEATURES,
     SOURCES,
 )
-from searchrl_control.policies.space import Decided, Space
+from searchrl_control.training.space import Decided, Space
 
 CANDIDATES = "candidates"
 NAMED = {

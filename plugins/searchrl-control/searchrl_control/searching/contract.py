@@ -1,7 +1,6 @@
 """What a reformulator is shown and what it gives back.
 
-Owns three types. A reformulator says how a search is narrowed and broadened; it searches nothing
-itself.
+A reformulator says how a search is narrowed and broadened; it searches nothing itself.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -139,6 +140,20 @@ def play(
         task = info["task"]
         found.append((task.meta["question"], info["signals"]["ndcg"], tuple(done)))
     return found
+
+
+def episode(settings: Mapping[str, Any], seed: int) -> list[Any]:
+    """All that a random episode says, but for the ids."""
+    env, rng = RetrievalControlEnv(**settings), Random(seed)
+    shown, _ = env.reset(options={"split": "train", "index": seed % 3})
+    told: list[Any] = []
+    is_over = False
+    while not is_over:
+        shown, reward, is_over, _, info = env.step(rng.randrange(len(env.actions)))
+        told += [reward, info["signals"], info["action_mask"].tolist(), info["query"]]
+        told += [[passage.text for passage in info["passages"]]]
+        told += [np.asarray(value).tolist() for value in shown.values()]
+    return told
 
 
 def act_fixed(env: RetrievalControlEnv, sequence: Sequence[int]) -> Callable[[Any, Any], int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,16 @@ from click.testing import CliRunner
 from control_toy import play, write_toy
 from gymnasium.spaces import flatten
 from searchrl_control.collections.judged import TEST, TRAIN
-from searchrl_control.comparison.runs import load_network, read_runs
 from searchrl_control.comparison.sequences import (
     list_sequences,
     means_of,
     play_sequences,
 )
-from searchrl_control.comparison.study import play_greedily, sweep
+from searchrl_control.comparison.study import play_greedily, read_runs, sweep
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.training.folder import read_run
-from searchrl_control.training.space import Decided, space_of
+from searchrl_control.training.folder import load_network, read_run
+from searchrl_control.training.networks import Decided, space_of
 
-from searchrl import PolicyError
 from searchrl.cli import main
 
 MODULE = "searchrl_control"
@@ -68,7 +65,7 @@ def runs(places: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory)
 
 def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
-    said = call("compare", str(runs[0]), str(runs[1]), "--sweep", "--out", str(out))
+    said = call("compare", str(runs[0]), str(runs[1]), "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
     envs = {
         Path(one["collection"]).name: RetrievalControlEnv(**one)
@@ -95,7 +92,7 @@ def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     highest = max(
         np.mean([v for of in on_test.values() for v in of[one].values()]) for one in on_test["toy"]
     )
-    assert told["on_test"]["highest"]["ndcg"] == pytest.approx(highest)
+    assert max(told["on_test"].values()) == pytest.approx(highest)
 
     # The checkpoint is chosen on training questions.
     for one in told["runs"]:
@@ -111,7 +108,6 @@ def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     difference = rows[agents[0]]["ndcg"]["value"] - rows["best fixed sequence"]["ndcg"]["value"]
     assert against["pooled"]["value"] == pytest.approx(difference)
     assert set(against) == set(told["tables"]) == {"pooled", "toy", "other"}
-    assert "| step |" in said and "(chosen)" in said
 
 
 def test_a_run_on_one_collection_has_one_table(runs: list[Path]) -> None:
@@ -126,7 +122,7 @@ def test_a_comparison_may_leave_collections_of_the_runs_out(
     out = tmp_path / "figures.json"
     call("compare", str(runs[0]), "--collection", "other", "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
-    assert set(told["questions"]) == {"other"} and set(told["tables"]) == {"pooled", "other"}
+    assert set(told["collections"]) == {"other"} and set(told["tables"]) == {"pooled", "other"}
     assert told["best"]["pooled"] == told["best"]["other"]
     assert "theirs: toy, other" in call("compare", str(runs[0]), "--collection", "othr", fails=True)
 
@@ -154,10 +150,10 @@ def test_a_batch_of_questions_is_decided_as_in_episodes(
     for path in runs[1:]:
         env = RetrievalControlEnv(**places[0])
         network = load_network(read_run(path), 2, space_of(env))
-        played, watched = play_greedily(network, {"toy": env}, TRAIN)
+        played, (_, least) = play_greedily(network, {"toy": env}, TRAIN)
         batched = [(one.question.removeprefix("toy/"), one.ndcg, one.actions) for one in played]
         assert batched == play(env, TRAIN, Stepwise(env, network))
-        assert 0 < watched.least < 1
+        assert 0 < least < 1
 
 
 class Stubborn(torch.nn.Module):
@@ -175,14 +171,12 @@ def test_a_collapsed_network_is_seen(places: list[dict[str, Any]]) -> None:
     env = RetrievalControlEnv(**places[0])
     ends = [0.0] * len(env.actions)
     ends[env.action_names.index("Terminate")] = 5.0
-    played, watched = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
-    assert watched.choices == {"Terminate": len(played)}
+    played, (choices, _) = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
+    assert choices == {"Terminate": len(played)}
     assert {one.actions for one in played} == {("Search", "Terminate")}
     ends[env.action_names.index("Fuse")] = -5000.0
-    _, watched = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
-    assert watched.least == 0  # e^-5005, even in 64 bits
-    with pytest.raises(PolicyError, match="not finite"):
-        play_greedily(Stubborn([float("nan")] * len(ends)), {"toy": env}, TRAIN)
+    _, (_, least) = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
+    assert least == 0  # e^-5005, even in 64 bits
 
 
 def test_the_sweep_says_which_checkpoints_have_collapsed(
@@ -192,11 +186,11 @@ def test_the_sweep_says_which_checkpoints_have_collapsed(
     ends = [0.0] * len(env.actions)
     load = "searchrl_control.comparison.study.load_network"
     monkeypatch.setattr(load, lambda *of: Stubborn(ends))
-    assert not any(one["has_collapsed"] for one in sweep(run, {"toy": env}, print))
+    assert not any(one["has_collapsed"] for one in sweep(run, {"toy": env}))
     ends[env.action_names.index("Terminate")] = 5.0
-    swept = sweep(run, {"toy": env}, print)
+    swept = sweep(run, {"toy": env})
     assert all(one["has_collapsed"] and one["terminate"] == 1 for one in swept)
-    assert "collapsed: step 0 ends in 100%" in call("compare", str(runs[2]))
+    assert "collapsed at step 0, 1, 2" in call("compare", str(runs[2]))
 
 
 def test_runs_that_cannot_be_compared_are_refused(runs: list[Path], tmp_path: Path) -> None:
@@ -207,7 +201,7 @@ def test_runs_that_cannot_be_compared_are_refused(runs: list[Path], tmp_path: Pa
 def test_a_run_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step_000000.safetensors").write_bytes(b"")
-    evil = {"reformulator": "endpoint", "endpoint_model": "m", "url": "http://127.0.0.1:9/evil"}
+    evil = {"endpoint_model": "m", "url": "http://127.0.0.1:9/evil"}
     for settings, fault in (
         ({"envs": [evil]}, "say that you mean it: --set env.url=ADDRESS"),
         ({"network": {"name": "\x1b[31mx"}}, "is damaged"),
@@ -217,20 +211,6 @@ def test_a_run_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(tmp_pa
         for words in (("compare", str(tmp_path)), ("train", "--resume", str(tmp_path))):
             said = call(*words, fails=True)
             assert fault in said and "\x1b" not in said
-
-
-def test_damaged_checkpoints_are_left_out_and_said(runs: list[Path], tmp_path: Path) -> None:
-    hurt, out = tmp_path / "hurt", tmp_path / "figures.json"
-    shutil.copytree(runs[2], hurt)
-    files = sorted((hurt / "checkpoints").iterdir())
-    files[1].write_bytes(files[1].read_bytes()[:-1])
-    said = call("compare", str(hurt), "--out", str(out))
-    assert "left out" in said and "step_000001" in said
-    (told,) = json.loads(out.read_text("utf-8"))["runs"]
-    assert [one["step"] for one in told["sweep"]] == [0, 2]
-    for file in files:
-        file.write_bytes(b"")
-    assert "no checkpoint that is whole" in call("compare", str(hurt), fails=True)
 
 
 def test_sequences_prints_what_a_policy_takes_as_its_start(
@@ -243,7 +223,7 @@ def test_sequences_prints_what_a_policy_takes_as_its_start(
         for word in ("--set", f"env.{key}={places[0][key]}")
     ]
     named = [word for one in places for word in ("--collection", str(one["collection"]))]
-    said = call("sequences", *named, *shared, "--oracle", "--out", str(out))
+    said = call("sequences", *named, *shared, "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
     assert told["sequences"] == 49
     best = told["best"]["pooled"]
@@ -253,7 +233,7 @@ def test_sequences_prints_what_a_policy_takes_as_its_start(
     assert "learnable" in said and set(told["oracle"]["margins"]) == {"pooled", "toy", "other"}
     config = tmp_path / "run.yaml"
     config.write_text(json.dumps({"envs": places}))
-    again = call("sequences", "--config", str(config)).split("the first of 49")
+    again = call("sequences", "--config", str(config)).split("oracle over")
     assert len(again) == 2 and again[0] in said
 
 

@@ -28,11 +28,11 @@ from searchrl_control.comparison.study import (
     play_greedily,
     row_of,
 )
-from searchrl_control.environment.actions import HEADS, PUBLISHED, SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import LIST_FEATURES
 from searchrl_control.environment.measures import ndcg
-from searchrl_control.training.space import space_of
+from searchrl_control.environment.settings import HEADS, PUBLISHED, SETS
+from searchrl_control.training.networks import space_of
 
 from searchrl import compare
 
@@ -79,9 +79,8 @@ def test_kinds_differ_in_length_or_in_their_last_action() -> None:
 def test_the_heuristic_looks_once_and_then_ends(toy: dict[str, Any], actions: str) -> None:
     env = RetrievalControlEnv(**toy, actions=actions)
     space = space_of(env)
-    block = space.find_block("list" if actions == PUBLISHED else "searches")
-    step = space.find_block("step")
-    assert block is not None and step is not None
+    block = space.slices["list" if actions == PUBLISHED else "searches"]
+    step = space.slices["step"]
 
     def look(at: int, share: float, gap: float) -> str:
         seen = torch.zeros((1, 1, space.width))

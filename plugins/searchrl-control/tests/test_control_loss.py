@@ -13,7 +13,7 @@ from searchrl_control.comparison.sequences import Case, measure_margin, redraw
 from searchrl_control.environment.rewards import make_list_judge
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Training
-from searchrl_control.training.space import Decided
+from searchrl_control.training.networks import Decided
 from torch import Tensor, nn
 
 from searchrl import PolicyError

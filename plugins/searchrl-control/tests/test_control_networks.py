@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 import torch
 from gymnasium.spaces import flatten
-from searchrl_control.environment.actions import HEADS, SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import CANDIDATE_FEATURES, LIST_FEATURES, SOURCES
-from searchrl_control.training.networks import FARTHEST, NAMED, Inputs, Network, NetworkSettings
-from searchrl_control.training.space import Space, space_of
+from searchrl_control.environment.settings import HEADS, SETS, Action
+from searchrl_control.training.networks import (
+    FARTHEST,
+    NAMED,
+    Inputs,
+    Network,
+    NetworkSettings,
+    Space,
+    space_of,
+)
 
 from searchrl import ConfigError
 
@@ -57,7 +64,7 @@ def test_embeddings_of_texts_are_not_read(toy: dict[str, Any], name: str) -> Non
     network, seen = made(name, space), seen_in(space)
     other = seen.clone()
     for block in ("query", "found"):
-        other[..., space.find_block(block)] += 1
+        other[..., space.slices[block]] += 1
     with torch.no_grad():
         assert torch.equal(network(seen).logits_BSA, network(other).logits_BSA)
 
@@ -69,8 +76,7 @@ def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], name: str) 
     network = made(name, space)
     with torch.no_grad():
         network.actor.weight.zero_()
-    block = space.find_block("candidates")
-    assert block is not None
+    block = space.slices["candidates"]
     seen, width = seen_in(space), len(CANDIDATE_FEATURES)
     first = slice(block.start, block.start + width)
     last = slice(block.stop - width, block.stop)
@@ -81,7 +87,7 @@ def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], name: str) 
     narrow, hop = (space.actions.index(str(source)) for source in (SOURCES[0], SOURCES[-1]))
     assert torch.allclose(one[..., narrow], two[..., hop], atol=1e-6)
     assert torch.allclose(one[..., hop], two[..., narrow], atol=1e-6)
-    kept = [n for n in range(space.num_actions) if n not in (narrow, hop)]
+    kept = [n for n in range(len(space.actions)) if n not in (narrow, hop)]
     assert torch.allclose(one[..., kept], two[..., kept], atol=1e-6)
     assert not torch.allclose(one[..., hop], two[..., hop], atol=1e-4)
     for action in (Action.SEARCH, Action.TERMINATE):
@@ -101,8 +107,7 @@ def test_what_comes_later_changes_no_earlier_choice(toy: dict[str, Any], name: s
 
 def steps_of(space: Space) -> torch.Tensor:
     """An episode of zeros that shows its step."""
-    block = space.find_block("step")
-    assert block is not None
+    block = space.slices["step"]
     seen = torch.zeros((1, space.max_choices, space.width))
     for step in range(space.max_choices):
         seen[0, step, block.start + step] = 1
@@ -157,8 +162,7 @@ def test_signs_are_read_as_how_far_they_are_from_what_is_usual(
 ) -> None:
     space = space_in(toy, actions)
     inputs = Inputs(space)
-    block = space.find_block("searches" if actions == HEADS else "list")
-    assert block is not None
+    block = space.slices["searches" if actions == HEADS else "list"]
     mean, spread = LIST_FEATURES["clarity"]
     at = block.start + [*LIST_FEATURES].index("clarity")
     found = []

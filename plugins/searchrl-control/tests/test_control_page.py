@@ -18,9 +18,8 @@ import pytest
 from click.testing import CliRunner
 from searchrl_control.collections.written import Kind
 from searchrl_control.commands.control import control
-from searchrl_control.environment.actions import Action
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.settings import EnvSettings, Level
+from searchrl_control.environment.settings import Action, EnvSettings, Level
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Settings
 from searchrl_control.training.networks import NetworkSettings

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from control_toy import PASSAGES, QUESTIONS, make_library, write_toy
 from searchrl_control.collections.judged import read_judged
-from searchrl_control.environment.actions import PUBLISHED, SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.games import ListGame
+from searchrl_control.environment.settings import PUBLISHED, SETS, Action
 from searchrl_control.searching import writer
-from searchrl_control.searching.contract import Asked, Reformulator, Rewrite
 from searchrl_control.searching.question import Question
+from searchrl_control.searching.reformulators import Asked, Reformulator, Rewrite
 from searchrl_control.searching.writer import Written, ask_weights, read_line
 
 from searchrl import ConfigError, DamagedError, EndpointFailure, PolicyError
@@ -117,7 +117,7 @@ def test_a_run_and_a_model_without_a_template_are_asked(tmp_path: Path) -> None:
 
 def test_what_writes_no_text_is_refused(tmp_path: Path) -> None:
     for name in ("endpoint:http://localhost:1/v1", str(tmp_path / "nowhere"), str(tmp_path)):
-        with pytest.raises(ConfigError, match=r"no weights at.*env\.reformulator=endpoint"):
+        with pytest.raises(ConfigError, match=r"no weights at.*env\.url=ADDRESS"):
             ask_weights(name, tmp_path / "kept")
     broken = tmp_path / "broken"
     broken.mkdir()
@@ -151,7 +151,7 @@ def broaden(settings: dict[str, Any]) -> tuple[str, str]:
 def test_a_policy_narrows_and_broadens_and_is_asked_once(
     toy: dict[str, Any], asked: list[str], tmp_path: Path
 ) -> None:
-    settings = {**toy, "cache": str(tmp_path), "reformulator": "policy", "policy": "tiny"}
+    settings = {**toy, "cache": str(tmp_path), "policy": "tiny"}
     for split_seed in (1, 2):  # two worlds, one memory on disk
         assert broaden({**settings, "split_seed": split_seed}) == ("bees in spring", "bees")
     assert len(asked) == 1 and "where does salt come from" in asked[0]
@@ -173,7 +173,7 @@ def test_what_a_server_writes_is_searched_and_nothing_is_an_error(
 
     monkeypatch.setattr(writer, "Client", Client)
     url, model = "http://localhost:1/v1", f"model of {reply}"
-    settings = {**toy, "reformulator": "endpoint", "url": url, "endpoint_model": model}
+    settings = {**toy, "url": url, "endpoint_model": model}
     if not reply.strip():
         with pytest.raises(EndpointFailure, match="wrote nothing"):
             broaden(settings)
@@ -218,7 +218,7 @@ def test_questions_of_a_model_are_checked_and_what_leaks_is_kept_with_the_reason
     collection: list[str], asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "made"
-    own = ("--set", "env.reformulator=policy", "--set", "env.policy=tiny", "--count", "2")
+    own = ("--set", "env.policy=tiny", "--count", "2")
     replies = iter(["what keeps fish", *["who works in a hive"] * 99])
     monkeypatch.setattr(writer, "_generate", lambda model, prompt: next(replies))
     said = call(str(out), *collection, *own, "--kind", "single")

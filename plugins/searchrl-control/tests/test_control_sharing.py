@@ -7,7 +7,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import gymnasium
@@ -15,12 +14,12 @@ import numpy as np
 import pytest
 import searchrl_control
 import searchrl_retrieval
+from control_toy import episode
 from searchrl_control.collections.judged import Judged
 from searchrl_control.comparison.sequences import list_sequences, play_sequences
 from searchrl_control.environment import worlds
-from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.settings import EnvSettings
+from searchrl_control.environment.settings import SETS, EnvSettings
 
 from searchrl import load_plugins
 from searchrl.testing import Status, check_plugin
@@ -29,20 +28,6 @@ PACKAGES = [
     str(Path(str(package.__file__)).resolve().parents[1])
     for package in (searchrl_control, searchrl_retrieval)
 ]
-
-
-def episode(settings: dict[str, Any], seed: int) -> list[Any]:
-    env = RetrievalControlEnv(**settings)
-    rng = Random(seed)
-    shown, _ = env.reset(options={"split": "train", "index": seed % 3})
-    told: list[Any] = []
-    for _ in range(5):
-        shown, reward, terminated, truncated, info = env.step(rng.randrange(len(env.actions)))
-        told += [reward, info["query"], [passage.id for passage in info["passages"]]]
-        told += [np.asarray(value).tolist() for value in shown.values()]
-        if terminated or truncated:
-            break
-    return told
 
 
 @pytest.mark.parametrize("actions", list(SETS))
@@ -93,14 +78,14 @@ def test_sequences_that_begin_alike_share_their_searches(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, actions: str
 ) -> None:
     world = worlds.World(EnvSettings(**toy, actions=actions))
-    game = type(world.open(world.questions("train")[0]))
+    game = type(world.open(world.questions["train"][0]))
     sequences = list_sequences(world.actions, 4)
     played: list[object] = []
     play = game.play
     monkeypatch.setattr(game, "play", lambda *given: played.append(given[2]) or play(*given))
     play_sequences(world, "train", sequences)
     # Every sequence is one search more than the one it begins with, and illegal ones are none.
-    assert 0 < len(played) <= len(world.questions("train")) * (len(sequences) - 1)
+    assert 0 < len(played) <= len(world.questions["train"]) * (len(sequences) - 1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from searchrl_control.training.folder import (
 )
 from searchrl_control.training.loop import Training, estimate
 
-from searchrl import ConfigError, RunFolderError
+from searchrl import ConfigError, DamagedError, RunFolderError
 
 MODULE = "searchrl_control"
 
@@ -68,9 +68,13 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_
         run_training(training, killed, lambda text: next(steps))
     newest = sorted((killed / "checkpoints").iterdir())[-1]
     assert newest.name == "step_000006.safetensors"
-    newest.write_bytes(newest.read_bytes()[:-1])  # then step 3 is the newest that is whole
+    whole_file = newest.read_bytes()
+    newest.write_bytes(whole_file[:-1])
+    with pytest.raises(DamagedError, match="step_000006.*remove it"):
+        reopen_run(read_run(killed), settings)
+    newest.write_bytes(whole_file)
     training = reopen_run(read_run(killed), settings)
-    assert training.step == 3
+    assert training.step == 6
     run_training(training, killed, print)
 
     def read(folder: Path) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from searchrl import ConfigError
 from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
 from searchrl_control.collections.judged import Judged
-from searchrl_control.searching.classical import Neighbours
 from searchrl_control.searching.library import Library
+from searchrl_control.searching.reformulators import Neighbours
 from searchrl_control.searching.writer import Ask, read_line
 
 RUN = 6

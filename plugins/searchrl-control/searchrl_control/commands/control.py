@@ -17,8 +17,6 @@ from searchrl_control.commands.compare import (
     collections_flag,
     compare,
     config_flag,
-    read_assignments,
-    read_training,
     say,
     sequences,
     set_flag,
@@ -35,7 +33,7 @@ def control() -> None:
     Examples:
       searchrl control sequences --collection data/scifact --set env.actions=heads
       searchrl control train --run-dir runs/seed1 --set env.actions=heads --set seed=1
-      searchrl control compare runs/seed1 runs/seed2 runs/seed3 --sweep --out figures.json
+      searchrl control compare runs/seed1 runs/seed2 runs/seed3 --out figures.json
     """
 
 
@@ -66,16 +64,15 @@ def train(
       searchrl control train --config examples/retrieval_control.yaml --run-dir runs/control
       searchrl control train --resume runs/control
     """
-    from searchrl_control.comparison.runs import change_envs
     from searchrl_control.training import folder
 
     if run_dir and not resume:
         where = run_dir
-        training = folder.begin_run(where, read_training(config, names, assignments))
+        training = folder.begin_run(where, folder.read_training(config, names, assignments))
     elif resume and not (run_dir or config or names):
         where, run = resume, folder.read_run(resume)
-        changes, _ = read_assignments(assignments)  # such as where the data lie
-        settings = change_envs(run.settings, changes, f"the run '{resume}'")
+        changes, _ = folder.read_assignments(assignments)  # such as where the data lie
+        settings = folder.change_envs(run.settings, changes, f"the run '{resume}'")
         training = folder.reopen_run(run, settings)
     else:
         raise ConfigError(
@@ -112,7 +109,7 @@ def questions(
 ) -> None:
     """Make training questions of the passages of a collection, without those that leak.
 
-    The model of env.reformulator writes them; without one, a template does. OUT becomes a BEIR
+    The model of env.policy or env.url writes them; without one, a template does. OUT becomes a BEIR
     folder: made-up questions for training, and the collection's own test questions; `--set
     env.collection=OUT` trains on it. A question is left out if it copies its passage, names its
     title, is nearly a test question, or is made of a passage that answers one; OUT/left_out.jsonl
@@ -122,7 +119,7 @@ def questions(
     Examples:
       searchrl control questions made --collection data/scifact --count 500
       searchrl control questions made --collection data/scifact --kind multi \\
-        --set env.reformulator=policy --set env.policy=models/Qwen3-4B
+        --set env.policy=models/Qwen3-4B
     """
     from searchrl_control.collections.judged import TEST
     from searchrl_control.collections.written import (
@@ -133,12 +130,12 @@ def questions(
         write_questions,
     )
     from searchrl_control.environment.env import RetrievalControlEnv
-    from searchrl_control.training.folder import ensure_new
+    from searchrl_control.training.folder import ensure_new, read_assignments
 
     ensure_new(folder, "name a new folder")
     settings, _ = read_assignments(assignments)
     world = RetrievalControlEnv(**{**settings, "collection": collection}).world
-    library, test = world.library, world.questions(TEST)
+    library, test = world.library, world.questions[TEST]
     say(f"{world.name}: {len(library.passages):,} passages, {len(test):,} test questions")
     write = model_writer(world.ask) if world.ask else TemplateWriter(library)
     wanted = [Kind(kind) for kind in kinds or _KINDS]
@@ -156,6 +153,4 @@ def questions(
     click.echo(f"{len(good):,} of {count:,} questions: {told}")
     if left_out:
         click.echo(f"left out: {left_out} ({folder / 'left_out.jsonl'})")
-    for one in good[:3]:
-        click.echo(f"  {one.kind}: {one.text}")
     click.echo(f"train on them: --set env.collection={folder}")

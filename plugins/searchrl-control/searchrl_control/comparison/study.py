@@ -11,34 +11,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from searchrl import ConfigError, DamagedError, RunFolderError, compare, estimate
+from searchrl import ConfigError, compare, estimate
 from searchrl.contracts import Paired
 from searchrl_control.collections.judged import TEST, TRAIN
-from searchrl_control.comparison.runs import load_network
 from searchrl_control.comparison.sequences import (
     SINGLE_PASS,
     Envs,
-    Say,
     Values,
+    compared_envs,
     describe,
     means_of,
     measure_oracle,
     parts_of,
     play_all,
 )
-from searchrl_control.environment.actions import Action
 from searchrl_control.environment.env import Turn
 from searchrl_control.environment.features import LIST_FEATURES
 from searchrl_control.environment.measures import Difficulty
-from searchrl_control.training.folder import Run
-from searchrl_control.training.playing import Policy, Watched, choose_best, play, watch
-from searchrl_control.training.space import Decided, Space, shared_space
+from searchrl_control.environment.settings import Action
+from searchrl_control.training.folder import Run, Say, change_envs, load_network, read_run
+from searchrl_control.training.loop import Policy, play, watch
+from searchrl_control.training.networks import Decided, Space, masked_logps, shared_space
 
 COLLAPSED = 0.98
 """A network that ends in so many of its decisions has collapsed."""
@@ -64,23 +64,31 @@ class Played(NamedTuple):
 def compare_runs(envs: Envs, runs: Sequence[Run], say: Say) -> dict[str, Any]:
     """The whole comparison as JSON; `say` is told what takes a while.
 
-    Raises:
-        ConfigError: a collection has no test questions, or a network was trained for another space.
-        RunFolderError: no checkpoint of a run is whole.
+    Raises `ConfigError`, `DamagedError`: a network was trained for another space, or is not whole.
     """
-    if empty := [name for name, env in envs.items() if not env.world.questions(TEST)]:
-        raise ConfigError(f"the collection '{empty[0]}' has no test questions")
-    space = shared_space(envs.values())
-    swept = []
+    space, agents, told_runs = shared_space(envs.values()), {}, []
     for run in runs:
         say(f"{run.path}: {len(run.checkpoints)} checkpoints on the training questions …")
-        swept.append(sweep(run, envs, say))
-    # Of equals, the earliest.
-    chosen = [max(rows, key=lambda row: row["train"]["ndcg"]["value"])["step"] for rows in swept]
+        rows = sweep(run, envs)
+        # Of equals, the earliest.
+        step = max(rows, key=lambda row: row["train"]["ndcg"]["value"])["step"]
+        name = "agent" if len(runs) == 1 else f"agent {run.path.resolve().name}"
+        network = load_network(run, step, space)
+        agents[f"{name} (step {step})"], _ = play_greedily(network, envs, TEST)
+        told_runs.append(
+            {
+                "path": str(run.path),
+                "seed": run.settings.seed,
+                "network": run.settings.network.model_dump(),
+                "checkpoint": step,
+                "sweep": rows,
+            }
+        )
+    if len(runs) > 1:
+        # The mean of the runs on every question: `worth_of` takes repeated questions so.
+        agents[f"agent, mean of {len(runs)} runs"] = list(chain(*agents.values()))
     training, on_test = play_all(envs, TRAIN, say), play_all(envs, TEST, say)
     told = describe(training)
-    pooled = means_of(list(on_test.values()))
-    highest = max(pooled, key=lambda name: pooled[name])
     best = {name: one["sequence"] for name, one in told["best"].items()}
     others = {
         "single pass": _as_played(envs, on_test, dict.fromkeys(envs, SINGLE_PASS)),
@@ -88,26 +96,17 @@ def compare_runs(envs: Envs, runs: Sequence[Run], say: Say) -> dict[str, Any]:
         "best fixed sequence": _as_played(envs, on_test, dict.fromkeys(envs, best["pooled"])),
         "best of each collection": _as_played(envs, on_test, best),
     }
-    agents = {}
-    for run, step in zip(runs, chosen, strict=True):
-        name = "agent" if len(runs) == 1 else f"agent {run.path.resolve().name}"
-        network = load_network(run, step, space)
-        agents[f"{name} (step {step})"], _ = play_greedily(network, envs, TEST)
-    if len(runs) > 1:
-        # The mean of the runs on every question: `worth_of` takes repeated questions so.
-        agents[f"agent, mean of {len(runs)} runs"] = list(chain(*agents.values()))
     return {
         "sequences": told["sequences"],
         "best": told["best"],
-        "questions": {
-            name: {split: len(env.world.questions(split)) for split in (TRAIN, TEST)}
+        "collections": {
+            name: {
+                **{split: len(asked) for split, asked in env.world.questions.items()},
+                "notes": env.world.judged.notes,
+            }
             for name, env in envs.items()
         },
-        "notes": {name: list(env.world.judged.notes) for name, env in envs.items()},
-        "on_test": {
-            "ndcg": pooled,
-            "highest": {"sequence": highest, "ndcg": pooled[highest]},
-        },
+        "on_test": means_of(list(on_test.values())),
         "oracle": measure_oracle(envs, TEST, training, on_test),
         "tables": {
             part: {
@@ -120,35 +119,39 @@ def compare_runs(envs: Envs, runs: Sequence[Run], say: Say) -> dict[str, Any]:
             agent: {name: compare_played(played, of) for name, of in others.items()}
             for agent, played in agents.items()
         },
-        "runs": [
-            {
-                "path": str(run.path),
-                "seed": run.settings.seed,
-                "network": run.settings.network.model_dump(),
-                "checkpoint": step,
-                "sweep": rows,
-            }
-            for run, step, rows in zip(runs, chosen, swept, strict=True)
-        ],
+        "runs": told_runs,
     }
 
 
-def sweep(run: Run, envs: Envs, say: Say) -> list[dict[str, Any]]:
+def read_runs(
+    paths: Sequence[Path], changes: Mapping[str, Any]
+) -> tuple[list[Run], list[dict[str, Any]]]:
+    """Read runs of one training, and the settings of their environments as they are compared.
+
+    Raises `RunFolderError`, `DamagedError`: there is no run, or no checkpoint, or it is not whole.
+    `ConfigError`: one asks a server that only it names, or they differ in their environments.
+    """
+    runs = [read_run(path) for path in dict.fromkeys(paths)]
+    envs = [
+        compared_envs(change_envs(run.settings, changes, f"the run '{run.path}'")) for run in runs
+    ]
+    for run, own in zip(runs, envs, strict=True):
+        if own != envs[0]:
+            raise ConfigError(
+                f"the runs '{runs[0].path}' and '{run.path}' were trained in environments with "
+                "other settings; compare each for itself"
+            )
+    return runs, envs[0]
+
+
+def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
     """Every checkpoint of a run on the training questions, in the order of its steps, as JSON.
 
-    `choices` are shares of the decisions between several legal actions. Damaged ones are left out,
-    and `say` is told.
-
-    Raises:
-        RunFolderError: none of them is whole.
+    `choices` are shares of the decisions between several legal actions.
     """
     space, found = shared_space(envs.values()), []
     for step in run.checkpoints:
-        try:
-            network = load_network(run, step, space)
-        except DamagedError as error:
-            say(f"left out: {error}")
-            continue
+        network = load_network(run, step, space)
         played, (choices, least) = play_greedily(network, envs, TRAIN)
         shares = {name: count / choices.total() for name, count in choices.most_common()}
         ends = shares.get(Action.TERMINATE, 0.0)
@@ -162,16 +165,20 @@ def sweep(run: Run, envs: Envs, say: Say) -> list[dict[str, Any]]:
                 "has_collapsed": least <= 0 or ends >= COLLAPSED,
             }
         )
-    if not found:
-        raise RunFolderError(f"the run '{run.path}' has no checkpoint that is whole")
     return found
 
 
-def play_greedily(policy: Policy, envs: Envs, split: str) -> tuple[list[Played], Watched]:
-    """Play every question of a split once, with the most probable action at each choice."""
-    asked = [(env, question) for env in envs.values() for question in env.world.questions(split)]
+def play_greedily(
+    policy: Policy, envs: Envs, split: str
+) -> tuple[list[Played], tuple[Counter[str], float]]:
+    """Play every question of a split once, with the most probable action at each choice.
+
+    Returns the episodes, and what `watch` says of the policy.
+    """
+    asked = [(env, question) for env in envs.values() for question in env.world.questions[split]]
     players = [env for env, _ in asked]
-    episodes = play(policy, players, [Turn(question) for _, question in asked], choose_best)
+    turns = [Turn(question) for _, question in asked]
+    episodes = play(policy, players, turns, lambda *said: masked_logps(*said).argmax(dim=-1))
     played = []
     for env, turn in zip(players, episodes.turns, strict=True):
         name, level = env.world.name, str(env.world.level(turn.question))
@@ -187,18 +194,17 @@ def make_heuristic(space: Space) -> Policy:
     together, and then the end.
     """
     # In the set `heads`, the first of three lists is that of the single pass.
-    shown = space.find_block("list") or space.find_block("searches")
-    step = space.find_block("step")
-    assert shown is not None and step is not None
+    shown = space.slices.get("list") or space.slices["searches"]
     share, gap = (shown.start + [*LIST_FEATURES].index(one) for one in ("share_three", "gap_last"))
+    begun = space.slices["step"].start + 1
     narrow, broad, end = map(space.actions.index, (Action.NARROW, Action.BROAD, Action.TERMINATE))
 
     def decide(seen_BSD: Tensor) -> Decided:
         chosen_BS = torch.where(seen_BSD[..., gap] < _CLOSE, narrow, end)
         chosen_BS = torch.where(seen_BSD[..., share] < _UNCOVERED, broad, chosen_BS)
         # Once, when one action was done; before it, Search alone is legal.
-        chosen_BS = torch.where(seen_BSD[..., step.start + 1] > 0, chosen_BS, end)
-        logits_BSA = torch.nn.functional.one_hot(chosen_BS, space.num_actions).float()
+        chosen_BS = torch.where(seen_BSD[..., begun] > 0, chosen_BS, end)
+        logits_BSA = torch.nn.functional.one_hot(chosen_BS, len(space.actions)).float()
         return Decided(logits_BSA, torch.zeros_like(seen_BSD[..., 0]))
 
     return decide
@@ -210,7 +216,7 @@ def _as_played(envs: Envs, values: Mapping[str, Values], chosen: Mapping[str, st
     for name, env in envs.items():
         actions = tuple(chosen[name].split(", "))
         actions += (Action.TERMINATE,) * (len(actions) < env.max_steps)
-        for question in env.world.questions(TEST):
+        for question in env.world.questions[TEST]:
             level, worth = str(env.world.level(question)), values[name][chosen[name]][question.id]
             found.append(Played(f"{name}/{question.id}", name, level, worth, actions))
     return found

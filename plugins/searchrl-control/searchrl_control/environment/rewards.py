@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from searchrl.contracts import JUDGE_SCALE, Episode, Judge, Unscored
 from searchrl.rewards import FunctionReward, ask_judge
-from searchrl_control.searching.contract import as_shown
+from searchrl_control.searching.reformulators import as_shown
 
 _SHOWN = 3
 _MAX_CHARACTERS = 500

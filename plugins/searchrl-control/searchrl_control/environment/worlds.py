@@ -15,19 +15,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
 from searchrl_retrieval.dense.kinds import Dense, Static
 
 from searchrl import ConfigError
-from searchrl_control.collections.judged import Judged, read_judged
-from searchrl_control.collections.places import default_cache, find_collection
-from searchrl_control.environment.actions import HEADS, SETS, Action
+from searchrl_control.collections.judged import Judged, find_collection, read_judged
 from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position, Top
 from searchrl_control.environment.measures import CUTOFF, Difficulty, difficulty_of
-from searchrl_control.environment.settings import OF_EPISODES, EnvSettings
-from searchrl_control.searching.classical import Classical
-from searchrl_control.searching.contract import Reformulator
+from searchrl_control.environment.settings import HEADS, OF_EPISODES, SETS, Action, EnvSettings
 from searchrl_control.searching.library import Library
 from searchrl_control.searching.question import Question
+from searchrl_control.searching.reformulators import Classical, Reformulator
 from searchrl_control.searching.writer import Ask, Written, ask_endpoint, ask_weights
 
 MAX_POSITIONS = 40_000
@@ -51,26 +49,27 @@ ENV = "retrieval-control"
 class World:
     """An opened collection under one set of actions: its questions, and their positions.
 
-    Raises:
-        ConfigError, DataError: a setting or the data are wrong.
+    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
     """
 
     def __init__(self, place: EnvSettings, reformulator: Reformulator | None = None) -> None:
-        cache = Path(place.cache).expanduser() if place.cache else default_cache()
+        own = user_cache_path("searchrl") / "control"
+        cache = Path(place.cache).expanduser() if place.cache else own
         data = Path(place.data).expanduser() if place.data else None
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
         self.name = Path(place.collection).name
         self.judged = read_judged(path, place.split_seed, place.train_share)
+        self.questions = self.judged.questions
+        """By split."""
         kind = Static if place.encoder == "static" else Dense
         made = kind(model=place.model) if place.model else kind()
         self.library = Library(self.judged.passages, made, cache)
         self.ask = find_model(place, cache)
-        """The model of the reformulator; None: it asks none."""
         self.actions: tuple[Action, ...] = SETS[place.actions]
-        self.k = place.topk
         self._game: type[Game[Any]] = HeadGame if place.actions == HEADS else ListGame
-        own = Written(self.ask) if self.ask else Classical(self.library)
-        self._reformulator = reformulator or own
+        self._reformulator: Reformulator = reformulator or (
+            Written(self.ask) if self.ask else Classical(self.library)
+        )
         self.widths = self._game.widths(self.library.encoder.dim)
         """The blocks of an observation and their widths."""
         per_question = _BYTES_PER_PASSAGE * len(self.library.passages) + _BYTES_BESIDE
@@ -80,10 +79,6 @@ class World:
         """The position of a question after the first Search and a path of actions; see `look`."""
         self.level = lru_cache(None)(self._level)
         """How hard a question is, by its single pass."""
-
-    def questions(self, split: str) -> tuple[Judged, ...]:
-        """The questions of a split."""
-        return self.judged.questions[split]
 
     def go_on(
         self, legal: Sequence[bool], path: Moves | None, number: int
@@ -100,7 +95,7 @@ class World:
         return path if done is Action.TERMINATE else (*path, number), done, is_illegal
 
     def lists_after(
-        self, question: Judged, sequences: Sequence[Moves], k: int | None = None
+        self, question: Judged, sequences: Sequence[Moves], k: int = CUTOFF
     ) -> list[list[tuple[str, float]]]:
         """The lists after many sequences, as ids with scores; nothing is observed.
 
@@ -117,56 +112,52 @@ class World:
             return paths[sequence]
 
         with game.lock:
-            tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
+            tops = [game.top(game.state(follow(one)), k) for one in sequences]
         return [list(zip(self.ids(top), (score for _, score in top), strict=True)) for top in tops]
 
     def ids(self, top: Top) -> list[str]:
         """The ids of the passages of a list, best first."""
         return [self.library.passages[place].id for place, _ in top]
 
-    def _ask(self, question: Judged) -> Question:
+    def _open(self, question: Judged) -> Game[Any]:
         place = self.library.place_of.get(question.id)
         # In ArguAna, questions are passages; spaces differ between files of one collection.
         words = question.text.split()
         if place is not None and self.library.passages[place].text.split() != words:
             place = None
-        return Question(self.library, question.text, place)
-
-    def _open(self, question: Judged) -> Game[Any]:
-        return self._game(self._ask(question), self.actions, self._reformulator)
+        asked = Question(self.library, question.text, place)
+        return self._game(asked, self.actions, self._reformulator)
 
     def _at(self, question: Judged, path: Moves | None) -> Position:
         game = self.open(question)
         with game.lock:
-            position: Position = game.look(path, self.k)
+            position: Position = game.look(path)
         for block in position.blocks.values():
             block.setflags(write=False)  # kept, and shared by all episodes
         return position
 
     def _level(self, question: Judged) -> Difficulty:
-        first = self._ask(question).words.first(CUTOFF).tolist()
+        game = self.open(question)
+        with game.lock:
+            first = game.question.words.first(CUTOFF).tolist()
         return difficulty_of([self.library.passages[place].id for place in first], question.qrels)
 
 
 def find_model(place: EnvSettings, cache: Path) -> Ask | None:
-    """The model that the reformulator of the settings asks; None: it asks none.
-
-    Raises `ConfigError`: settings that name it are missing.
-    """
-    if place.reformulator == "classical":
-        return None
-    if place.reformulator == "policy":
-        if place.policy:
-            return ask_weights(place.policy, cache / "reformulations.sqlite")
-        needs = "env.policy: a run, the folder of a model, or tiny"
-    else:
-        if place.url and place.endpoint_model:
-            return ask_endpoint(place.url, place.endpoint_model)
-        needs = "env.url (such as http://localhost:8000/v1) and env.endpoint_model"
-    raise ConfigError(f"env.reformulator={place.reformulator} needs {needs}")
+    """The model that narrows and broadens; None: RM3 and neighbours do, which need none."""
+    if place.policy:
+        return ask_weights(place.policy, cache / "reformulations.sqlite")
+    if place.url and place.endpoint_model:
+        return ask_endpoint(place.url, place.endpoint_model)
+    if place.url or place.endpoint_model:
+        raise ConfigError(
+            "env.url (such as http://localhost:8000/v1) and env.endpoint_model go together"
+        )
+    return None
 
 
 _OPENING = threading.Lock()
+_world_of = lru_cache(maxsize=8)(World)
 
 
 def open_world(settings: EnvSettings) -> World:
@@ -174,9 +165,4 @@ def open_world(settings: EnvSettings) -> World:
     told = {name: said for name, said in settings if name not in OF_EPISODES}
     # One at a time: many environments of a run ask for the same world at once.
     with _OPENING:
-        return _open(EnvSettings(**told))
-
-
-@lru_cache(maxsize=8)
-def _open(place: EnvSettings) -> World:
-    return World(place)
+        return _world_of(EnvSettings(**told))

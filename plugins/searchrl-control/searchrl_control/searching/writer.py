@@ -18,7 +18,7 @@ from searchrl_retrieval.dense.models import fingerprint_model
 
 from searchrl import ConfigError, EndpointFailure, PolicyError, choose_policy, suggest_path
 from searchrl.api_client import Client, EndpointConfig, JsonCache, Message, Request
-from searchrl_control.searching.contract import Asked, Rewrite, as_shown
+from searchrl_control.searching.reformulators import Asked, Rewrite, as_shown
 
 Ask = Callable[[str], str]
 """`ask(prompt)`: what a model writes. Raises on failure. Called by several threads at once."""
@@ -98,9 +98,7 @@ def ask_weights(name: str, kept: Path) -> Ask:
     `name` is a run or a checkpoint, the folder of a model, or `tiny`, the small model that comes
     with SearchRL and has learned no such task; `kept` is the file that keeps its answers.
 
-    Raises:
-        ConfigError: there are no such weights.
-        DamagedError: those of a run are not whole.
+    Raises `ConfigError`: there are no such weights. `DamagedError`: those of a run are not whole.
     """
     is_tiny = name == "tiny"
     path = Path(str(files("searchrl"))) / "assets/tiny" if is_tiny else Path(name).expanduser()
@@ -109,7 +107,7 @@ def ask_weights(name: str, kept: Path) -> Ask:
         raise ConfigError(
             f"there are no weights at '{name}'; expected a run, the folder of a model, or tiny."
             f"{suggest_path(path)} A model of a hub is downloaded first: hf download {name}. A "
-            "server is asked with env.reformulator=endpoint"
+            "server is asked with env.url=ADDRESS"
         )
     key, lock = fingerprint_model(chosen.folder), threading.Lock()
     answers = JsonCache(kept, section="env")

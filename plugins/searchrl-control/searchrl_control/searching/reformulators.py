@@ -1,6 +1,8 @@
-"""The reformulator that needs no model: RM3 narrows, neighbours of the best terms broaden.
+"""What a reformulator must do, and the one that needs no model.
 
-RM3 (Abdul-Jaleel et al. 2004, "UMass at TREC 2004"; Lavrenko and Croft 2001):
+A reformulator says how a search is narrowed and broadened; it searches nothing itself. The
+classical one narrows by RM3 and broadens by neighbours of the best terms. RM3 (Abdul-Jaleel et al.
+2004, "UMass at TREC 2004"; Lavrenko and Croft 2001):
 
     P(t | R) = sum over d of P(t | d) * s(d) / sum of s       of the first passages of a ranking
     weight   = original * P(t | query) + (1 - original) * P(t | R)     of the best terms of P(t | R)
@@ -13,12 +15,56 @@ collections: it is not here.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 
-from searchrl_control.searching.contract import Asked, Rewrite
+from searchrl.contracts import Passage
 from searchrl_control.searching.library import Library, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search and what it found.
+
+    `weights` are its index terms as they were searched. `passages` are the first of the list that
+    the agent sees, best first; their `score` is that of the list.
+    """
+
+    question: str
+    weights: Mapping[str, float]
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The search to make instead.
+
+    `weights`, if there are any, are index terms and are searched as they are. Otherwise `text` is
+    split into terms. `text` is what people read in any case.
+    """
+
+    text: str
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+class Reformulator(Protocol):
+    """Narrows and broadens searches. Called by several threads at once."""
+
+    def narrow(self, asked: Asked) -> Rewrite:
+        """Return a search for less: nearer to what was found. Raises on failure."""
+
+    def broaden(self, asked: Asked) -> Rewrite:
+        """Return a search for more: other words for the same. Raises on failure."""
+
+
+def as_shown(passage: Passage) -> str:
+    """A passage as a model reads it: its title, if it has one, and its text."""
+    return f"{passage.title}. {passage.text}" if passage.title else passage.text
+
 
 _FREQUENT = 0.1
 """A term in more than this share of the passages says nothing of a query."""

@@ -89,21 +89,17 @@ def test_the_heuristic_looks_once_and_then_ends(toy: dict[str, Any], actions: st
         seen[0, 0, block.start + [*LIST_FEATURES].index("gap_last")] = gap
         return space.actions[int(make_heuristic(space)(seen).logits_BSA.argmax())]
 
-    assert look(1, 0.4, 1) == look(1, 0.4, 0.1) == "Broad"
-    assert look(1, 0.6, 0.1) == "Narrow"
-    assert look(1, 0.6, 0.5) == look(2, 0.1, 0.1) == "Terminate"
+    assert look(1, 0.49, 1) == look(1, 0.49, 0.19) == "Broad"
+    assert look(1, 0.5, 0.19) == "Narrow"
+    assert look(1, 0.5, 0.21) == look(2, 0.1, 0.1) == "Terminate"
     played, _ = play_greedily(make_heuristic(space), {"toy": env}, "train")
     assert all(one.actions[0] == "Search" and len(one.actions) <= 3 for one in played)
 
 
-def lists_and_qrels(rng: Random, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    lists = {f"q{n}": [(f"d{place}", 1 - place / 30) for place in range(30)] for n in range(count)}
-    qrels = {name: {f"d{place}": 1 for place in rng.sample(range(15), 3)} for name in lists}
-    return lists, qrels
-
-
 def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_control() -> None:
-    lists, qrels = lists_and_qrels(Random(0), 150)
+    draws = Random(0)
+    lists = {f"q{n}": [(f"d{place}", 1 - place / 30) for place in range(30)] for n in range(150)}
+    qrels = {name: {f"d{place}": 1 for place in draws.sample(range(15), 3)} for name in lists}
     rng = np.random.default_rng(5)
     cases = []
     for name, listed in lists.items():
@@ -115,18 +111,13 @@ def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_contro
     assert margin["control_spread"] == pytest.approx(margin["spread"], rel=0.1)
 
 
-def two_policies(rng: np.random.Generator) -> tuple[list[Played], list[Played]]:
-    first, second = [], []
+def test_pooled_interval_knows_no_spread_between_collections() -> None:
+    rng, first, second = np.random.default_rng(0), [], []
     for name, size, shift in (("big", 400, 0.0), ("small", 40, 0.3)):
         for n, value in enumerate(rng.random(size)):
             worth = float(value + shift + 0.1 * rng.standard_normal())
             first.append(Played(f"{name}/q{n}", name, "easy", worth, ()))
             second.append(Played(f"{name}/q{n}", name, "easy", float(value), ()))
-    return first, second
-
-
-def test_pooled_interval_knows_no_spread_between_collections() -> None:
-    first, second = two_policies(np.random.default_rng(0))
     found = compare_played(first, second)
     told = found["pooled"]
     minus = [(a.collection, a.ndcg - b.ndcg) for a, b in zip(first, second, strict=True)]

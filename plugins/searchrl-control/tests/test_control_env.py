@@ -18,9 +18,7 @@ from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
 from searchrl_control.environment.settings import SETS
 
-from searchrl import ConfigError
-from searchrl.envs import TextAdapter
-from searchrl.protocols.act import ThinkAct
+from searchrl import ConfigError, load_plugins
 
 ID = "searchrl_control:searchrl/RetrievalControl-v0"
 
@@ -42,6 +40,7 @@ def do(env: RetrievalControlEnv, *names: str) -> tuple[Any, float, bool, bool, d
 
 @every_set
 def test_the_checker_of_gymnasium_finds_nothing(toy: dict[str, Any], actions: str) -> None:
+    load_plugins(["searchrl_control"])  # makes ids of all environments of plugins, in words
     env = gymnasium.make(ID, actions=actions, **toy)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -166,19 +165,16 @@ def test_a_wrong_setting_says_what_is_right(
         make(toy, **settings)
 
 
-def test_a_language_model_can_play_it_through_the_adapter(toy: dict[str, Any]) -> None:
+def test_an_episode_is_shown_in_words(toy: dict[str, Any]) -> None:
     env = make(toy, render_mode="ansi")
-    adapter = TextAdapter(
-        env, protocol=ThinkAct(), name="retrieval-control", action_names=list(env.action_names)
-    )
-    prompt, _ = adapter.reset(options={"split": "train", "index": 0})
-    assert "Question: " in prompt and "Actions: Search." in prompt
-    shown, *_, info = adapter.step("<act>Terminate</act>")
-    assert info["action"].kind == "invalid"
-    shown, *_ = adapter.step("<act>Search</act>")
-    assert "Searched: " in shown and "1. " in shown
-    _, reward, terminated, *_ = adapter.step("<act>Terminate</act>")
-    assert terminated and reward >= 0
+    assert env.render() is None
+    env.reset(options={"split": "train", "index": 0})
+    begun = ["Question: where does salt come from", "Actions left: 5.", "Searched: nothing yet"]
+    assert str(env.render()).splitlines() == begun
+    do(env, "Search")
+    shown = str(env.render()).splitlines()
+    assert shown[1:3] == ["Actions left: 4.", "Searched: where does salt come from"]
+    assert shown[3] == "1. Salt. Salt comes from the sea. Salt keeps fish. Salt is old."
 
 
 def test_an_action_that_was_repeated_is_shown_as_often_as_it_was_taken(toy: dict[str, Any]) -> None:
@@ -186,20 +182,6 @@ def test_an_action_that_was_repeated_is_shown_as_often_as_it_was_taken(toy: dict
     env.reset(options={"split": "train", "index": 0})
     shown = do(env, "Search", "Broad", "Broad", "Narrow")[0]
     assert shown["taken"].tolist() == pytest.approx([0.0, 1 / 5, 2 / 5, 0.0])
-
-
-def test_an_episode_neither_reads_nor_seeds_the_global_random_numbers(toy: dict[str, Any]) -> None:
-    seen = []
-    for seed in (1, 2):
-        np.random.seed(seed)
-        before = np.random.get_state()[1].copy()  # type: ignore[index]
-        env = RetrievalControlEnv(**toy)
-        _, info = env.reset(seed=5)
-        tasks = [info["task"].id] + [env.reset()[1]["task"].id for _ in range(8)]
-        env.step(0)
-        assert np.array_equal(before, np.random.get_state()[1])  # type: ignore[index]
-        seen.append(tasks)
-    assert seen[0] == seen[1] and len(set(seen[0])) > 1
 
 
 @every_set

@@ -63,7 +63,10 @@ def update(
         reward_BS=torch.tensor(rewards),
         is_done_BS=is_done_BS,
     )
-    return training.update(played)
+    told = training.update(played)
+    clipped = float(training.network.shift.grad.norm())  # type: ignore[union-attr, operator]
+    assert clipped == pytest.approx(min(told["grad_norm"], 0.5), abs=1e-5)
+    return told
 
 
 def test_the_loss_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> None:
@@ -126,6 +129,7 @@ def test_a_step_is_described_by_its_episodes(toy: dict[str, Any]) -> None:
     played: Any = training.play(np.random.default_rng(0))
     told = training.describe(played)
     assert len(played.is_done_BS) == 12
+    assert told["ndcg"] == pytest.approx(np.mean([turn.worth for turn in played.turns]))
     assert told["reward"] == pytest.approx(float(played.reward_BS.sum()) / 12)
     assert told["actions"] == pytest.approx(int(played.is_done_BS.sum()) / 12)
     shares = [value for name, value in told.items() if name.startswith("action/")]

@@ -93,26 +93,21 @@ def test_text_and_weights_of_a_rewrite_are_searched() -> None:
     assert game.question.library.passages[first].id == "bees"
 
 
-def test_the_same_weights_always_write_the_same(tmp_path: Path) -> None:
-    first = ask_weights("tiny", tmp_path / "one")
-    second = ask_weights(str(find_packaged(EMBEDDED)), tmp_path / "other")
-    said = first("Where does salt come from?")
-    assert said.strip() and said == second("Where does salt come from?")
-
-
-def test_a_run_and_a_model_without_a_template_are_asked(tmp_path: Path) -> None:
+def test_the_same_weights_always_write_the_same_also_as_a_run(tmp_path: Path) -> None:
     tiny = find_packaged(EMBEDDED)
     assert tiny is not None
     shutil.copytree(tiny, tmp_path / "run" / "policy")
     (tmp_path / "run" / "config.yaml").write_text("{}", "utf-8")
     write_checksums(tmp_path / "run" / "policy")
-    kept = tmp_path / "kept"
-    run = ask_weights(str(tmp_path / "run"), tmp_path / "other")
-    assert run("salt") == ask_weights("tiny", kept)("salt")
-    plain = tmp_path / "plain"
-    shutil.copytree(tiny, plain)
-    (plain / "chat_template.jinja").unlink()
-    assert ask_weights(str(plain), tmp_path / "third")("salt").strip()
+    said = ask_weights("tiny", tmp_path / "one")("Where does salt come from?")
+    again = ask_weights(str(tmp_path / "run"), tmp_path / "two")("Where does salt come from?")
+    assert said.strip() and said == again
+
+
+def test_a_model_without_a_template_is_asked(tmp_path: Path) -> None:
+    shutil.copytree(str(find_packaged(EMBEDDED)), tmp_path / "plain")
+    (tmp_path / "plain" / "chat_template.jinja").unlink()
+    assert ask_weights(str(tmp_path / "plain"), tmp_path / "kept")("salt").strip()
 
 
 def test_what_writes_no_text_is_refused(tmp_path: Path) -> None:
@@ -201,7 +196,7 @@ def collection(toy: dict[str, Any], tmp_path: Path) -> list[str]:
 
 
 def test_questions_become_the_training_questions_of_a_folder(
-    collection: list[str], toy: dict[str, Any], tmp_path: Path
+    collection: list[str], tmp_path: Path
 ) -> None:
     said = call(str(tmp_path / "made"), *collection, "--count", "9", "--seed", "2")
     found = read_judged(tmp_path / "made")
@@ -209,8 +204,6 @@ def test_questions_become_the_training_questions_of_a_folder(
     made = found.questions["train"]
     assert f"{len(made)} of 9 questions" in said
     assert not any("salt" in one.qrels for one in made)
-    env = RetrievalControlEnv(**{**toy, "collection": str(tmp_path / "made")})
-    assert env.num_tasks("train") == len(made)
     assert "is not empty; name a new" in call(str(tmp_path / "made"), *collection, fails=True)
 
 

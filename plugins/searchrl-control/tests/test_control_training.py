@@ -89,15 +89,30 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_
         begin_run(whole, settings)
 
 
-def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"'?max_step'?.*max_steps"):
-        build_settings({"max_step": 3})
-    with pytest.raises(ConfigError, match="algorithm"):
-        build_settings({"algorithm": "sarsa"})
-    with pytest.raises(ConfigError, match="network.name"):
-        build_settings({"network": "mpl"})
-    with pytest.raises(ConfigError, match="Did you mean 'actions'"):
-        make(toy, env={"action": "heads"})
+def test_a_stage_of_the_curriculum_begins_with_its_step(toy: dict[str, Any]) -> None:
+    training = make(toy, env={"difficulty": {0: "any", 4: "mostly_hard"}})
+    levels = [training._open(0, done).settings.difficulty for done in (0, 3, 4, 9)]
+    assert levels == ["any", "any", "mostly_hard", "mostly_hard"]
+
+
+def test_collections_are_drawn_as_often_as_they_have_questions(toy: dict[str, Any]) -> None:
+    envs = [toy, {**toy, "collection": "demo"}]  # 3 and 36 questions
+    training = Training(build_settings({"envs": envs, "questions": 390, "group_size": 1}))
+    names = [env.world.name for env in training._draw(np.random.default_rng(0))[0]]
+    assert names.count("toy") == pytest.approx(30, abs=10) and len(names) == 390
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"max_step": 3}, "max_step = 3.*max_steps"),
+        ({"algorithm": "sarsa"}, "algorithm = 'sarsa'.*'ppo' or 'dr_grpo'"),
+        ({"network": "mpl"}, "network.name = 'mpl'"),
+    ],
+)
+def test_wrong_settings_are_named_with_their_key(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build_settings(wrong)
 
 
 # Two episodes, of two steps and of three. With a decay of .5, half of what is later counts.

@@ -21,16 +21,15 @@ from searchrl_control.training.networks import space_of
 from searchrl import DataError
 from searchrl.contracts import Passage
 
-IDS = [f"q{number}" for number in range(11)]
-
 
 def test_a_draw_depends_on_the_ids_the_seed_and_the_share_alone() -> None:
-    train, test = draw_split(IDS, seed=18)
-    assert (train, test) == draw_split(reversed(IDS), seed=18)
-    assert sorted(train + test) == sorted(IDS)
+    ids = [f"q{number}" for number in range(11)]
+    train, test = draw_split(ids, seed=18)
+    assert (train, test) == draw_split(reversed(ids), seed=18)
+    assert sorted(train + test) == sorted(ids)
     assert train == ["q9", "q7", "q0", "q3", "q2"]  # what was drawn before anything was trained
-    assert draw_split(IDS, seed=19)[0] != train
-    assert len(draw_split(IDS, train_share=0.25)[0]) == 2
+    assert draw_split(ids, seed=19)[0] != train
+    assert len(draw_split(ids, train_share=0.25)[0]) == 2
 
 
 @pytest.mark.parametrize(("ids", "share"), [(["a"], 0.5), (["a", "b"], 1.0)])

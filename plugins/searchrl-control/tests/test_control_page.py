@@ -1,7 +1,4 @@
-"""The README, the page on retrieval control and the example: what they name is there, and runs.
-
-The core's tests of its docs have no plugin.
-"""
+"""The README, the page on retrieval control and the example: what they name is there, and runs."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def found(scores: Any) -> Found:
     return Found(scores_N, scores_N > 0)
 
 
-def test_words_are_those_of_the_retriever_bm25s(tmp_path: Path) -> None:
+def test_words_are_those_of_the_retriever_bm25s() -> None:
     retriever = make_bm25s(PASSAGES)
     index = TermIndex(PASSAGES)
     for text in [*TEXTS, "zebra"]:

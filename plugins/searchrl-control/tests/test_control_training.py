@@ -133,8 +133,3 @@ def test_done_is_not_shifted_by_one_step_in_the_advantages() -> None:
     """
     told = estimate(REWARDS, VALUES, IS_DONE, decay=0.5)
     assert told.tolist() == [[2.0, -2.0, 0.0], [-4.0, 4.0, -2.0]]
-
-
-def test_advantages_without_decay_are_returns_minus_values() -> None:
-    told = estimate(REWARDS, VALUES, IS_DONE, decay=1.0)
-    assert (told + VALUES)[IS_DONE].tolist() == [3.0, 2.0, 5.0, 5.0, 4.0]

@@ -73,6 +73,7 @@ def test_the_best_sequence_is_chosen_on_pooled_training_questions() -> None:
 def test_kinds_differ_in_length_or_in_their_last_action() -> None:
     means = {"Search, Hop": 0.5, "Search, Fuse, Hop": 0.6, "Search, Hop, Hop": 0.4, "Search": 0.3}
     assert choose_kinds(means) == ["Search, Fuse, Hop", "Search, Hop", "Search"]
+    assert len(choose_kinds({f"Search, {letter}": 0.5 for letter in "abcdefgh"})) == 6
 
 
 @pytest.mark.parametrize("actions", list(SETS))

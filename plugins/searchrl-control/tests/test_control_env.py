@@ -92,14 +92,15 @@ def test_terminate_ends_with_the_list_that_is_there(toy: dict[str, Any]) -> None
     assert do(env, "Narrow")[2:4] == (True, False)  # the fifth step is the last
 
 
-def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any]) -> None:
+@pytest.mark.parametrize("more", [("Terminate",), ("Broad", "Broad", "Broad")])  # or the limit
+def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any], more: Any) -> None:
     env = make(toy, step_cost=0.01)
-    _, begun = env.reset(options={"split": "train", "index": 1})
-    _, total, _, _, info = do(env, "Search", "Broad", "Terminate")
-    question = env.world.questions["train"][1]
-    worth = ndcg([passage.id for passage in info["passages"]], question.qrels)
-    assert begun["task"] == info["task"] and worth > 0
-    assert total == pytest.approx(worth - 0.02) and info["signals"]["ndcg"] == worth
+    env.reset(options={"split": "train", "index": 1})
+    _, total, is_over, _, info = do(env, "Search", "Broad", *more)
+    qrels = env.world.questions["train"][1].qrels
+    worth = ndcg([passage.id for passage in info["passages"]], qrels)
+    assert is_over and worth > 0 and info["signals"]["ndcg"] == worth
+    assert total == pytest.approx(worth - (0.02 if len(more) == 1 else 0.05))
 
 
 @every_set

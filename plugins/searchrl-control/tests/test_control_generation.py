@@ -111,6 +111,7 @@ def test_a_batch_is_written_as_a_folder_that_is_read_again(tmp_path: Path) -> No
         (["a"], {"a": 1}, E),
         (["b"], {"a": 1}, H),
         (["a"], {"a": 1, "b": 1}, M),
+        (["a"], {"a": 1, "b": 1, "c": 1}, M),
         (["a", "b"], {"a": 1, "b": 1, "c": 1}, E),
         ([*"xxxxxxxxx", *"0123456789", "a"], {"a": 1}, H),
         (["a"], {"a": 1, "b": 1, "c": 1, "d": 1}, H),

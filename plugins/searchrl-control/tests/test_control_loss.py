@@ -122,6 +122,9 @@ def test_a_gradient_that_is_not_finite_ends_the_run_before_it_is_taken(toy: dict
     table = ([[0.5], [0.5]], [[0.0], [0.0]])
     with pytest.raises(PolicyError, match="step 1: the gradient is not finite.*lower lr"):
         update(toy, [[math.inf], [0.0]], [[True], [True]], table, table, table)
+    table = ([[0.5], [0.9]], [[0.0], [0.0]])  # 4 * .5 - 4 * .1, over 2, for both actions
+    told = update(toy, [[8.0], [0.0]], [[True], [True]], table, table, table)
+    assert told["grad_norm"] == pytest.approx(0.8 * math.sqrt(2))  # which is clipped
 
 
 def test_a_step_is_described_by_its_episodes(toy: dict[str, Any]) -> None:

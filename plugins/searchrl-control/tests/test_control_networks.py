@@ -10,7 +10,6 @@ from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import CANDIDATE_FEATURES, LIST_FEATURES, SOURCES
 from searchrl_control.environment.settings import HEADS, SETS, Action
 from searchrl_control.training.networks import (
-    FARTHEST,
     Inputs,
     Network,
     NetworkSettings,
@@ -138,7 +137,7 @@ def test_candidates_are_read_beside_each_other(toy: dict[str, Any]) -> None:
     width = len(CANDIDATE_FEATURES)
     usual = torch.tensor([*CANDIDATE_FEATURES.values()])
     shown = seen[..., space.slices["candidates"]].reshape(6, 5, len(SOURCES), width)
-    known = ((shown - usual[:, 0]) / usual[:, 1]).clamp(-FARTHEST, FARTHEST)
+    known = ((shown - usual[:, 0]) / usual[:, 1]).clamp(-4, 4)
     signs, _ = network.inputs(seen)
     assert torch.allclose(signs[..., -2 * width : -width], known.mean(dim=2), atol=1e-5)
     spread = known.max(dim=2).values - known.min(dim=2).values
@@ -170,4 +169,4 @@ def test_signs_are_read_as_how_far_they_are_from_what_is_usual(
         other = seen.clone()
         other[0, 0, at] = mean
         found.append((inputs(seen)[0] - inputs(other)[0]).abs().max().item())
-    assert found == pytest.approx([0.0, 1.0, FARTHEST], abs=1e-4)
+    assert found == pytest.approx([0.0, 1.0, 4.0], abs=1e-4)

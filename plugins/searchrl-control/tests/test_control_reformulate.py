@@ -50,6 +50,7 @@ def test_a_model_is_shown_the_question_and_what_was_found() -> None:
     assert written.narrow(ASKED) == written.broaden(ASKED) == Rewrite("sea salt")
     assert all(ASKED.question in prompt and "- Tolmere. The old" in prompt for prompt in prompts)
     assert "fewer" in prompts[0] and "more documents" in prompts[1]
+    assert Written(lambda prompt: " ").narrow(ASKED).text == ASKED.question
 
 
 @pytest.mark.parametrize(
@@ -66,10 +67,6 @@ def test_a_model_is_shown_the_question_and_what_was_found() -> None:
 )
 def test_the_first_line_that_says_anything_is_the_query(reply: str, line: str) -> None:
     assert read_line(reply) == line
-
-
-def test_a_model_that_writes_nothing_leaves_the_question() -> None:
-    assert Written(lambda prompt: " ").narrow(ASKED).text == ASKED.question
 
 
 def game_of(reformulator: Reformulator) -> ListGame:

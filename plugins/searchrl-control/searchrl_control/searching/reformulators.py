@@ -132,10 +132,10 @@ class Classical:
         return self._tell(changed)
 
     def broaden(self, asked: Asked) -> Rewrite:
-        """The query without its terms of lowest IDF, with neighbours of the two or more left."""
+        """The query without its terms of lowest IDF, with neighbours of those that are left."""
         query = self._terms.query_of(asked.weights)
         by_value = sorted(query, key=lambda number: -self._terms.idf_V[number])
-        left = by_value[: max(2, math.ceil(_KEEP * len(by_value)))]
+        left = by_value[: math.ceil(_KEEP * len(by_value))]
         changed = {number: query[number] for number in left}
         for number in left:
             for other, near in self._neighbours.of(number):

@@ -143,7 +143,7 @@ def test_the_table_by_hand() -> None:
     ]
     row = row_of(played)
     assert row["ndcg"]["value"] == 0.5 and row["ndcg"]["n"] == 3
-    assert row["steps"] == pytest.approx(8 / 3)
+    assert row["steps"] == row_of(played * 2)["steps"] == pytest.approx(8 / 3)
     assert row["actions"] == {"Search": 3 / 8, "Terminate": 3 / 8, "Broad": 2 / 8}
     assert row["levels"] == {"easy": {"ndcg": 0.75, "n": 2}, "hard": {"ndcg": 0.0, "n": 1}}
     lines = render({"agent": row}).splitlines()

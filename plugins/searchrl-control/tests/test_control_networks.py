@@ -145,10 +145,10 @@ def test_candidates_are_read_beside_each_other(toy: dict[str, Any]) -> None:
     with torch.no_grad():
         network.actor.weight.zero_()
         network.scorer.weight.zero_()  # type: ignore[operator, union-attr]
-        network.scorer.weight[0, [0, width]] = 0.25  # type: ignore[index, union-attr]
+        network.scorer.weight[0, [0, width]] = torch.tensor([0.25, 0.5])  # type: ignore[index, union-attr]
         logits = network(seen).logits_BSA
     first = known[..., 0]
-    expected = 8 * torch.tanh(0.25 * (2 * first - first.mean(dim=2, keepdim=True)) / 8)
+    expected = 8 * torch.tanh((0.75 * first - 0.5 * first.mean(dim=2, keepdim=True)) / 8)
     places = [space.actions.index(str(source)) for source in SOURCES]
     assert torch.allclose(logits[..., places], expected, atol=1e-5)
 

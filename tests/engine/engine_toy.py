@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,13 @@ TOY_PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "toy_world.py
 
 
 def micro_policy(folder: Path, *, trainable: bool = True, **model: Any) -> Policy:
-    """Load a micro model: full fine-tuning unless `adapter` says otherwise."""
-    settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **model}
+    """A copy of a micro model, loaded once: full tuning unless `adapter` says otherwise."""
+    return deepcopy(_loaded(folder, trainable, tuple(sorted(model.items()))))
+
+
+@cache
+def _loaded(folder: Path, trainable: bool, model: tuple[tuple[str, Any], ...]) -> Policy:
+    settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **dict(model)}
     config: RunConfig = build_config({"model": settings})
     torch.manual_seed(0)
     resolved = ResolvedModel(str(folder), None, is_tiny=False)

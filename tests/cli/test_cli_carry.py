@@ -119,7 +119,7 @@ def test_the_lines_to_try_after_sft_and_train_run_as_they_are(
         paste(words, micro_model)
 
 
-@pytest.mark.parametrize("kind", ["env", "reward", "group_reward", "algorithm", "tracker"])
+@pytest.mark.parametrize("kind", "env reward group_reward retriever algorithm tracker".split())
 def test_the_lines_of_new_run_as_they_are(kind: str, own_folder: Path, micro_model: Path) -> None:
     lines = json.loads(succeed("new", kind, "spread", "--json").stdout)["next"]
     assert lines[0] == "pytest spread.py"

@@ -1,4 +1,4 @@
-"""Fuzzed files of a user: questions, corpora, handbooks, traces, instructions, plugins."""
+"""Fuzzed files of a user: questions, corpora, plugins."""
 
 from __future__ import annotations
 
@@ -32,24 +32,6 @@ _PASSAGES: tuple[dict[str, Any], ...] = (
     {"id": "p1", "title": "Lighthouse", "text": "It is kept by Ida."},
     {"_id": "p2", "title": "Harbour", "text": "It was built in 1874."},
     {"id": "p3", "contents": '"Ferries"\nThe Petrel goes there.'},
-)
-_ARTICLES: tuple[dict[str, Any], ...] = (
-    {"id": "a1", "title": "Library hours", "text": "The library closes at 16:45."},
-    {"title": "Chess club", "text": "It meets in room B12."},
-)
-_ABOUT: tuple[dict[str, Any], ...] = (
-    {"question": "When does it close?", "answer": "16:45", "articles": ["Library hours"]},
-    {"question": "Where is chess?", "answer": "B12", "articles": ["a2"], "queries": ["chess"]},
-)
-_TRACES: tuple[dict[str, Any], ...] = (
-    {
-        "prompt": "Who?",
-        "turns": [{"text": "<search>a</search>", "observation": "b"}, {"text": "c"}],
-    },
-    {"id": "t2", "messages": [{"role": "user", "content": "a"}], "turns": [{"text": "b"}]},
-)
-_MARKDOWN = (
-    "# School\n\n## Library hours\nThe library closes at 16:45.\n\n## Chess club\nRoom B12.\n"
 )
 _LINES = (
     "", "{", "}", "[", "]", "[]", "{}", "null", "1", '"text"', "NaN", "{'a': 1}", '{"id": NaN}',
@@ -117,53 +99,6 @@ def rows(random: Random) -> Iterator[Case]:
         words = ["--env", "corpus", f"--set=env.questions={mine}", f"--set=env.corpus={theirs}"]
         words += ["--set", f"env.test_frac={random.choice((0, 0.5, 1))}"]
         yield Case("rows", (*PLAY, *words), {name: data, rest: other.encode()}, names=names)
-
-
-def handbooks(random: Random) -> Iterator[Case]:
-    """A handbook in Markdown or JSON and questions about it, one of them damaged."""
-    while True:
-        files = {"handbook.md": _MARKDOWN.encode(), "asked.jsonl": _jsonl(_ABOUT).encode()}
-        name, asked = "handbook.md", "asked.jsonl"
-        kind = random.randrange(4)
-        if kind == 0:
-            files[name] = _edit(random, _MARKDOWN)
-        elif kind == 1:
-            name = "handbook.json"
-            whole = {"name": "School", "articles": [dict(a) for a in _ARTICLES]}
-            _damage_row(random, whole)
-            files[name] = _edit(random, json.dumps(whole))
-        elif kind == 2:
-            name, articles = "handbook.json", [dict(a) for a in _ARTICLES]
-            _damage_row(random, random.choice(articles))
-            files[name] = json.dumps(articles).encode()
-        else:
-            asked, data = _write_rows(random, [dict(a) for a in _ABOUT])
-            files[asked] = data
-        words = (f"--set=env.handbook={name}", f"--set=env.questions={asked}")
-        yield Case("handbook", (*PLAY, *words), files, names=(name, asked, "handbook", "questions"))
-
-
-def traces(random: Random) -> Iterator[Case]:
-    """Demonstrations for `sft`."""
-    while True:
-        values = json.loads(json.dumps(_TRACES))
-        for _ in range(random.randrange(2)):
-            _damage_row(random, random.choice(random.choice(values)["turns"] or [{}]))
-        name, data = _write_rows(random, values)
-        words = ("sft", "--dry-run", "--model=tiny", f"--traces={name}")
-        yield Case("traces", words, {name: data}, names=(name,))
-
-
-def instructions(random: Random) -> Iterator[Case]:
-    """A protocol's instruction from a file."""
-    good = "Think, then <search>words</search>, then <answer>words</answer>. {tools}\n"
-    while True:
-        data = _edit(random, good)
-        name = random.choice(("own.txt", "own.txt", "own.txt", draw_text(random)))
-        protocol = random.choice(("think-search-answer", "act", "tool-call"))
-        words = ("--protocol", protocol, f"--set=protocol.instruction=@{name}")
-        names = ("protocol.instruction", "the protocol has none", "--set")
-        yield Case("instruction", (*PLAY, *words), {"own.txt": data}, names=names)
 
 
 def plugins(random: Random) -> Iterator[Case]:

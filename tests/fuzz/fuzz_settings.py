@@ -154,20 +154,6 @@ def expressions(random: Random) -> Iterator[Case]:
         yield Case("expression", (*PLAY, f"--reward={text}"), names=("reward", "Reward"))
 
 
-def schedules(random: Random) -> Iterator[Case]:
-    """`reward:` as stages, in a file or on the command line."""
-    while True:
-        stages: Any = {10 * n: random.choice(EXPRESSIONS) for n in range(random.randrange(1, 4))}
-        for _ in range(random.randrange(3)):
-            _damage_tree(random, stages)
-        if random.random() < 0.3:
-            stages = draw_value(random)
-        text = _dump({"reward": stages})
-        files = {"run.yaml": text.encode("utf-8", "surrogatepass")}
-        names = ("reward", "run.yaml")
-        yield Case("schedule", (*PLAY, "--config", "run.yaml"), files, names=names)
-
-
 def _yaml_word(random: Random) -> str:
     chance = random.random()
     if chance < 0.4:

@@ -123,16 +123,6 @@ def test_mistakes_are_said(tmp_path: Path) -> None:
     assert "no runs in" in succeed("runs", tmp_path).stdout
 
 
-def test_listing_needs_no_torch(run: Path) -> None:
-    code = (
-        "import sys\nfrom searchrl.cli import main\n"
-        f"try: main(['runs', {str(run)!r}])\n"
-        "except SystemExit as end: assert not end.code\n"
-        "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
 class TestDamage:
     def test_weights_without_checksums_are_damaged(self, run: Path) -> None:
         """They were changed after their checksums were deleted, and nothing was said."""

@@ -84,33 +84,6 @@ def test_one_sentence_says_what_it_wants_to_run_and_how_to_allow_it(
     assert not trace.exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "eval {run}",
-        "ask {run} When?",
-        "train --resume {run}",
-        "train --init-from {run} --dry-run",
-        "sft --resume {run}",
-        "bench --init-from {run}",
-        "play --config {run}/config.yaml",
-        "eval --config {run}/config.yaml",
-        "train --config {run}/config.yaml --model tiny --dry-run",
-        "plugins --config {run}/config.yaml",
-    ],
-)
-def test_every_way_to_a_run_folder_asks(words: str, tmp_path: Path, plugin: Path, trace: Path):
-    run = write_run(tmp_path / "run", plugins=[str(plugin)], policy="model")
-    shutil.copytree(TINY, run / "policy")
-    (run / "checkpoints" / "step_000001").mkdir(parents=True)
-    demos = {"demos": 1} if words.startswith("sft") else {}
-    (run / "checkpoints" / "step_000001" / "state.json").write_text(json.dumps(demos))
-    reseal(run)
-    text = complaint(*words.format(run=run).split())
-    assert f"the code '{plugin}' (plugins)" in text
-    assert not trace.exists()
-
-
 def test_trust_flag_allows_once(run: Path, trace: Path) -> None:
     succeed("eval", run, "--trust")
     assert trace.exists()

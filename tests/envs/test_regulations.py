@@ -179,19 +179,6 @@ def test_training_and_validation_never_show_a_held_out_wording(level: str) -> No
             assert slices == (both if level != "easy" else {"seen_wording"})
 
 
-@pytest.mark.thorough
-def test_no_question_in_unseen_words_is_one_of_training() -> None:
-    train = (
-        env_of("normal").make_task("train", number + slot * NUM_SCHOOLS["train"])
-        for number in range(100)
-        for slot in range(10)
-    )
-    trained = {task.question for task in train}
-    unseen = [task for task in tasks_of("normal") if "unseen_wording" in task.slices]
-    assert len(unseen) >= 150
-    assert not [task.question for task in unseen if task.question in trained]
-
-
 def test_mix_has_its_shares_in_any_stretch() -> None:
     env = make_env()
     for start in (0, 777, 20000):
@@ -226,18 +213,6 @@ def test_a_school_is_never_asked_the_same_twice(level: str) -> None:
         subjects = {(t.kind, t.meta["abouts"][-1], t.question) for t in asked}
         assert len(subjects) == len(asked) >= 8
         assert {t.meta["school"] for t in asked} == {env.school("test", number).name}
-
-
-@pytest.mark.thorough
-def test_gold_answers_are_short_and_verbatim_in_the_gold_article(level: str) -> None:
-    for task in tasks_of(level):
-        if task.kind == "not_regulated":
-            assert task.answers == ("not regulated",) and not task.gold_ids
-            continue
-        texts = {p.id: p.text for p in env_of(level).passages(task)[1]}
-        assert task.answers[0] in texts[task.gold_ids[-1]]
-        assert len(task.answers[0]) <= 25 and len(task.answers[0].split()) <= 2
-        assert len(task.gold_ids) == (2 if task.kind == "two_hop" else 1)
 
 
 def test_two_hop_questions_do_not_name_the_bridge(level: str) -> None:

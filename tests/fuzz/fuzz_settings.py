@@ -32,16 +32,6 @@ from searchrl.config.keys import config_keys
 REPO = Path(__file__).resolve().parents[2]
 PLAY = ("play", "--index", "0")
 DRY = ("train", "--dry-run", "--model", "tiny")
-
-EXPRESSIONS = (
-    "format+em", "0.2*format+em-0.01*searches", "em", "-em + 2*f1", "0.5*format + searchrl:em",
-    "1e-3*em+.5*f1-0.25", "env",
-)  # fmt: skip
-_EXPRESSION_PIECES = (
-    *"+ - * ** / ( ) em emm 2 . 1e400 e 1e : == nan inf 0* __import__('os') em:em".split(),
-    *("lambda", "if", "🙂", "２", "é", " ", "\n", "\x00", "\ud800", "日" * 99),
-    *(piece * 4000 for piece in ("em", "em+", "(", "9", " ", "-")),
-)
 _ODD_YAML = (
     "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
     "env: &e {name: corpus, again: *e}\n",
@@ -86,13 +76,6 @@ _ODD_YAML = (
     "k: v\n" * 3000,
     "\n".join(f"key_{n}: {n}" for n in range(3000)),
     "optim:\n" + "\n".join(f"  key_{n}: {n}" for n in range(300)),
-    "b0: &b0 [x, x, x, x, x, x, x, x, x]\n"
-    + "".join(f"b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 9)}]\n" for n in range(1, 10)),
-    "eval: &b0 {a: x}\n"
-    + "".join(f"log: &b{n} {{a: *b{n - 1}, b: *b{n - 1}}}\n" for n in range(1, 3)),
-    "env:\n  name: corpus\n"
-    + "  b0: &b0 [x, x, x, x, x, x, x, x, x]\n"
-    + "".join(f"  b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 9)}]\n" for n in range(1, 10)),
 )
 
 
@@ -143,15 +126,6 @@ def set_words(random: Random) -> Iterator[Case]:
             words += ["--set", word]
         command = random.choice((PLAY, PLAY, PLAY, PLAY, PLAY, DRY))
         yield Case("set", (*command, *words))
-
-
-def expressions(random: Random) -> Iterator[Case]:
-    """`--reward EXPR`."""
-    while True:
-        text = damage_text(random, random.choice(EXPRESSIONS), _EXPRESSION_PIECES)
-        if text == "auto":
-            continue
-        yield Case("expression", (*PLAY, f"--reward={text}"), names=("reward", "Reward"))
 
 
 def _yaml_word(random: Random) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ NAMES_TO_OBJECTS = ("searchrl.trackers.feed", "searchrl.alarms.watch")
 PUBLIC_NAMES = "searchrl"  # its `__init__` lists names of every floor and resolves them lazily
 
 
+@cache
 def ours(name: str) -> list[tuple[str, int]]:
     """The imports of one of our modules that are ours."""
     return [(t, line) for t, line in rooms.read_imports(MODULES[name]) if t.startswith("searchrl.")]

@@ -45,7 +45,7 @@ from searchrl.envs.regulations.world.wordings import (
 )
 from searchrl.errors import ConfigError
 
-SCHOOLS = range(40)
+SCHOOLS = range(20)
 KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
 NAMED_ENTITIES = ("House", "Hall", "Lodge", "Wing", "Fund", "form")
 
@@ -58,7 +58,7 @@ def drafts_of(level: str) -> list[tuple[School, str, Draft]]:
         (school, kind, draft_task(school, kind, ordinal))
         for school in schools
         for kind in KINDS
-        for ordinal in range(20)
+        for ordinal in range(10)
     ]
 
 
@@ -70,8 +70,8 @@ def level(request: pytest.FixtureRequest) -> str:
 # The world.
 def test_tasks_depend_on_nothing_but_split_index_and_world_seed() -> None:
     env = make_env()
-    backwards = [make_env().make_task("train", i) for i in reversed(range(60))]
-    assert [env.make_task("train", i) for i in range(60)] == backwards[::-1]
+    backwards = [make_env().make_task("train", i) for i in reversed(range(20))]
+    assert [env.make_task("train", i) for i in range(20)] == backwards[::-1]
     other_world = make_env(world_seed=1)
     assert env.make_task("train", 0) != other_world.make_task("train", 0)
     assert env.make_task("train", 0) != env.make_task("test", 0)
@@ -151,7 +151,7 @@ def test_one_question_has_one_right_answer(level: str) -> None:
     asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for school, _, draft in drafts_of(level):
         asked[school.key, draft.question.text.casefold()].add(draft.answers)
-    assert len(asked) > 700
+    assert len(asked) > 350
     assert not {key: golds for key, golds in asked.items() if len(golds) > 1}
 
 

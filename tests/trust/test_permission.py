@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,9 @@ from searchrl.trust.needs import find_needs
 from searchrl.trust.permission import Permission
 from searchrl.trust.permission import trust as remember
 
+distributions = cache(importlib.metadata.packages_distributions)
+"""All of them are asked for a second each time, and none is installed meanwhile."""
+
 BUILT_IN = load_plugins((), entry_points=False)
 TINY = Path(searchrl.__file__).parent / "assets" / "tiny"
 
@@ -43,6 +48,7 @@ def register_retrievers(register):
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user who has trusted nothing yet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("importlib.metadata.packages_distributions", distributions)
     return tmp_path / "state" / "searchrl" / "trusted"
 
 

@@ -27,6 +27,8 @@ SHORT = {
 MISTAKES = """
 trian | unknown command 'trian'. Did you mean 'train'
 train --max-step 3 | No such option | '--max-step' | --max-steps
+bench --steps 0 | --steps | x>=1
+bench --policy scripted | trains a model
 play --index ten | 'ten' is not a valid integer | '--index'
 play --env corpus --index 999999 | 'corpus' has no task 999999 in split 'test' | are numbered from 0
 play --env corpus --index -1 | 'corpus' has no task -1 in split 'test' | are numbered from 0 to

@@ -39,13 +39,10 @@ eval --policy scripted:exprt | 'exprt' | expert
 SCRIPTED --env regulatons | unknown env | 'regulatons' | 'regulations'
 SCRIPTED --reward format+emm | unknown reward component 'emm' | column 8 | 'em'
 SCRIPTED --split tset | no split | 'tset' | 'test'
-SCRIPTED --set optim.learning_rate=1e-4 | unknown key 'optim.learning_rate' | optim.
 SCRIPTED --set rollout.grup_size=2 | unknown key | 'rollout.grup_size' | 'group_size'
-SCRIPTED --set lr=1e-4 | unknown key | 'lr' | 'optim.lr'
 SCRIPTED --set env.dificulty=hard | 'dificulty' | 'difficulty'
 SCRIPTED --set retriever.title_wait=2 | 'bm25' has no setting 'title_wait' | mean 'title_weight'
 SCRIPTED --set seed | expected KEY=VALUE | 'seed'
-SCRIPTED --set max_steps=many | max_steps = 'many' | integer
 SCRIPTED --config run.yml | No such file | 'run.yml' | 'run.yaml'
 SCRIPTED --plugin broken.py | SyntaxError | broken.py:4 | searchrl check
 SCRIPTED --plugin borken.py | there is no file | borken.py | broken.py'
@@ -68,7 +65,6 @@ train --dry-run --model docs | holds no policy | docs | config.json
 train --dry-run --model ./nothing/here | does not exist | 'tiny'
 train --dry-run --model damaged | cannot read | damaged/config.json
 train --dry-run --model scratch | only `searchrl sft` makes | --init-from
-train --model scratch | only `searchrl sft` makes | --init-from
 eval --num-tasks 1 --model scratch | only `searchrl sft` makes | --init-from
 PLAN --policy scripted | other policies have no weights
 PLAN --algorithm grop | 'grop' | 'grpo'

@@ -22,6 +22,7 @@ from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step
+from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.policy import Policy
@@ -67,19 +68,29 @@ def make_learner(
     algorithm: Algorithm | None = None,
     *,
     beta: float | None = 0.0,
+    clip: float | None = None,
     temperature: float = 1.0,
     max_steps: int = 10,
+    constant: int | None = None,
+    workers: Workers = ALONE,
+    is_packed: bool | None = None,
     **optim: Any,
 ) -> Learner:
-    """A learner, GRPO by default, without a warm-up."""
-    return Learner(
+    """A learner, GRPO by default, without a warm-up; `is_packed` None: as the model can."""
+    learner = Learner(
         policy,
         algorithm or make_grpo(),
-        AlgorithmConfig(beta=beta),
+        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip),
         OptimConfig(**{"lr": 1e-2, "warmup_steps": 0} | optim),
         max_steps=max_steps,
         temperature=temperature,
+        constant=constant,
+        workers=workers,
     )
+    if is_packed is not None:
+        assert learner.packing_fault is None
+        learner.packing_fault = None if is_packed else "not in this test"
+    return learner
 
 
 def make_trajectory(

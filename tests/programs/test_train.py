@@ -195,8 +195,3 @@ class TestFailures:
         failed = [row for row in run.rollouts("train") if row["failure"] is not None]
         assert failed and all(row["reward"] is None for row in failed)
         assert all(row["advantage"] is None and row["ratio"] is None for row in failed)
-
-    def test_lr_zero_leaves_the_weights(self, micro_model: Path, tmp_path: Path):
-        run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
-        assert_same_weights(micro_model, run.path / "policy")
-        assert any(r.get("grad_norm", 0) > 0 for r in run.metrics if r["phase"] == "train")

@@ -88,10 +88,6 @@ def test_plugin_cannot_take_over_a_builtin_command(tmp_path: Path) -> None:
     assert "hello" in succeed("--plugin", path, "rival:play").output
 
 
-def test_command_of_a_package_says_how_to_get_it() -> None:
-    assert "pip install" in complaint("index")
-
-
 def test_boundary_error_exits_with_its_own_code(plugin: str) -> None:
     result = call("--plugin", plugin, "limit")
     assert result.exit_code == FailureLimitError.exit_code == 3

@@ -68,18 +68,6 @@ class TestResume:
             train(settings(micro_model, tmp_path / "run"), observer=Fatal())
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
 
-    def test_after_ctrl_c_nothing_finished_is_lost_and_the_way_on_is_said(
-        self, whole_run: Run, micro_model: Path, tmp_path: Path
-    ):
-        observer = Crash(5, how="interrupt")
-        with pytest.raises(KeyboardInterrupt):
-            train(settings(micro_model, tmp_path / "run"), observer=observer)
-        assert observer.notes[-1] == (
-            f"stopped after step 5; continue with: searchrl train --resume {tmp_path / 'run'}"
-        )
-        assert list_checkpoints(tmp_path / "run")[-1].name == "step_000005"
-        assert_same_run(whole_run, train(resume=tmp_path / "run"))
-
     def test_lora_and_kl_resume_exactly_too(self, micro_model: Path, tmp_path: Path):
         model = {"adapter": "lora", "lora_r": 4}
         whole = train(settings(micro_model, tmp_path / "whole", model=model))

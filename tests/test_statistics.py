@@ -107,16 +107,6 @@ def test_a_long_tail_moves_the_end_on_its_side() -> None:
     assert find_interval(-values) == pytest.approx((-expected[1], -expected[0]), rel=1e-9)
 
 
-def test_strata_narrow_the_interval_of_a_difference() -> None:
-    tasks = [f"t{number}" for number in range(12)]
-    first = {"f1": {task: 0.1 * n + 5 * (n % 2) for n, task in enumerate(tasks)}}
-    second = {"f1": dict.fromkeys(tasks, 0.0)}
-    kinds = {task: n % 2 for n, task in enumerate(tasks)}
-    wide, narrow = compare(first, second)["f1"], compare(first, second, kinds)["f1"]
-    assert narrow["value"] == wide["value"]
-    assert narrow["high"] - narrow["low"] < 0.3 * (wide["high"] - wide["low"])
-
-
 def test_too_few_differences_have_a_test_and_no_interval() -> None:
     for others in ([], [(0.9, 0.4)]):
         found = compare_pairs([(0.3, 0.3), *others, (0.5, 0.5), (0.2, 0.2)])

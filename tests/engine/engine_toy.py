@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -37,12 +38,12 @@ TOY_PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "toy_world.py
 
 def micro_policy(folder: Path, *, trainable: bool = True, **model: Any) -> Policy:
     """A copy of a micro model, loaded once: full tuning unless `adapter` says otherwise."""
-    return deepcopy(_loaded(folder, trainable, tuple(sorted(model.items()))))
+    return deepcopy(_loaded(folder, trainable, json.dumps(model, sort_keys=True)))
 
 
 @cache
-def _loaded(folder: Path, trainable: bool, model: tuple[tuple[str, Any], ...]) -> Policy:
-    settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **dict(model)}
+def _loaded(folder: Path, trainable: bool, model: str) -> Policy:
+    settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **json.loads(model)}
     config: RunConfig = build_config({"model": settings})
     torch.manual_seed(0)
     resolved = ResolvedModel(str(folder), None, is_tiny=False)

@@ -7,7 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -22,7 +22,7 @@ os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="searchrl-state-")
 # They hold what is built in, whatever packages of plugins are installed beside it.
 os.environ["SEARCHRL_NO_INSTALLED_PLUGINS"] = "1"
 
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -93,6 +93,24 @@ def unheard_signals() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_footprint_per_model() -> Iterator[None]:
+    """The memory plan of a run counts its model: once, for all runs of the tests that train it."""
+    from searchrl.engine.memory import forecast
+
+    real, known = forecast.find_footprint, dict[Any, Any]()
+
+    def find(config: Any, resolved: Any, device: Any, **more: Any) -> Any:
+        key = (config.model_dump_json(), resolved, device, *more.items())
+        if key not in known:
+            known[key] = real(config, resolved, device, **more)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forecast, "find_footprint", find)
+        yield
 
 
 @pytest.fixture(scope="session")

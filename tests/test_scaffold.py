@@ -79,7 +79,7 @@ def test_what_is_written_is_clean(kind: str, is_package: bool, tmp_path: Path) -
     ruff = shutil.which("ruff") or shutil.which("ruff", path=str(Path(sys.executable).parent))
     if ruff is None:
         pytest.skip("ruff is not installed")
-    for name in ("x", name_for(kind, "my-thing"), f"a_{kind}_".ljust(22, "n")):
+    for name in ("x", f"a_{kind}_".ljust(22, "n")):
         folder = tmp_path / name
         folder.mkdir()
         write(kind, name, folder, is_package=is_package)

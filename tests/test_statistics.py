@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -65,18 +64,6 @@ def test_the_interval_of_shares_is_that_of_bonett_and_price() -> None:
     assert found["high"] > 0 and found["p"] == 0.125, "interval and test say the same"
 
 
-@pytest.mark.parametrize("shares", [(0.05, 0.02, 0.9), (0.3, 0.1, 0.3), (0.0, 0.02, 0.5)])
-def test_the_interval_of_shares_holds_the_truth(shares: tuple[float, float, float]) -> None:
-    rng = random.Random(11)
-    won, lost, both = shares
-    kinds = [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.0, 0.0)]
-    held = 0
-    for _ in range(300):
-        found = compare_pairs(rng.choices(kinds, (won, lost, both, 1 - won - lost - both), k=30))
-        held += found["low"] <= won - lost <= found["high"]
-    assert held >= 0.93 * 300
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e-6])
 def test_few_differences_are_counted_out(scale: float) -> None:
     """Three times better: of eight patterns of signs, two are as far out; in any unit."""
@@ -93,21 +80,6 @@ def test_counting_out_is_mcnemars_test_where_both_can_be_had(won: int, lost: int
     pairs = [(1.0, 0.0)] * won + [(0.0, 1.0)] * min(lost, 13 - won) + [(1.0, 1.0)] * same
     halves = [(one / 2, other / 2) for one, other in pairs]
     assert compare_pairs(halves)["p"] == pytest.approx(compare_pairs(pairs)["p"])
-
-
-def covered(draw: Callable[[int], np.ndarray], truth: float, strata: Sequence[int] = ()) -> float:
-    """The share of 500 intervals that hold the truth, of those there are."""
-    found = [find_interval(draw(number), strata) for number in range(500)]
-    given = [ends for ends in found if ends]
-    return sum(low <= truth <= high for low, high in given) / len(given)
-
-
-@pytest.mark.parametrize("n", [10, 20, 50])
-def test_the_interval_of_differences_that_are_mostly_equal_holds_the_truth(n: int) -> None:
-    """85 % of the pairs are equal; the percentiles of a bootstrap covered .66 to .90."""
-    rng = np.random.default_rng(13)
-    held = covered(lambda _: np.where(rng.random(n) < 0.15, rng.exponential(1, n), 0.0), 0.15)
-    assert held >= 0.93
 
 
 def test_strata_take_the_spread_between_them_out() -> None:
@@ -133,16 +105,6 @@ def test_a_long_tail_moves_the_end_on_its_side() -> None:
     expected = (mean - quantile * error, mean + quantile * error + moved)
     assert find_interval(values) == pytest.approx(expected, rel=1e-9)
     assert find_interval(-values) == pytest.approx((-expected[1], -expected[0]), rel=1e-9)
-
-
-def test_strata_narrow_the_interval_of_a_difference() -> None:
-    tasks = [f"t{number}" for number in range(12)]
-    first = {"f1": {task: 0.1 * n + 5 * (n % 2) for n, task in enumerate(tasks)}}
-    second = {"f1": dict.fromkeys(tasks, 0.0)}
-    kinds = {task: n % 2 for n, task in enumerate(tasks)}
-    wide, narrow = compare(first, second)["f1"], compare(first, second, kinds)["f1"]
-    assert narrow["value"] == wide["value"]
-    assert narrow["high"] - narrow["low"] < 0.3 * (wide["high"] - wide["low"])
 
 
 def test_too_few_differences_have_a_test_and_no_interval() -> None:

@@ -177,16 +177,6 @@ def test_a_reply_that_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:
         client.close()
 
 
-def test_a_wrong_key_ends_all_requests() -> None:
-    with OpenAIServer(lambda body: Fault(401)) as server:
-        client = make_client(server.url)
-        for _ in range(3):
-            with pytest.raises(EndpointFailure, match=r"answered 401.*endpoint\.key_env"):
-                client.complete(ASKED)
-        client.close()
-    assert len(server.bodies) == 1 and client.traffic.failed == 3
-
-
 def test_no_more_than_the_limit_is_under_way() -> None:
     with OpenAIServer(lambda body: "x", delay_s=0.05) as server:
         client = make_client(server.url, concurrency=3)

@@ -84,16 +84,6 @@ def paste(words: Sequence[str], micro_model: Path) -> None:
         succeed(*words)
 
 
-def test_env_alone_trains_with_the_reward_and_retriever_of_its_author(
-    plugin: Path, micro_model: Path
-) -> None:
-    flags = ("--plugin", plugin, "--env", "mine", "--set", "env.colour=red")
-    succeed("train", *flags, "--model", micro_model, "--max-steps", "1", *SMALL, "--run-dir", "r")
-    (task,) = Run.open("r").config.tasks
-    assert (task.reward, task.retriever.name) == ("lively+0.1*em", "finder")
-    assert {"lively", "em"} <= {key for row in Run.open("r").metrics for key in row}
-
-
 def test_the_lines_to_try_after_sft_and_train_run_as_they_are(
     plugin: Path, micro_model: Path
 ) -> None:
@@ -119,7 +109,7 @@ def test_the_lines_to_try_after_sft_and_train_run_as_they_are(
         paste(words, micro_model)
 
 
-@pytest.mark.parametrize("kind", ["env", "reward", "group_reward", "algorithm", "tracker"])
+@pytest.mark.parametrize("kind", "env reward group_reward retriever algorithm tracker".split())
 def test_the_lines_of_new_run_as_they_are(kind: str, own_folder: Path, micro_model: Path) -> None:
     lines = json.loads(succeed("new", kind, "spread", "--json").stdout)["next"]
     assert lines[0] == "pytest spread.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from command_line import complaint, succeed
+from command_line import succeed
 
 from searchrl.config.keys import config_keys
 
@@ -24,11 +24,6 @@ def test_the_whole_tree_has_every_key_below_its_section() -> None:
     heads = [line.split()[0].rstrip(":") for line in text.splitlines() if line[:1] != " "]
     assert [head for head in heads if head != "The"] == [key.key for key in config_keys()]
     assert "](" not in text and "`" not in text
-
-
-def test_unknown_names_end_with_near_matches() -> None:
-    text = complaint("config", "optim.lrr")
-    assert "unknown config key 'optim.lrr'. Did you mean 'optim.lr'" in text
 
 
 def test_json_is_machine_readable() -> None:

@@ -112,18 +112,6 @@ class TestFailedEpisodes:
         assert call(*self.flags(tmp_path, every=2), *more).exit_code == 0
 
 
-def test_evidence_is_absent_where_no_task_names_gold_passages(tmp_path: Path) -> None:
-    """It was whether the agent searched: 1.000 for data that knows no gold passage."""
-    (tmp_path / "c.jsonl").write_text('{"id": "d", "text": "The mayor is Ada."}\n')
-    flags = ["eval", "--policy", "scripted", "--env", "corpus", "--json", "--num-tasks", "1"]
-    for key in ("questions=" + str(tmp_path / "q.jsonl"), f"corpus={tmp_path}/c.jsonl"):
-        flags += ["--set", f"env.{key}"]
-    for more, is_there in (({}, False), ({"supporting_ids": ["d"]}, True)):
-        rows = [{"question": f"Who is mayor {n}?", "answer": "Ada"} | more for n in range(4)]
-        (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        assert ("support_recall" in json.loads(succeed(*flags).stdout)) == is_there
-
-
 def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:
     result = succeed("eval", str(micro_run), "--json")
     after = Run.open(micro_run).summary["after"]

@@ -10,7 +10,7 @@ from command_line import call, complaint, succeed
 
 from searchrl.run_folder import Run
 
-FIRST = ("eval", "--policy", "scripted", "--num-tasks", "40")
+FIRST = ("eval", "--policy", "scripted", "--num-tasks", "24")
 
 
 @pytest.mark.thorough
@@ -22,7 +22,7 @@ def test_a_paired_comparison_of_two_policies(tmp_path: Path) -> None:
     assert found["against"] == {"policy": "scripted:passive", **other}
     em = found["paired"]["em"]
     assert em["value"] == pytest.approx(found["em"]["value"] - other["em"]["value"])
-    assert em["n"] == 40 and em["test"] == "McNemar, exact" and em["p"] < 1e-6
+    assert em["n"] == 24 and em["test"] == "McNemar, exact" and em["p"] < 1e-6
     assert 0 < em["low"] < em["value"] <= em["high"] <= 1
     assert found["paired"]["searches"]["test"] == "sign flips"
     rows = {row["phase"] for row in Run.open(folder).rollouts()}
@@ -56,5 +56,5 @@ def test_a_model_is_compared_on_the_tasks_of_a_run(micro_run: Path, micro_model:
     found = json.loads(succeed("eval", micro_run, "--against", micro_model, "--json").stdout)
     assert found["paired"]["em"]["n"] == found["em"]["n"] == found["against"]["em"]["n"]
     early = call(*FIRST, "--against", "no-such-model-anywhere")
-    assert early.exit_code == 2 and "40 episodes" not in early.output, "found out before play"
+    assert early.exit_code == 2 and "24 episodes" not in early.output, "found out before play"
     assert "no scripted policy 'nobody'" in complaint(*FIRST, "--against", "scripted:nobody")

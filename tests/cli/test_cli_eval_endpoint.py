@@ -80,22 +80,6 @@ def test_an_outage_is_unscored_and_counted(cache: Path) -> None:
         assert "generation failure of generator" in strict.output.replace("\n", " ")
 
 
-def test_a_budget_ends_the_evaluation_politely(cache: Path) -> None:
-    limits = ["--set", "endpoint.max_calls=7", "--set", "endpoint.concurrency=1"]
-    with OpenAIServer(search_once) as server:
-        result = succeed(*flags(server, cache), "--json", *limits)
-        assert len(server.bodies) == 7
-        # What was paid for is not paid for again.
-        more = json.loads(succeed(*flags(server, cache), "--json").stdout)
-        assert len(server.bodies) == 12
-    metrics = json.loads(result.stdout)
-    assert metrics["em"]["n"] == 3 and metrics["unscored"]["value"] == 0.5
-    assert metrics["failed"]["value"] == 0.0, "nobody failed"
-    assert "3 of 6 episodes have no score" in result.stderr.replace("\n", " ")
-    assert "max_calls = 7" in result.stderr.replace("\n", " ")
-    assert more["em"]["n"] == 6 and more["unscored"]["value"] == 0.0
-
-
 def test_samples_of_a_task_are_draws_of_their_own(cache: Path) -> None:
     with OpenAIServer(search_once) as server:
         drawn = [*flags(server, cache, 2), "--samples", "4", "--temperature", "1", "--json"]

@@ -88,16 +88,6 @@ def test_plugin_cannot_take_over_a_builtin_command(tmp_path: Path) -> None:
     assert "hello" in succeed("--plugin", path, "rival:play").output
 
 
-def test_missing_plugin_file_is_one_message() -> None:
-    text = complaint("--plugin", "nowhere.py", "--help")
-    assert "nowhere.py" in text and "there is no file" in text
-
-
-def test_unknown_command_is_suggested() -> None:
-    assert "unknown command 'trian'. Did you mean 'train'?" in complaint("trian")
-    assert "pip install" in complaint("index")
-
-
 def test_boundary_error_exits_with_its_own_code(plugin: str) -> None:
     result = call("--plugin", plugin, "limit")
     assert result.exit_code == FailureLimitError.exit_code == 3
@@ -108,11 +98,11 @@ def test_ctrl_c_exits_130(plugin: str) -> None:
     assert call("--plugin", plugin, "stop").exit_code == 130
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
-def test_signals_end_a_command_as_ctrl_c_does(tmp_path: Path, name: str, code: int) -> None:
+def test_a_signal_ends_a_command_as_ctrl_c_does(tmp_path: Path) -> None:
+    """SIGTERM too: it ends training in `programs/test_train_held.py`."""
     plugin = tmp_path / "signalled.py"
     plugin.write_text(
-        f"""
+        """
 import os, signal, time
 import click
 from searchrl import hookimpl
@@ -120,7 +110,7 @@ from searchrl import hookimpl
 @click.command()
 def wait():
     try:
-        os.kill(os.getpid(), signal.{name})
+        os.kill(os.getpid(), signal.SIGHUP)
         time.sleep(20)
     finally:
         click.echo("closed")
@@ -132,9 +122,9 @@ def register_commands(register):
     )
     words = [sys.executable, "-m", "searchrl", "--plugin", str(plugin), "wait"]
     # As from a terminal: under nohup, SIGHUP is ignored, and a program keeps it so.
-    heard = functools.partial(signal.signal, getattr(signal, name), signal.SIG_DFL)
+    heard = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)
     result = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=heard)
-    assert (result.returncode, result.stdout) == (code, "closed\n")
+    assert (result.returncode, result.stdout) == (129, "closed\n")
     assert result.stderr == "\nInterrupted.\n"
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import call, succeed
+from command_line import succeed
 
 LOUD = """
 print("loud: imported")
@@ -65,11 +65,3 @@ def test_what_a_plugin_prints_goes_to_the_other_stream(loud: str) -> None:
     assert json.loads(planned.stdout)["config"]["tasks"][0]["reward"] == "loudly"
     listed = succeed("--plugin", loud, "plugins", "--json")
     assert "loud" in json.loads(listed.stdout)["kinds"]["env"]
-
-
-@pytest.mark.thorough
-def test_check_and_new_print_nothing_else_either(loud: str) -> None:
-    result = call("check", loud, "--kind", "reward", "--json")
-    assert json.loads(result.stdout)["reports"][0]["name"] == "loudly"
-    assert "loud: scored" in result.stderr
-    assert json.loads(succeed("new", "reward", "brief", "--json").stdout)["files"] == ["brief.py"]

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shlex
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,11 @@ SHORT = {
 }
 MISTAKES = """
 trian | unknown command 'trian'. Did you mean 'train'
+index | unknown command 'index' | pip install
+play --env gym:FrozenLake-v1 --set env.max_turns=0 | max_turns must be at least 1, got 0
 train --max-step 3 | No such option | '--max-step' | --max-steps
+bench --steps 0 | --steps | x>=1
+bench --policy scripted | trains a model
 play --index ten | 'ten' is not a valid integer | '--index'
 play --env corpus --index 999999 | 'corpus' has no task 999999 in split 'test' | are numbered from 0
 play --env corpus --index -1 | 'corpus' has no task -1 in split 'test' | are numbered from 0 to
@@ -37,16 +40,14 @@ eval --policy scripted:exprt | 'exprt' | expert
 SCRIPTED --env regulatons | unknown env | 'regulatons' | 'regulations'
 SCRIPTED --reward format+emm | unknown reward component 'emm' | column 8 | 'em'
 SCRIPTED --split tset | no split | 'tset' | 'test'
-SCRIPTED --set optim.learning_rate=1e-4 | unknown key 'optim.learning_rate' | optim.
 SCRIPTED --set rollout.grup_size=2 | unknown key | 'rollout.grup_size' | 'group_size'
-SCRIPTED --set lr=1e-4 | unknown key | 'lr' | 'optim.lr'
 SCRIPTED --set env.dificulty=hard | 'dificulty' | 'difficulty'
 SCRIPTED --set retriever.title_wait=2 | 'bm25' has no setting 'title_wait' | mean 'title_weight'
 SCRIPTED --set seed | expected KEY=VALUE | 'seed'
-SCRIPTED --set max_steps=many | max_steps = 'many' | integer
 SCRIPTED --config run.yml | No such file | 'run.yml' | 'run.yaml'
 SCRIPTED --plugin broken.py | SyntaxError | broken.py:4 | searchrl check
 SCRIPTED --plugin borken.py | there is no file | borken.py | broken.py'
+SCRIPTED --run-dir run.yaml/run | cannot write the run folder | choose another place
 SCRIPTED --run-dir runs/first | exists already | 'runs/first' | --run-dir
 CORPUS=question.jsonl | no such file | question.jsonl | 'questions.jsonl'
 CORPUS=table.jsonl | looks like a table | table.jsonl | name it FILE.csv
@@ -66,7 +67,6 @@ train --dry-run --model docs | holds no policy | docs | config.json
 train --dry-run --model ./nothing/here | does not exist | 'tiny'
 train --dry-run --model damaged | cannot read | damaged/config.json
 train --dry-run --model scratch | only `searchrl sft` makes | --init-from
-train --model scratch | only `searchrl sft` makes | --init-from
 eval --num-tasks 1 --model scratch | only `searchrl sft` makes | --init-from
 PLAN --policy scripted | other policies have no weights
 PLAN --algorithm grop | 'grop' | 'grpo'
@@ -116,15 +116,6 @@ def test_the_message_says_what_where_and_how_to_fix_it(mistake: str) -> None:
     assert "episode" not in text and "hf download" not in text, text
 
 
-def test_weights_that_cannot_be_had_are_announced_at_once() -> None:
-    """A minute of retries came first."""
-    started = time.monotonic()
-    text = complaint("eval", "--model", "nobody/no-such-model")
-    assert time.monotonic() - started < 10
-    for part in ("nobody/no-such-model", "out of reach", "hf download", "--model tiny"):
-        assert part in text, part
-
-
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     text = complaint("train", "--model", "tiny", "--device", "cuda", "--dry-run")
@@ -139,12 +130,6 @@ def test_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("eval", "--policy", "scripted", "--num-tasks", "2", "--run-dir", "runs/new")
     text = complaint(*words)
     for part in ("No space left on device", "'runs/new'", "Free space", "--run-dir"):
-        assert part in text, part
-
-
-def test_a_folder_nobody_may_write_to() -> None:
-    text = complaint("eval", "--policy", "scripted", "--run-dir", "run.yaml/run")
-    for part in ("cannot write the run folder", "'run.yaml/run'", "choose another place"):
         assert part in text, part
 
 

@@ -119,11 +119,6 @@ def help_of(command: str) -> str:
     return succeed(command, "--help", env={"COLUMNS": "100"}).stdout
 
 
-def headings(text: str) -> list[str]:
-    """The sections of a help text, in order."""
-    return [line[:-1] for line in text.splitlines() if line.endswith(":") and line[0].isalpha()]
-
-
 def test_every_flag_of_a_command_is_in_its_help() -> None:
     for name in main.list_commands(click.Context(main)):
         words = help_of(name).replace(",", " ").split()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +40,7 @@ def register_rewards(register):
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Episodes of a policy that is often wrong, with the scores that it had then."""
     folder = tmp_path_factory.mktemp("stored") / "run"
-    words = ["eval", "--policy", "scripted:one_search", "--num-tasks", "40", "--reward"]
+    words = ["eval", "--policy", "scripted:one_search", "--num-tasks", "24", "--reward"]
     succeed(*words, "0.2*format+em-0.01*searches", "--run-dir", folder, "--json")
     return folder
 
@@ -55,24 +53,11 @@ def test_the_same_reward_is_the_same_again(stored: Path) -> None:
     found = scored(stored, "--reward", "0.2*format+em-0.01*searches")
     (phase,) = found["phases"].values()
     rows = list(Run.open(stored).rollouts("eval"))
-    assert phase["n"] == len(rows) == 40 and phase["unscored"] == [0, 0]
-    mean = sum(row["reward"] for row in rows) / 40
+    assert phase["n"] == len(rows) == 24 and phase["unscored"] == [0, 0]
+    mean = sum(row["reward"] for row in rows) / 24
     assert phase["first"]["value"] == phase["second"]["value"] == pytest.approx(mean)
     assert phase["kendall_tau"] == phase["spearman_rho"] == pytest.approx(1)
     assert phase["disagreements"] == []
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["format", "em", "f1", "searches", "support_recall", "env"])
-def test_every_component_says_what_it_said_when_it_was_played(stored: Path, name: str) -> None:
-    played = json.loads(
-        succeed(
-            "eval", "--policy", "scripted:one_search", "--num-tasks", "40", "--reward", name,
-            "--json",
-        ).stdout
-    )  # fmt: skip
-    again = scored(stored, "--reward", name)["phases"]["eval"]
-    assert again["first"]["value"] == pytest.approx(played["reward"]["value"])
 
 
 def test_two_rewards_are_compared(stored: Path) -> None:
@@ -111,7 +96,7 @@ def test_failed_episodes_stay_unscored(stored: Path, tmp_path: Path) -> None:
     failed = {"failure": failure, "stop_reason": "failed", "reward": None}
     folder = edited(stored, tmp_path, lambda rows: rows[0].update(failed))
     found = scored(folder, "--reward", "em")["phases"]["eval"]
-    assert found["n"] == 39 and found["unscored"] == [1, 1]
+    assert found["n"] == 23 and found["unscored"] == [1, 1]
     edited_again = edited(stored, tmp_path / "again", lambda rows: rows[2].update(reward="much"))
     said = complaint("score", edited_again, "--reward", "em")
     assert "is damaged: row 3: no run writes 'reward" in said.replace("\n", " ")
@@ -122,7 +107,7 @@ def test_an_episode_is_the_one_that_was_played(stored: Path) -> None:
     config, registry = Run.open(stored).config, load_plugins()
     read = read_recorded(Run.open(stored).rollouts(), config, registry)
     played = play_table(config, registry, lambda name, done, total: None).rollouts
-    assert len(read) == len(played) == 40
+    assert len(read) == len(played) == 24
     for one, rollout in zip(read, played, strict=True):
         episode = rollout.episode
         assert one.reward == rollout.reward and one.scores == rollout.scored.scores
@@ -144,14 +129,3 @@ def test_an_episode_is_the_one_that_was_played(stored: Path) -> None:
 )
 def test_what_is_wrong_is_said(stored: Path, words: tuple[str, ...], said: str) -> None:
     assert said in complaint("score", stored, *words).replace("\n", " ")
-
-
-def test_it_needs_no_torch(stored: Path) -> None:
-    code = (
-        "import sys; from searchrl.cli import main\n"
-        f"try: main(['score', {str(stored)!r}, '--reward', 'f1', '--against', 'em'])\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

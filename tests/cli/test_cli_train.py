@@ -36,18 +36,6 @@ def test_dry_run_loads_no_weights(tmp_path: Path) -> None:
     assert plan["model"] == str(model) and plan["config"]["preset"] == "qwen3_4b_lora"
 
 
-def test_auto_says_what_it_became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import torch
-
-    from searchrl.engine.model import loading
-
-    if torch.cuda.is_available():
-        pytest.skip("auto takes the large model where there is a GPU")
-    monkeypatch.setattr(loading, "is_stored", lambda name: False)
-    result = succeed("train", "--dry-run", "--run-dir", str(tmp_path / "run"))
-    assert "auto → the embedded tiny model" in result.stdout
-
-
 def test_plain_output_has_one_line_per_step_and_no_control_codes(
     micro_flags: list[str], tmp_path: Path
 ) -> None:
@@ -77,16 +65,3 @@ def test_json_prints_the_summary_alone(micro_flags: list[str], tmp_path: Path) -
     assert printed == {"run": str(folder), **Run.open(folder).summary}
     assert set(printed["after"]["em"]) == {"value", "low", "high", "n"}
     assert "step 1/1" in result.stderr
-
-
-def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    stage = "sft.stages=[{steps: 2, batch_size: 2}]"
-    place = micro_flags.index("--max-steps")
-    flags = [*micro_flags[:place], *micro_flags[place + 2 :], "--set", stage]
-    flags += ["--set", "rollout.max_turn_tokens=400", "--set", "rollout.max_total_tokens=2048"]
-    flags += ["--run-dir", folder]
-    result = succeed("sft", *flags)
-    steps = [line for line in result.stdout.splitlines() if line.startswith("step ")]
-    assert len(steps) == 2 and "  loss " in steps[0] and "token_accuracy" in steps[0]
-    assert f"searchrl train --init-from {folder}" in result.stdout

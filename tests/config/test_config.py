@@ -72,7 +72,7 @@ tasks=[] ; env=3 ; log.trackers=3 ; model.scratch.head_dim=3 ; model.scratch.num
 seed=-1 ; seed=99999999999999999999 ; model.name="" ; init_from="" ; sft.stages=[]
 sft.stages.0.mix={} ; sft.stages.0.mix={expert: 0} ; sft.stages.0.mix={expert: -1, passive: 2}
 model.lora_targets=[] ; model.lora_targets=[""] ; model.lora_targets=["q_(proj|x)"]
-sft.stages.0.mix={expert: .inf} ; sft.stages.0.mix=expert
+sft.stages.0.mix={expert: .inf} ; sft.stages.0.mix=expert ; policy=mlp
 num_threads=100000 ; num_threads=-1 ; rollout.group_size=1000000 ; rollout.batch_size=1000000000
 optim.lr=2.0 ; optim.lr=.inf ; optim.max_grad_norm=.inf ; optim.warmup_steps=-1
 rollout.temperature=.nan ; rollout.temperature=1e6 ; rollout.env_timeout_s=1e12

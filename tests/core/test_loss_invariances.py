@@ -16,8 +16,8 @@ from searchrl.core.reduction import LossSettings, Reduction
 
 NAN, INF = math.nan, math.inf
 every_loss = pytest.mark.parametrize("name", LOSSES)
-# A fifth of the profile's examples: these run once per loss, on small inputs.
-fewer = settings(max_examples=settings().max_examples // 5)
+# A third of the profile's examples: these run once per loss, on small inputs.
+fewer = settings(max_examples=settings().max_examples // 3)
 
 
 # --- layout --------------------------------------------------------------------------------------
@@ -46,10 +46,9 @@ def assert_split_changes_nothing(name: str, step: Step, part_T: torch.Tensor) ->
 @given(seed=st.integers(0, 30), parts=st.lists(st.integers(0, 3), min_size=6, max_size=6))
 def test_split_of_whole_rollouts_changes_no_gradient(name: str, seed: int, parts: list[int]):
     part_of = dict(zip(LABELS, parts, strict=True))
-    for dtype in (F64, torch.float32):
-        step = random_step(seed, list(Reduction)[seed % 3], dtype)
-        part_T = torch.tensor([part_of[label] for label in step.rollout_T.tolist()])
-        assert_split_changes_nothing(name, step, part_T)
+    step = random_step(seed, list(Reduction)[seed % 3], (F64, torch.float32)[seed % 2])
+    part_T = torch.tensor([part_of[label] for label in step.rollout_T.tolist()])
+    assert_split_changes_nothing(name, step, part_T)
 
 
 @every_loss

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step
+from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.policy import Policy
@@ -33,8 +37,13 @@ TOY_PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "toy_world.py
 
 
 def micro_policy(folder: Path, *, trainable: bool = True, **model: Any) -> Policy:
-    """Load a micro model: full fine-tuning unless `adapter` says otherwise."""
-    settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **model}
+    """A copy of a micro model, loaded once: full tuning unless `adapter` says otherwise."""
+    return deepcopy(_loaded(folder, trainable, json.dumps(model, sort_keys=True)))
+
+
+@cache
+def _loaded(folder: Path, trainable: bool, model: str) -> Policy:
+    settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **json.loads(model)}
     config: RunConfig = build_config({"model": settings})
     torch.manual_seed(0)
     resolved = ResolvedModel(str(folder), None, is_tiny=False)
@@ -60,19 +69,29 @@ def make_learner(
     algorithm: Algorithm | None = None,
     *,
     beta: float | None = 0.0,
+    clip: float | None = None,
     temperature: float = 1.0,
     max_steps: int = 10,
+    constant: int | None = None,
+    workers: Workers = ALONE,
+    is_packed: bool | None = None,
     **optim: Any,
 ) -> Learner:
-    """A learner, GRPO by default, without a warm-up."""
-    return Learner(
+    """A learner, GRPO by default, without a warm-up; `is_packed` None: as the model can."""
+    learner = Learner(
         policy,
         algorithm or make_grpo(),
-        AlgorithmConfig(beta=beta),
+        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip),
         OptimConfig(**{"lr": 1e-2, "warmup_steps": 0} | optim),
         max_steps=max_steps,
         temperature=temperature,
+        constant=constant,
+        workers=workers,
     )
+    if is_packed is not None:
+        assert learner.packing_fault is None
+        learner.packing_fault = None if is_packed else "not in this test"
+    return learner
 
 
 def make_trajectory(

@@ -8,13 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import engine_toy
 import torch
 import torch.nn.functional as F
 from engine_toy import caught_step, enlarge_lora, make_trajectory, micro_policy, token_logps
 
-from searchrl.algorithms.builtin import make_grpo
-from searchrl.algorithms.record import Algorithm
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import LossColumns, LossSettings
 from searchrl.engine.learning.learner import Learner
@@ -64,29 +62,10 @@ def _double_norm(module: Any, hidden: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(hidden, hidden.shape[-1:], module.weight, module.variance_epsilon)
 
 
-def make_learner(
-    policy: Policy,
-    *,
-    is_packed: bool = True,
-    algorithm: Algorithm | None = None,
-    beta: float = 0.0,
-    clip: float | None = 0.5,
-    **optim: Any,
-) -> Learner:
-    """A learner whose gradients are not clipped; `clip` None: the ratios as the algorithm says."""
-    settings = {"lr": 1e-2, "warmup_steps": 0, "max_grad_norm": 1e9} | optim
-    learner = Learner(
-        policy,
-        algorithm or make_grpo(),
-        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip),
-        OptimConfig(**settings),
-        max_steps=10,
-        constant=100,
-    )
-    assert learner.packing_fault is None
-    if not is_packed:
-        learner.packing_fault = "not in this test"
-    return learner
+make_learner = partial(
+    engine_toy.make_learner, clip=0.5, constant=100, is_packed=True, max_grad_norm=1e9
+)
+"""A learner whose gradients are not clipped; `clip` None: the ratios as the algorithm says."""
 
 
 def caught_gradients(learner: Learner, items: Sequence[TrainItem]) -> list[torch.Tensor]:

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from engine_toy import LIMITS, TOY_PLUGIN, micro_policy, near_items
+from engine_toy import LIMITS, TOY_PLUGIN, make_learner, micro_policy, near_items
 
 from searchrl.algorithms.builtin import make_grpo, make_tis
 from searchrl.config import build_config
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import make_groups
-from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.torchrun import Place, read_place
 from searchrl.engine.learning.workers import Workers
@@ -59,20 +57,14 @@ def learn(
         policy = micro_policy(model)
     policy.model.to(getattr(torch, dtype))
     items = near_items(policy, [LENGTHS[g] for g in groups], [REWARDS[g] for g in groups])
-    learner = Learner(
+    learner = make_learner(
         policy,
         {"grpo": make_grpo, "tis": make_tis}[algorithm](),
-        AlgorithmConfig(beta=0.05),
-        OptimConfig(
-            **{"lr": 1e-3, "warmup_steps": 0, "max_grad_norm": 1e9, "micro_batch_tokens": 200}
-            | optim
-        ),
-        max_steps=10,
+        beta=0.05,
         workers=workers,
+        is_packed=is_packed,
+        **{"lr": 1e-3, "max_grad_norm": 1e9, "micro_batch_tokens": 200} | optim,
     )
-    assert learner.packing_fault is None
-    if not is_packed:
-        learner.packing_fault = "the test says so"
     gradients: list[torch.Tensor] = []
     step = learner.optimizer.step
 

@@ -11,7 +11,7 @@ import pytest
 
 import searchrl
 from searchrl.config import build_config
-from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Episode, EpisodeTurn, Task, ToolCall
+from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.engine.metrics.evaluation import EvalResult
 from searchrl.engine.rollout.records import plain_payload, rollout_record
 from searchrl.engine.rollout.worlds import make_worlds
@@ -147,15 +147,6 @@ def test_the_row_of_a_rollout_holds_its_calls(load: Any) -> None:
 )
 def test_a_payload_of_any_kind_is_json(action: Action, payload: Any) -> None:
     assert plain_payload(action) == payload
-
-
-def test_an_answer_after_a_call_is_not_passive() -> None:
-    task = Task("t", "test", 0, "?")
-    called = EpisodeTurn("", Action(TOOL, ToolCall("now")))
-    answered = EpisodeTurn("", Action(ANSWER, "9"))
-    assert not Episode(task, (called, answered), "9").is_passive
-    assert Episode(task, (answered,), "9").is_passive
-    assert Episode(task, (called, answered), "9").num_tool_calls == 1
 
 
 def test_a_search_environment_without_a_search_says_what_is_missing() -> None:

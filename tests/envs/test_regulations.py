@@ -45,7 +45,7 @@ from searchrl.envs.regulations.world.wordings import (
 )
 from searchrl.errors import ConfigError
 
-SCHOOLS = range(40)
+SCHOOLS = range(20)
 KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
 NAMED_ENTITIES = ("House", "Hall", "Lodge", "Wing", "Fund", "form")
 
@@ -58,7 +58,7 @@ def drafts_of(level: str) -> list[tuple[School, str, Draft]]:
         (school, kind, draft_task(school, kind, ordinal))
         for school in schools
         for kind in KINDS
-        for ordinal in range(20)
+        for ordinal in range(10)
     ]
 
 
@@ -70,8 +70,8 @@ def level(request: pytest.FixtureRequest) -> str:
 # The world.
 def test_tasks_depend_on_nothing_but_split_index_and_world_seed() -> None:
     env = make_env()
-    backwards = [make_env().make_task("train", i) for i in reversed(range(60))]
-    assert [env.make_task("train", i) for i in range(60)] == backwards[::-1]
+    backwards = [make_env().make_task("train", i) for i in reversed(range(20))]
+    assert [env.make_task("train", i) for i in range(20)] == backwards[::-1]
     other_world = make_env(world_seed=1)
     assert env.make_task("train", 0) != other_world.make_task("train", 0)
     assert env.make_task("train", 0) != env.make_task("test", 0)
@@ -151,7 +151,7 @@ def test_one_question_has_one_right_answer(level: str) -> None:
     asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for school, _, draft in drafts_of(level):
         asked[school.key, draft.question.text.casefold()].add(draft.answers)
-    assert len(asked) > 700
+    assert len(asked) > 350
     assert not {key: golds for key, golds in asked.items() if len(golds) > 1}
 
 
@@ -179,19 +179,6 @@ def test_training_and_validation_never_show_a_held_out_wording(level: str) -> No
             assert slices == (both if level != "easy" else {"seen_wording"})
 
 
-@pytest.mark.thorough
-def test_no_question_in_unseen_words_is_one_of_training() -> None:
-    train = (
-        env_of("normal").make_task("train", number + slot * NUM_SCHOOLS["train"])
-        for number in range(100)
-        for slot in range(10)
-    )
-    trained = {task.question for task in train}
-    unseen = [task for task in tasks_of("normal") if "unseen_wording" in task.slices]
-    assert len(unseen) >= 150
-    assert not [task.question for task in unseen if task.question in trained]
-
-
 def test_mix_has_its_shares_in_any_stretch() -> None:
     env = make_env()
     for start in (0, 777, 20000):
@@ -204,7 +191,7 @@ def test_mix_has_its_shares_in_any_stretch() -> None:
 
 def test_mix_is_a_setting() -> None:
     only = make_env(mix={"two_hop": 2})
-    assert {only.make_task("train", i).kind for i in range(50)} == {"two_hop"}
+    assert {only.make_task("train", i).kind for i in range(15)} == {"two_hop"}
     both = make_env(mix={"lookup": 1, "not_regulated": 3})
     kinds = Counter(both.kind_of("test", i) for i in range(400))
     assert kinds["not_regulated"] == pytest.approx(300, abs=4) and kinds["two_hop"] == 0
@@ -226,18 +213,6 @@ def test_a_school_is_never_asked_the_same_twice(level: str) -> None:
         subjects = {(t.kind, t.meta["abouts"][-1], t.question) for t in asked}
         assert len(subjects) == len(asked) >= 8
         assert {t.meta["school"] for t in asked} == {env.school("test", number).name}
-
-
-@pytest.mark.thorough
-def test_gold_answers_are_short_and_verbatim_in_the_gold_article(level: str) -> None:
-    for task in tasks_of(level):
-        if task.kind == "not_regulated":
-            assert task.answers == ("not regulated",) and not task.gold_ids
-            continue
-        texts = {p.id: p.text for p in env_of(level).passages(task)[1]}
-        assert task.answers[0] in texts[task.gold_ids[-1]]
-        assert len(task.answers[0]) <= 25 and len(task.answers[0].split()) <= 2
-        assert len(task.gold_ids) == (2 if task.kind == "two_hop" else 1)
 
 
 def test_two_hop_questions_do_not_name_the_bridge(level: str) -> None:
@@ -352,10 +327,6 @@ def filled(text: str) -> list[str]:
     return [text.format(**others | dict(zip(names, words, strict=True))) for words in chosen]
 
 
-def words_in(texts: list[str]) -> set[str]:
-    return {word for text in texts for word in words_of(re.sub(r"\{\w+\}", " ", text))}
-
-
 @pytest.mark.parametrize("part", [ARTICLE, QUESTION])
 def test_no_held_out_text_can_be_made_of_another_one(part: str) -> None:
     """Also not by filling synonyms, and not within a list of its own."""
@@ -369,14 +340,6 @@ def test_no_held_out_text_can_be_made_of_another_one(part: str) -> None:
             assert not [(place, one, seen[one]) for one in made if one in seen]
             if place != ".direct":
                 assert len(set(wordings)) == len(list(wordings)), place
-
-
-def test_every_word_of_a_held_out_text_occurs_in_training() -> None:
-    shown = [text for listed in LISTS for text in listed.wordings.both]
-    shown += [word for words in SYNONYMS.values() for word in words]
-    known = words_in(shown)
-    for place, _, wordings in LISTS:
-        assert not words_in(list(wordings.test)) - known, place
 
 
 def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:

@@ -7,12 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from reseal import reseal
 from train_toy import TOY_PLUGIN
 
 import searchrl
-from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
@@ -117,11 +115,3 @@ def test_run_whose_installed_plugin_is_gone_names_it(copied_run: Path) -> None:
     reseal(copied_run)
     with pytest.raises(UnknownNameError, match="pip install 'searchrl-capitals==1.2'"):
         load_agent(copied_run)
-
-
-def test_ask_shows_turns_and_ends_with_the_answer(micro_run: Path) -> None:
-    result = CliRunner().invoke(main, ["ask", str(micro_run), QUESTION])
-    assert result.exit_code == 0, result.output
-    # A model with random weights never gets as far as an answer.
-    assert result.stdout.rstrip().splitlines()[-1].startswith("no final answer (")
-    assert "\x1b" not in result.stdout

@@ -11,7 +11,7 @@ from train_toy import Crash, PowerCut, assert_same_run, settings
 
 from searchrl.errors import DamagedError
 from searchrl.programs.train import train
-from searchrl.run_folder import Run, choose_policy, list_checkpoints
+from searchrl.run_folder import Run, list_checkpoints
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]
 
@@ -96,19 +96,3 @@ def test_damaged_records_are_kept_aside_and_the_weights_are_those_of_the_whole_r
     assert run.summary["after"] == whole_run.summary["after"]
     steps = [row["step"] for row in run.metrics if row["phase"] == "train"]
     assert steps[-2:] == [5, 6]
-
-
-def test_damaged_weights_give_way_to_older_ones_of_the_same_run(whole_run: Run, cut_run: Path):
-    newest = newest_of(cut_run)
-    flip(newest / "policy" / "model.safetensors")
-    folder, notes = choose_policy(cut_run) or (cut_run, ())
-    assert folder.parent.name in ("step_000002", "step_000003")
-    assert "is damaged" in notes[0] and notes[-1] == f"taken instead: '{folder}'"
-    for named in (newest, newest / "policy"):
-        with pytest.raises(DamagedError, match=f"name it: '{cut_run}'"):
-            choose_policy(named)
-    # The policy of a run has checksums: without them it is damaged, too.
-    done = Path(shutil.copytree(whole_run.path, cut_run.with_name("done")))
-    assert choose_policy(done) == (done / "policy", ())
-    (done / "policy" / "checksums.json").unlink()
-    assert choose_policy(done).folder.parent.name == "step_000006"

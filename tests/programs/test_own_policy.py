@@ -73,20 +73,9 @@ def own_run(package: Path, tmp_path: Path) -> Path:
     return run
 
 
-def test_a_run_is_read_without_the_package(own_run: Path, package: Path) -> None:
-    run = Run.open(own_run)
-    assert run.config.model.name == NAME
-    shutil.rmtree(package)
-    assert open_texts(run).path is not None
-    succeed("eval", own_run, "--num-tasks", "2", "--no-forced")
-    again = plan_run({"init_from": str(own_run)})
-    assert again.model.is_tiny and again.config.preset == "tiny" and again.model.embedded == ""
-    unfinish(own_run)
-    said = complaint("train", "--resume", own_run)
-    assert f"there is no model '{NAME}'" in said
-
-
-def test_a_resumed_run_wants_the_policy_it_began_with(own_run: Path, package: Path) -> None:
+def test_a_resumed_run_wants_the_policy_it_began_with_and_is_read_without_it(
+    own_run: Path, package: Path
+) -> None:
     (weights,) = Run.open(own_run).provenance["weights"].items()
     assert weights[0] == NAME and len(weights[1]) == 64
     config = package / "assets" / "tiny" / "generation_config.json"
@@ -94,3 +83,12 @@ def test_a_resumed_run_wants_the_policy_it_began_with(own_run: Path, package: Pa
     unfinish(own_run)
     said = complaint("train", "--resume", own_run)
     assert f"the embedded policy '{NAME}' was {weights[1][:12]} and is" in said
+    run = Run.open(own_run)
+    assert run.config.model.name == NAME
+    shutil.rmtree(package)
+    assert open_texts(run).path is not None
+    succeed("eval", own_run, "--num-tasks", "2", "--no-forced")
+    again = plan_run({"init_from": str(own_run)})
+    assert again.model.is_tiny and again.config.preset == "tiny" and again.model.embedded == ""
+    said = complaint("train", "--resume", own_run)
+    assert f"there is no model '{NAME}'" in said

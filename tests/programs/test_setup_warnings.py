@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from command_line import succeed
 from train_toy import Crash, settings
 
 from searchrl.algorithms.builtin import make_grpo, make_reinforce_pp, make_rloo
 from searchrl.algorithms.record import Algorithm
-from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.engine.memory import forecast
 from searchrl.engine.rollout.worlds import make_worlds
@@ -112,13 +110,3 @@ def test_a_run_that_does_not_fit_is_refused_before_it_loads_or_writes_anything(
     with pytest.raises(PolicyError, match="this run needs about .* on cpu, where 1.0 MB"):
         train(settings(micro_model, tmp_path / "run"))
     assert not (tmp_path / "run").exists()
-
-
-def test_dry_run_shows_the_plan(micro_flags: list[str]):
-    text = CliRunner().invoke(main, ["train", *micro_flags, "--dry-run", "--details"])
-    assert text.exit_code == 0 and text.output.splitlines()[-1].startswith("# fits: ")
-    assert "# memory, KV slots: " in text.output
-    result = CliRunner().invoke(main, ["train", *micro_flags, "--dry-run", "--json"])
-    memory = json.loads(result.stdout)["memory"]
-    assert memory["fits"] is True and memory["total"] > sum(memory["parts"].values()) / 2
-    assert {"weights", "KV slots", "activations", "gradients"} <= memory["parts"].keys()

@@ -129,18 +129,6 @@ def test_signal_lock_and_changed_data(tmp_path: Path):
     assert run.summary["steps"] == 4 and len(run.provenance["changes"]) == 1
 
 
-def test_demonstrations_from_a_file(tmp_path: Path):
-    turns = [{"text": "<think>easy</think>\n<answer>7</answer>"}]
-    file = tmp_path / "traces.jsonl"
-    file.write_text(json.dumps({"prompt": "code of mira?", "turns": turns}) + "\n")
-    stage = {"steps": 40, "lr": 3e-2}
-    run = sft(settings(tmp_path / "run", stage, sft={"traces": str(file)}))
-    losses = [row["loss"] for row in metrics_of(run) if row["phase"] == "sft"]
-    assert losses[-1]["value"] < 0.5 * losses[0]["value"]
-    # One trace, over and over: exactly its model tokens are the targets of each step.
-    assert len({loss["n"] for loss in losses}) == 1
-
-
 @pytest.mark.parametrize(
     ("limit", "value", "tokens_left"),
     [

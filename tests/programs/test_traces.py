@@ -29,7 +29,6 @@ MESSAGES = {
         {"role": "assistant", "content": TURNS["turns"][1]["text"]},
     ],
 }
-PACKED = gzip.compress((json.dumps(TURNS) + "\n").encode() * 200, mtime=0)
 
 
 def write(path: Path, *rows: Any) -> Path:

@@ -21,7 +21,7 @@ from train_toy import (
 from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout
-from searchrl.errors import FailureLimitError, RunFolderError
+from searchrl.errors import FailureLimitError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
@@ -37,7 +37,7 @@ class TestReproducible:
         assert_same_run(whole_run, train(settings(micro_model, tmp_path / "again")))
 
     def test_another_seed_is_another_run(self, whole_run: Run, micro_model: Path, tmp_path: Path):
-        other = train(settings(micro_model, tmp_path / "other", seed=1, max_steps=2))
+        other = train(settings(micro_model, tmp_path / "other", seed=1, max_steps=1))
         ours = [row for row in metrics_of(whole_run) if row["phase"] == "train"]
         theirs = [row for row in metrics_of(other) if row["phase"] == "train"]
         assert ours[0] != theirs[0]
@@ -55,15 +55,6 @@ class TestReproducible:
 
 @pytest.mark.thorough
 class TestResume:
-    @pytest.mark.parametrize("step", [1, 5])
-    def test_after_a_crash_it_equals_the_uninterrupted_run(
-        self, whole_run: Run, micro_model: Path, tmp_path: Path, step: int
-    ):
-        with pytest.raises(PowerCut):
-            train(settings(micro_model, tmp_path / "run"), observer=Crash(step))
-        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == step - 1
-        assert_same_run(whole_run, train(resume=tmp_path / "run"))
-
     @pytest.mark.parametrize("label", ["before", "during", "after"])
     def test_ended_in_an_evaluation_it_is_measured_once(
         self, whole_run: Run, micro_model: Path, tmp_path: Path, label: str
@@ -77,18 +68,6 @@ class TestResume:
             train(settings(micro_model, tmp_path / "run"), observer=Fatal())
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
 
-    def test_after_ctrl_c_nothing_finished_is_lost_and_the_way_on_is_said(
-        self, whole_run: Run, micro_model: Path, tmp_path: Path
-    ):
-        observer = Crash(5, how="interrupt")
-        with pytest.raises(KeyboardInterrupt):
-            train(settings(micro_model, tmp_path / "run"), observer=observer)
-        assert observer.notes[-1] == (
-            f"stopped after step 5; continue with: searchrl train --resume {tmp_path / 'run'}"
-        )
-        assert list_checkpoints(tmp_path / "run")[-1].name == "step_000005"
-        assert_same_run(whole_run, train(resume=tmp_path / "run"))
-
     def test_lora_and_kl_resume_exactly_too(self, micro_model: Path, tmp_path: Path):
         model = {"adapter": "lora", "lora_r": 4}
         whole = train(settings(micro_model, tmp_path / "whole", model=model))
@@ -98,14 +77,6 @@ class TestResume:
         # The reference is still the starting policy: KL goes on growing from where it was.
         kl = [row["kl"] for row in whole.metrics if row["phase"] == "train"]
         assert kl[0] == pytest.approx(0, abs=1e-9) and kl[-1] > 0
-
-    def test_a_folder_that_holds_a_run_is_not_overwritten(self, whole_run: Run, micro_model: Path):
-        with pytest.raises(RunFolderError, match="exists already; continue it with --resume"):
-            train(settings(micro_model, whole_run.path))
-
-    def test_nothing_to_resume(self, tmp_path: Path):
-        with pytest.raises(RunFolderError, match="is no run folder"):
-            train(resume=tmp_path)
 
 
 def stamps(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -138,15 +109,11 @@ class TestCheckpoints:
         assert 0 <= reward["low"] < reward["value"] + 1e-9 < reward["high"] + 1e-6 <= 1 + 2e-6
         assert read_state(list_checkpoints(run.path)[-1])["step"] == 6
 
-    @pytest.mark.parametrize("kind", ["run", "checkpoint", "policy", "adapter"])
+    @pytest.mark.parametrize("kind", ["checkpoint", "adapter"])
     def test_init_from(self, whole_run: Run, micro_model: Path, tmp_path: Path, kind: str):
-        start = {
-            "run": whole_run.path,
-            "checkpoint": whole_run.path / "checkpoints" / "step_000006",
-            "policy": whole_run.path / "policy",
-        }.get(kind)
+        start = whole_run.path / "checkpoints" / "step_000006"
         model: dict[str, Any] = {"adapter": "full"}
-        if start is None:
+        if kind == "adapter":
             model = {"adapter": "lora", "lora_r": 4}
             start = train(settings(micro_model, tmp_path / "lora", model=model, max_steps=1)).path
         more = {"model": model | {"name": "auto"}, "init_from": str(start), "max_steps": 0}
@@ -216,8 +183,3 @@ class TestFailures:
         failed = [row for row in run.rollouts("train") if row["failure"] is not None]
         assert failed and all(row["reward"] is None for row in failed)
         assert all(row["advantage"] is None and row["ratio"] is None for row in failed)
-
-    def test_lr_zero_leaves_the_weights(self, micro_model: Path, tmp_path: Path):
-        run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
-        assert_same_weights(micro_model, run.path / "policy")
-        assert any(r.get("grad_norm", 0) > 0 for r in run.metrics if r["phase"] == "train")

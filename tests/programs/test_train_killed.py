@@ -17,7 +17,7 @@ from searchrl.run_folder import Run
 from searchrl.trackers.rows import read_rows
 
 PLACES = ("rollout", "update", "checkpoint", "evaluation", "metrics")
-PER_PLACE = 10
+PARTS = [(number + 0.5) / 10 for number in range(10)]
 PROGRAM = Path(__file__).with_name("killing.py")
 
 
@@ -82,19 +82,16 @@ def assert_same_bits(whole: Run, run: Run) -> None:
     assert [str(path) for path in run.path.rglob("*.partial")] == []
 
 
-@pytest.mark.smoke
-def test_killed_in_each_place_once(micro_model: Path, tmp_path: Path) -> None:
-    points = [(place, part) for place, part in zip(PLACES, (0.9, 0.5, 0.7, 0.5, 0.6), strict=True)]
-    whole, rows = kill_and_resume(micro_model, tmp_path, points)
-    for row in rows:
-        assert_same_bits(whole, Run.open(row["run"]))
-
-
-@pytest.mark.thorough
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("place", PLACES)
-def test_killed_ten_times_in_each_place(micro_model: Path, tmp_path: Path, place: str) -> None:
-    points = [(place, (number + 0.5) / PER_PLACE) for number in range(PER_PLACE)]
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param((0.9, 0.5, 0.7, 0.5, 0.6), marks=pytest.mark.smoke),
+        *(pytest.param((part,) * 5, marks=pytest.mark.thorough) for part in PARTS),
+    ],
+)
+def test_killed_in_each_place(micro_model: Path, tmp_path: Path, parts: tuple[float, ...]) -> None:
+    points = list(zip(PLACES, parts, strict=True))
     whole, rows = kill_and_resume(micro_model, tmp_path, points)
     for row in rows:
         assert_same_bits(whole, Run.open(row["run"]))

@@ -23,12 +23,12 @@ pytestmark = pytest.mark.usefixtures("threads_restored")
 def test_only_the_newest_files_of_steps_stay(micro_model: Path, tmp_path: Path):
     log = {"max_rollout_files": 2}
     evaluation = {"every": 1, "forced": True}
-    run = train(settings(micro_model, tmp_path / "run", log=log, eval=evaluation))
+    run = train(settings(micro_model, tmp_path / "run", log=log, eval=evaluation, max_steps=3))
     names = sorted(file.name.split(".")[0] for file in (run.path / "rollouts").iterdir())
     assert names == [
         "eval_after", "eval_after_forced", "eval_before", "eval_before_forced",
-        "eval_during_000005", "eval_during_000006", "eval_during_forced_000005",
-        "eval_during_forced_000006", "step_000005", "step_000006",
+        "eval_during_000002", "eval_during_000003", "eval_during_forced_000002",
+        "eval_during_forced_000003", "step_000002", "step_000003",
     ]  # fmt: skip
 
 
@@ -81,17 +81,17 @@ def test_two_tasks_on_one_env_are_measured_apart(micro_model: Path, tmp_path: Pa
         assert 0 < metrics["unscored"] < 1 and "toy/unscored" not in metrics
 
 
-STEPS = 9
+STEPS = 6
 
 
 def curriculum(model: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
-    """A task that gives way to another, whose difficulty changes at step 3."""
+    """A task that gives way to another, whose difficulty changes at step 2."""
     plain = settings(model, run_dir)["tasks"][0]
-    levels = {"env": {"name": "toy-levels", "max_turns": 3}, "difficulty": {0: "easy", 3: "hard"}}
-    reward = {0: "parity", 8: "0.5*parity"}
+    levels = {"env": {"name": "toy-levels", "max_turns": 3}, "difficulty": {0: "easy", 2: "hard"}}
+    reward = {0: "parity", 5: "0.5*parity"}
     tasks = [
-        plain | {"weight": {0: 1.0, 5: 0.3}},
-        plain | levels | {"weight": {0: 0.0, 5: 1.0}, "reward": reward},
+        plain | {"weight": {0: 1.0, 3: 0.3}},
+        plain | levels | {"weight": {0: 0.0, 3: 1.0}, "reward": reward},
     ]
     own = {"rollout": {"prompts_per_step": 4}, "checkpoint": {"every": 1}, "max_steps": STEPS}
     return settings(model, run_dir, **(own | more)) | {"tasks": tasks}
@@ -109,12 +109,12 @@ def train_rows(run: Run) -> list[dict[str, Any]]:
 def test_what_is_drawn_and_logged(whole: Run) -> None:
     rows = train_rows(whole)
     weights = [[row[f"{env}/weight"]["value"] for env in ("toy", "toy-levels")] for row in rows]
-    assert weights == [[1.0, 0.0]] * 5 + [[0.3, 1.0]] * 4
+    assert weights == [[1.0, 0.0]] * 3 + [[0.3, 1.0]] * 3
     stages = [row["toy-levels/difficulty_stage"]["value"] for row in rows]
-    assert stages == [1] * 3 + [2] * 6
-    assert [row["toy-levels/reward_stage"]["value"] for row in rows] == [1] * 8 + [2]
-    assert all("toy-levels/reward" not in row for row in rows[:5])
-    assert all("toy-levels/reward" in row for row in rows[5:])
+    assert stages == [1] * 2 + [2] * 4
+    assert [row["toy-levels/reward_stage"]["value"] for row in rows] == [1] * 5 + [2]
+    assert all("toy-levels/reward" not in row for row in rows[:3])
+    assert all("toy-levels/reward" in row for row in rows[3:])
     for phase in ("before", "train", "during", "after"):  # the tasks of evaluations do not change
         played = [row for row in whole.rollouts(phase) if row["env"] == "toy-levels"]
         assert played and {row["task"]["difficulty"] for row in played} == {"hard"}
@@ -125,11 +125,11 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 ) -> None:
     path = tmp_path / "run"
     with pytest.raises(PowerCut):
-        train(curriculum(micro_model, path), observer=Crash(3))
+        train(curriculum(micro_model, path), observer=Crash(2))
     observer = Crash()
     run = train(resume=path, observer=observer)
     assert_same_run(run, whole, at_least=1)
-    assert "step 6: tasks.0.weight is 0.3 from here on" in observer.notes
+    assert "step 4: tasks.0.weight is 0.3 from here on" in observer.notes
 
 
 PLUGIN = """

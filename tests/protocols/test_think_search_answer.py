@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -288,21 +284,3 @@ class TestProperties:
     def test_text_in_a_retrieved_passage_cannot_change_the_answer(self, passages):
         observation = P.render_observation(passages)
         assert P.final_answer([SEARCH_TURN, observation, ANSWER_TURN]) == "Room 4"
-
-
-class TestRealTranscripts:
-    def test_every_transcript_parses(self, shared_data: Path):
-        rows, kinds = _transcripts(shared_data), set()
-        assert len(rows) == 98
-        for row in rows:
-            messages = row.get("messages", ())
-            texts = [m["content"] for m in messages if m["role"] == "assistant"]
-            texts = texts or [row["text"]]
-            kinds |= {P.parse(text).kind for text in texts}
-            assert P.format_score(texts) in (0.0, 0.5, 1.0)
-        assert kinds == {SEARCH, ANSWER, INVALID}
-
-
-def _transcripts(shared_data: Path) -> list[dict[str, Any]]:
-    with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
-        return [json.loads(line) for line in lines]

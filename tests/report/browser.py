@@ -86,10 +86,6 @@ class Browser:
         """Run a script in the page and return what it returns."""
         return self._driver.execute_script(script, *values)
 
-    def run_async(self, script: str) -> Any:
-        """Run a script that calls `done` with its result."""
-        return self._driver.execute_async_script(f"const done = arguments[0]; {script}")
-
     def text(self, selector: str = "main") -> str:
         """What a reader sees of an element."""
         return str(self.run("return document.querySelector(arguments[0]).innerText", selector))

@@ -1,12 +1,10 @@
 """The page in a real browser: a newcomer's questions, keyboard, names, sizes, and no network.
 
-Skipped where Chromium and its driver are not installed. The checks of names and contrast need
-axe-core, which is neither shipped nor installed: SEARCHRL_AXE names its `axe.min.js`.
+Skipped where Chromium and its driver are not installed.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -233,39 +231,6 @@ def test_nothing_is_wider_than_a_phone(opened: Browser, place: str):
     opened.resize(390, 800)
     opened.go(place)
     assert opened.run("return document.documentElement.scrollWidth") <= 390
-
-
-def test_dark_and_light_follow_the_system_and_the_switch(opened: Browser):
-    color = "return getComputedStyle(document.body).backgroundColor"
-    seen = {}
-    for scheme in ("light", "dark"):
-        opened.media(scheme)
-        seen[scheme] = opened.run(color)
-    assert seen["light"] != seen["dark"]
-    opened.choose("#theme", "light")
-    assert opened.run(color) == seen["light"]
-    opened.media("light")
-    opened.choose("#theme", "dark")
-    assert opened.run(color) == seen["dark"]
-    opened.choose("#theme", "auto")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("place", VIEWS)
-def test_axe_finds_nothing_serious(opened: Browser, place: str, scheme: str):
-    axe = os.environ.get("SEARCHRL_AXE")
-    if not axe:
-        pytest.skip("SEARCHRL_AXE names no axe.min.js")
-    opened.media(scheme)
-    opened.go(place)
-    opened.run(Path(axe).read_text("utf-8"))
-    found = opened.run_async("axe.run().then((found) => done(found.violations))")
-    serious = [
-        (one["id"], [node["html"] for node in one["nodes"]][:3])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
 
 
 def test_two_runs_are_compared_on_the_tasks_of_both(

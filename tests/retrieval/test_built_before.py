@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from searchrl.config import build_config
-from searchrl.core.episode import Passage
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import RetrieverFailure
 from searchrl.plugins import load_plugins
@@ -83,6 +82,3 @@ def test_indexes_are_built_once_and_progress_is_told(
     before = len(told)
     world.build_indexes(lambda *seen: told.append(seen))
     assert len(told) == before
-
-
-PASSAGES = (Passage("a", "the harbour of Skarn"), Passage("b", "a lighthouse", "Tower"))

@@ -111,6 +111,7 @@ def test_only_what_is_older_than_the_newest_few_and_not_the_best_is_removed(run:
     # A damaged one is not counted, and not removed.
     (run / "checkpoints" / "step_1000000").mkdir()
     assert left(1) == [both[-1], "step_1000000"]
+    assert left(0, "step_000077") == ["step_1000000"]
     (run / "other").mkdir()
     (run / "other" / "checkpoints").touch()
     assert checkpoint_folders(run / "other") == []

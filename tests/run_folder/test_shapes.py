@@ -52,9 +52,8 @@ def test_summary(edit: Callable[..., Path], keys: tuple[str, ...], value: Any) -
     assert "summary.json' is damaged" in succeed("runs", run, env={"COLUMNS": "4000"}).output
 
 
-@pytest.mark.parametrize("value", ["long", [1], {}])
-def test_provenance(edit: Callable[..., Path], value: Any) -> None:
-    run = edit("provenance.json", "duration_s", value=value)
+def test_provenance(edit: Callable[..., Path]) -> None:
+    run = edit("provenance.json", "duration_s", value="long")
     assert "no run writes 'duration_s' like this" in complaint("export", run, run.parent / "out")
     # As after any damage, the run goes on, and the file is kept for the user to look at.
     unfinish(run)

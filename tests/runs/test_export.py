@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from searchrl.run_folder import Run
 
-NUM_TASKS = 3
+NUM_TASKS = 2
 
 
 @pytest.fixture(scope="session")

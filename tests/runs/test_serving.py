@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 import torch
 from command_line import succeed
 from docs_runner import read_blocks
+from fixtures.openai_server import OpenAIServer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from searchrl import load_agent
@@ -36,35 +34,25 @@ def server(exported: Path) -> Iterator[str]:
     model = AutoModelForCausalLM.from_pretrained(exported).eval()
     tokenizer = AutoTokenizer.from_pretrained(exported)
 
-    class Completions(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert asked["temperature"] == 0 and asked["include_stop_str_in_output"]
-            ids = tokenizer(asked["prompt"], return_tensors="pt", add_special_tokens=False)
-            with torch.no_grad():
-                found = model.generate(
-                    **ids,
-                    do_sample=False,
-                    max_new_tokens=asked["max_tokens"],
-                    stop_strings=asked["stop"],
-                    tokenizer=tokenizer,
-                )
-            text = tokenizer.decode(found[0, ids["input_ids"].shape[1] :])
-            for stop in asked["stop"]:
-                before, stopped, _ = text.partition(stop)
-                text = before + stopped
-            body = json.dumps({"choices": [{"text": text}]}).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        assert asked["temperature"] == 0 and asked["include_stop_str_in_output"]
+        ids = tokenizer(asked["prompt"], return_tensors="pt", add_special_tokens=False)
+        with torch.no_grad():
+            found = model.generate(
+                **ids,
+                do_sample=False,
+                max_new_tokens=asked["max_tokens"],
+                stop_strings=asked["stop"],
+                tokenizer=tokenizer,
+            )
+        text = tokenizer.decode(found[0, ids["input_ids"].shape[1] :])
+        for stop in asked["stop"]:
+            before, stopped, _ = text.partition(stop)
+            text = before + stopped
+        return {"text": text}
 
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Completions) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}/v1/completions"
-        http.shutdown()
+    with OpenAIServer(answer) as http:
+        yield f"{http.url}/completions"
 
 
 @pytest.mark.thorough

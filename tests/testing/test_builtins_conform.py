@@ -17,7 +17,7 @@ NAMES = [
     # A scheme, such as `gym:`, is no environment yet.
     if entry.kind in CHECKED and not entry.name.endswith(":")
 ]
-QUICK = ("tracker", "alarm", "algorithm")
+QUICK = ("tracker", "algorithm")
 
 
 def skip_if_an_extra_is_missing(name: str) -> None:

@@ -75,14 +75,3 @@ def test_own_run_with_an_address_is_used_again_without_a_question(tmp_path: Path
     trace.unlink()
     succeed("eval", own)
     assert trace.read_text() == "https://mine.example sk-secret"
-
-
-def test_a_file_of_mine_and_a_flag_say_together_whom_to_ask(tmp_path: Path) -> None:
-    trace, plugin, own = (tmp_path / name for name in ("trace", "asking.py", "own.yaml"))
-    plugin.write_text(ASKING.format(trace=str(trace)))
-    retriever = {"name": "asking", "key_env": "MY_KEY"}
-    config = {"env": "regulations", "policy": "scripted", "retriever": retriever}
-    own.write_text(yaml.safe_dump({**config, "eval": {"num_tasks": 1}}))
-    address = "retriever.url=https://mine.example"
-    succeed("eval", "--config", own, "--plugin", plugin, "--set", address)
-    assert trace.read_text() == "https://mine.example sk-secret"

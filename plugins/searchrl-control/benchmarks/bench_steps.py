@@ -14,8 +14,8 @@ import json
 import time
 
 import numpy as np
-from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.environment.settings import SETS
 
 
 def play(env: RetrievalControlEnv, questions: int, seed: int) -> tuple[int, float]:

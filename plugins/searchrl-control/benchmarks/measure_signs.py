@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from searchrl_control.collections.judged import TRAIN
-from searchrl_control.environment.actions import HEADS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import CANDIDATE_FEATURES, LIST_FEATURES, QUERY_FEATURES
+from searchrl_control.environment.settings import HEADS
 
 PARTS = {"searches": LIST_FEATURES, "terms": QUERY_FEATURES, "candidates": CANDIDATE_FEATURES}
 LEAST = 0.01

@@ -30,7 +30,7 @@ def register_rewards(register: RegisterReward) -> None:
     """The published reward, by any judge."""
     register(
         "list_judge",
-        "searchrl_control.environment.rewards:ListJudge",
+        "searchrl_control.environment.rewards:make_list_judge",
         description="what the judge says of the last list of an episode",
     )
 

@@ -6,11 +6,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.searchers.library import Library, NamedEncoder, Vectors
+from searchrl_control.searching.library import Floats, Library
 from searchrl_retrieval.dense.encoders import as_text, normalise
 
 from searchrl.contracts import Passage
@@ -43,14 +45,18 @@ QUESTIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
 
 
 class WordEncoder:
-    """The mean of a vector per word, which is a function of the word."""
+    """The mean of a vector per word, which is a function of the word; it is its own kind, too."""
 
     dim = DIM
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "words") -> None:
         self.num_texts = 0
+        self.built_with = {"name": name}
 
-    def encode_queries(self, queries: Sequence[str]) -> Vectors:
+    def load_encoder(self) -> WordEncoder:
+        return self
+
+    def encode_queries(self, queries: Sequence[str]) -> Floats:
         self.num_texts += len(queries)
         found = np.zeros((len(queries), DIM), dtype=np.float32)
         for row, text in enumerate(queries):
@@ -58,17 +64,19 @@ class WordEncoder:
                 found[row] += vector_of(word)
         return normalise(found)
 
-    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+    def encode_passages(self, passages: Sequence[Passage]) -> Floats:
         return self.encode_queries([as_text(passage) for passage in passages])
 
 
-def vector_of(word: str) -> Vectors:
+def vector_of(word: str) -> Floats:
     digest = hashlib.sha256(word.encode()).digest()[:DIM]
     return (np.frombuffer(digest, dtype=np.uint8).astype(np.float32) - 127.5) / 128
 
 
-def make_library(passages: Sequence[Passage] = PASSAGES, cache: Path | None = None) -> Library:
-    return Library(passages, NamedEncoder(WordEncoder(), "words"), cache=cache)
+def make_library(passages: Sequence[Passage] = PASSAGES) -> Library:
+    encoder: Any = WordEncoder()
+    with TemporaryDirectory() as cache:
+        return Library(passages, encoder, Path(cache))
 
 
 def write_beir(
@@ -132,6 +140,20 @@ def play(
         task = info["task"]
         found.append((task.meta["question"], info["signals"]["ndcg"], tuple(done)))
     return found
+
+
+def episode(settings: Mapping[str, Any], seed: int) -> list[Any]:
+    """All that a random episode says, but for the ids."""
+    env, rng = RetrievalControlEnv(**settings), Random(seed)
+    shown, _ = env.reset(options={"split": "train", "index": seed % 3})
+    told: list[Any] = []
+    is_over = False
+    while not is_over:
+        shown, reward, is_over, _, info = env.step(rng.randrange(len(env.actions)))
+        told += [reward, info["signals"], info["action_mask"].tolist(), info["query"]]
+        told += [[passage.text for passage in info["passages"]]]
+        told += [np.asarray(value).tolist() for value in shown.values()]
+    return told
 
 
 def act_fixed(env: RetrievalControlEnv, sequence: Sequence[int]) -> Callable[[Any, Any], int]:

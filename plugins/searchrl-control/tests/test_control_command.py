@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,16 @@ from click.testing import CliRunner
 from control_toy import play, write_toy
 from gymnasium.spaces import flatten
 from searchrl_control.collections.judged import TEST, TRAIN
-from searchrl_control.comparison.playing import play_greedily
-from searchrl_control.comparison.runs import load_network, read_runs
 from searchrl_control.comparison.sequences import (
     list_sequences,
     means_of,
     play_sequences,
 )
-from searchrl_control.comparison.study import sweep
+from searchrl_control.comparison.study import play_greedily, read_runs, sweep
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.policies.space import Decided, space_of
-from searchrl_control.training.folder import read_run
+from searchrl_control.training.folder import load_network, read_run
+from searchrl_control.training.networks import Decided, space_of
 
-from searchrl import PolicyError
 from searchrl.cli import main
 
 MODULE = "searchrl_control"
@@ -69,39 +66,34 @@ def runs(places: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory)
 
 def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
-    said = call("compare", str(runs[0]), str(runs[1]), "--sweep", "--out", str(out))
+    call("compare", str(runs[0]), str(runs[1]), "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
     envs = {
         Path(one["collection"]).name: RetrievalControlEnv(**one)
         for one in read_runs(runs[:1], {})[1]
     }
     sequences = list_sequences(next(iter(envs.values())).actions, 3)
-    training = [play_sequences(env.world, TRAIN, sequences) for env in envs.values()]
-    means = means_of(training)
+    means = means_of([play_sequences(env.world, TRAIN, sequences) for env in envs.values()])
     best = max(means, key=lambda name: means[name])
     assert told["sequences"] == len(sequences) == 1 + 6 + 6 * 7
     assert told["best"]["pooled"]["sequence"] == best
-    assert "best fixed sequence, toy:" in said
 
     # The best sequence is that of training questions, its row that of test questions.
-    on_test = {name: play_sequences(env.world, TEST, sequences) for name, env in envs.items()}
-    values = [v for of in on_test.values() for v in of[best].values()]
+    on_test = [play_sequences(env.world, TEST, sequences) for env in envs.values()]
+    values = [v for of in on_test for v in of[best].values()]
     rows = told["tables"]["pooled"]
     assert rows["best fixed sequence"]["ndcg"]["value"] == pytest.approx(np.mean(values))
     assert rows["single pass"]["actions"] == {"Search": 0.5, "Terminate": 0.5}
     own = told["best"]["toy"]["sequence"]
     assert told["tables"]["toy"]["best of each collection"]["ndcg"]["value"] == pytest.approx(
-        np.mean(list(on_test["toy"][own].values()))
+        np.mean(list(on_test[0][own].values()))
     )
-    highest = max(
-        np.mean([v for of in on_test.values() for v in of[one].values()]) for one in on_test["toy"]
-    )
-    assert told["on_test"]["highest"]["ndcg"] == pytest.approx(highest)
+    assert told["on_test"] == means_of(on_test)
 
     # The checkpoint is chosen on training questions.
     for one in told["runs"]:
-        figures = {c["checkpoint"]: c["train"]["ndcg"]["value"] for c in one["sweep"]}
-        assert list(figures) == ["step 0", "step 1", "step 2"]
+        figures = {c["step"]: c["train"]["ndcg"]["value"] for c in one["sweep"]}
+        assert list(figures) == [0, 1, 2]
         assert one["checkpoint"] == max(figures, key=lambda name: figures[name])
     agents = [name for name in rows if name.startswith("agent")]
     assert len(agents) == 3 and agents[-1] == "agent, mean of 2 runs"
@@ -111,42 +103,31 @@ def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     against = told["against"][agents[0]]["best fixed sequence"]
     difference = rows[agents[0]]["ndcg"]["value"] - rows["best fixed sequence"]["ndcg"]["value"]
     assert against["pooled"]["value"] == pytest.approx(difference)
-    assert set(against["each"]) == {"toy", "other"}
-    assert "| checkpoint |" in said and "(chosen)" in said
+    assert set(against) == set(told["tables"]) == {"pooled", "toy", "other"}
 
 
-def test_a_run_on_one_collection_has_one_table(runs: list[Path]) -> None:
-    said = call("compare", str(runs[2]))
-    assert said.count("| policy |") == 1 and "\ntoy, test questions" in said
-    assert "best fixed sequence, toy:" in said and ", pooled:" not in said
-
-
-def test_a_comparison_may_leave_collections_of_the_runs_out(
-    runs: list[Path], tmp_path: Path
-) -> None:
+def test_one_collection_has_one_table(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
-    call("compare", str(runs[0]), "--collection", "other", "--out", str(out))
+    said = call("compare", str(runs[0]), "--collection", "other", "--out", str(out))
+    assert said.count("| policy |") == 1 and "\nother, test questions" in said
+    assert "best fixed sequence, other:" in said and ", pooled:" not in said
     told = json.loads(out.read_text("utf-8"))
-    assert set(told["questions"]) == {"other"} and set(told["tables"]) == {"pooled"}
-    assert told["best"]["pooled"] == told["best"]["other"]
+    assert set(told["collections"]) == {"other"} and set(told["tables"]) == {"pooled", "other"}
     assert "theirs: toy, other" in call("compare", str(runs[0]), "--collection", "othr", fails=True)
 
 
-class Stepwise:
-    """A network that decides one step of one episode at a time."""
+def stepwise(env: RetrievalControlEnv, network: Any) -> Any:
+    """Decides one step of one episode at a time."""
+    seen: list[torch.Tensor] = []
 
-    def __init__(self, env: RetrievalControlEnv, network: Any) -> None:
-        self.env, self.network = env, network
-        self.seen: list[torch.Tensor] = []
-
-    def __call__(self, observation: Any, info: Any) -> int:
+    def act(observation: Any, info: Any) -> int:
         if int(observation["step"]) == 0:
-            self.seen.clear()
-        self.seen.append(torch.from_numpy(flatten(self.env.observation_space, observation)).float())
-        with torch.no_grad():
-            logits = self.network(torch.stack(self.seen)[None]).logits_BSA[0, -1]
-        legal = torch.tensor(info["action_mask"]).bool()
-        return int(torch.where(legal, logits, -torch.inf).argmax())
+            seen.clear()
+        seen.append(torch.from_numpy(flatten(env.observation_space, observation)).float())
+        logits = network(torch.stack(seen)[None]).logits_BSA[0, -1]
+        return int(torch.where(torch.tensor(info["action_mask"]).bool(), logits, -9e9).argmax())
+
+    return act
 
 
 def test_a_batch_of_questions_is_decided_as_in_episodes(
@@ -155,74 +136,55 @@ def test_a_batch_of_questions_is_decided_as_in_episodes(
     for path in runs[1:]:
         env = RetrievalControlEnv(**places[0])
         network = load_network(read_run(path), 2, space_of(env))
-        played, watched = play_greedily(network, {"toy": env}, TRAIN)
-        batched = [(one.question, one.ndcg, one.actions) for one in played]
-        assert batched == play(env, TRAIN, Stepwise(env, network))
-        assert 0 < watched.least < 1
+        played, (_, least) = play_greedily(network, {"toy": env}, TRAIN)
+        batched = [(one.question.removeprefix("toy/"), one.ndcg, one.actions) for one in played]
+        assert batched == play(env, TRAIN, stepwise(env, network))
+        assert 0 < least < 1
 
 
-class Stubborn(torch.nn.Module):
-    """The same logits whatever it sees."""
-
-    def __init__(self, logits: list[float]) -> None:
-        super().__init__()
-        self.logits = torch.tensor(logits)
-
-    def forward(self, seen_BSD: torch.Tensor) -> Decided:
-        return Decided(self.logits.expand(*seen_BSD.shape[:2], -1), seen_BSD[..., 0])
+def stubborn(env: RetrievalControlEnv, **logits: float) -> Any:
+    """The same logits whatever it sees; 0 for those that are not named."""
+    told = torch.tensor([logits.get(name, 0.0) for name in env.action_names])
+    return lambda seen: Decided(told.expand(*seen.shape[:2], -1), seen[..., 0])
 
 
-def test_a_collapsed_network_is_seen(places: list[dict[str, Any]]) -> None:
-    env = RetrievalControlEnv(**places[0])
-    ends = [0.0] * len(env.actions)
-    ends[env.action_names.index("Terminate")] = 5.0
-    played, watched = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
-    assert watched.choices == {"Terminate": len(played)}
-    assert {one.actions for one in played} == {("Search", "Terminate")}
-    ends[env.action_names.index("Fuse")] = -5000.0
-    _, watched = play_greedily(Stubborn(ends), {"toy": env}, TRAIN)
-    assert watched.least == 0  # e^-5005, even in 64 bits
-    with pytest.raises(PolicyError, match="not finite"):
-        play_greedily(Stubborn([float("nan")] * len(ends)), {"toy": env}, TRAIN)
-
-
-def test_the_sweep_says_which_checkpoints_have_collapsed(
+def test_a_collapsed_network_is_seen(
     runs: list[Path], places: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, env = read_run(runs[2]), RetrievalControlEnv(**places[0])
-    ends = [0.0] * len(env.actions)
+    env = RetrievalControlEnv(**places[0])
+    played, (choices, least) = play_greedily(stubborn(env, Terminate=5.0), {"toy": env}, TRAIN)
+    assert choices == {"Terminate": len(played)}
+    assert least == pytest.approx(1 / (math.exp(5) + 6))  # six sources beside it are legal
+    assert {one.actions for one in played} == {("Search", "Terminate")}
+    gone = stubborn(env, Terminate=5.0, Fuse=-5000.0)
+    assert play_greedily(gone, {"toy": env}, TRAIN)[1][1] == 0  # e^-5005, even in 64 bits
     load = "searchrl_control.comparison.study.load_network"
-    monkeypatch.setattr(load, lambda *of: Stubborn(ends))
-    assert not any(one["has_collapsed"] for one in sweep(run, {"toy": env}, print))
-    ends[env.action_names.index("Terminate")] = 5.0
-    swept = sweep(run, {"toy": env}, print)
+    monkeypatch.setattr(load, lambda *of: stubborn(env))
+    assert not any(one["has_collapsed"] for one in sweep(read_run(runs[2]), {"toy": env}))
+    monkeypatch.setattr(load, lambda *of: stubborn(env, Terminate=5.0))
+    swept = sweep(read_run(runs[2]), {"toy": env})
     assert all(one["has_collapsed"] and one["terminate"] == 1 for one in swept)
-    assert "collapsed: step 0 ends in 100%" in call("compare", str(runs[2]))
+    assert "collapsed at step 0, 1, 2" in call("compare", str(runs[2]))
 
 
 def test_runs_that_cannot_be_compared_are_refused(runs: list[Path], tmp_path: Path) -> None:
     assert "other settings" in call("compare", str(runs[0]), str(runs[2]), fails=True)
     assert "searchrl eval" in call("compare", str(tmp_path), fails=True)
-    asking = tmp_path / "asking"
-    shutil.copytree(runs[2], asking)
-    told = json.loads((asking / "config.json").read_text("utf-8"))
-    told["settings"]["envs"][0] |= {"reformulator": "endpoint", "url": "http://x/v1"}
-    (asking / "config.json").write_text(json.dumps(told))
-    assert "--set env.url=ADDRESS" in call("compare", str(asking), fails=True)
 
 
-def test_damaged_checkpoints_are_left_out_and_said(runs: list[Path], tmp_path: Path) -> None:
-    hurt, out = tmp_path / "hurt", tmp_path / "figures.json"
-    shutil.copytree(runs[2], hurt)
-    files = sorted((hurt / "checkpoints").iterdir())
-    files[1].write_bytes(files[1].read_bytes()[:-1])
-    said = call("compare", str(hurt), "--out", str(out))
-    assert "left out" in said and "step_000001" in said
-    (told,) = json.loads(out.read_text("utf-8"))["runs"]
-    assert [one["checkpoint"] for one in told["sweep"]] == ["step 0", "step 2"]
-    for file in files:
-        file.write_bytes(b"")
-    assert "no checkpoint that is whole" in call("compare", str(hurt), fails=True)
+def test_a_run_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step_000000.safetensors").write_bytes(b"")
+    evil = {"endpoint_model": "m", "url": "http://127.0.0.1:9/evil"}
+    for settings, fault in (
+        ({"envs": [evil]}, "say that you mean it: --set env.url=ADDRESS"),
+        ({"network": {"name": "\x1b[31mx"}}, "is damaged"),
+    ):
+        told = {"settings": settings, "space": {}}
+        (tmp_path / "config.json").write_text(json.dumps(told))
+        for words in (("compare", str(tmp_path)), ("train", "--resume", str(tmp_path))):
+            said = call(*words, fails=True)
+            assert fault in said and "\x1b" not in said
 
 
 def test_sequences_prints_what_a_policy_takes_as_its_start(
@@ -235,31 +197,33 @@ def test_sequences_prints_what_a_policy_takes_as_its_start(
         for word in ("--set", f"env.{key}={places[0][key]}")
     ]
     named = [word for one in places for word in ("--collection", str(one["collection"]))]
-    said = call("sequences", *named, *shared, "--oracle", "--out", str(out))
+    said = call("sequences", *named, *shared, "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
-    assert told["sequences"] == 49 and told["questions"] == {"toy": 3, "other": 3}
+    assert told["sequences"] == 49
     best = told["best"]["pooled"]
     assert best["start"] == f"[{best['sequence'].removeprefix('Search').removeprefix(', ')}]"
     assert f"--set 'network.start={best['start']}'" in said
     assert best["ndcg"] == max(told["ndcg"]["pooled"].values())
-    assert "learnable" in said and set(told["oracle"]["each"]) == {"toy", "other"}
+    assert "learnable" in said and set(told["oracle"]["margins"]) == {"pooled", "toy", "other"}
     config = tmp_path / "run.yaml"
     config.write_text(json.dumps({"envs": places}))
-    again = call("sequences", "--config", str(config)).split("\n49 sequences")
+    again = call("sequences", "--config", str(config)).split("oracle over")
     assert len(again) == 2 and again[0] in said
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("sequences",), "name collections with --collection"),
         (("sequences", "--collection", "nowhere"), "there is no collection 'nowhere'"),
         (
             ("sequences", "--collection", "demo", "--set", "env.action=heads"),
             "did you mean 'actions'",
         ),
-        (("sequences", "--collection", "demo", "--set", "optim.lr=1"), "settings of the env"),
-        (("sequences", "--collection", "demo", "--out", "no/where.json"), "there is no folder"),
+        (("sequences", "--collection", "demo", "--set", "optim.lr=1"), "optim = "),
+        (("compare", "demo", "--set", "lr=1"), "--set lr…: expected a setting of the env"),
+        (("compare", "demo", "--set", "env=1"), "--set env…: expected a setting of the env"),
+        (("train",), "name a new folder with --run-dir"),
+        (("train", "--resume", "demo", "--collection", "demo"), "only --set env.K=V may be added"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_measured(words: tuple[str, ...], said: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +11,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from control_toy import PASSAGES, QUESTIONS, write_beir
+from control_toy import PASSAGES, QUESTIONS, episode, write_beir
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
-from searchrl_control.environment.actions import SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
+from searchrl_control.environment.settings import SETS
 
-from searchrl import ConfigError
-from searchrl.envs import TextAdapter
-from searchrl.protocols.act import ThinkAct
+from searchrl import ConfigError, load_plugins
 
 ID = "searchrl_control:searchrl/RetrievalControl-v0"
 
@@ -43,6 +40,7 @@ def do(env: RetrievalControlEnv, *names: str) -> tuple[Any, float, bool, bool, d
 
 @every_set
 def test_the_checker_of_gymnasium_finds_nothing(toy: dict[str, Any], actions: str) -> None:
+    load_plugins(["searchrl_control"])  # makes ids of all environments of plugins, in words
     env = gymnasium.make(ID, actions=actions, **toy)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -94,14 +92,15 @@ def test_terminate_ends_with_the_list_that_is_there(toy: dict[str, Any]) -> None
     assert do(env, "Narrow")[2:4] == (True, False)  # the fifth step is the last
 
 
-def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any]) -> None:
+@pytest.mark.parametrize("more", [("Terminate",), ("Broad", "Broad", "Broad")])  # or the limit
+def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any], more: Any) -> None:
     env = make(toy, step_cost=0.01)
-    _, begun = env.reset(options={"split": "train", "index": 1})
-    _, total, _, _, info = do(env, "Search", "Broad", "Terminate")
-    question = env.world.questions("train")[1]
-    worth = ndcg([passage.id for passage in info["passages"]], question.qrels)
-    assert begun["task"] == info["task"] and worth > 0
-    assert total == pytest.approx(worth - 0.02) and info["signals"]["ndcg"] == worth
+    env.reset(options={"split": "train", "index": 1})
+    _, total, is_over, _, info = do(env, "Search", "Broad", *more)
+    qrels = env.world.questions["train"][1].qrels
+    worth = ndcg([passage.id for passage in info["passages"]], qrels)
+    assert is_over and worth > 0 and info["signals"]["ndcg"] == worth
+    assert total == pytest.approx(worth - (0.02 if len(more) == 1 else 0.05))
 
 
 @every_set
@@ -156,10 +155,8 @@ def test_difficulty_chooses_the_questions(toy: dict[str, Any]) -> None:
         ({"difficulty": "hardest"}, "difficulty = 'hardest'.*'mostly_hard'"),
         ({"max_steps": 0}, "max_steps = 0"),
         ({"collecton": "x"}, "Did you mean 'collection'"),
-        ({"reformulator": "endpoint"}, "env.url"),
-        ({"reformulator": "policy"}, "env.policy"),
+        ({"url": "http://x/v1"}, "env.url.* and env.endpoint_model go together"),
         ({"encoder": "statics"}, "'static' or 'dense'"),
-        ({"topk": 0}, "topk = 0"),
     ],
 )
 def test_a_wrong_setting_says_what_is_right(
@@ -169,19 +166,16 @@ def test_a_wrong_setting_says_what_is_right(
         make(toy, **settings)
 
 
-def test_a_language_model_can_play_it_through_the_adapter(toy: dict[str, Any]) -> None:
+def test_an_episode_is_shown_in_words(toy: dict[str, Any]) -> None:
     env = make(toy, render_mode="ansi")
-    adapter = TextAdapter(
-        env, protocol=ThinkAct(), name="retrieval-control", action_names=list(env.action_names)
-    )
-    prompt, _ = adapter.reset(options={"split": "train", "index": 0})
-    assert "Question: " in prompt and "Actions: Search." in prompt
-    shown, *_, info = adapter.step("<act>Terminate</act>")
-    assert info["action"].kind == "invalid"
-    shown, *_ = adapter.step("<act>Search</act>")
-    assert "Searched: " in shown and "1. " in shown
-    _, reward, terminated, *_ = adapter.step("<act>Terminate</act>")
-    assert terminated and reward >= 0
+    assert env.render() is None
+    env.reset(options={"split": "train", "index": 0})
+    begun = ["Question: where does salt come from", "Actions left: 5.", "Searched: nothing yet"]
+    assert str(env.render()).splitlines() == begun
+    do(env, "Search")
+    shown = str(env.render()).splitlines()
+    assert shown[1:3] == ["Actions left: 4.", "Searched: where does salt come from"]
+    assert shown[3] == "1. Salt. Salt comes from the sea. Salt keeps fish. Salt is old."
 
 
 def test_an_action_that_was_repeated_is_shown_as_often_as_it_was_taken(toy: dict[str, Any]) -> None:
@@ -191,46 +185,12 @@ def test_an_action_that_was_repeated_is_shown_as_often_as_it_was_taken(toy: dict
     assert shown["taken"].tolist() == pytest.approx([0.0, 1 / 5, 2 / 5, 0.0])
 
 
-@pytest.mark.parametrize("actions", list(SETS))
-def test_a_policy_that_always_terminates_is_the_single_pass_and_not_zero(
-    toy: dict[str, Any], actions: str
-) -> None:
-    env = RetrievalControlEnv(**toy, actions=actions)
-    end = env.actions.index(Action.TERMINATE)
-    for index in range(2):
-        worth = []
-        for first in (0, end):
-            _, info = env.reset(options={"split": "train", "index": index})
-            assert not info["action_mask"][end]
-            _, _, terminated, *_ = env.step(first)
-            assert not terminated
-            _, _, terminated, _, info = env.step(end)
-            assert terminated
-            worth.append(info["signals"]["ndcg"])
-        assert worth[0] == worth[1] > 0
-
-
-def test_an_episode_neither_reads_nor_seeds_the_global_random_numbers(toy: dict[str, Any]) -> None:
-    seen = []
-    for seed in (1, 2):
-        np.random.seed(seed)
-        before = np.random.get_state()[1].copy()  # type: ignore[index]
-        env = RetrievalControlEnv(**toy)
-        _, info = env.reset(seed=5)
-        tasks = [info["task"].id] + [env.reset()[1]["task"].id for _ in range(8)]
-        env.step(0)
-        assert np.array_equal(before, np.random.get_state()[1])  # type: ignore[index]
-        seen.append(tasks)
-    assert seen[0] == seen[1] and len(set(seen[0])) > 1
-
-
-@pytest.mark.parametrize("actions", list(SETS))
+@every_set
 def test_renaming_the_documents_changes_nothing(
     toy: dict[str, Any], tmp_path: Path, actions: str
 ) -> None:
     names = [passage.id for passage in PASSAGES]
     new = dict(zip(names, Random(3).sample(names, len(names)), strict=True))
-    assert sum(new[name] != name for name in names) > 4
     renamed = [replace(passage, id=new[passage.id]) for passage in PASSAGES]
     texts = {name: text for name, (text, _) in QUESTIONS.items()}
     judged = [
@@ -239,25 +199,7 @@ def test_renaming_the_documents_changes_nothing(
     ]
     splits = {"train": judged[:3], "test": judged[3:]}
     folder = str(write_beir(tmp_path / "toy", renamed, texts, splits))
-    envs = [RetrievalControlEnv(**{**toy, **more}, actions=actions)
-            for more in ({}, {"collection": folder})]  # fmt: skip
-    rng = Random(0)
-    for _ in range(12):
-        options = {"split": "train", "index": rng.randrange(3)}
-        steps = [rng.randrange(len(envs[0].actions)) for _ in range(5)]
-        told = [_play(env, options, steps) for env in envs]
+    for seed in range(12):
+        told = [episode({**toy, "actions": actions, **more}, seed)
+                for more in ({}, {"collection": folder})]  # fmt: skip
         assert told[0] == told[1]
-
-
-def _play(env: RetrievalControlEnv, options: dict[str, Any], steps: list[int]) -> str:
-    """All that an episode says, but for the ids."""
-    said: list[Any] = []
-    shown, _ = env.reset(options=options)
-    for step in steps:
-        shown, reward, terminated, truncated, info = env.step(step)
-        said += [reward, info["signals"], info["action_mask"].tolist(), info["query"]]
-        said += [[passage.text for passage in info["passages"]]]
-        said += [np.asarray(value).tolist() for value in shown.values()]
-        if terminated or truncated:
-            break
-    return json.dumps(said)

@@ -21,29 +21,26 @@ from searchrl_control.environment.measures import Difficulty, difficulty_of, ord
 from searchrl import ConfigError
 
 E, M, H = Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD
-TOLMERE = PASSAGES[0]
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "place", "said"),
     [
-        ("which place was dug by Ada Quill", ""),
-        ("harbour of Tolmere was dug by Ada Quill, is it?", "copies 6 words in a row"),
-        ("zebra salt: where it does come from", "nearly a test question"),
-        ("…", "no word"),
+        ("which place was dug by Ada Quill", 0, ""),
+        ("harbour of Tolmere was dug by Ada Quill, is it?", 0, "copies 6 words in a row"),
+        ("Tolmere was dug by Ada, is it?", 0, ""),
+        ("zebra salt: where it does come from", 0, "nearly a test question"),
+        ("zebra quagga salt: where it does come from", 0, ""),
+        ("…", 0, "no word"),
+        ("old fish", 4, "answers a test question"),
+        ("who was Ada Quill then", 1, "names the title"),
+        ("who was Quill, Ada?", 1, ""),
     ],
 )
-def test_a_question_that_gives_itself_away_is_found(question: str, said: str) -> None:
+def test_a_question_that_gives_itself_away_is_found(question: str, place: int, said: str) -> None:
     leakage = Leakage([Judged("q", "where does salt come from", {"salt": 1, "dots": 0})])
-    fault, _ = leakage.find_fault(question, [TOLMERE])
+    fault = leakage.find_fault(question, [PASSAGES[place]])
     assert (said in fault) if said else not fault
-
-
-def test_a_title_of_several_words_and_a_passage_of_the_test_are_found() -> None:
-    leakage = Leakage([Judged("q", "where does salt come from", {"salt": 1})])
-    assert "answers a test question" in leakage.find_fault("old fish", [PASSAGES[4]])[0]
-    assert "names the title" in leakage.find_fault("who was Ada Quill then", [PASSAGES[1]])[0]
-    assert not any(leakage.find_fault("who was Quill, Ada?", [PASSAGES[1]]))
 
 
 def test_template_questions_of_all_kinds_do_not_leak_and_find_their_passages_partly() -> None:
@@ -56,7 +53,7 @@ def test_template_questions_of_all_kinds_do_not_leak_and_find_their_passages_par
     by_id = {passage.id: passage for passage in PASSAGES}
     for one in good:
         sources = [by_id[name] for name in one.sources]
-        assert not any(leakage.find_fault(one.text, sources)) and "salt" not in one.sources
+        assert not leakage.find_fault(one.text, sources) and "salt" not in one.sources
         assert len(sources) == (2 if one.kind is Kind.MULTI else 1)
     assert made == write_questions(library, test, 12, [*Kind], write, 3)
     assert made != write_questions(library, test, 12, [*Kind], write, 4)
@@ -73,14 +70,6 @@ def test_two_passages_belong_together_where_one_names_the_other() -> None:
     write_questions(library, [], 40, [Kind.MULTI], write, 0)
     assert ("harbour", "quill") in shown
     assert all(len(set(pair)) == 2 for pair in shown)
-
-
-def test_a_question_that_leaks_is_left_out_and_counted() -> None:
-    library = make_library()
-    writer = model_writer(lambda prompt: "where does salt come from")
-    test = [Judged("q", "where does salt come from", {})]
-    made = write_questions(library, test, 3, [*Kind], writer, 0)
-    assert [one.reason for one in made] == ["it is nearly a test question"] * 12
 
 
 def test_a_model_sees_the_passages_and_the_rules() -> None:
@@ -122,6 +111,7 @@ def test_a_batch_is_written_as_a_folder_that_is_read_again(tmp_path: Path) -> No
         (["a"], {"a": 1}, E),
         (["b"], {"a": 1}, H),
         (["a"], {"a": 1, "b": 1}, M),
+        (["a"], {"a": 1, "b": 1, "c": 1}, M),
         (["a", "b"], {"a": 1, "b": 1, "c": 1}, E),
         ([*"xxxxxxxxx", *"0123456789", "a"], {"a": 1}, H),
         (["a"], {"a": 1, "b": 1, "c": 1, "d": 1}, H),
@@ -136,7 +126,7 @@ def test_a_level_as_the_order_of_tasks() -> None:
     assert order_by("hard", levels, "key") == [1, 3]
     mixed = order_by("mostly_hard", levels, "key")
     assert mixed == order_by("mostly_hard", levels, "key") and len(mixed) == 100
-    assert sum(levels[number] is H for number in mixed) / 100 == pytest.approx(0.7, abs=0.12)
+    assert sum(levels[number] is H for number in mixed) == 69
     with pytest.raises(ConfigError, match="no question of this collection is hard"):
         order_by("hard", [E], "key")
 

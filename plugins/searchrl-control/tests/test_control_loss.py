@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from searchrl_control.comparison.sequences import Case, measure_margin, redraw
-from searchrl_control.environment.rewards import ListJudge
-from searchrl_control.policies.space import Decided
+from searchrl_control.environment.rewards import make_list_judge
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Training
+from searchrl_control.training.networks import Decided
 from torch import Tensor, nn
 
 from searchrl import PolicyError
@@ -63,7 +63,10 @@ def update(
         reward_BS=torch.tensor(rewards),
         is_done_BS=is_done_BS,
     )
-    return training.update(played)
+    told = training.update(played)
+    clipped = float(training.network.shift.grad.norm())  # type: ignore[union-attr, operator]
+    assert clipped == pytest.approx(min(told["grad_norm"], 0.5), abs=1e-5)
+    return told
 
 
 def test_the_loss_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> None:
@@ -119,6 +122,9 @@ def test_a_gradient_that_is_not_finite_ends_the_run_before_it_is_taken(toy: dict
     table = ([[0.5], [0.5]], [[0.0], [0.0]])
     with pytest.raises(PolicyError, match="step 1: the gradient is not finite.*lower lr"):
         update(toy, [[math.inf], [0.0]], [[True], [True]], table, table, table)
+    table = ([[0.5], [0.9]], [[0.0], [0.0]])  # 4 * .5 - 4 * .1, over 2, for both actions
+    told = update(toy, [[8.0], [0.0]], [[True], [True]], table, table, table)
+    assert told["grad_norm"] == pytest.approx(0.8 * math.sqrt(2))  # which is clipped
 
 
 def test_a_step_is_described_by_its_episodes(toy: dict[str, Any]) -> None:
@@ -126,6 +132,7 @@ def test_a_step_is_described_by_its_episodes(toy: dict[str, Any]) -> None:
     played: Any = training.play(np.random.default_rng(0))
     told = training.describe(played)
     assert len(played.is_done_BS) == 12
+    assert told["ndcg"] == pytest.approx(np.mean([turn.worth for turn in played.turns]))
     assert told["reward"] == pytest.approx(float(played.reward_BS.sum()) / 12)
     assert told["actions"] == pytest.approx(int(played.is_done_BS.sum()) / 12)
     shares = [value for name, value in told.items() if name.startswith("action/")]
@@ -143,12 +150,13 @@ def test_a_judge_of_a_list_reads_the_start_of_its_first_three_passages() -> None
     task = Task("t", "test", 0, "Who swims?", answers=("otters",))
     passages = [Passage(str(n), str(n) * 600) for n in range(4)]
     turns = [EpisodeTurn("", Action(SEARCH, ("q",)), tuple(passages[at:])) for at in (1, 0)]
-    assert ListJudge(Judge())(Episode(task, tuple(turns))) == 0.5
+    score = make_list_judge(Judge())
+    assert score(Episode(task, tuple(turns))) == 0.5
     assert asked == [
         JudgeCase("Who swims?", "\n\n".join(str(n) * 500 for n in range(3)), ("otters",))
     ]
     empty = EpisodeTurn("", Action(SEARCH, ("q",)))
-    assert ListJudge(Judge())(Episode(task, (turns[0], empty))) == 0.0 and len(asked) == 1
+    assert score(Episode(task, (turns[0], empty))) == 0.0 and len(asked) == 1
 
 
 def test_an_oracle_by_hand() -> None:

@@ -1,7 +1,4 @@
-"""The README, the page on retrieval control and the example: what they name is there, and runs.
-
-The core's tests of its docs have no plugin.
-"""
+"""The README, the page on retrieval control and the example: what they name is there, and runs."""
 
 from __future__ import annotations
 
@@ -18,12 +15,11 @@ import pytest
 from click.testing import CliRunner
 from searchrl_control.collections.written import Kind
 from searchrl_control.commands.control import control
-from searchrl_control.environment.actions import Action
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.settings import EnvSettings, Level
-from searchrl_control.policies.networks import NetworkSettings
+from searchrl_control.environment.settings import Action, EnvSettings, Level
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Settings
+from searchrl_control.training.networks import NetworkSettings
 
 from searchrl import load_yaml
 from searchrl.cli import main
@@ -82,7 +78,7 @@ def test_the_commands_of_the_page_run_one_after_another(
     assert "--set 'network.start=[" in said["control sequences"]
     assert "learnable" in said["control sequences"] and "| heuristic |" in said["control compare"]
     told = json.loads((tmp_path / "figures.json").read_text("utf-8"))
-    assert [one["checkpoint"] for one in told["runs"][0]["sweep"]] == ["step 0", "step 1"]
+    assert [one["step"] for one in told["runs"][0]["sweep"]] == [0, 1]
     made = (tmp_path / "made" / "queries.jsonl").read_text("utf-8")
     assert "made-0-0" in made and (tmp_path / "made" / "left_out.jsonl").is_file()
 

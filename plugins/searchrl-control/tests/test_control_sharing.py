@@ -6,43 +6,26 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from random import Random
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-import searchrl_control
-import searchrl_retrieval
+from control_toy import episode
 from searchrl_control.collections.judged import Judged
 from searchrl_control.comparison.sequences import list_sequences, play_sequences
 from searchrl_control.environment import worlds
-from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.settings import EnvSettings
+from searchrl_control.environment.settings import SETS, EnvSettings
 
-from searchrl import load_plugins
 from searchrl.testing import Status, check_plugin
 
-PACKAGES = [
-    str(Path(str(package.__file__)).resolve().parents[1])
-    for package in (searchrl_control, searchrl_retrieval)
-]
+MODULE = "searchrl_control"
 
 
-def episode(settings: dict[str, Any], seed: int) -> list[Any]:
-    env = RetrievalControlEnv(**settings)
-    rng = Random(seed)
-    shown, _ = env.reset(options={"split": "train", "index": seed % 3})
-    told: list[Any] = []
-    for _ in range(5):
-        shown, reward, terminated, truncated, info = env.step(rng.randrange(len(env.actions)))
-        told += [reward, info["query"], [passage.id for passage in info["passages"]]]
-        told += [np.asarray(value).tolist() for value in shown.values()]
-        if terminated or truncated:
-            break
-    return told
+@pytest.fixture(autouse=True)
+def found_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Criteria and imports are checked in processes of their own, too."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
 @pytest.mark.parametrize("actions", list(SETS))
@@ -60,20 +43,12 @@ def test_environments_of_one_place_share_their_world(toy: dict[str, Any]) -> Non
     assert RetrievalControlEnv(**toy, actions="heads").world is not one.world
 
 
-def test_as_many_questions_stay_open_as_fit_into_the_memory(
-    toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def most() -> int:
-        return int(worlds.World(EnvSettings(**toy)).open.cache_parameters()["maxsize"])
-
-    roomy = most()
-    monkeypatch.setattr(worlds, "MAX_BYTES", 0)
-    assert roomy > 1000 and most() == 16
-
-
 def test_memory_is_bounded_and_a_position_that_went_comes_back_the_same(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    per_question = 250 * 8 + 2**19
+    room = worlds.World(EnvSettings(**toy)).open.cache_parameters()["maxsize"]
+    assert room == 2**30 // per_question
     monkeypatch.setattr(worlds, "MAX_POSITIONS", 2)
     monkeypatch.setattr(worlds, "MAX_BYTES", 0)
     monkeypatch.setattr(worlds, "_LEAST_QUESTIONS", 1)
@@ -93,14 +68,14 @@ def test_sequences_that_begin_alike_share_their_searches(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, actions: str
 ) -> None:
     world = worlds.World(EnvSettings(**toy, actions=actions))
-    game = type(world.open(world.questions("train")[0]))
+    game = type(world.open(world.questions["train"][0]))
     sequences = list_sequences(world.actions, 4)
     played: list[object] = []
     play = game.play
     monkeypatch.setattr(game, "play", lambda *given: played.append(given[2]) or play(*given))
     play_sequences(world, "train", sequences)
     # Every sequence is one search more than the one it begins with, and illegal ones are none.
-    assert 0 < len(played) <= len(world.questions("train")) * (len(sequences) - 1)
+    assert 0 < len(played) <= len(world.questions["train"]) * (len(sequences) - 1)
 
 
 @pytest.mark.parametrize(
@@ -111,23 +86,8 @@ def test_sequences_that_begin_alike_share_their_searches(
     ],
 )
 def test_what_an_import_brings_along(module: str, never: set[str]) -> None:
-    program = (
-        f"import sys; sys.path += {PACKAGES!r}; import {module}; "
-        f"print(sorted({never!r} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
-MODULE = "searchrl_control"
-
-
-@pytest.fixture(autouse=True)
-def found_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Criteria are checked in processes of their own, too."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    program = f"import sys, {module}; print(sorted({never!r} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
 
 
 @pytest.mark.parametrize("actions", ["published", "heads"])
@@ -142,13 +102,3 @@ def test_the_environment(toy: dict[str, Any], actions: str) -> None:
 def test_the_judged_component() -> None:
     (report,) = check_plugin("list_judge", kind="reward", plugins=[MODULE])
     assert report.is_good, report.failed
-
-
-def test_the_id_of_gymnasium_is_the_plain_environment_where_plugins_are_loaded(
-    toy: dict[str, Any],
-) -> None:
-    load_plugins([MODULE])  # makes ids of all environments of plugins
-    env = gymnasium.make(f"{MODULE}:searchrl/RetrievalControl-v0", **toy)
-    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
-    _, info = env.reset(seed=0)
-    assert info["action_mask"].tolist() == [1, 0, 0, 0]

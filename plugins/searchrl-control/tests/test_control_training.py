@@ -19,7 +19,7 @@ from searchrl_control.training.folder import (
 )
 from searchrl_control.training.loop import Training, estimate
 
-from searchrl import ConfigError, RunFolderError
+from searchrl import ConfigError, DamagedError, RunFolderError
 
 MODULE = "searchrl_control"
 
@@ -68,9 +68,13 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_
         run_training(training, killed, lambda text: next(steps))
     newest = sorted((killed / "checkpoints").iterdir())[-1]
     assert newest.name == "step_000006.safetensors"
-    newest.write_bytes(newest.read_bytes()[:-1])  # then step 3 is the newest that is whole
+    whole_file = newest.read_bytes()
+    newest.write_bytes(whole_file[:-1])
+    with pytest.raises(DamagedError, match="step_000006.*remove it"):
+        reopen_run(read_run(killed), settings)
+    newest.write_bytes(whole_file)
     training = reopen_run(read_run(killed), settings)
-    assert training.step == 3
+    assert training.step == 6
     run_training(training, killed, print)
 
     def read(folder: Path) -> dict[str, Any]:
@@ -85,15 +89,30 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_
         begin_run(whole, settings)
 
 
-def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"'?max_step'?.*max_steps"):
-        build_settings({"max_step": 3})
-    with pytest.raises(ConfigError, match="algorithm"):
-        build_settings({"algorithm": "sarsa"})
-    with pytest.raises(ConfigError, match="network.name"):
-        build_settings({"network": "mpl"})
-    with pytest.raises(ConfigError, match="Did you mean 'actions'"):
-        make(toy, env={"action": "heads"})
+def test_a_stage_of_the_curriculum_begins_with_its_step(toy: dict[str, Any]) -> None:
+    training = make(toy, env={"difficulty": {0: "any", 4: "mostly_hard"}})
+    levels = [training._open(0, done).settings.difficulty for done in (0, 3, 4, 9)]
+    assert levels == ["any", "any", "mostly_hard", "mostly_hard"]
+
+
+def test_collections_are_drawn_as_often_as_they_have_questions(toy: dict[str, Any]) -> None:
+    envs = [toy, {**toy, "collection": "demo"}]  # 3 and 36 questions
+    training = Training(build_settings({"envs": envs, "questions": 390, "group_size": 1}))
+    names = [env.world.name for env in training._draw(np.random.default_rng(0))[0]]
+    assert names.count("toy") == pytest.approx(30, abs=10) and len(names) == 390
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"max_step": 3}, "max_step = 3.*max_steps"),
+        ({"algorithm": "sarsa"}, "algorithm = 'sarsa'.*'ppo' or 'dr_grpo'"),
+        ({"network": "mpl"}, "network.name = 'mpl'"),
+    ],
+)
+def test_wrong_settings_are_named_with_their_key(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build_settings(wrong)
 
 
 # Two episodes, of two steps and of three. With a decay of .5, half of what is later counts.
@@ -114,8 +133,3 @@ def test_done_is_not_shifted_by_one_step_in_the_advantages() -> None:
     """
     told = estimate(REWARDS, VALUES, IS_DONE, decay=0.5)
     assert told.tolist() == [[2.0, -2.0, 0.0], [-4.0, 4.0, -2.0]]
-
-
-def test_advantages_without_decay_are_returns_minus_values() -> None:
-    told = estimate(REWARDS, VALUES, IS_DONE, decay=1.0)
-    assert (told + VALUES)[IS_DONE].tolist() == [3.0, 2.0, 5.0, 5.0, 4.0]

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import pytest
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import NodeResult, SearchDag
-from searchrl_dag.rewards import make_dag, make_levels, make_nodes
+from searchrl_dag.rewards import make_dag, make_dag_judge, make_levels, make_nodes
 
 import searchrl
 from searchrl import ConfigError
-from searchrl.contracts import INVALID, SEARCH, Action, Graph, Passage, Table, Task, TokenBudget
+from searchrl.contracts import (
+    INVALID,
+    SEARCH,
+    Action,
+    Graph,
+    JudgeCase,
+    Passage,
+    Table,
+    Task,
+    TokenBudget,
+    Verdict,
+)
+from searchrl.protocols import ThinkSearchAnswer
 from searchrl.testing import Says, check_plugin, make_episode, play_episode
 
 MODULE = "searchrl_dag"
@@ -23,23 +33,11 @@ PLAN = Plan(
 ANSWER = "<think>So.</think>\n<answer> tea </answer>"
 
 
-@pytest.fixture(autouse=True)
-def found_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Criteria are checked in processes of their own, too."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-
-
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [
-        ("protocol", "dag"),
-        ("reward", "dag"),
-        ("reward", "dag_judge"),
-        ("reward", "dag_nodes"),
-        ("reward", "dag_levels"),
-        pytest.param("env", "multisource", marks=pytest.mark.slow),
-    ],
-)
+    [("protocol", "dag"), ("reward", "dag"), ("reward", "dag_judge"), ("reward", "dag_nodes"),
+     ("reward", "dag_levels"), pytest.param("env", "multisource", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_every_part_conforms(kind: str, name: str) -> None:
     (report,) = check_plugin(name, kind=kind, plugins=[MODULE])
     assert report.is_good, report.failed
@@ -50,8 +48,7 @@ def test_results_come_back_in_the_tag_that_the_prompt_names(result: str) -> None
     protocol = SearchDag(result=result)
     assert f"between <{result}> and </{result}>" in protocol.instruction
     shown = protocol.render_results(PLAN, {label: NodeResult("q", ()) for label in "AB"})
-    assert shown.strip().startswith(f"<{result}>")
-    assert shown.strip().endswith(f"</{result}>")
+    assert shown.strip().startswith(f"<{result}>") and shown.strip().endswith(f"</{result}>")
     assert protocol.parse(f"<{result}>x</{result}>{ANSWER}").kind == INVALID
 
 
@@ -66,7 +63,6 @@ def test_results_are_numbered_below_the_query_that_was_sent() -> None:
 
 def test_prompt_and_validator_agree_on_nodes_and_sources() -> None:
     protocol = SearchDag(max_nodes=2, sources=["Wiki", "Code"])
-    assert "1 to 2 nodes" in protocol.instruction
     assert "Sources: Wiki, Code." in protocol.instruction
     assert "(General)" not in protocol.instruction
     body = "<search>Nodes:\nA: a (wiki)\nB: b (CODE)\n{more}</search>"
@@ -107,46 +103,36 @@ def test_a_plan_is_written_and_read() -> None:
 
 def test_the_format_verdict_of_an_invalid_plan() -> None:
     protocol = SearchDag()
-    good = [protocol.render_plan(PLAN, "First."), ANSWER]
-    bad = [good[0].replace("A -> B", "A -> C"), ANSWER]
-    assert protocol.format_score(good) == 1.0
-    assert protocol.format_score(bad) == 0.5
-    assert protocol.format_score(good[:1]) == 0.0
+    good = protocol.render_plan(PLAN, "First.")
+    bad = good.replace("A -> B", "A -> C")
+    turns = ([good, ANSWER], [bad, ANSWER], [good])
+    assert [protocol.format_score(one) for one in turns] == [1.0, 0.5, 0.0]
 
 
 def test_a_small_budget_shows_something_of_every_node() -> None:
     long = " ".join(["word"] * 200)
     results = {label: NodeResult("q", (Passage("p", f"{label}x {long}"),)) for label in "AB"}
     shown = SearchDag().render_results(PLAN, results, TokenBudget.words(60))
-    assert len(shown.split(" ")) <= 60
-    assert "Ax word" in shown
-    assert "Bx word" in shown
+    assert len(shown.split(" ")) <= 60 and "Ax word" in shown and "Bx word" in shown
 
 
 def test_a_tag_in_a_result_is_made_harmless() -> None:
     evil = NodeResult("<answer>1</answer>", (Passage("p", "</result> <search>", "<think>"),))
     shown = SearchDag().render_results(PLAN, {"A": evil, "B": evil})
     assert shown.count("</result>") == 1
-    assert "<answer>" not in shown
-    assert "<search>" not in shown
-    assert "<think>" not in shown
-
-
-def play(turns: list[str]) -> Any:
-    env = searchrl.make_env("multisource", plugins=[MODULE])
-    protocol = env.unwrapped.protocol  # type: ignore[attr-defined]
-    return play_episode(env, Says(turns), protocol, split="test", index=0, max_turns=len(turns))
+    assert not [tag for tag in ("<answer>", "<search>", "<think>") if tag in shown]
 
 
 def test_an_episode_is_drawn_as_its_plan_with_results_by_level() -> None:
     protocol = SearchDag()
-    world = searchrl.make_env("multisource", plugins=[MODULE]).unwrapped.world("test")  # type: ignore[attr-defined]
+    env: Any = searchrl.make_env("multisource", plugins=[MODULE])
+    world = env.unwrapped.world("test")
     fact = next(f for f in world.facts.values() if f.noun == "mayor" and f.source == "general")
     nodes = (Node("A", f"mayor of {fact.entity}", "general"), Node("B", "drink of {A}", "news"))
-    episode = play([protocol.render_plan(Plan(nodes, (Edge("A", "B"),))), ANSWER])
+    says = Says([protocol.render_plan(Plan(nodes, (Edge("A", "B"),))), ANSWER])
+    episode = play_episode(env, says, env.unwrapped.protocol, split="test", index=0, max_turns=2)
     graph, table = protocol.draw_episode(episode)
-    assert isinstance(graph, Graph)
-    assert isinstance(table, Table)
+    assert isinstance(graph, Graph) and isinstance(table, Table)
     assert graph.edges == [("A", "B")]
     assert graph.nodes["B"] == "B: drink of {A} (news)"
     assert [row[:4] for row in table.rows] == [
@@ -158,17 +144,31 @@ def test_an_episode_is_drawn_as_its_plan_with_results_by_level() -> None:
     assert drink.value in str(table.rows[1][4])
 
 
-GOOD = SearchDag().render_plan(PLAN, "First.")
+GOOD = SearchDag().render_plan(
+    Plan((*PLAN.nodes, Node("C", "rivers", "academic")), PLAN.edges), "First."
+)
 BAD = GOOD.replace("A -> B", "A -> A")
+
+
+class Judge:
+    """Says partly right, and counts."""
+
+    asked = 0
+
+    def judge(self, case: JudgeCase) -> Verdict:
+        self.asked += 1
+        return Verdict(0.5)
 
 
 @pytest.mark.parametrize(
     ("turns", "dag", "nodes", "levels"),
     [
-        ([GOOD, ANSWER], 1, 2, 2),
-        ([GOOD, GOOD, ANSWER], 1, 4, 4),
+        ([GOOD, ANSWER], 1, 3, 2),
+        ([GOOD, GOOD, ANSWER], 1, 6, 4),
+        ([GOOD], 1, 3, 2),
         ([BAD, ANSWER], 0, 0, 0),
-        ([GOOD, BAD, ANSWER], 0, 2, 2),
+        ([GOOD, BAD, ANSWER], 0, 3, 2),
+        ([BAD, GOOD, ANSWER], 0, 3, 2),
         ([GOOD.replace("News", "Library"), ANSWER], 0, 0, 0),
         ([f"<result>mine</result>{GOOD}", ANSWER], 0, 0, 0),
         ([ANSWER], 0, 0, 0),
@@ -178,7 +178,14 @@ BAD = GOOD.replace("A -> B", "A -> A")
     ],
 )
 def test_what_plans_earn_and_cost(turns: list[str], dag: int, nodes: int, levels: int) -> None:
-    episode = make_episode(Task("t", "test", 0, "Which?", answers=("tea",)), turns, SearchDag())
+    task = Task("t", "test", 0, "Which?", answers=("tea",))
+    episode = make_episode(task, turns, SearchDag())
     assert make_dag()(episode) == dag
     assert make_nodes()(episode) == nodes
     assert make_levels()(episode) == levels
+    # Nobody is asked about what has no valid plan, or no answer.
+    judge, is_judged = Judge(), dag and turns[-1] == ANSWER
+    assert make_dag_judge(judge)(episode) == 0.5 * is_judged and judge.asked == is_judged
+    # Nor is a search without any plan one, where the protocol lets it through.
+    plain = make_episode(task, ["<think>a</think><search>mayor</search>"], ThinkSearchAnswer())
+    assert plain.turns[0].action.kind == SEARCH and make_dag()(plain) == 0

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from importlib.util import find_spec
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from exa_server import KEY, exa_server, searching
+from exa_answers import searching
+from fixtures.openai_server import OpenAIServer
 from searchrl_dag.exa.client import KEY_ENV
 
 from searchrl.cli import main
-from searchrl.contracts import Passage
+from searchrl.data import Problems, load_corpus
 from searchrl.envs.corpus import DEMO_FOLDER
 from searchrl.retrieval import BM25Retriever
 
@@ -24,13 +24,6 @@ EXAMPLE = REPO / "examples" / "dag_r1_distill_7b.yaml"
 PACKAGES = ("searchrl_dag", "searchrl_judge", "searchrl_wandb")
 
 
-@pytest.fixture(autouse=True)
-def packages_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The packages that the example needs, uninstalled too."""
-    for package in PACKAGES:
-        monkeypatch.syspath_prepend(str(REPO / "plugins" / package.replace("_", "-")))
-
-
 def commands() -> list[str]:
     blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
@@ -38,9 +31,8 @@ def commands() -> list[str]:
 
 
 def call(*words: str) -> str:
-    """The output of a command with the packages that are there."""
-    there = [package for package in PACKAGES if find_spec(package)]
-    loaded = [word for package in there for word in ("--plugin", package)]
+    """The output of a command with these packages."""
+    loaded = [word for package in PACKAGES for word in ("--plugin", package)]
     result = CliRunner().invoke(main, [*loaded, *words])
     assert result.exit_code == 0, result.output
     return result.output
@@ -49,21 +41,18 @@ def call(*words: str) -> str:
 def test_the_example_resolves_without_a_key_a_gpu_or_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("searchrl_judge")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(KEY_ENV, raising=False)
+    monkeypatch.delenv(KEY_ENV)
     said = call("train", "--config", str(EXAMPLE), "--dry-run", "--details")
     assert "max_nodes: 8" in said and "name: multisource_qu" in said
     assert not list(tmp_path.iterdir())
 
 
 def test_commands_that_train_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("searchrl_judge")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(KEY_ENV, KEY)  # with questions of its own, a source is made at once
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "examples").symlink_to(REPO / "examples")
-    write_town(tmp_path / "hotpot.jsonl")
+    shutil.copy(DEMO_FOLDER / "questions.jsonl", tmp_path / "hotpot.jsonl")
     shown = [shlex.split(command)[1:] for command in commands() if " train " in command]
     assert shown
     for words in shown:
@@ -74,30 +63,19 @@ def test_commands_that_search_record_and_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(KEY_ENV, KEY)
     record, replay = (shlex.split(command)[1:] for command in commands() if " eval " in command)
-    with exa_server(searching(BM25Retriever(load_town()))) as (url, asked):
-        small = ("--set", f"retriever.url={url}", "--num-tasks", "3")
+
+    def figures(output: str) -> list[str]:
+        return [
+            line for line in output.splitlines() if re.match(r"\s*(em|format|searched)\b", line)
+        ]
+
+    town = load_corpus(DEMO_FOLDER / "corpus.jsonl", Problems())
+    with OpenAIServer(searching(BM25Retriever(town))) as server:
+        small = ("--set", f"retriever.url={server.url}", "--num-tasks", "3")
         recorded = call(*record, *small)
-        num_asked = len(asked)
+        num_asked = len(server.bodies)
         assert num_asked >= 3
         monkeypatch.delenv(KEY_ENV)
-        assert figures(call(*replay, *small)) == figures(recorded)
-        assert len(asked) == num_asked
-
-
-def figures(output: str) -> list[str]:
-    """The lines of a table of figures."""
-    return [line for line in output.splitlines() if re.match(r"\s*(em|format|searched)\b", line)]
-
-
-def load_town() -> list[Passage]:
-    """The corpus of the demo."""
-    rows = (DEMO_FOLDER / "corpus.jsonl").read_text("utf-8").splitlines()
-    loaded = [json.loads(row) for row in rows]
-    return [Passage(one["id"], one["text"], one.get("title", "")) for one in loaded]
-
-
-def write_town(path: Path) -> None:
-    """The questions of the demo under another name."""
-    path.write_text((DEMO_FOLDER / "questions.jsonl").read_text("utf-8"), "utf-8")
+        assert figures(call(*replay, *small)) == figures(recorded) != []
+        assert len(server.bodies) == num_asked

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from exa_server import KEY, Sent, exa_server
+from exa_answers import sent
+from fixtures.openai_server import Fault, OpenAIServer
 from searchrl_dag.exa.client import KEY_ENV
 
 import searchrl
 from searchrl import ConfigError
+from searchrl.envs.corpus import DEMO_FOLDER
 from searchrl.testing import check_plugin
 
 MODULE = "searchrl_dag"
@@ -32,7 +32,7 @@ A -> B
 </search>"""
 
 
-def web(body: dict[str, Any]) -> Sent:
+def web(body: dict[str, Any]) -> Fault:
     """A web that knows a few things, each under one category."""
     known = {
         None: ("https://skarn.example", "The lighthouse is kept by Ida Veen."),
@@ -40,41 +40,23 @@ def web(body: dict[str, Any]) -> Sent:
         "research paper": ("https://papers.example", "Lighthouses are towers."),
     }
     address, text = known[body.get("category")]
-    return Sent({"results": [{"url": address, "id": address, "title": "", "highlights": [text]}]})
+    return sent({"results": [{"url": address, "id": address, "title": "", "highlights": [text]}]})
 
 
-def write(path: Path) -> Path:
-    """The questions as the ending of the file says."""
-    lines = "\n".join(map(json.dumps, ROWS))
-    path.write_text(lines if path.suffix == ".jsonl" else json.dumps(ROWS), "utf-8")
-    return path
-
-
-def sources(url: str, cache: Path, **more: Any) -> dict[str, Any]:
-    """Exa as all three sources, as in the example configuration."""
-    own = {"name": "exa", "url": url, "cache": str(cache), **more}
-    return {
-        "retriever": own,
-        "news": {**own, "category": "news"},
-        "academic": {**own, "category": "research paper"},
-    }
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY_ENV, KEY)
-
-
-@pytest.mark.parametrize("name", ["questions.json", "questions.jsonl"])
-def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path, name: str) -> None:
-    questions = write(tmp_path / name)
-    with exa_server(web) as (url, asked):
+def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path) -> None:
+    questions = tmp_path / "questions.json"
+    questions.write_text(json.dumps(ROWS), "utf-8")
+    with OpenAIServer(web) as server:
+        # Exa as all three sources, as in the example configuration.
+        exa = {"name": "exa", "url": server.url, "cache": str(tmp_path / "c.sqlite")}
         env = searchrl.make_env(
             "multisource_questions",
             plugins=[MODULE],
             questions=str(questions),
             test_frac=0.0,
-            **sources(url, tmp_path / "c.sqlite"),
+            retriever=exa,
+            news={**exa, "category": "news"},
+            academic={**exa, "category": "research paper"},
         )
         prompt, info = env.reset(options={"split": "train", "index": 1})
         assert prompt == ROWS[1]["question"] and info["task"].difficulty == "hard"
@@ -84,7 +66,7 @@ def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path, nam
         assert len(step["passages"]) == 3
         _, reward, terminated, _, _ = env.step("<think>B says so.</think><answer> Orm </answer>")
         assert reward == 1.0 and terminated
-    said = {one.body.get("category"): one.body["query"] for one in asked}
+    said = {one.get("category"): one["query"] for one in server.bodies}
     assert "Ida Veen" in said["news"] and "{A}" not in said["news"]
     assert said["research paper"] == "lighthouses"
 
@@ -111,15 +93,9 @@ def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:
     town.write_text('{"id": "a", "text": "Skarn"}', "utf-8")
 
     def count(**settings: Any) -> int:
-        env = searchrl.make_env(
-            "multisource_questions",
-            plugins=[MODULE],
-            questions=str(path),
-            corpus=str(town),
-            test_frac=0.0,
-            **settings,
-        )
-        return int(env.unwrapped.num_tasks("train"))  # type: ignore[attr-defined]
+        given = {"questions": str(path), "corpus": str(town), "test_frac": 0.0, **settings}
+        env: Any = searchrl.make_env("multisource_questions", plugins=[MODULE], **given)
+        return int(env.unwrapped.num_tasks("train"))
 
     assert count() == 30 and count(difficulty="hard") == 20 and count(num_questions=4) == 4
     assert count(difficulty="easy", num_questions=100) == 10
@@ -127,20 +103,20 @@ def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:
         count(difficulty="hart")
 
 
-def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_path: Path) -> None:
-    def make(**settings: Any) -> None:
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"protocol": "think-search-answer"}, "env multisource_questions needs plans"),
+        ({"questions": str(DEMO_FOLDER / "questions.jsonl")}, "'corpus' is not"),
+        ({"news": {"name": "exe"}}, "Did you mean 'exa'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
         searchrl.make_env("multisource_questions", plugins=[MODULE], **settings)
-
-    with pytest.raises(ConfigError, match="env multisource_questions needs plans"):
-        make(protocol="think-search-answer")
-    with pytest.raises(ConfigError, match="'corpus' is not"):
-        make(questions=str(write(tmp_path / "q.jsonl")))
-    with pytest.raises(ConfigError, match="Did you mean 'exa'"):
-        make(news={"name": "exe"})
 
 
 @pytest.mark.thorough
-def test_it_keeps_every_criterion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+def test_it_keeps_every_criterion() -> None:
     (report,) = check_plugin("multisource_questions", kind="env", plugins=[MODULE])
     assert report.is_good, report.failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from bodies import INVALID, SCRAPS, VALID, Edges, Nodes
+from bodies import INVALID, SCRAPS, VALID
 from hypothesis import given
 from hypothesis import strategies as st
 from searchrl_dag.plans.plan import Edge, Node, Plan, fill
@@ -20,18 +20,17 @@ READER = PlanReader(
 )
 
 
-@pytest.mark.parametrize(("body", "nodes", "edges"), VALID.values(), ids=VALID)
-def test_a_valid_plan_is_read(body: str, nodes: Nodes, edges: Edges) -> None:
-    plan = READER.read(body)
-    assert isinstance(plan, Plan), plan
-    assert (plan.nodes, plan.edges) == (nodes, edges)
+@pytest.mark.parametrize(("body", "nodes", "edges"), VALID)
+def test_a_valid_plan_is_read(body: str, nodes: tuple[Node, ...], edges: str) -> None:
+    assert READER.read(body) == Plan(nodes, tuple(Edge(*pair) for pair in edges.split()))
 
 
-@pytest.mark.parametrize(("body", "fault"), INVALID.values(), ids=INVALID)
+@pytest.mark.parametrize(
+    ("body", "fault"), [(body, fault) for fault, bodies in INVALID.items() for body in bodies]
+)
 def test_an_invalid_plan_has_its_fault(body: str, fault: Fault) -> None:
     violation = READER.read(body)
-    assert isinstance(violation, Violation)
-    assert violation.fault is fault
+    assert isinstance(violation, Violation) and violation.fault is fault
 
 
 @given(st.lists(st.sampled_from(SCRAPS), max_size=14), st.sampled_from(("", "Nodes:\n")))
@@ -61,6 +60,8 @@ def test_a_body_made_by_chance_is_read_as_the_protocol_reads_it(
         (["A: a (News)", "B: {C} (News)", "C: c (News)", "Edges: A -> B"], Fault.NO_PARENT, "C"),
         ([f"{x}: a (News)" for x in "ABCDEFGA"], Fault.TOO_MANY_NODES, "8"),
         (["A: a (News)", "Edges:", "A -> B", "A B"], Fault.EDGE_LINE, "A B"),
+        (["A: a (News)", "Nodes: B"], Fault.SECTION_TWICE, "Nodes:"),
+        (["A: a (News)", "Edges:", "edges : A"], Fault.SECTION_TWICE, "edges :"),
     ],
 )
 def test_the_first_fault_is_told_with_what_it_is_about(
@@ -74,18 +75,10 @@ def test_the_first_fault_is_told_with_what_it_is_about(
     assert "there are General, News and Academic." in reasons[Fault.UNKNOWN_SOURCE]
 
 
-PIECES = [
-    "A",
-    " ",
-    "(",
-    "A: a (News)\n",
-    "A -> ",
-    "Edges:\n",
-    "\u3000",
-    "\u0315\u0300",
-    "{",
-    "using ",
-]
+PIECES = (
+    *("A", " ", "(", "A: a (News)\n", "A -> "),
+    *("Edges:\n", "\u3000", "\u0315\u0300", "{", "using "),
+)
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -101,10 +94,12 @@ def test_a_long_body_is_read_in_linear_time(piece: str) -> None:
 
 
 def test_the_levels_of_a_plan() -> None:
-    nodes = tuple(Node(label, "q", "news") for label in "ABCD")
-    plan = Plan(nodes, (Edge("A", "C"), Edge("B", "C"), Edge("C", "D")))
-    assert [[node.label for node in level] for level in plan.levels] == [["A", "B"], ["C"], ["D"]]
-    assert plan.parents("C") == ("A", "B")
+    """In each, nodes stand as they were written, though C waits for B and D for A."""
+    nodes = tuple(Node(label, "q", "news") for label in "ABCDE")
+    plan = Plan(nodes, tuple(Edge(*pair) for pair in ("AD", "BC", "DE", "CE", "BE")))
+    levels = [[node.label for node in level] for level in plan.levels]
+    assert levels == [["A", "B"], ["C", "D"], ["E"]]
+    assert (plan.parents("E"), plan.parents("A")) == (("D", "C", "B"), ())
 
 
 def test_a_query_is_filled_with_the_results_of_its_parents_alone() -> None:

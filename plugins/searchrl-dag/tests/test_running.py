@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from searchrl_dag.multisource.sources import Sources, parent_text
@@ -61,15 +61,15 @@ def make_runner(
     return Runner(Sources(SearchDag(), own, shared, owner="env x", **settings), made)  # type: ignore[arg-type]
 
 
-def test_children_get_the_results_of_their_parents() -> None:
+def test_children_get_the_results_of_their_parents_unless_these_are_left_out() -> None:
     runner = make_runner(Telling)
     results = runner.run(DIAMOND)
-    assert results["A"].query == "mayor"
-    assert results["B"].query == "drink of General 5"
-    assert results["C"].query == "tool of General 5"
-    assert results["D"].query == "News 18 and Academic 17"
+    told = ["mayor", "drink of General 5", "tool of General 5", "News 18 and Academic 17"]
+    assert [results[label].query for label in "ABCD"] == told
     assert len(results["D"].passages) == 2
     assert runner.made["general"].batches == [["mayor"], ["News 18 and Academic 17"]]
+    results = make_runner(Telling, parent_results=False).run(DIAMOND)
+    assert [results[label].query for label in "ABCD"] == ["mayor", "drink of", "tool of", "and"]
 
 
 def test_a_turn_shows_what_its_nodes_found_in_turn_and_in_the_order_that_was_asked_for() -> None:
@@ -84,20 +84,11 @@ def test_a_turn_shows_what_its_nodes_found_in_turn_and_in_the_order_that_was_ask
     assert found.observation.index("text a1") < found.observation.index("text a0")
 
 
-def test_without_the_results_of_parents_the_references_are_left_out() -> None:
-    runner = make_runner(Telling, parent_results=False)
-    results = runner.run(DIAMOND)
-    assert [results[label].query for label in "ABCD"] == ["mayor", "drink of", "tool of", "and"]
-
-
-def test_queries_of_one_level_and_source_are_one_batch() -> None:
+def test_queries_of_one_level_and_source_are_one_batch_and_its_sources_asked_at_once() -> None:
     runner = make_runner(Telling)
     nodes = tuple(Node(label, label.lower(), "news") for label in "ABC")
     runner.run(Plan(nodes, (Edge("A", "C"),)))
     assert runner.made["news"].batches == [["a", "b"], ["c"]]
-
-
-def test_sources_of_a_level_are_searched_at_once() -> None:
     meeting = threading.Barrier(3, timeout=20)
 
     class Meeting(Telling):
@@ -118,25 +109,20 @@ def test_a_source_that_is_late_is_named() -> None:
     assert time.monotonic() - start < 2.5
 
 
-def test_a_result_that_is_no_list_of_passages_is_named() -> None:
-    class Short(Telling):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            return []
-
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [([["x"]], " returned for a query"), ([], ": expected one list of passages"),
+     (None, " raised SystemExit: 3")],
+)  # fmt: skip
+def test_a_result_that_is_no_list_of_passages_is_named(result: Any, said: str) -> None:
     class Odd(Telling):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            return [["x"]]  # type: ignore[list-item]
+        def search(self, queries: Sequence[str], k: int) -> Any:
+            if result is None:
+                raise SystemExit(3)
+            return result
 
-    class Ends(Telling):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            raise SystemExit(3)
-
-    for make, said in ((Odd, "returned for a query"), (Ends, "raised SystemExit: 3")):
-        with pytest.raises(RetrieverFailure, match=f"^env x, source news {said}"):
-            make_runner(make).run(Plan((Node("A", "q", "news"),)))
-    runner = make_runner(Short)
-    with pytest.raises(RetrieverFailure, match="source news: expected one list of passages"):
-        runner.run(Plan((Node("A", "q", "news"),)))
+    with pytest.raises(RetrieverFailure, match=f"^env x, source news{said}"):
+        make_runner(Odd).run(Plan((Node("A", "q", "news"),)))
 
 
 @pytest.mark.parametrize(
@@ -144,11 +130,7 @@ def test_a_result_that_is_no_list_of_passages_is_named() -> None:
     [
         ("mayor of Dalham", "The mayor of Dalham is Ada Kemp.", "Ada Kemp"),
         ("crop of Dalham", "The crop of Dalham is rye.", "The is rye"),
-        (
-            "director of Dune",
-            "Dune was directed by Denis Villeneuve for a studio.",
-            "Denis Villeneuve",
-        ),
+        ("director of Dune", "Dune was directed by Denis Villeneuve for us.", "Denis Villeneuve"),
         ("北京 人口", "北京人口多", "北京人口多"),
         ("Dalham", "Dalham.", ""),
         ("end", "said Ada Kemp, Bo Lind, then Cy Moor.", "Ada Kemp Bo Lind"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from fixtures.openai_server import Fault, OpenAIServer
-from judge_models import careful, obedient
+from judge_models import careful, obedient, say, shown
 from searchrl_judge.command import read_cases
 
 from searchrl import DataError
@@ -35,25 +35,38 @@ def settings(url: str, **more: Any) -> list[str]:
 
 
 def test_agreement_is_told_with_exact_match_and_the_scores_of_a_file(tmp_path: Path) -> None:
-    rows = [  # the model takes an answer that contains the accepted one for right
-        {"question": "q", "answer": "x", "answers": "x", "score": 1},
-        {"question": "q", "answer": "near x", "answers": ["x"], "score": 0.5},
-        {"question": "q", "answer": "far", "answers": ["x"], "score": 0.5},
-        {"question": "q", "answer": "far", "answers": ["x"]},
+    """The model takes an answer that contains the accepted one for right, but for `half`."""
+    rows = [
+        {"answer": "x", "answers": "x", "score": 1},
+        {"answer": "near x", "answers": ["x"], "score": 0.5},
+        {"answer": "far", "answers": ["x"], "score": 0.5},
+        {"answer": "half", "answers": ["x"]},
+        {"answer": "half", "answers": [], "score": 1},
+        {"answer": "wide x", "answers": ["x"], "score": 0},
     ]
     file = tmp_path / "cases.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    with OpenAIServer(careful) as server:
+    file.write_text("".join(json.dumps({"question": "q", **row}) + "\n" for row in rows), "utf-8")
+
+    def model(body: dict[str, Any]) -> str:
+        return say("partly right") if shown(body)["answer"] == "half" else careful(body)
+
+    with OpenAIServer(model) as server:
         said = run(str(file), *settings(server.url, prompt_price=1.0, completion_price=1.0))
     assert said.exit_code == 0, said.output
-    assert "endpoint: about 4 calls" in said.stdout and "cost about" in said.stdout
-    assert "judge endpoint: 4 of 4 cases scored" in said.stdout
-    # Wilson for 3 of 4: (0.75 + 0.48018) / 1.96036 ± 1.95996 · sqrt(0.046875 + 0.060023) / 1.96036.
-    exact = "agrees with exact match 0.750 [0.301, 0.954] (3 of 4); higher 1 times, lower 0 times"
-    assert exact in said.stdout
-    assert "agrees with your scores 0.333" in said.stdout
-    assert "(1 of 3); higher 1 times, lower 1 times" in said.stdout
-    assert "  1, not 0: 'near x' to 'q'" in said.stdout
+    assert "endpoint: about 6 calls" in said.stdout and "cost about" in said.stdout
+    table = said.stdout.partition("judge endpoint: 6 of 6 cases scored\n")[2].splitlines()
+    # Wilson for 3 of 5: (0.6 + 0.38415) / 1.76829 ± 1.95996 · sqrt(0.048 + 0.038415) / 1.76829.
+    assert table[:3] == [
+        "agrees with exact match 0.600 [0.231, 0.882] (3 of 5); higher 2 times, lower 0 times",
+        "  1, not 0: 'near x' to 'q'",
+        "  1, not 0: 'wide x' to 'q'",
+    ]
+    assert table[3].startswith("agrees with your scores 0.200 [")
+    assert table[3].endswith("] (1 of 5); higher 2 times, lower 2 times")
+    assert [line.partition(" to ")[0] for line in table[4:7]] == [
+        "  1, not 0: 'wide x'", "  1, not 0.5: 'near x'", "  0, not 0.5: 'far'",
+    ]  # fmt: skip
+    assert table[7].startswith("endpoint: 6 calls")
 
 
 def test_a_dry_run_asks_nobody() -> None:

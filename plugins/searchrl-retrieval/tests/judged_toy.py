@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,31 +22,25 @@ QRELS = {"q1": {"d3": 1}, "q2": {"d4": 2, "d5": 1}, "q3": {"d1": 1, "d2": 1}}
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
-def write_beir(folder: Path, names: Mapping[str, str] | None = None, end: str = "") -> Path:
-    """`names` renames passages; `end` is `.gz` for packed files."""
+def write_beir(folder: Path, names: Mapping[str, str] | None = None) -> Path:
+    """`names` renames passages."""
     called = names or {}
     (folder / "qrels").mkdir(parents=True)
     write_rows(
-        folder / f"corpus.jsonl{end}",
+        folder / "corpus.jsonl",
         [{"_id": called.get(i, i), "title": t, "text": x} for i, (t, x) in FACTS.items()],
     )
-    write_rows(
-        folder / f"queries.jsonl{end}", [{"_id": i, "text": text} for i, text in QUERIES.items()]
-    )
+    write_rows(folder / "queries.jsonl", [{"_id": i, "text": text} for i, text in QUERIES.items()])
     lines = ["query-id\tcorpus-id\tscore"]
     lines += [
         f"{query}\t{called.get(passage, passage)}\t{score}"
         for query, judged in QRELS.items()
         for passage, score in judged.items()
     ]
-    text = "\n".join(lines) + "\n"
-    path = folder / "qrels" / f"test.tsv{end}"
-    path.write_bytes(gzip.compress(text.encode()) if end else text.encode())
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n", "utf-8")
     return folder
 
 

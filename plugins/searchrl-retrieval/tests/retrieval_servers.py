@@ -1,15 +1,15 @@
-"""Servers for the tests of retrieval over HTTP: ours in a thread, and others that are odd."""
+"""For the tests of retrieval over HTTP: our server in a thread, and what others send."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+from fixtures.openai_server import Fault
 from searchrl_retrieval.http.app import Serving, bind, make_app, make_server, show_address
 from searchrl_retrieval.http.wire import Limits
 
@@ -72,60 +72,9 @@ class Gated:
         ]
 
 
-class Asked(NamedTuple):
-    """What an odd server was asked."""
-
-    body: Any
-    headers: dict[str, str]
-    connection: tuple[str, int]
-
-
-class Odd(NamedTuple):
-    """What an odd server answers: a status, JSON or bytes, headers."""
-
-    status: int = 200
-    body: Any = None
-    headers: dict[str, str] = {}  # noqa: RUF012
-    delay_s: float = 0.0
-
-
-@contextmanager
-def odd_server(
-    answer: Callable[[Any], Odd],
-) -> Iterator[tuple[str, list[Asked]]]:
-    """Any server; yields its address and the list of what it is asked."""
-    asked: list[Asked] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            raw = self.rfile.read(int(self.headers["content-length"]))
-            body = json.loads(raw)
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            asked.append(Asked(body, headers, self.client_address))
-            odd = answer(body)
-            time.sleep(odd.delay_s)
-            sent = odd.body if isinstance(odd.body, bytes) else json.dumps(odd.body).encode()
-            self.send_response(odd.status)
-            for name, value in odd.headers.items():
-                self.send_header(name, value)
-            self.send_header("content-length", str(len(sent)))
-            self.end_headers()
-            with suppress(OSError):  # whoever asked did not wait
-                self.wfile.write(sent)
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://localhost:{server.server_address[1]}/retrieve", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+def sent(body: Any, status: int = 200, **headers: str) -> Fault:
+    """What another server sends: a text as it is, everything else as JSON."""
+    return Fault(status, body if isinstance(body, str) else json.dumps(body), headers)
 
 
 def documents(*queries: str, k: int = 1) -> list[list[dict[str, Any]]]:

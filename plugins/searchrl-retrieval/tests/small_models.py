@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from searchrl.contracts import Passage
@@ -20,7 +18,7 @@ PASSAGES = (
 )
 
 
-def write_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> int:
+def write_tokenizer(folder: Path) -> int:
     """Write tokenizer.json; returns the size of its vocabulary."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
@@ -28,7 +26,7 @@ def write_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> int:
     from tokenizers.processors import TemplateProcessing
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    vocabulary = {word: number for number, word in enumerate([*special, *words])}
+    vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.post_processor = TemplateProcessing(
@@ -41,19 +39,19 @@ def write_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> int:
     return len(vocabulary)
 
 
-def write_static(folder: Path, *, seed: int = 0, dim: int = 16, name: str = "embeddings") -> Path:
+def write_static(folder: Path, *, seed: int = 0) -> Path:
     """A static model as Model2Vec writes it. Special tokens have vectors of zeros."""
     import numpy as np
     from safetensors.numpy import save_file
 
     size = write_tokenizer(folder)
-    matrix = np.random.default_rng(seed).standard_normal((size, dim)).astype(np.float32)
+    matrix = np.random.default_rng(seed).standard_normal((size, 16)).astype(np.float32)
     matrix[:4] = 0
-    save_file({name: matrix}, folder / "model.safetensors")
+    save_file({"embeddings": matrix}, folder / "model.safetensors")
     return folder
 
 
-def write_transformer(folder: Path, *, num_labels: int = 0, seed: int = 0) -> Path:
+def write_transformer(folder: Path, *, num_labels: int = 0) -> Path:
     """A BERT of one layer: an encoder, or a cross-encoder that gives `num_labels` scores."""
     import torch
     from transformers import (
@@ -80,7 +78,7 @@ def write_transformer(folder: Path, *, num_labels: int = 0, seed: int = 0) -> Pa
         num_labels=max(1, num_labels),
     )
     state = torch.random.get_rng_state()
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model = BertForSequenceClassification(config) if num_labels else BertModel(config)
     torch.random.set_rng_state(state)
     for parameter in model.parameters():
@@ -89,23 +87,10 @@ def write_transformer(folder: Path, *, num_labels: int = 0, seed: int = 0) -> Pa
     return folder
 
 
-def write_sentence_model(folder: Path, *, prompts: dict[str, str] | None = None) -> Path:
-    """A sentence-transformers folder: the encoder, the mean of its tokens, and prompts."""
-    write_transformer(folder)
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {
-            "idx": 1,
-            "name": "1",
-            "path": "1_Pooling",
-            "type": "sentence_transformers.models.Pooling",
-        },
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules), "utf-8")
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), "utf-8")
-    if prompts is not None:
-        own = json.dumps({"prompts": prompts})
-        (folder / "config_sentence_transformers.json").write_text(own, "utf-8")
+def write_sentence_model(folder: Path) -> Path:
+    """A sentence-transformers folder: the encoder, and the mean of its tokens."""
+    from sentence_transformers import SentenceTransformer
+
+    encoder = write_transformer(folder.with_name("encoder"))
+    SentenceTransformer(str(encoder), device="cpu", local_files_only=True).save(str(folder))
     return folder

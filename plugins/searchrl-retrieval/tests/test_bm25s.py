@@ -58,24 +58,25 @@ def test_a_score_by_hand_with_the_settings_that_hold_if_nobody_says() -> None:
     ]
 
 
-def test_words_are_stemmed_and_stop_words_left_out() -> None:
-    retriever = make_bm25s(PASSAGES)
-    found = retriever.search(["an otter swims", "the of and", "rivers", "zebra", ""], 5)
-    assert ids(found) == [["otter"], [], ["river", "otter"], [], []]
-    assert all(passage.score > 0 for one in found for passage in one)
-
-
-def test_a_text_of_stop_words_alone_is_found_by_them() -> None:
-    assert ids(make_bm25s(PASSAGES).search(["it"], 5)) == [["novel"]]
-
-
-def test_chinese_is_found_by_pairs_of_characters() -> None:
-    assert ids(make_bm25s(PASSAGES).search(["学位授予", "学"], 5)) == [["law"], []]
-
-
-def test_language_none_takes_words_as_they_are() -> None:
-    retriever = make_bm25s(PASSAGES, language="none")
-    assert ids(retriever.search(["otter", "otters", "the"], 1)) == [[], ["otter"], ["river"]]
+@pytest.mark.parametrize(
+    ("language", "queries", "found"),
+    [
+        (
+            "english",
+            ["an otter swims", "the of and", "rivers"],
+            [["otter"], [], ["river", "otter"]],
+        ),
+        ("english", ["it", "zebra", ""], [["novel"], [], []]),
+        ("english", ["学位授予", "学"], [["law"], []]),  # pairs of characters
+        ("none", ["otter", "otters", "the"], [[], ["otter"], ["river", "otter"]]),
+    ],
+)
+def test_words_are_those_of_a_language_without_stop_words_unless_a_text_has_no_others(
+    language: str, queries: list[str], found: list[list[str]]
+) -> None:
+    retriever = make_bm25s(PASSAGES, language=language)
+    assert ids(retriever.search(queries, 2)) == found
+    assert retriever.search(queries, 0) == retriever.search(queries, -1) == [[] for _ in queries]
 
 
 def test_equal_scores_keep_the_order_of_the_corpus_whatever_the_ids() -> None:
@@ -103,29 +104,20 @@ def test_corpus_without_words_finds_nothing(passages: list[Passage]) -> None:
     assert make_bm25s(passages).search(["a", ""], 3) == [[], []]
 
 
-def test_an_index_is_searched_without_its_corpus(tmp_path: Path) -> None:
+def test_an_index_is_searched_without_its_corpus_mapped_and_not_read(tmp_path: Path) -> None:
     build_index(Bm25s(), PASSAGES, tmp_path / "i")
-    retriever = make_bm25s((), index=str(tmp_path / "i"))
+    retriever: Any = make_bm25s((), index=str(tmp_path / "i"))
     assert isinstance(retriever, StoredRetriever)
     assert ids(retriever.search(["otters"], 1)) == [["otter"]]
     assert retriever.stored(["law", "nobody"]) == [PASSAGES[2], None]
+    for array in (retriever._data, retriever._indices, retriever._starts):
+        assert not array.flags.owndata and isinstance(array.base, np.memmap)
+    assert isinstance(retriever.passages, PassageStore)
 
 
 def test_neither_corpus_nor_index_is_said_before_an_episode(tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"question": "Who swims?", "answer": "otters"}\n')
     with pytest.raises(ConfigError, match="nothing to search: name an index with --set retriever"):
-        make_env(
-            "corpus",
-            retriever="bm25s",
-            questions=str(questions),
-            plugins=["searchrl_retrieval"],
-        )
-
-
-def test_an_open_index_is_mapped_and_not_read(tmp_path: Path) -> None:
-    build_index(Bm25s(), PASSAGES, tmp_path / "i")
-    retriever: Any = make_bm25s((), index=str(tmp_path / "i"))
-    for array in (retriever._data, retriever._indices, retriever._starts):
-        assert not array.flags.owndata and isinstance(array.base, np.memmap)
-    assert isinstance(retriever.passages, PassageStore)
+        given = {"retriever": "bm25s", "questions": str(questions)}
+        make_env("corpus", plugins=["searchrl_retrieval"], **given)

@@ -159,40 +159,36 @@ def test_a_file_with_errors_and_one_without_code_are_read() -> None:
     broken = chunk_code("def f(:\n    return 1\n\ndef g():\n    return 2\n", "a.py")
     assert "function a.g" in names(broken)
     assert chunk_code("", "a.py") == [] and chunk_code("# only words\n", "a.py") == []
-    deep = chunk_code("x = " + "(" * 3000 + ")" * 3000, "a.py")
-    assert names(deep) == ["code a"]
+    assert names(chunk_code("x = " + "(" * 3000 + ")" * 3000, "a.py")) == ["code a"]
 
 
-def test_passages_have_the_name_the_kind_and_the_file() -> None:
-    made = as_passages(chunk_code(PYTHON, "town/hours.py"))
-    by_id = {passage.id: passage for passage in made}
-    assert len(by_id) == len(made)
-    assert by_id["town/hours.py::town.hours.opens"].title == (
-        "town.hours.opens (function, town/hours.py)"
-    )
-    assert by_id["town/hours.py::town.hours.opens:docstring"].text.startswith("When a hall")
-    assert "town/hours.py::town.hours:import" in by_id
-
-
-def test_long_functions_are_cut_between_lines_and_same_names_are_numbered() -> None:
-    lines = "".join(f"    call_{number}()\n" for number in range(60))
-    made = as_passages(chunk_code(f"def f():\n{lines}\ndef f(): pass", "a.py"), max_chars=300)
-    assert [passage.id for passage in made] == [
-        f"a.py::a.f{mark}" for mark in ("", "#2", "#3", "#4")
-    ]
-    assert all(len(passage.text) <= 300 for passage in made)
-    whole = "\n".join(passage.text for passage in made[:3])
-    assert whole.split() == f"def f():\n{lines}".split()
+def test_passages_have_name_kind_and_file_long_ones_are_cut_and_same_names_are_numbered() -> None:
+    """Lines of 6 characters with their ends; two fill a piece, and only a longer one is cut."""
+    texts = ("a = 1\nb = 2\nc = 3", "a_long_line\nd", "twelve chars", "thirteen char")
+    chunks = [Chunk(ChunkKind.FUNCTION, "f", "a.py", 1, text) for text in texts]
+    others = [Chunk(kind, "f", "b/a.py", 1, "x") for kind in ChunkKind]
+    assert [(one.id, one.title) for one in as_passages(others)] == [
+        ("b/a.py::f", "f (function, b/a.py)"), ("b/a.py::f#2", "f (class, b/a.py)"),
+        ("b/a.py::f#3", "f (method, b/a.py)"), ("b/a.py::f:import", "f (import, b/a.py)"),
+        ("b/a.py::f:docstring", "f (docstring, b/a.py)"), ("b/a.py::f:code", "f (code, b/a.py)"),
+    ]  # fmt: skip
+    made = as_passages(chunks, 12)
+    assert [(passage.id, passage.text) for passage in made] == [
+        ("a.py::f", "a = 1\nb = 2"), ("a.py::f#2", "c = 3"),
+        ("a.py::f#3", "a_long_line"), ("a.py::f#4", "d"), ("a.py::f#5", "twelve chars"),
+        ("a.py::f#6", "thirteen cha"), ("a.py::f#7", "r"),
+    ]  # fmt: skip
 
 
 def test_folder_is_read_without_hidden_files_and_an_empty_one_is_a_problem(tmp_path: Path) -> None:
-    for name in ("pkg/a.py", "pkg/.venv/b.py", "node_modules/c.js", "read.me"):
+    for name in ("pkg/b.py", "pkg/a.py", "pkg/.venv/b.py", "node_modules/c.js", "read.me"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("def f(): pass")
     problems = Problems()
     found = read_code_folder(tmp_path, problems)
-    assert [p.id for p in found] == ["pkg/a.py::pkg.a.f"] and not problems.found
+    assert [p.id for p in found] == ["pkg/a.py::pkg.a.f", "pkg/b.py::pkg.b.f"]
+    assert not problems.found
     assert read_code_folder(tmp_path / "node_modules", problems) != []
     (tmp_path / "empty").mkdir()
     assert read_code_folder(tmp_path / "empty", problems) == []
@@ -225,8 +221,9 @@ def test_prose_is_cut_between_sentences() -> None:
         "We went to the town of Elm and met there Dr. Smith.",
         "He was kind.",
     ]
+    assert list(chunk_passages(whole[:1], 40)) == whole[:1]
     with pytest.raises(ConfigError, match="at least 40"):
-        list(chunk_passages(whole, 3))
+        list(chunk_passages(whole, 39))
 
 
 def test_code_and_long_texts_become_an_index(tmp_path: Path) -> None:

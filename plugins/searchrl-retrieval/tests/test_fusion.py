@@ -39,11 +39,11 @@ def scores_of(fused: Sequence[Passage]) -> dict[str, float]:
 
 def test_by_hand() -> None:
     left = ranking([("a", 12.0), ("b", 9.0), ("c", 6.0)])
-    right = ranking([("c", 0.9), ("d", 0.5), ("a", 0.4)])
+    right = [*ranking([("c", 0.9), ("d", 0.5)]), Passage("a", "said otherwise", score=0.4)]
     fused = fuse([left, right], [3, 1])
     assert [p.id for p in fused] == ["a", "b", "c", "d"]
     assert [p.score for p in fused] == pytest.approx([0.75, 0.375, 0.25, 0.05])
-    assert {p.id: p.text for p in fused}["d"] == "text of d"
+    assert [p.text for p in fused] == [f"text of {p.id}" for p in fused]
 
 
 def test_ties_missing_and_doubled_passages() -> None:
@@ -54,6 +54,10 @@ def test_ties_missing_and_doubled_passages() -> None:
     twice = ranking([("a", 4), ("b", 3), ("b", 2), ("c", 0)])
     once = ranking([("a", 4), ("b", 3), ("c", 0)])
     assert fuse([twice, once], [1, 1]) == fuse([once, once], [1, 1])
+    # Equal scores stand as they came, those of the first ranking first.
+    left, right = ranking([("c", 1), ("b", 1), ("a", 0)]), ranking([("e", 7), ("d", 7)])
+    assert [p.id for p in fuse([left, right], [1, 1])] == ["c", "b", "e", "d", "a"]
+    assert [p.id for p in fuse([right, left], [1, 1])] == ["e", "d", "c", "b", "a"]
 
 
 def test_weight_0_leaves_a_ranking_out() -> None:
@@ -91,7 +95,7 @@ def test_a_score_that_is_no_number_is_a_failure(wrong: float) -> None:
         fuse([ranking([("a", wrong)]), ranking([("b", 1)])], [1, 1])
 
 
-@pytest.mark.parametrize("wrong", [[1.0], [0.0, 0.0], [1.0, -1.0], [math.nan, 1.0]])
+@pytest.mark.parametrize("wrong", [[1.0], [0.0, 0.0], [3.0, -1.0], [math.nan, 1.0]])
 def test_weights_that_say_nothing_are_refused(wrong: list[float]) -> None:
     with pytest.raises(ValueError, match="2 rankings cannot be fused"):
         fuse([[], []], wrong)

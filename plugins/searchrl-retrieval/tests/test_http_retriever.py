@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from typing import Any
 
 import pytest
-from retrieval_servers import Asked, Odd, documents, odd_server
+from click.testing import CliRunner
+from fixtures.openai_server import Fault, OpenAIServer
+from retrieval_servers import documents, running, sent
 from searchrl_retrieval.http.client import HttpRetriever
 
 from searchrl import ConfigError, RetrieverFailure
+from searchrl.cli import main
 from searchrl.contracts import StoredRetriever
+from searchrl.retrieval import BM25Retriever
+from searchrl.testing import PASSAGES, Status, check_plugin
 
 KEY = "sk-secret-0123"
+MODULE = "searchrl_retrieval"
 
 
-def answer(body: Any) -> Odd:
+def answer(body: Any) -> Fault:
     """As a stock server does."""
-    return Odd(body={"result": documents(*body["queries"], k=body["topk"])})
+    return sent({"result": documents(*body["queries"], k=body["topk"])})
 
 
 @pytest.fixture(autouse=True)
@@ -29,75 +37,71 @@ def ids(retriever: HttpRetriever, queries: list[str], k: int = 1) -> list[list[s
     return [[passage.id for passage in found] for found in retriever.search(queries, k)]
 
 
-def failure_of(odd: Odd, **settings: Any) -> tuple[str, list[Asked]]:
-    """What is said of a server that always answers so, and what it was asked."""
-    with odd_server(lambda body: odd) as (url, asked):
-        retriever = HttpRetriever((), url=url, **settings)
+def failure_of(said: Fault, **settings: Any) -> tuple[str, int]:
+    """What is said of a server that always answers so, and how often it was asked."""
+    with OpenAIServer(lambda body: said) as server:
+        retriever = HttpRetriever((), url=server.url, **settings)
         with pytest.raises(RetrieverFailure) as error:
             retriever.search(["q"], 1)
-    return str(error.value), asked
+    return str(error.value), len(server.bodies)
 
 
 def test_queries_are_split_and_their_order_is_kept() -> None:
     queries = [f"q{i}" for i in range(11)]
-    with odd_server(answer) as (url, asked):
-        found = ids(HttpRetriever((), url=url, batch_size=4), queries, 2)
+    with OpenAIServer(answer) as server:
+        found = ids(HttpRetriever((), url=server.url, batch_size=4), queries, 2)
     assert found == [[f"{query}/0", f"{query}/1"] for query in queries]
-    assert [one.body["queries"] for one in asked] == [queries[:4], queries[4:8], queries[8:]]
-    assert all(one.body["return_scores"] and one.body["topk"] == 2 for one in asked)
+    batches = [queries[:4], queries[4:8], queries[8:]]
+    assert server.bodies == [
+        {"queries": batch, "topk": 2, "return_scores": True} for batch in batches
+    ]
 
 
-def test_nothing_is_sent_for_nothing() -> None:
-    with odd_server(answer) as (url, asked):
-        retriever = HttpRetriever((), url=url)
+def test_nothing_is_sent_for_nothing_and_any_text_of_a_model_is_a_query() -> None:
+    with OpenAIServer(answer) as server:
+        retriever = HttpRetriever((), url=server.url, max_query_chars=10)
         assert retriever.search([], 3) == []
         assert retriever.search(["q"], 0) == [[]] and retriever.search([" ", ""], 3) == [[], []]
-        assert asked == []
+        assert server.bodies == []
         assert ids(retriever, ["", "a", " ", "b"]) == [[], ["a/0"], [], ["b/0"]]
-    assert [one.body["queries"] for one in asked] == [["a", "b"]]
-
-
-def test_any_text_of_a_model_is_a_query() -> None:
-    with odd_server(answer) as (url, asked):
-        retriever = HttpRetriever((), url=url, max_query_chars=10)
         retriever.search(["x" * 1000, "half \ud800 pair", "\x00", "学位"], 1)
-    assert asked[0].body["queries"] == ["x" * 10, "half ? pai", "\x00", "学位"]
+    fitted = ["x" * 10, "half ? pai", "\x00", "学位"]
+    assert [body["queries"] for body in server.bodies] == [["a", "b"], fitted]
 
 
 @pytest.mark.parametrize(
-    ("odd", "said", "num_asked"),
+    ("said", "text", "num_asked"),
     [
-        (Odd(500, {"detail": "the index is gone"}), r"the index is gone.*\(3 times\)", 3),
-        (Odd(404), "answered 404.*look at the address", 1),
-        (Odd(422, {"detail": "topk"}), "answered 422.*topk", 1),
-        (Odd(302, headers={"Location": "http://evil.example"}), "answered 302", 1),
-        (Odd(200, b"<html>"), "sent no JSON: <html>", 1),
-        (Odd(200, {"result": []}), "0 results for 1 queries", 1),
-        (Odd(200, {"result": None}), "sent no", 1),
-        (Odd(200, {"detail": "x" * 100_000}), "sent no", 1),
+        (sent({"detail": "the index is gone"}, 500), r"the index is gone.*\(3 times\)", 3),
+        (sent("", 404), "answered 404.*look at the address", 1),
+        (sent({"detail": "topk"}, 422), "answered 422.*topk", 1),
+        (sent("", 302, Location="http://evil.example"), "answered 302", 1),
+        (sent("<html>"), "sent no JSON: <html>", 1),
+        (sent({"result": []}), "0 results for 1 queries", 1),
+        (sent({"detail": "x" * 100_000}), "sent no", 1),
     ],
 )
 def test_a_failure_is_a_failure_and_never_an_empty_result(
-    odd: Odd, said: str, num_asked: int
+    said: Fault, text: str, num_asked: int
 ) -> None:
-    text, asked = failure_of(odd)
-    assert re.search(said, text) and len(text) < 600
-    assert len(asked) == num_asked
+    found, count = failure_of(said)
+    assert re.search(text, found) and len(found) < 600
+    assert count == num_asked
 
 
 def test_the_key_comes_from_the_environment_and_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SEARCH_KEY", f"{KEY}\n")
-    with odd_server(answer) as (url, asked):
-        HttpRetriever((), url=url, key_env="SEARCH_KEY").search(["q"], 1)
-        HttpRetriever((), url=url).search(["q"], 1)
+    with OpenAIServer(answer) as server:
+        HttpRetriever((), url=server.url, key_env="SEARCH_KEY").search(["q"], 1)
+        HttpRetriever((), url=server.url).search(["q"], 1)
         monkeypatch.setenv("SEARCH_KEY", "Basic abc=")
-        HttpRetriever((), url=url, key_env="SEARCH_KEY").search(["q"], 1)
-    sent = [one.headers.get("authorization") for one in asked]
-    assert sent == [f"Bearer {KEY}", None, "Basic abc="]
+        HttpRetriever((), url=server.url, key_env="SEARCH_KEY").search(["q"], 1)
+    shown = [one.get("authorization") for one in server.headers]
+    assert shown == [f"Bearer {KEY}", None, "Basic abc="]
     monkeypatch.setenv("SEARCH_KEY", KEY)
-    text, _ = failure_of(Odd(401, {"detail": f"wrong: {KEY}"}), key_env="SEARCH_KEY")
+    text, _ = failure_of(sent({"detail": f"wrong: {KEY}"}, 401), key_env="SEARCH_KEY")
     assert re.search(r"wrong: \[key\].*retriever\.key_env", text) and KEY not in text
 
 
@@ -114,6 +118,21 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, str], said: s
     assert KEY not in str(error.value)
 
 
-def test_its_passages_are_elsewhere() -> None:
-    retriever = HttpRetriever((), url="http://localhost:1/retrieve")
-    assert isinstance(retriever, StoredRetriever) and retriever.stored(["a"]) is None
+def test_it_conforms_where_its_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("uvicorn")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # of the processes of criteria
+    with running(BM25Retriever(PASSAGES)) as url:
+        settings = {"url": f"{url}/retrieve"}
+        (report,) = check_plugin("http", kind="retriever", settings=settings, plugins=[MODULE])
+    assert report.is_good, report.failed
+    skipped = {one.number for one in report.results if one.status is Status.NOT_APPLICABLE}
+    assert skipped == {"R4", "R8"}, "its passages are elsewhere"
+
+
+def test_commands_search_a_server_without_a_corpus() -> None:
+    found = HttpRetriever((), url="http://localhost:1/retrieve")
+    assert isinstance(found, StoredRetriever) and found.stored(["a"]) is None
+    with OpenAIServer(answer) as server:
+        words = ["--plugin", MODULE, "retrieve", "who?", "--retriever", "http", "-k", "1"]
+        shown = CliRunner().invoke(main, [*words, "--set", f"retriever.url={server.url}"])
+    assert shown.exit_code == 0 and "[who?/0]" in shown.output, shown.output

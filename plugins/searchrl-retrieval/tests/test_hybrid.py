@@ -76,8 +76,10 @@ def test_weights_0_and_1_ask_only_the_other() -> None:
 )  # fmt: skip
 def test_settings_without_sense_are_refused(wrong: dict[str, Any]) -> None:
     registry = load_plugins(["searchrl_retrieval"], entry_points=False)
+    parts = {"vector": "random", "bm25": {"name": "bm25s", "title_weight": 2}}
+    assert ids(make_retriever_factory(registry, "hybrid", parts)(CORPUS), 1)
     with pytest.raises(ConfigError, match="k2|" + next(iter(wrong))):
-        make_retriever_factory(registry, "hybrid", wrong)(CORPUS)
+        make_retriever_factory(registry, "hybrid", parts | wrong)(CORPUS)
 
 
 def test_a_part_that_fails_fails_the_search() -> None:
@@ -95,10 +97,3 @@ def test_it_has_stored_passages_if_its_parts_have() -> None:
     assert kept.stored(["a", "x"]) == [CORPUS[0], None]
     mixed = make_hybrid(CORPUS, vector=Fixed(a=1.0), bm25=Kept(b=1.0))
     assert not isinstance(mixed, StoredRetriever)
-
-
-def test_parts_are_named_in_a_configuration() -> None:
-    registry = load_plugins(["searchrl_retrieval"], entry_points=False)
-    settings = {"vector": "random", "bm25": {"name": "bm25s", "title_weight": 2}}
-    factory = make_retriever_factory(registry, "hybrid", settings)
-    assert ids(factory(CORPUS), 1) == ids(factory(CORPUS), 1)

@@ -29,6 +29,12 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture
+def index(tmp_path: Path, corpus: Path) -> Path:
+    run("index", "build", "--corpus", corpus, "--out", tmp_path / "i")
+    return tmp_path / "i"
+
+
 def run(*words: object, code: int = 0, stdin: str = "") -> str:
     line = ["--plugin", "searchrl_retrieval", *map(str, words)]
     result = CliRunner().invoke(main, line, input=stdin)
@@ -43,6 +49,7 @@ def test_an_index_is_built_searched_and_described(tmp_path: Path, corpus: Path) 
     assert "1. Otters [b]" in run("retrieve", "otter", "--index", tmp_path / "i")
     facts = json.loads(run("index", "info", tmp_path / "i", "--verify", "--json"))
     assert facts["count"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
+    assert facts["settings"] == {"title_weight": 6, "k1": 1.2, "b": 0.75, "language": "english"}
 
 
 def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: Path) -> None:
@@ -76,9 +83,8 @@ def test_wrong_flags_say_what_to_do(tmp_path: Path, corpus: Path) -> None:
     assert "searchrl index build --corpus CORPUS" in run("index", "info", out, code=2)
 
 
-def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
-    index, more = tmp_path / "i", tmp_path / "more.jsonl"
-    run("index", "build", "--corpus", corpus, "--out", index)
+def test_passages_are_added_once(index: Path, corpus: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.jsonl"
     more.write_text('{"id": "c", "title": "Zork", "text": "A game."}\n')
     assert "3 passages" in run("index", "add", index, "--corpus", more)
     assert "1. Zork [c]" in run("retrieve", "game", "--index", index)
@@ -90,10 +96,8 @@ def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
 
 @pytest.mark.parametrize("settings", [{"b": ""}, {"index": "x"}, {"title_weight": math.inf}])
 def test_settings_that_a_stranger_put_into_a_manifest_are_no_traceback(
-    tmp_path: Path, corpus: Path, settings: dict[str, Any]
+    index: Path, corpus: Path, settings: dict[str, Any]
 ) -> None:
-    index = tmp_path / "i"
-    run("index", "build", "--corpus", corpus, "--out", index)
     made = read_manifest(index)
     write_manifest(index, replace(made, settings={**made.settings, **settings}))
     said = run("index", "add", index, "--corpus", corpus, code=2)

@@ -107,6 +107,11 @@ def test_what_a_killed_build_left_is_not_used_for_another_corpus(tmp_path: Path)
     assert [*"0123456789"] == LOG
 
 
+@pytest.fixture
+def built(tmp_path: Path) -> Index:
+    return build_index(Lengths(), PASSAGES, tmp_path / "i")
+
+
 @pytest.mark.parametrize(
     ("name", "change", "is_deep", "said"),
     [
@@ -124,16 +129,12 @@ def test_what_a_killed_build_left_is_not_used_for_another_corpus(tmp_path: Path)
     ],
 )  # fmt: skip
 def test_damage_is_refused_with_the_command_that_builds_it_again(
-    tmp_path: Path, name: str, change: Any, is_deep: bool, said: str
+    built: Index, name: str, change: Any, is_deep: bool, said: str
 ) -> None:
-    built = build_index(Lengths(), PASSAGES, tmp_path / "i")
     path = built.files.parent / name
-    if change is None:
-        path.unlink()
-    else:
-        path.write_bytes(change(path.read_bytes()))
+    path.unlink() if change is None else path.write_bytes(change(path.read_bytes()))
     with pytest.raises(IndexFault, match=rf"(?s)is (damaged|outdated).*{said}.*Build it again: se"):
-        open_index(tmp_path / "i", is_deep=is_deep)
+        open_index(built.folder, is_deep=is_deep)
 
 
 @pytest.mark.parametrize(
@@ -142,12 +143,11 @@ def test_damage_is_refused_with_the_command_that_builds_it_again(
      {"kind": True}, {"fingerprint": None}, {"sources": "--corpus"}, {"files": {"a": 1}},
      {"files": {"a": ("1", "")}}, {"created": []}, {"took_s": None}],
 )  # fmt: skip
-def test_a_manifest_of_a_stranger_is_no_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_manifest_of_a_stranger_is_no_traceback(built: Index, change: dict[str, Any]) -> None:
     """Its checksum is right: whoever makes a folder can compute it."""
-    built = build_index(Lengths(), PASSAGES, tmp_path / "i")
-    write_manifest(tmp_path / "i", replace(built.manifest, **change))
+    write_manifest(built.folder, replace(built.manifest, **change))
     with pytest.raises(IndexFault, match=r"is damaged: manifest\.json") as refused:
-        open_index(tmp_path / "i", is_deep=True)
+        open_index(built.folder, is_deep=True)
     assert "\n" not in str(refused.value) and "searchrl index build" in str(refused.value)
 
 
@@ -163,18 +163,15 @@ def test_an_index_of_another_corpus_or_settings_is_refused(tmp_path: Path) -> No
         make_lengths(PASSAGES, index=f"{tmp_path}/handbok")
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(IndexFault, match="thesis.tex"):
-        build_index(Lengths(), PASSAGES, tmp_path)
-    assert (tmp_path / "thesis.tex").exists()
-
-
-def test_one_process_at_a_time_builds(tmp_path: Path) -> None:
+def test_a_folder_of_others_or_of_another_process_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "i").mkdir()
     lock = FileLock(tmp_path / "i" / LOCK)
     with lock, pytest.raises(IndexFault, match="is being built by another process"):
         build_index(Lengths(), PASSAGES, tmp_path / "i")
+    (tmp_path / "i" / "thesis.tex").write_text("x")
+    with pytest.raises(IndexFault, match="thesis.tex"):
+        build_index(Lengths(), PASSAGES, tmp_path / "i")
+    assert (tmp_path / "i" / "thesis.tex").exists()
 
 
 def test_an_index_that_nobody_named_is_kept_and_found_again(cache: Path) -> None:
@@ -203,13 +200,11 @@ def test_a_small_corpus_leaves_nothing_behind(
     assert raised.value.__traceback__ and not list(tmp_path.glob("searchrl-index-*"))
 
 
-def test_added_passages_extend_the_index_and_none_is_lost(tmp_path: Path) -> None:
-    """Two `index add` that begin with the same index: the second one would drop what the first one
-    added."""
-    old = build_index(Lengths(), PASSAGES, tmp_path / "i")
+def test_added_passages_extend_the_index_and_none_is_lost(built: Index) -> None:
+    """Of two `index add` that begin with one index, the second would drop what the first added."""
     more = [*PASSAGES, Passage("first", "longer than the others")]
-    built: Any = build_index(Lengths(), more, tmp_path / "i", previous=old).retriever(Lengths())
-    assert LOG[10:] == ["10", "open"] and built.lengths == [len(p.text) for p in more]
+    grown: Any = build_index(Lengths(), more, built.folder, previous=built).retriever(Lengths())
+    assert LOG[10:] == ["10", "open"] and grown.lengths == [len(p.text) for p in more]
     with pytest.raises(IndexFault, match="was changed by another process .* same command again"):
-        build_index(Lengths(), [*PASSAGES, Passage("second", "y")], tmp_path / "i", previous=old)
-    assert open_index(tmp_path / "i").passages.find("first") == 10
+        build_index(Lengths(), [*PASSAGES, Passage("second", "y")], built.folder, previous=built)
+    assert open_index(built.folder).passages.find("first") == 10

@@ -24,34 +24,24 @@ PASSAGES = tuple(
 )
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> PassageStore:
-    write_passages(tmp_path / "corpus #1?.sqlite", iter(PASSAGES))
-    return PassageStore(tmp_path / "corpus #1?.sqlite")
-
-
 @given(st.lists(st.builds(Passage, st.text(), st.text(), st.text()), unique_by=lambda p: p.id))
 @settings(max_examples=30, deadline=None)
 def test_any_passages_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, passages: list[Passage]
 ) -> None:
     path = tmp_path_factory.mktemp("store") / "passages"
-    passages = [*passages, Passage("\ud800", "half of a pair \udfff")]
-    assert write_passages(path, passages) == fingerprint_passages(passages)
-    assert list(PassageStore(path)) == passages
+    for several in (passages, [*passages, Passage("\ud800", "half of a pair \udfff")]):
+        assert write_passages(path, several) == fingerprint_passages(several)
+        assert list(PassageStore(path)) == several and len(PassageStore(path)) == len(several)
 
 
-def test_passages_are_found_by_place_and_by_id_from_several_threads(store: PassageStore) -> None:
-    assert len(store) == 30
+def test_passages_are_found_by_place_and_by_id_from_several_threads(tmp_path: Path) -> None:
+    write_passages(tmp_path / "corpus #1?.sqlite", iter(PASSAGES))
+    store = PassageStore(tmp_path / "corpus #1?.sqlite")
     with ThreadPoolExecutor(4) as pool:
         assert tuple(pool.map(store.__getitem__, range(30))) == PASSAGES
         assert list(pool.map(store.find, [p.id for p in PASSAGES])) == list(range(30))
     assert store.find("p") is None and store.find("") is None
-
-
-def test_a_corpus_without_passages(tmp_path: Path) -> None:
-    write_passages(tmp_path / "none", [])
-    assert len(PassageStore(tmp_path / "none")) == 0 and list(PassageStore(tmp_path / "none")) == []
 
 
 def test_the_fingerprint_is_of_ids_titles_texts_and_their_order_and_not_of_scores() -> None:
@@ -68,12 +58,9 @@ def test_the_fingerprint_is_of_ids_titles_texts_and_their_order_and_not_of_score
     assert len({fingerprint_passages(one) for one in [plain, *others]}) == 6
 
 
-def test_two_passages_with_one_id_are_refused_with_their_places(tmp_path: Path) -> None:
+def test_two_passages_with_one_id_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the passages 2 and 31 .* the same id 'p7'"):
         write_passages(tmp_path / "corpus", [*PASSAGES, Passage("p7", "again")])
-
-
-def test_damaged_passages_are_said(store: PassageStore, tmp_path: Path) -> None:
     path = tmp_path / "damaged"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(DataError, match="passages of an index are damaged"):

@@ -1,7 +1,8 @@
-"""The retrieval server: stock clients, limits, failures, who is let in, and its health."""
+"""The retrieval server: stock clients, MCP, limits, failures, who is let in, and its health."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Sequence
@@ -79,7 +80,6 @@ def test_a_body_that_is_too_large_is_refused_and_the_answer_arrives(
     [
         ("GET", "/retrieve", b"", 405),
         ("POST", "/", b"{}", 404),
-        ("POST", "/retrieve", b"", 400),
         ("POST", "/retrieve", b"\x00" * 19_000, 400),
         ("POST", "/retrieve", b'{"queries": ["a"], "topk": 101}', 422),
         ("POST", "/mcp", b"{}", 404),
@@ -93,9 +93,8 @@ def test_other_requests_get_a_status_from_400(
 
 def test_a_server_with_a_key_asks_for_it() -> None:
     with running(key="sk-1") as url:
-        for headers, status in ({}, 401), ({"authorization": "Bearer sk-2"}, 401), (
-            {"authorization": "Bearer sk-1"}, 200
-        ):  # fmt: skip
+        for key, status in ((None, 401), ("Bearer sk-2", 401), ("Bearer sk-1", 200)):
+            headers = {"authorization": key} if key else {}
             assert post(url, {"queries": ["a"]}, headers=headers).status_code == status
         assert LINE.get(f"{url}/health").status_code == 200
 
@@ -174,3 +173,50 @@ def test_a_search_that_hangs_is_given_up_and_so_are_those_behind_it() -> None:
         gated.gate.set()
         assert post(url, {"queries": ["b"]}).status_code == 200
     assert [queries for queries, _ in gated.calls] == [["a"], ["b"]]
+
+
+@pytest.fixture
+def mcp() -> Any:
+    return pytest.importorskip("mcp")
+
+
+def call(mcp: Any, url: str, *asked: dict[str, Any]) -> list[Any]:
+    """The tool `search` over MCP, asked by the official client."""
+
+    async def all_calls() -> list[Any]:
+        async with mcp.Client(f"{url}/mcp") as client:
+            (tool,) = (await client.list_tools()).tools
+            assert tool.name == "search" and set(tool.input_schema["required"]) == {"query"}
+            return [await client.call_tool("search", one) for one in asked]
+
+    return asyncio.run(all_calls())
+
+
+def test_any_client_of_mcp_can_search(mcp: Any) -> None:
+    with running(has_mcp=True) as url:
+        asked = {"query": "the park closes", "k": 1}, {"query": "zeppelin"}
+        found, nothing = call(mcp, url, *asked)
+        body = {"queries": ["pool"], "topk": 1}
+        assert LINE.post(f"{url}/retrieve", json=body).status_code == 200, "both in one process"
+    assert not found.is_error
+    (result,) = found.structured_content["results"]
+    assert result["docid"] == "p1" and result["title"] == 'The "old" park'
+    assert "Dogs are welcome." in found.content[0].text
+    assert nothing.structured_content == {"results": []}
+
+
+def test_what_is_beyond_a_limit_or_fails_is_an_error_of_the_tool(mcp: Any) -> None:
+    with running(Gated(is_open=True), has_mcp=True, limits=few(max_k=5)) as url:
+        asked = {"query": "a", "k": 6}, {"query": "a" * 300}, {"query": "bad"}, {"k": 1}
+        wrong = call(mcp, url, *asked)
+    texts = [one.content[0].text for one in wrong]
+    assert all(one.is_error for one in wrong)
+    assert "from 1 to 5" in texts[0] and "at most 200" in texts[1] and "a bad query" in texts[2]
+
+
+@pytest.mark.usefixtures("mcp")
+def test_pages_in_browsers_and_large_bodies_are_refused_by_the_tool_too() -> None:
+    with running(has_mcp=True, limits=few()) as url:
+        evil = LINE.post(f"{url}/mcp", json={}, headers={"origin": "http://evil.example"})
+        assert evil.status_code == 403
+        assert LINE.post(f"{url}/mcp", content=b"x" * 50_000).status_code == 413

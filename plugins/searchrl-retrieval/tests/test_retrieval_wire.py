@@ -86,29 +86,25 @@ def test_what_the_server_writes_the_client_reads(found: list[list[Passage]]) -> 
     assert read_answer(answer_of(found, has_scores=True), len(found), 3) == found
 
 
-def test_return_scores_false_gives_documents_and_no_mixture() -> None:
-    """The stock server unpacks one value as two then; so clients always ask for scores."""
-    found = [[Passage("a", "x", "T", 2.0)], [Passage("b", "y", "T", 1.0)]]
-    assert answer_of(found) == {
-        "result": [[{"id": "a", "contents": '"T"\nx'}], [{"id": "b", "contents": '"T"\ny'}]]
-    }
+def test_return_scores_false_gives_documents_whose_title_is_the_first_line() -> None:
+    """The stock server unpacks one value as two then; so clients always ask for scores. Those of
+    Search-R1 (generation.py) take contents apart at the line feed.
+    """
+    found = [
+        [Passage("a", "one\ntwo")],
+        [Passage("b", "x", 'A "b"\nc', 2.0), Passage("c", "", "T")],
+    ]
+    b, c = {"id": "b", "contents": '"A "b" c"\nx'}, {"id": "c", "contents": '"T"\n'}
+    assert answer_of(found) == {"result": [[{"id": "a", "contents": '""\none\ntwo'}], [b, c]]}
     assert write_request(["a"], 2) == {"queries": ["a"], "topk": 2, "return_scores": True}
 
 
-def test_the_first_line_of_a_text_is_not_taken_for_its_title() -> None:
-    """By a client of Search-R1 (generation.py), which takes contents apart at the line feed."""
-    found = [Passage("a", "one\ntwo"), Passage("b", "three", 'A "b"\nc'), Passage("c", "", "T")]
-    contents = [item["contents"].partition("\n") for item in answer_of([found])["result"][0]]
-    assert [(title, text) for title, _, text in contents] == [
-        ('""', "one\ntwo"), ('"A "b" c"', "three"), ('"T"', ""),
-    ]  # fmt: skip
-
-
-def test_the_last_document_that_an_index_repeats_is_found_once() -> None:
+def test_the_last_document_that_an_index_repeats_is_found_once_and_no_more_than_k_are() -> None:
     """FAISS fills up with -1 where it has fewer than k texts, and `corpus[-1]` is the last one."""
     one, last = ({"document": {"id": i, "contents": f'"T"\n{i}'}, "score": 1.0} for i in "ab")
-    (found,) = read_answer({"result": [[one, last, last, last]]}, 1, 4)
-    assert [passage.id for passage in found] == ["a", "b"]
+    (found,), (first,) = (read_answer({"result": [[one, last, last]]}, 1, k) for k in (3, 1))
+    assert ([passage.id for passage in found], [first[0].id]) == (["a", "b"], ["a"])
+    assert len(first) == 1
 
 
 def test_scores_and_texts_that_json_or_utf_8_cannot_hold_are_written() -> None:

@@ -1,8 +1,10 @@
-"""`searchrl retrieve-eval` as a user types it."""
+"""`searchrl retrieve-eval` as a user types it, and as docs/how-to/retrieval.md shows it."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from judged_toy import write_beir, write_pool
-from searchrl_retrieval.commands.retrieve_eval import Contender, read_contenders
+from searchrl_retrieval.commands.retrieve_eval import Contender, choose_columns, read_contenders
 
 from searchrl import ConfigError
 from searchrl.cli import main
 
 pytest.importorskip("ir_measures")
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "retrieval.md"
 
 
 def call(*words: object) -> Result:
@@ -38,19 +42,24 @@ def complaint(*words: object) -> str:
 
 def test_json_has_the_figures_by_retriever_and_the_differences_by_pair(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "beir")
-    found = figures(folder, "--retriever", "bm25", "--retriever", "empty")
+    rows = tmp_path / "rows.jsonl"
+    found = figures(folder, "--retriever", "bm25", "--retriever", "empty", "--per-query", rows)
     assert list(found["retrievers"]) == ["bm25", "empty"]
     keys = {f"{name}@{k}" for name in ("ndcg", "recall", "mrr", "map") for k in (5, 10, 100)}
     for metrics in found["retrievers"].values():
-        assert set(metrics) == keys
-        assert all({"value", "n"} <= set(one) for one in metrics.values())
-        assert {one["n"] for one in metrics.values()} == {3}
+        assert set(metrics) == keys and {one["n"] for one in metrics.values()} == {3}
     bm25, empty = (found["retrievers"][name]["ndcg@10"] for name in ("bm25", "empty"))
     assert bm25["value"] > 0.8 and empty["value"] == 0
     (pair,) = found["paired"]
     assert (pair["first"], pair["second"]) == ("bm25", "empty")
     assert pair["figures"]["ndcg@10"]["value"] == pytest.approx(bm25["value"])
     assert found["collection"]["questions"] == 3 and found["collection"]["passages"] == 6
+    written = [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
+    assert [(row["query_id"], row["retriever"]) for row in written[:3]] == [
+        ("q1", "bm25"), ("q1", "empty"), ("q2", "bm25"),
+    ]  # fmt: skip
+    assert written[2]["relevant"] == {"d4": 2, "d5": 1} and written[2]["found"][0] == "d4"
+    assert written[2]["mrr@10"] == 1 and written[3]["mrr@10"] == 0 and written[3]["found"] == []
 
 
 def test_a_pool_has_support_recall_and_all_gold_and_the_cutoffs_that_were_asked_for(
@@ -75,11 +84,16 @@ def test_the_table_has_a_row_for_each_retriever_and_for_each_pair(tmp_path: Path
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[0] == "pool: 2 questions, 6 passages".split()
+    found = [f"{name}@{k}" for name in ("support_recall", "all_gold") for k in (5, 10, 100)]
+    head = ["ndcg@10", "[95", "%]", "mrr@10", "map@10", *found]
+    assert lines[2] == ["retriever", *head, "ms", "a", "query"]
     assert [line[0] for line in lines[3:6]] == ["bm25", "plain", "empty"]
     pairs = [tuple(line[:2]) for line in lines[-3:]]
     assert pairs == [("bm25", "plain"), ("bm25", "empty"), ("plain", "empty")]
     assert "questions without a known gold passage, left out: 1" in result.stdout
-    assert "all_gold@100" in result.stdout
+    assert choose_columns(["ndcg@3", "mrr@3", "ndcg@1", "recall@3", "recall@1"]) == [
+        "ndcg@3", "mrr@3", "map@3", "recall@3", "recall@1",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -96,6 +110,23 @@ def test_slips_are_named_before_anything_is_searched(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     assert said in complaint(write_beir(tmp_path / "beir"), *words)
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.startswith("searchrl retrieve-eval ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_of_the_page_runs(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_beir(tmp_path / "data" / "scifact")
+    write_pool(tmp_path / "data" / "pool")
+    monkeypatch.chdir(tmp_path)
+    result = call(*shlex.split(command)[2:])
+    assert result.exit_code == 0, result.output
 
 
 def test_folders_that_hold_nothing_judged_are_named_with_what_was_expected(tmp_path: Path) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import math
 import random
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("ir_measures")
 
-from judged_toy import ByName, write_beir, write_pool
+from judged_toy import QUERIES, ByName, write_beir, write_pool
 from searchrl_retrieval.bm25s.kind import make_bm25s
+from searchrl_retrieval.evaluation import judging
 from searchrl_retrieval.evaluation.collection import read_collection
 from searchrl_retrieval.evaluation.judging import compare_all, judge
 from searchrl_retrieval.evaluation.measures import measure
@@ -65,14 +66,16 @@ def test_differences_are_first_minus_second_on_the_same_questions(tmp_path: Path
 
 
 def test_a_question_that_is_a_passage_itself_does_not_find_itself(tmp_path: Path) -> None:
-    """As in ArguAna: the query is a document of the corpus, under its own id."""
-    folder = write_beir(tmp_path / "beir", {"d1": "q3"})
+    """As in ArguAna: document q3 is query q3. Document q1 is another text than query q1."""
+    folder = write_beir(tmp_path / "beir", {"d1": "q3", "d3": "q1"})
     queries = (folder / "queries.jsonl").read_text("utf-8")
     text = "The otter lives in rivers and eats fish."
     (folder / "queries.jsonl").write_text(queries.replace("who eats fish", text), "utf-8")
-    (folder / "qrels" / "test.tsv").write_text("q3\td2\t1\n", "utf-8")
-    judged = judge(read_collection(folder), {"bm25": BM25Retriever}, [1])["bm25"]
-    assert judged.rankings == {"q3": ["d2"]} and judged.metrics["mrr@1"]["value"] == 1
+    (folder / "qrels" / "test.tsv").write_text("q1\tq1\t1\nq3\td2\t1\n", "utf-8")
+    factory = partial(ByName, titles=["Otter", "Beaver", "Heron", "Mole"])
+    judged = judge(read_collection(folder), {"one": factory}, [2])["one"]
+    assert judged.rankings == {"q1": ["q3", "q1"], "q3": ["q1", "d2"]}
+    assert judged.figures["mrr@2"] == {"q1": 0.5, "q3": 0.5}
 
 
 def test_grades_of_judgements_are_gains_and_floats_are_the_same_grades(tmp_path: Path) -> None:
@@ -120,20 +123,30 @@ def test_a_retriever_that_fails_is_an_error_and_not_a_zero(
 
 
 class Slow(ByName):
-    """Takes .03 s to be made and .06 s for a batch, and gives more than it was asked for."""
+    """Takes 2 s to be made and 6 s for a batch, and gives more than it was asked for."""
+
+    clock = 1.0
+    batches: list[Sequence[str]]
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        time.sleep(0.03)
+        Slow.clock += 2
+        Slow.batches = []
         super().__init__(passages, ["Mole", "Beaver", "Lynx", "Hare"])
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        time.sleep(0.06)
+        Slow.clock += 6
+        Slow.batches.append(queries)
         return super().search(queries, k + 1)
 
 
-def test_times_are_seconds_to_make_and_milliseconds_of_a_query(tmp_path: Path) -> None:
-    judged = judge(read_collection(write_beir(tmp_path / "beir")), {"slow": Slow}, [2])["slow"]
-    assert 0.03 <= judged.make_s < 1 and 20 <= judged.query_ms < 300  # 60 ms for 3 queries
+def test_times_are_seconds_to_make_and_milliseconds_of_a_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "BATCH", 2)
+    monkeypatch.setattr(judging, "time", SimpleNamespace(perf_counter=lambda: Slow.clock))
+    judged = judge(read_collection(write_beir(tmp_path / "beir")), {"slow": Slow}, [1, 2])["slow"]
+    assert (judged.make_s, judged.query_ms) == (2, 4000)  # two batches for 3 queries
+    assert Slow.batches == [[*QUERIES.values()][:2], [QUERIES["q3"]]]
     assert judged.rankings["q1"] == ["d6", "d3"] and judged.figures["mrr@2"]["q1"] == 0.5
 
 
@@ -162,12 +175,13 @@ def test_a_file_whose_questions_bring_their_paragraphs_is_a_collection(tmp_path:
     assert found.qrels == {"h1": {"Otter": 1, "Heron": 1}, "h2": {"Mole": 1}} and found.has_hops
 
 
-def test_judged_passages_that_are_not_in_the_corpus_are_counted(tmp_path: Path) -> None:
+def test_judged_passages_and_queries_that_are_not_there_are_counted(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "beir")
     with open(folder / "qrels" / "test.tsv", "a", encoding="utf-8") as file:
-        file.write("q1\tgone\t1\n")
+        file.write("q1\tgone\t1\nq8\td1\t1\nq9\td1\t1\n")
     collection = read_collection(folder)
     assert collection.notes == (
+        "judged queries without a text or a relevant passage, left out: 2",
         "judged passages that are not in the corpus, so nothing finds them: 1",
     )
     judged = judge(collection, {"bm25": BM25Retriever}, [10])["bm25"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from small_models import PASSAGES, write_sentence_model, write_transformer
 
@@ -25,13 +28,14 @@ from searchrl_retrieval.index.folder import open_index
 from searchrl_retrieval.index.manifest import IndexFault
 from searchrl_retrieval.rerank import make_rerank
 
-from searchrl import ConfigError, load_plugins, make_retriever_factory
+from searchrl import ConfigError, RetrieverFailure, load_plugins, make_retriever_factory
 from searchrl.contracts import Passage
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No part of this may open a connection, to look for a newer model say."""
+    monkeypatch.setenv("SEARCHRL_INDEXES", str(tmp_path / "indexes"))
     opened: list[Any] = []
 
     def refuse(*args: Any, **_: Any) -> None:
@@ -54,11 +58,6 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_transformer(tmp_path_factory.mktemp("models") / "judge", num_labels=1)
 
 
-@pytest.fixture(autouse=True)
-def own_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEARCHRL_INDEXES", str(tmp_path / "indexes"))
-
-
 def test_dense_finds_what_its_model_says(encoder: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -77,7 +76,9 @@ def test_dense_finds_what_its_model_says(encoder: Path) -> None:
         assert [p.id for p in retriever.search([query], 3)[0]] == [p.id for p in one]
 
 
-def test_prefixes_are_put_before_texts(encoder: Path) -> None:
+def test_prefixes_are_put_before_texts_and_an_index_keeps_that_of_its_passages(
+    encoder: Path, tmp_path: Path
+) -> None:
     plain = Dense(model=str(encoder)).load_encoder()
     kind = Dense(model=str(encoder), query_prefix="query ", passage_prefix="passage ")
     prefixed = kind.load_encoder()
@@ -86,9 +87,6 @@ def test_prefixes_are_put_before_texts(encoder: Path) -> None:
     as_passage = prefixed.encode_passages([dog])
     assert as_passage == pytest.approx(plain.encode_queries(["passage dog"]))
     assert as_passage != pytest.approx(plain.encode_passages([dog]))
-
-
-def test_an_index_keeps_the_prefix_of_its_passages(encoder: Path, tmp_path: Path) -> None:
     built = build_index(Dense(model=str(encoder)), PASSAGES, tmp_path / "index")
     assert built.retriever(Dense(model=str(encoder), query_prefix="query "))
     with pytest.raises(IndexFault, match="was built with passage_prefix='', not 'passage '"):
@@ -96,29 +94,25 @@ def test_an_index_keeps_the_prefix_of_its_passages(encoder: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "files", "expected"),
+    ("name", "said", "expected"),
     [
         ("multilingual-e5-small", {}, ("query: ", "passage: ")),
         ("models--intfloat--e5-base-v2/snapshots/0a1b", {}, ("query: ", "passage: ")),
-        ("mine", {"config.json": {"_name_or_path": "intfloat/e5-large"}}, ("query: ", "passage: ")),
+        ("mine", {"_name_or_path": "intfloat/e5-large"}, ("query: ", "passage: ")),
         ("nomic-embed-text-v1.5", {}, ("search_query: ", "search_document: ")),
         ("bge-base-en-v1.5", {}, ("Represent this sentence for searching relevant passages: ", "")),
         ("all-MiniLM-L6-v2", {}, ("", "")),
         ("pie5x", {}, ("", "")),
-        (
-            "e5-own",
-            {"config_sentence_transformers.json": {"prompts": {"query": "Q: ", "document": ""}}},
-            ("Q: ", "passage: "),
-        ),
+        ("e5-own", {"prompts": {"query": "Q: ", "document": ""}}, ("Q: ", "passage: ")),
     ],
 )
 def test_what_a_model_wants_before_its_texts(
-    tmp_path: Path, name: str, files: Mapping[str, Any], expected: tuple[str, str]
+    tmp_path: Path, name: str, said: Mapping[str, Any], expected: tuple[str, str]
 ) -> None:
     folder = tmp_path / name
     folder.mkdir(parents=True)
-    for file, value in files.items():
-        (folder / file).write_text(json.dumps(value), "utf-8")
+    for file in ("config.json", "config_sentence_transformers.json"):
+        (folder / file).write_text(json.dumps(said), "utf-8")
     assert find_prefixes(folder, None, None) == expected
     assert find_prefixes(folder, "", "p ") == Prefixes("", "p ")
 
@@ -132,6 +126,11 @@ def test_models_that_cannot_be_used_give_one_sentence(tmp_path: Path, encoder: P
         make_dense(PASSAGES, model=str(tmp_path))
     with pytest.raises(ConfigError, match="cannot be loaded as a .* on the device 'abacus'"):
         make_dense(PASSAGES, model=str(encoder), device="abacus")
+    with pytest.raises(ConfigError, match=r"needs a cross-encoder: set retriever\.model"):
+        make_rerank(PASSAGES)
+    two = write_transformer(tmp_path / "two", num_labels=2)
+    with pytest.raises(ConfigError, match="gives 2 scores for a pair"):
+        make_rerank(PASSAGES, model=str(two))
 
 
 def test_a_chroma_index_finds_the_same_and_grows(encoder: Path, tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_rerank_orders_the_first_3k_of_any_retriever(
 
     registry = load_plugins(["searchrl_retrieval"], entry_points=False)
     settings = {"model": str(judge), "retriever": {"name": "bm25s", "title_weight": 1}}
-    retriever = make_retriever_factory(registry, "rerank", settings)(PASSAGES)
+    retriever: Any = make_retriever_factory(registry, "rerank", settings)(PASSAGES)
     first = make_retriever_factory(registry, "bm25s", {"title_weight": 1})(PASSAGES)
     query = "the library at the park opens"
     pool = first.search([query], 3)[0]
@@ -178,7 +177,7 @@ def test_rerank_orders_the_first_3k_of_any_retriever(
     assert [(p.id, p.score) for p in best] == [(order[0][1], pytest.approx(-order[0][0]))]
     (three,) = retriever.search([query], 3)
     asked: list[int] = []
-    inner, given = retriever.retriever, first.search  # type: ignore[attr-defined]
+    inner, given = retriever.retriever, first.search
     monkeypatch.setattr(inner, "search", lambda q, k: asked.append(k) or given(q, k))
     retriever.search([query], 2)
     assert asked == [6]
@@ -186,6 +185,10 @@ def test_rerank_orders_the_first_3k_of_any_retriever(
     queries = [query, "", "dog", "unheard"]
     assert retriever.search(queries, 2) == [retriever.search([one], 2)[0] for one in queries]
     assert retriever.search(queries, 0) == [[], [], [], []]
+    scores = np.array([1, math.nan, 0])
+    monkeypatch.setattr(retriever, "_model", SimpleNamespace(predict=lambda *_, **__: scores))
+    with pytest.raises(RetrieverFailure, match="scores that are no numbers"):
+        retriever.search([query], 1)
 
 
 @pytest.mark.parametrize("kind", ["dense", "rerank"])

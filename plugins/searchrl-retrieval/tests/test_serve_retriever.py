@@ -74,12 +74,6 @@ def served(*words: object, env: dict[str, str] | None = None) -> Iterator[tuple[
         process.communicate()
 
 
-def complaint(*words: object) -> str:
-    result = CliRunner().invoke(main, ["--plugin", PACKAGE, "serve-retriever", *map(str, words)])
-    assert result.exit_code == 2 and "Traceback" not in result.output, result.output
-    return result.stderr
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_when_what_was_begun_is_answered(
     corpus: Path, tmp_path: Path, number: signal.Signals
@@ -128,4 +122,7 @@ def test_other_machines_reach_it_only_if_that_is_asked_for(corpus: Path) -> None
     ],
 )
 def test_what_cannot_be_served_is_said_in_one_sentence(words: list[str], said: str) -> None:
-    assert re.search(said, complaint("--port", 0, *words))
+    line = ["--plugin", PACKAGE, "serve-retriever", "--port", "0", *words]
+    result = CliRunner().invoke(main, line)
+    assert result.exit_code == 2 and "Traceback" not in result.output, result.output
+    assert re.search(said, result.stderr)

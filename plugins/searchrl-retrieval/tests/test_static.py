@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
 
 from searchrl_retrieval.dense import kinds
+from searchrl_retrieval.dense.encoders import normalise
 from searchrl_retrieval.dense.kinds import Static, encode_block, make_static
 from searchrl_retrieval.dense.models import fingerprint_model
 from searchrl_retrieval.dense.static import StaticEncoder, load_static_encoder
@@ -31,16 +32,6 @@ from searchrl.contracts import Passage
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_static(tmp_path_factory.mktemp("static") / "tiny")
-
-
-@pytest.fixture
-def search(model: Path) -> Callable[..., list[str]]:
-    def search(query: str, k: int = 9, **settings: Any) -> list[str]:
-        retriever = make_static(PASSAGES, **({"model": str(model)} | settings))
-        (found,) = retriever.search([query], k)
-        return [passage.id for passage in found]
-
-    return search
 
 
 def test_vectors_are_the_mean_of_the_tokens(model: Path) -> None:
@@ -65,15 +56,18 @@ def test_the_title_counts_by_its_weight(model: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["flat", "hnsw", "chroma"])
-def test_what_is_found(search: Callable[..., list[str]], store: str) -> None:
+def test_what_is_found(model: Path, store: Any) -> None:
     if store == "chroma":
         pytest.importorskip("chromadb")
-    assert search("dog", store=store)[0] == "d"
-    assert search("river bridge", 1, store=store) == ["r"]
-    assert sorted(search("park", 99, store=store)) == sorted(p.id for p in PASSAGES)
-    for nothing in ("", " \n", "…", "unknown words"):
-        assert search(nothing, store=store) == []
-    assert search("park", 0, store=store) == []
+    retriever = make_static(PASSAGES, model=str(model), store=store)
+
+    def search(query: str, k: int = 9) -> list[str]:
+        return [passage.id for passage in retriever.search([query], k)[0]]
+
+    assert search("dog")[0] == "d" and search("river bridge", 1) == ["r"]
+    assert sorted(search("park", 99)) == sorted(p.id for p in PASSAGES)
+    assert [search(nothing) for nothing in ("", " \n", "…", "unknown words")] == [[]] * 4
+    assert search("park", 0) == []
 
 
 def test_any_corpus_and_any_batch(model: Path) -> None:
@@ -89,17 +83,12 @@ def test_any_corpus_and_any_batch(model: Path) -> None:
     assert scores == sorted(scores, reverse=True) and scores[0] <= 1
 
 
-def random_vectors(count: int, dim: int = 16) -> Any:
-    rows = np.random.default_rng(1).standard_normal((count, dim)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
 @pytest.mark.parametrize(("layout", "share"), [("flat", 1.0), ("hnsw", 0.95), ("pq", 0.3)])
 def test_every_layout_finds_most_of_the_nearest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Any, share: float
 ) -> None:
     monkeypatch.setattr("searchrl_retrieval.dense.vectors.MIN_TO_TRAIN", 500)
-    rows = random_vectors(1_000)
+    rows = normalise(np.random.default_rng(1).standard_normal((1_000, 16)).astype(np.float32))
     path = tmp_path / "vectors.faiss"
     write_faiss(path, rows, layout, 4, None)
     vectors = FaissVectors(path, 128, 64)
@@ -107,10 +96,8 @@ def test_every_layout_finds_most_of_the_nearest(
     found = vectors.search(rows[:50], 10)
     assert (found.places[:, 0] == np.arange(50)).mean() >= share
     exact = np.argsort(-(rows[:50] @ rows.T), axis=1)[:, :10]
-    kept = [
-        len(set(a) & set(b)) for a, b in zip(found.places.tolist(), exact.tolist(), strict=True)
-    ]
-    assert np.mean(kept) / 10 >= share
+    pairs = zip(found.places.tolist(), exact.tolist(), strict=True)
+    assert np.mean([len({*a} & {*b}) for a, b in pairs]) / 10 >= share
     if layout == "pq":  # 4 bytes in place of 64, 8 for the place of each, and the codes
         assert path.stat().st_size < rows.nbytes * 0.6
     more = tmp_path / "more.faiss"
@@ -150,12 +137,8 @@ def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, model: Path) ->
         make_static(PASSAGES, model=str(alone))
 
 
-def build(kind: Static, passages: Sequence[Passage], folder: Path, **more: Any) -> Any:
-    return build_index(kind, passages, folder, **more)
-
-
 def test_an_index_is_of_one_model_wherever_that_is(model: Path, tmp_path: Path) -> None:
-    index = build(Static(model=str(model)), PASSAGES, tmp_path / "index")
+    index = build_index(Static(model=str(model)), PASSAGES, tmp_path / "index")
     moved = Path(shutil.copytree(model, tmp_path / "moved"))
     (moved / "README.md").write_text("read me", "utf-8")
     assert fingerprint_model(moved) == fingerprint_model(model)
@@ -186,13 +169,13 @@ def test_a_build_goes_on_and_an_index_grows(
 
     monkeypatch.setattr(StaticEncoder, "encode_passages", counted)
     with pytest.raises(KeyboardInterrupt):
-        build(kind, PASSAGES[:5], tmp_path / "index")
+        build_index(kind, PASSAGES[:5], tmp_path / "index")
     assert encoded == ["p", "l", "b", "d"]
-    index = build(kind, PASSAGES[:5], tmp_path / "index")
+    index = build_index(kind, PASSAGES[:5], tmp_path / "index")
     assert encoded[4:] == ["b", "d", "empty"], "the first part was finished"
-    grown = build(kind, PASSAGES, tmp_path / "grown", previous=index)
+    grown = build_index(kind, PASSAGES, tmp_path / "grown", previous=index)
     assert encoded[7:] == ["r"]
-    anew = build(kind, PASSAGES, tmp_path / "anew")
+    anew = build_index(kind, PASSAGES, tmp_path / "anew")
     queries = ["river", "dog", "library at nine"]
     expected = anew.retriever(kind).search(queries, 6)
     assert grown.retriever(kind).search(queries, 6) == expected

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import types
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +18,18 @@ from searchrl.testing import assert_conforms
 from searchrl.testing.kinds.trackers import sample_log
 
 
-def metric(value: float, width: float | None = None) -> Metric:
-    if width is None:
-        return Metric(value=value, n=8)
-    return Metric(value=value, low=value - width, high=value + width, n=8)
+def metric(value: float, **interval: float) -> Metric:
+    return Metric(value=value, n=8, **interval)  # type: ignore[typeddict-item]
+
+
+FINISHED: tuple[int, dict[str, float]] = (-1, {})
+"""In place of a row: the end of a run."""
 
 
 class FakeRun:
     def __init__(self, **wanted: Any) -> None:
         self.wanted = wanted
         self.rows: list[tuple[int, dict[str, float]]] = []
-        self.is_finished = False
         self.fault: Exception | None = None
 
     def log(self, values: dict[str, float], step: int) -> None:
@@ -39,9 +38,7 @@ class FakeRun:
         self.rows.append((step, dict(values)))
 
     def finish(self) -> None:
-        if self.fault is not None:
-            raise self.fault
-        self.is_finished = True
+        self.log(FINISHED[1], FINISHED[0])
 
 
 class FakeWandb(types.ModuleType):
@@ -78,21 +75,24 @@ def test_metrics_are_named_by_phase_and_intervals_stand_beside_them(
     wandb: FakeWandb, tmp_path: Path
 ) -> None:
     tracker = WandbTracker(tmp_path)
-    tracker.log(1, {"reward": metric(0.5, 0.25), "lr": metric(1e-4)}, "train")
+    tracker.log(1, {"reward": metric(0.5, low=0.25, high=0.875), "lr": metric(1e-4)}, "train")
     tracker.log(1, {"em": metric(0.5)}, "eval")
     tracker.close()
     (run,) = wandb.runs
     assert run.rows == [
-        (1, {"train/reward": 0.5, "train/reward/low": 0.25, "train/reward/high": 0.75,
+        (1, {"train/reward": 0.5, "train/reward/low": 0.25, "train/reward/high": 0.875,
              "train/lr": 1e-4}),
-        (1, {"eval/em": 0.5}),
+        (1, {"eval/em": 0.5}), FINISHED,
     ]  # fmt: skip
-    assert run.is_finished
 
 
-def test_settings_reach_wandb(wandb: FakeWandb, tmp_path: Path) -> None:
+def test_settings_and_what_decides_the_run_reach_wandb(wandb: FakeWandb, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
+    (folder / "config.yaml").write_text("seed: 3\noptim: {lr: 0.1}\n")
+    row = {"plugin": "mine", "version": "2", "origin": "file", "sha256": "ab", "names": {}}
+    record = {"fingerprint": "f00", "command": ["secret"], "plugins": [row]}
+    (folder / "provenance.json").write_text(json.dumps(record))
     WandbTracker(folder, "p", "team", "offline", None, ["a", "b"], "seeds")
     wanted = wandb.runs[0].wanted
     assert (wanted["project"], wanted["entity"], wanted["mode"]) == ("p", "team", "offline")
@@ -100,6 +100,9 @@ def test_settings_reach_wandb(wandb: FakeWandb, tmp_path: Path) -> None:
     assert wanted["dir"] == str(folder)
     # Without a limit, the end of a run without network waits for ever.
     assert 0 < wanted["settings"]["finish_timeout"] < 300
+    plugins = {"mine": {"version": "2", "origin": "file", "sha256": "ab"}}
+    known = {"fingerprint": "f00", "plugins": plugins}
+    assert wanted["config"] == {"seed": 3, "optim": {"lr": 0.1}, "searchrl": known}
 
 
 def test_resumed_run_continues_the_same_run_and_repeats_no_step(
@@ -121,30 +124,15 @@ def test_resumed_run_continues_the_same_run_and_repeats_no_step(
     assert wandb.runs[2].wanted["id"] != wandb.runs[0].wanted["id"]
 
 
-def test_config_and_provenance_of_the_run_are_sent(wandb: FakeWandb, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("seed: 3\noptim: {lr: 0.1}\n")
-    row = {"plugin": "mine", "version": "2", "origin": "file", "sha256": "ab", "names": {}}
-    record = {"fingerprint": "f00", "command": ["secret"], "plugins": [row]}
-    (tmp_path / "provenance.json").write_text(json.dumps(record))
-    WandbTracker(tmp_path)
-    assert wandb.runs[0].wanted["config"] == {
-        "seed": 3,
-        "optim": {"lr": 0.1},
-        "searchrl": {
-            "fingerprint": "f00",
-            "plugins": {"mine": {"version": "2", "origin": "file", "sha256": "ab"}},
-        },
-    }
-
-
-def test_missing_login_is_one_sentence_before_training(wandb: FakeWandb, tmp_path: Path) -> None:
-    wandb.refusals[None] = wandb.errors.UsageError("No API key configured.")
-    with pytest.raises(ConfigError) as caught:
-        WandbTracker(tmp_path)
-    assert str(caught.value).startswith("tracker wandb: No API key configured. Log in with")
-    assert "mode: offline" in str(caught.value)
-    wandb.refusals[None] = wandb.errors.AuthenticationError("bad key")
-    with pytest.raises(ConfigError, match="bad key. Log in with `wandb login`"):
+def test_missing_login_or_wandb_is_one_sentence_before_training(
+    wandb: FakeWandb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (wandb.errors.UsageError("No key."), wandb.errors.AuthenticationError("No key")):
+        wandb.refusals[None] = error
+        with pytest.raises(ConfigError, match="^tracker wandb: No key. Log in .*mode: offline"):
+            WandbTracker(tmp_path)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match="pip install wandb"):
         WandbTracker(tmp_path)
 
 
@@ -172,40 +160,22 @@ def test_outage_later_is_a_warning(wandb: FakeWandb, tmp_path: Path) -> None:
         other.close()
 
 
-def test_without_wandb_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match="pip install wandb"):
-        WandbTracker(tmp_path)
-
-
 @pytest.mark.usefixtures("wandb")
 def test_it_holds_the_criteria_of_trackers() -> None:
     assert_conforms("wandb", plugins=["searchrl_wandb"])
 
 
-# --- wandb itself --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def real_wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    if importlib.util.find_spec("wandb") is None:
-        pytest.skip("wandb is not installed: pip install wandb runs the offline tests")
+def test_offline_run_of_wandb_itself_leaves_its_files_in_the_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    import wandb
-
-    yield wandb
-    wandb.teardown()
-
-
-@pytest.mark.usefixtures("real_wandb")
-def test_offline_run_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
     for first in (1, 3):
         tracker = WandbTracker(tmp_path, project="p", tags=["t"])
         for logged in sample_log(first, first + 2):
             tracker.log(*logged)
         tracker.close()
+    real.teardown()
     run_id = json.loads((tmp_path / STATE_FILE).read_text())["id"]
     files = sorted((tmp_path / "wandb").glob(f"offline-run-*/run-{run_id}.wandb"))
     assert len(files) == 2

@@ -29,10 +29,10 @@ from searchrl.engine.learning.state_files import load_state, save_state, tensors
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import DamagedError, PluginError, PolicyError, RunFolderError
-from searchrl.run_folder import list_checkpoints, newest_checkpoint, read_state, rotate_checkpoints
+from searchrl.run_folder import list_checkpoints, newest_checkpoint, read_state
 from searchrl.run_folder.checkpoints import checkpoint_fault, checkpoint_folders
 from searchrl.run_folder.policies import choose_policy
-from searchrl.run_folder.sealing import encode_sealed, verify_folder, write_checksums
+from searchrl.run_folder.sealing import verify_folder
 from searchrl.run_folder.shapes import Shape
 
 make_learner = partial(engine_toy.make_learner, warmup_steps=3)
@@ -243,64 +243,9 @@ def test_what_does_not_fit_is_refused_in_the_words_of_its_kind(
         load_checkpoint(folder, policy, learner)
 
 
-def test_half_a_checkpoint_is_passed_over_and_this_is_said(policy: Policy, tmp_path: Path):
-    learner = make_learner(policy)
-    save_checkpoint(tmp_path, policy, learner, state(3))
-    half = tmp_path / "checkpoints" / "step_000009"
-    (half / "policy").mkdir(parents=True)
-    folder, (fault,) = newest_checkpoint(tmp_path)
-    assert folder.name == "step_000003"
-    assert fault.startswith(f"'{half / 'state.json'}' is damaged: it is missing")
-
-
-class TestRotation:
-    @pytest.fixture
-    def run(self, policy: Policy, tmp_path: Path) -> Path:
-        for step in (1, 2, 3, 4, 12):
-            folder = tmp_path / "checkpoints" / f"step_{step:06d}"
-            folder.mkdir(parents=True)
-            write_checksums(folder)
-            (folder / "state.json").write_bytes(encode_sealed(state(step)))
-        return tmp_path
-
-    def names(self, run: Path) -> list[int]:
-        return [int(folder.name[5:]) for folder in list_checkpoints(run)]
-
-    @pytest.mark.parametrize(
-        ("keep_last", "best", "left"),
-        [
-            (2, None, [4, 12]),
-            (1, None, [12]),
-            (0, None, []),
-            (9, None, [1, 2, 3, 4, 12]),
-            (2, "step_000002", [2, 4, 12]),
-            (2, "step_000012", [4, 12]),
-            (2, "step_000077", [4, 12]),
-        ],
-    )
-    def test_newest_and_best_stay(
-        self, run: Path, keep_last: int, best: str | None, left: list[int]
-    ):
-        rotate_checkpoints(run, keep_last, best)
-        assert self.names(run) == left
-
-
 def test_no_checkpoint_says_so(tmp_path: Path):
     with pytest.raises(RunFolderError, match="has no checkpoint to resume from"):
         newest_checkpoint(tmp_path)
-
-
-def test_weights_of_another_architecture_are_refused(
-    policy: Policy, tmp_path: Path, micro_model: Path
-):
-    learner = make_learner(policy)
-    folder = save_checkpoint(tmp_path, policy, learner, state(1))
-    file = folder / "policy" / "model.safetensors"
-    weights = load_file(file)
-    first = sorted(weights)[0]
-    save_file({k: v for k, v in weights.items() if k != first}, file, metadata={"format": "pt"})
-    with pytest.raises(RunFolderError, match=f"lacks 1 weights of this model, the first '{first}'"):
-        load_checkpoint(folder, policy, learner)
 
 
 class TestNotFinite:
@@ -360,16 +305,6 @@ def test_a_damaged_checkpoint_of_the_same_step_is_written_again(policy: Policy, 
     assert not any(checkpoint_fault(one, deep=True) for one in checkpoint_folders(tmp_path))
     assert newest_checkpoint(tmp_path) == (folder, ())
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
-
-
-def test_rotation_counts_whole_checkpoints_only(policy: Policy, tmp_path: Path):
-    """With the damaged one counted, the only whole one would have been removed."""
-    learner = make_learner(policy)
-    folders = [save_checkpoint(tmp_path, policy, learner, state(step)) for step in (1, 2)]
-    (folders[1] / "optimizer.json").write_text("")
-    rotate_checkpoints(tmp_path, 1, None)
-    assert all(folder.is_dir() for folder in folders)
-    assert newest_checkpoint(tmp_path).folder == folders[0]
 
 
 def around(folder: Path, state: dict[str, Any]) -> dict[str, Any]:

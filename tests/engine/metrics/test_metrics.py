@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,26 +149,6 @@ def test_it_is_agresti_and_coulls_for_zeros_and_ones_of_a_wider_scale() -> None:
 
 class TestGroups:
     """Rollouts of one prompt are alike (measured: intraclass correlation 0.30)."""
-
-    @pytest.mark.parametrize("group_size", [4, 8])
-    @pytest.mark.parametrize("num_groups", [8, 16, 32])
-    @pytest.mark.parametrize("rate", [0.2, 0.5, 0.95])
-    def test_intervals_of_rollouts_in_groups_hold_the_truth(
-        self, num_groups: int, group_size: int, rate: float
-    ) -> None:
-        """Success rates of groups are beta distributed, so that the correlation is exactly 0.30."""
-        rng, total = random.Random(0), 1 / 0.3 - 1
-        groups = [group for group in range(num_groups) for _ in range(group_size)]
-        hits = {"independent": 0, "grouped": 0}
-        for _ in range(300):
-            rates = [rng.betavariate(rate * total, (1 - rate) * total) for _ in range(num_groups)]
-            values = [float(rng.random() < rates[group]) for group in groups]
-            for name, of in (("independent", ()), ("grouped", groups)):
-                metric = mean(values, ZERO_OR_ONE, of)
-                hits[name] += metric["low"] <= rate <= metric["high"]
-        assert hits["grouped"] / 300 >= 0.92
-        if rate < 0.9 and group_size == 8:
-            assert hits["independent"] / 300 < 0.85
 
     def test_effective_size_by_hand(self) -> None:
         # Sums about the mean 1/2: 1, -1 and 0. Between 2 * 3/2 * 5/6, within 6/4, prior 1/4.

@@ -199,9 +199,6 @@ def test_saving_and_loading_keeps_weights_and_tokens(
     assert again.tokenizer.chat_template == policy.tokenizer.chat_template
 
 
-CPU = torch.device("cpu")
-
-
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """The names that the hub was asked for; it knows `them/model` and is broken for `them/odd`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -160,10 +160,9 @@ class TestProtocols:
     def test_protocol_that_hangs_inside_a_step_is_named_and_not_the_env(
         self, world: Any, monkeypatch: pytest.MonkeyPatch
     ):
-        made, release = world("toy", protocol={"name": "foreign-protocol"}), threading.Event()
-        monkeypatch.setattr(made.protocol.own, "parse", lambda text: release.wait(30))
-        rollout = play(made, limits=replace(LIMITS, env_timeout_s=0.4))
-        release.set()
+        made, reading = world("toy", protocol={"name": "foreign-protocol"}), iter([0.8])
+        monkeypatch.setattr(made.protocol.own, "parse", lambda text: time.sleep(next(reading, 0)))
+        rollout = play(made, limits=replace(LIMITS, env_timeout_s=0.3))
         failure = rollout.episode.failure
         assert failure is not None and failure.kind is FailureKind.TIMEOUT
         assert failure.owner == PROTOCOL

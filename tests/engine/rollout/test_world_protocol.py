@@ -3,17 +3,13 @@ protocol without a search leaves out."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest import MonkeyPatch
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.core.episode import ACT, SEARCH
-from searchrl.engine.metrics.evaluation import evaluate_both
-from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
@@ -83,40 +79,6 @@ class TestInstructions:
     def test_one_that_was_written_is_always_shown(self, registry: Registry):
         own = {"protocol": {"instruction": "Move."}}
         assert self.instruction(registry, load_preset("tiny"), {"env": LAKE}, own) == "Move."
-
-
-class TestForced:
-    def evaluated(self, registry: Registry, monkeypatch: MonkeyPatch, tasks: list[Any]):
-        config: RunConfig = build_config({"tasks": tasks, "eval": {"num_tasks": 4}})
-        worlds = make_worlds(config, registry)
-        driver = make_scripted_driver(config)
-        asked: list[Any] = []
-        run = driver.run
-
-        def scripted(requests: Any, **rest: Any) -> Any:
-            asked.extend((r.world.name, r.forced) for r in requests)
-            scripts = (r.world.script(r.world.entry.script_names[0]) for r in requests)
-            pairs = zip(requests, scripts, strict=True)
-            return run([replace(r, script=script, forced=None) for r, script in pairs], **rest)
-
-        monkeypatch.setattr(driver, "run", scripted)
-        return evaluate_both(worlds, driver, config.eval, seed=0), asked
-
-    def test_nothing_is_forced_where_nobody_searches(
-        self, registry: Registry, monkeypatch: MonkeyPatch
-    ):
-        result, asked = self.evaluated(registry, monkeypatch, [{"env": LAKE, "reward": "env"}])
-        assert not result.forced and "em_forced" not in result.metrics
-        assert {forced for _, forced in asked} == {None}
-
-    def test_only_tasks_with_a_search_are_forced(
-        self, registry: Registry, monkeypatch: MonkeyPatch
-    ):
-        tasks = [{"env": LAKE, "reward": "env"}, {"env": "regulations"}]
-        result, asked = self.evaluated(registry, monkeypatch, tasks)
-        assert {name for name, forced in asked if forced == SEARCH} == {"regulations"}
-        assert result.metrics["regulations/em_forced"]["n"] == 2
-        assert "gym:FrozenLake-v1/em_forced" not in result.metrics
 
 
 class TestScripts:

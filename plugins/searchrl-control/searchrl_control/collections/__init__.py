@@ -1,3 +1,3 @@
-"""Test collections: `places` finds one by name or downloads it, `judged` reads it and draws its
-split, `written` makes questions of its passages, `demo` is made up. Imports nothing.
+"""Test collections: `judged` finds one by name or downloads it, reads it and draws its split,
+`written` makes questions of its passages, `demo` is made up. Imports nothing.
 """

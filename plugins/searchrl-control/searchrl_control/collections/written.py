@@ -22,9 +22,9 @@ from searchrl import ConfigError
 from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
 from searchrl_control.collections.judged import Judged
-from searchrl_control.reformulate.classical import Neighbours
-from searchrl_control.reformulate.writer import Ask, read_line
-from searchrl_control.searchers.library import Library
+from searchrl_control.searching.library import Library
+from searchrl_control.searching.reformulators import Neighbours
+from searchrl_control.searching.writer import Ask, read_line
 
 RUN = 6
 """So many words of a passage in a row are a copy."""
@@ -38,30 +38,29 @@ class Leakage:
 
     def __init__(self, test: Sequence[Judged]) -> None:
         self.passages = {name for one in test for name, grade in one.qrels.items() if grade > 0}
-        self._questions = [(one.text, frozenset(tokenize(one.text))) for one in test]
+        self._questions = [frozenset(tokenize(one.text)) for one in test]
 
-    def find_fault(self, question: str, sources: Sequence[Passage]) -> tuple[str, str]:
-        """Say how a question leaks and what it quotes, or "" twice if it does not."""
+    def find_fault(self, question: str, sources: Sequence[Passage]) -> str:
+        """Say how a question leaks; "" if it does not."""
         words = tokenize(question)
         if not words:
-            return "it has no word", question
+            return "it has no word"
         for passage in sources:
             if passage.id in self.passages:
-                return "it is made of a passage that answers a test question", passage.id
-            if copied := set(_runs(words, RUN)) & set(_runs(tokenize(passage.text), RUN)):
-                return f"it copies {RUN} words in a row of its passage", " ".join(min(copied))
+                return "it is made of a passage that answers a test question"
+            if _runs(words, RUN) & _runs(tokenize(passage.text), RUN):
+                return f"it copies {RUN} words in a row of its passage"
             title = tokenize(passage.title)
             if len(title) > 1 and tuple(title) in _runs(words, len(title)):
-                return "it names the title of its passage", passage.title
+                return "it names the title of its passage"
         own = frozenset(words)
-        for text, others in self._questions:
-            if others and len(own & others) / len(own | others) >= NEAR:
-                return "it is nearly a test question", text
-        return "", ""
+        if any(len(own & others) / len(own | others) >= NEAR for others in self._questions):
+            return "it is nearly a test question"
+        return ""
 
 
-def _runs(words: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    return [tuple(words[at : at + count]) for at in range(len(words) - count + 1)]
+def _runs(words: Sequence[str], count: int) -> set[tuple[str, ...]]:
+    return {tuple(words[at : at + count]) for at in range(len(words) - count + 1)}
 
 
 class Kind(StrEnum):
@@ -100,8 +99,7 @@ _RULES = (
 class Written(NamedTuple):
     """A made-up question, and the ids of the passages that it should find.
 
-    `reason` says how it gives itself or a test question away, and `quoted` what; then it is not
-    used.
+    `reason` says how it gives itself or a test question away; then it is not used.
     """
 
     id: str
@@ -109,7 +107,6 @@ class Written(NamedTuple):
     text: str
     sources: tuple[str, ...]
     reason: str = ""
-    quoted: str = ""
 
 
 def write_questions(
@@ -145,8 +142,8 @@ def write_questions(
             text = write(kind, shown, rng).strip()
             ids = tuple(passage.id for passage in sources)
             fault = leakage.find_fault(text, sources)
-            made.append(Written(f"made-{seed}-{number}", kind, text, ids, *fault))
-            if not made[-1].reason:
+            made.append(Written(f"made-{seed}-{number}", kind, text, ids, fault))
+            if not fault:
                 break
     return made
 
@@ -237,6 +234,6 @@ def _draw(library: Library, kind: Kind, place: int) -> tuple[Passage, ...]:
     links = library.links(place)
     if kind is Kind.MULTI and float(links.max()) >= 1.0:
         return (first, library.passages[int(np.argmax(links))])
-    near = library.vectors.vectors_ND @ library.vectors.vectors_ND[place]
+    near = library.vectors_ND @ library.vectors_ND[place]
     near[place] = -np.inf
     return (first, library.passages[int(np.argmax(near))])

@@ -1,5 +1,5 @@
 """The honest comparison: an agent against everything that decides nothing.
 
-`sequences` plays every fixed sequence and says what an oracle would win, `playing` plays a network,
-`runs` reads what was trained, `study` is the comparison in its order. Imports nothing.
+`sequences` plays every fixed sequence and says what an oracle would win, `study` is the comparison
+in its order. Imports nothing.
 """

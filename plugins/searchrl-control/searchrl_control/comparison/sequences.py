@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from searchrl_control.environment.actions import Action
+from searchrl import ConfigError
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
+from searchrl_control.environment.settings import OF_EPISODES, Action
 from searchrl_control.environment.worlds import World
+from searchrl_control.training.folder import Say
+from searchrl_control.training.loop import Settings
+from searchrl_control.training.networks import shared_space
 
 Values = Mapping[str, Mapping[str, float]]
 """The name of a sequence -> the id of a question -> nDCG@k."""
@@ -28,12 +32,20 @@ Values = Mapping[str, Mapping[str, float]]
 Envs = Mapping[str, RetrievalControlEnv]
 """The name of a collection -> its environment."""
 
-Say = Callable[[str], None]
-
 SINGLE_PASS = "Search"
 
 KINDS = 6
 """Sequences that an oracle chooses among: the best ones that are of different kinds."""
+
+
+_OF_TRAINING = OF_EPISODES - {"max_steps"}
+"""Settings that say how a run was trained, and nothing of which lists its actions make."""
+
+
+def parts_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """What figures are told of: all collections, pooled, and each of them."""
+    every = [*names]
+    return {"pooled": every, **{name: [name] for name in every}}
 
 
 def list_sequences(actions: Sequence[Action], max_steps: int) -> list[tuple[int, ...]]:
@@ -59,15 +71,44 @@ def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]
     values = {name_of(world.actions, one): dict[str, float]() for one in sequences}
     ordered = sorted(sequences)
     names = [name_of(world.actions, one) for one in ordered]
-    for question in world.questions(split):
-        known: dict[tuple[str, ...], float] = {}  # many sequences end with one list
-        lists = world.lists_after(question, ordered)
-        for name, listed in zip(names, lists, strict=True):
-            ids = tuple(one for one, _ in listed)
-            if ids not in known:
-                known[ids] = ndcg(ids, question.qrels, world.k)
-            values[name][question.id] = known[ids]
+    for question in world.questions[split]:
+        for name, listed in zip(names, world.lists_after(question, ordered), strict=True):
+            values[name][question.id] = ndcg([one for one, _ in listed], question.qrels)
     return values
+
+
+def compared_envs(settings: Settings) -> list[dict[str, Any]]:
+    """The settings of environments without those of training, each collection once."""
+    found: list[dict[str, Any]] = []
+    for own in settings.envs:
+        kept = {name: said for name, said in own.items() if name not in _OF_TRAINING}
+        if kept not in found:
+            found.append(kept)
+    return found
+
+
+def open_envs(settings: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> Envs:
+    """The environments of some settings by the name of their collection, or of those in `names`.
+
+    Raises `ConfigError`, `DataError`: settings or data are wrong, two collections have one name, or
+    none has a name of `names`.
+    """
+    found: dict[str, RetrievalControlEnv] = {}
+    for one in settings:
+        env = RetrievalControlEnv(**one)
+        if env.world.name in found:
+            raise ConfigError(
+                f"two collections are called '{env.world.name}', so a table cannot tell them "
+                "apart; rename the folder of one of them"
+            )
+        found[env.world.name] = env
+    shared_space(found.values())
+    for name in names:
+        if name not in found:
+            raise ConfigError(
+                f"the runs were not trained on a collection {name!r}; theirs: {', '.join(found)}"
+            )
+    return {name: env for name, env in found.items() if not names or name in names}
 
 
 def play_all(envs: Envs, split: str, say: Say) -> dict[str, Values]:
@@ -75,7 +116,7 @@ def play_all(envs: Envs, split: str, say: Say) -> dict[str, Values]:
     found = {}
     for name, env in envs.items():
         sequences = list_sequences(env.actions, env.max_steps)
-        count = len(env.world.questions(split))
+        count = len(env.world.questions[split])
         say(f"{name}: {len(sequences):,} sequences on {count:,} questions of {split} …")
         found[name] = play_sequences(env.world, split, sequences)
     return found
@@ -101,19 +142,17 @@ def choose_kinds(means: Mapping[str, float]) -> list[str]:
 
 def describe(training: Mapping[str, Values]) -> dict[str, Any]:
     """What was found on training questions, pooled and of each collection, as JSON."""
-    parts = {"pooled": list(training.values()), **{name: [of] for name, of in training.items()}}
     means, best = {}, {}
-    for name, values in parts.items():
-        means[name] = of_part = means_of(values)
+    for part, names in parts_of(training).items():
+        means[part] = of_part = means_of([training[name] for name in names])
         sequence = max(of_part, key=lambda one: of_part[one])
-        best[name] = {
+        best[part] = {
             "sequence": sequence,
             "start": f"[{', '.join(sequence.split(', ')[1:])}]",
             "ndcg": of_part[sequence],
             "single_pass": of_part[SINGLE_PASS],
         }
-    questions = {name: len(of[SINGLE_PASS]) for name, of in training.items()}
-    return {"sequences": len(of_part), "questions": questions, "best": best, "ndcg": means}
+    return {"sequences": len(of_part), "best": best, "ndcg": means}
 
 
 LONG = 40
@@ -144,15 +183,15 @@ def measure_oracle(
     cases: dict[str, list[Case]] = {name: [] for name in envs}
     for name, env in envs.items():
         best = tuple(env.action_names.index(one) for one in kinds[0].split(", ")[1:])
-        for question in env.world.questions(split):
+        for question in env.world.questions[split]:
             (listed,) = env.world.lists_after(question, [best], LONG)
             worth = [values[name][kind][question.id] for kind in kinds]
             cases[name].append(Case(worth, listed, question.qrels))
-    return {
-        "kinds": kinds,
-        "pooled": measure_margin([case for of in cases.values() for case in of]),
-        "each": {name: measure_margin(of) for name, of in cases.items()},
+    parts = {
+        part: measure_margin([case for name in names for case in cases[name]])
+        for part, names in parts_of(envs).items()
     }
+    return {"kinds": kinds, "margins": parts}
 
 
 def measure_margin(cases: Sequence[Case]) -> dict[str, float]:

@@ -22,19 +22,16 @@ from searchrl.contracts import ACT, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.contracts import Action as Act
 from searchrl.envs import TextAdapter, ensure_index, ensure_split
 from searchrl_control.collections.judged import SPLITS, Judged
-from searchrl_control.environment.actions import Action
-from searchrl_control.environment.features import BOUND, Features
+from searchrl_control.environment.features import BOUND
 from searchrl_control.environment.games import Moves, Position
 from searchrl_control.environment.measures import ANY, ndcg, order_by, recall
-from searchrl_control.environment.settings import EnvSettings, ensure_settings
+from searchrl_control.environment.settings import Action, EnvSettings, ensure_settings
 from searchrl_control.environment.worlds import ENV, MAX_POSITIONS, World, open_world
-from searchrl_control.reformulate.contract import Reformulator, as_shown
-
-Observation = dict[str, Any]
+from searchrl_control.searching.library import Floats
+from searchrl_control.searching.reformulators import Reformulator, as_shown
 
 _TITLES = 5
 _CHARACTERS = 160
-_NOTHING = "Nothing was searched yet."
 
 
 class Turn(NamedTuple):
@@ -51,7 +48,7 @@ class Turn(NamedTuple):
     is_over: bool = False
 
 
-class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
+class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
     """Search, then change the search or end.
 
     The first action is Search; the mask in `info["action_mask"]` says which actions are legal. An
@@ -89,8 +86,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         }
         blocks["step"] = Discrete(self.max_steps + 1)
         blocks["taken"] = Box(0.0, 1.0, (len(self.actions),), np.float32)
-        self.observation_space = Dict({name: blocks[name] for name in sorted(blocks)})
-        self._orders: dict[str, list[int]] = {}
+        self.observation_space = Dict(blocks)
+        self._order = lru_cache(None)(self._make_order)
         self._turn: Turn | None = None
         self._task: Task | None = None
         self.row = lru_cache(MAX_POSITIONS)(self._row)
@@ -117,7 +114,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin the episode of `options` (`split`, `index`); without an index, one is drawn.
 
         The observation has the embedding and the terms of the question; of a list, zeros.
@@ -131,7 +128,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         self._turn = self.begin(split, index)
         return self.observe(self._turn.question, None, 0), self._tell(self._turn)
 
-    def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Do one action; raises `ResetNeeded` outside an episode.
 
         `info` holds `task`, `action` (what was done; its payload is the name), `illegal`,
@@ -155,34 +152,34 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         """The episode of task `index` of a split before its first action."""
         order = self._order(ensure_split(ENV, split, self.splits))
         place = order[ensure_index(ENV, split, index, len(order))]
-        return Turn(self.world.questions(split)[place])
+        return Turn(self.world.questions[split][place])
 
     def advance(self, turn: Turn, action: int) -> tuple[Turn, float]:
         """An episode after one more action, and the reward of the action."""
         question, world = turn.question, self.world
-        path, done, is_illegal = world.advance(question, turn.path, action)
+        legal = world.at(question, turn.path).legal
+        path, done, is_illegal = world.go_on(legal, turn.path, action)
         is_end = done is Action.TERMINATE
         is_over = is_end or len(turn.done) + 1 >= self.max_steps
-        worth = ndcg(world.ids(world.at(question, path)), question.qrels, world.k)
+        worth = ndcg(world.ids(world.at(question, path).top), question.qrels)
         earned = worth - turn.worth if self.settings.reward == "gain" else worth * is_over
         num_illegal = turn.num_illegal + is_illegal
         after = Turn(question, path, (*turn.done, done), num_illegal, worth, is_over)
         return after, earned - (0.0 if is_end else self.settings.step_cost)
 
-    def observe(self, question: Judged, path: Moves | None, num_steps: int) -> Observation:
+    def observe(self, question: Judged, path: Moves | None, num_steps: int) -> dict[str, Any]:
         """What is seen of a question after a path of actions; the same in every episode."""
         taken = np.zeros(len(self.actions), dtype=np.float32)
         for number in path or ():
             taken[number] += 1 / self.max_steps
         blocks = self.world.at(question, path).blocks
         # Copies: whoever gets an observation may change it.
-        shown: Observation = {name: block.copy() for name, block in blocks.items()}
-        shown |= {"step": np.int64(num_steps), "taken": taken}
-        return {key: shown[key] for key in sorted(shown)}
+        shown = {name: block.copy() for name, block in blocks.items()}
+        return {**shown, "step": np.int64(num_steps), "taken": taken}
 
     def _row(
         self, question: Judged, path: Moves | None, num_steps: int
-    ) -> tuple[Features, NDArray[np.bool_]]:
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         row = flatten(self.observation_space, self.observe(question, path, num_steps))
         return np.asarray(row, np.float32), np.array(self.world.at(question, path).legal)
 
@@ -195,21 +192,18 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         lines = [
             f"Question: {turn.question.text}",
             f"Actions left: {self.max_steps - len(turn.done)}.",
-            f"Searched: {position.text[:_CHARACTERS]}" if position.text else _NOTHING,
+            f"Searched: {position.text[:_CHARACTERS] or 'nothing yet'}",
         ]
         for number, passage in enumerate(self._passages(position)[:_TITLES], 1):
             lines.append(f"{number}. {as_shown(passage)[:_CHARACTERS]}")
         return "\n".join(lines)
 
-    def _order(self, split: str) -> list[int]:
-        if split not in self._orders:
-            questions = self.world.questions(split)
-            order = list(range(len(questions)))
-            if (wanted := self.settings.difficulty) != ANY:
-                levels = [self.world.level(question) for question in questions]
-                order = order_by(wanted, levels, f"{ENV}/{self.world.name}/{split}")
-            self._orders[split] = order
-        return self._orders[split]
+    def _make_order(self, split: str) -> list[int]:
+        questions = self.world.questions[split]
+        if (wanted := self.settings.difficulty) == ANY:
+            return list(range(len(questions)))
+        levels = [self.world.level(question) for question in questions]
+        return order_by(wanted, levels, f"{ENV}/{self.world.name}/{split}")
 
     def _passages(self, position: Position) -> tuple[Passage, ...]:
         passages = self.world.library.passages
@@ -217,7 +211,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
 
     def _tell(self, turn: Turn) -> dict[str, Any]:
         position = self.world.at(turn.question, turn.path)
-        ids = self.world.ids(position)
+        ids = self.world.ids(position.top)
         return {
             "task": self._task,
             "action_mask": np.array(position.legal, dtype=np.int8),
@@ -225,7 +219,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
             "query": position.text,
             "signals": {
                 "ndcg": turn.worth,
-                "recall": recall(ids, turn.question.qrels, self.world.k),
+                "recall": recall(ids, turn.question.qrels),
                 "illegal": float(turn.num_illegal),
             },
         }

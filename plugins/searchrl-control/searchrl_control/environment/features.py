@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from searchrl_control.environment.actions import Action
-from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import Found, Places
+from searchrl_control.environment.measures import CUTOFF
+from searchrl_control.environment.settings import Action
+from searchrl_control.searching.library import Floats
+from searchrl_control.searching.question import Found, Places, Question
 
 if TYPE_CHECKING:
     from searchrl_control.environment.games import HeadGame
-
-
-Features = NDArray[np.float32]
 
 BOUND = 10.0
 """No feature is beyond it, either way."""
@@ -80,12 +78,11 @@ LIST_FEATURES: Signs = {
     "clarity": (3.13, 0.62),
 }
 
-SHOWN = 10
 _NAMED = 0.8
 """A title counts as named if so much of its IDF stands in a passage."""
 
 
-def query_features(question: Question) -> Features:
+def query_features(question: Question) -> Floats:
     """The features [6] of a question's terms, as `QUERY_FEATURES` names them."""
     idf = question.library.terms.idf_V[list(question.query)] if question.query else np.zeros(1)
     tens = (float(of(idf)) / 10 for of in (np.mean, np.max, np.min))
@@ -102,12 +99,12 @@ class ListFeatures:
         self._numbers = np.array(list(question.query), dtype=np.int64)
         self._idf = self._terms.idf_V[self._numbers]
         self._idf_sum = max(float(self._idf.sum()), 1e-6)
-        self._as_words = set(question.words.first(SHOWN).tolist())
-        self._as_vectors = set(question.similar.first(SHOWN).tolist())
+        self._as_words = set(question.words.first(CUTOFF).tolist())
+        self._as_vectors = set(question.similar.first(CUTOFF).tolist())
 
-    def of(self, found: Found, before: Found | None = None) -> Features:
+    def of(self, found: Found, before: Found | None = None) -> Floats:
         """The features [29] of a list, as `LIST_FEATURES` names them; zeros if it is empty."""
-        places = found.first(SHOWN)
+        places = found.first(CUTOFF)
         if not len(places):
             return np.zeros(len(LIST_FEATURES), dtype=np.float32)
         values = [
@@ -139,7 +136,7 @@ class ListFeatures:
         """The BM25 score of a passage, over the sum of the question's IDF."""
         return float(self._question.words.scores_N[place]) / self._idf_sum
 
-    def _gaps(self, scores: Features) -> list[float]:
+    def _gaps(self, scores: Floats) -> list[float]:
         highest = max(float(scores[0]), 1e-6)
         second = float(scores[min(1, len(scores) - 1)])
         return [
@@ -164,7 +161,7 @@ class ListFeatures:
 
     def _by_vectors(self, places: Places) -> list[float]:
         similar = self._question.similar.scores_N[places]
-        vectors = self._question.library.vectors.vectors_ND[places[:5]]
+        vectors = self._question.library.vectors_ND[places[:5]]
         count = len(vectors)
         products = vectors @ vectors.T
         others = max(count * (count - 1), 1)
@@ -178,8 +175,8 @@ class ListFeatures:
 
     def _overlaps(self, places: Places, before: Found | None) -> list[float]:
         now = places.tolist()
-        then = before.first(SHOWN).tolist() if before is not None else []
-        shared = [len({*now} & one) / SHOWN for one in (self._as_words, self._as_vectors, {*then})]
+        then = before.first(CUTOFF).tolist() if before is not None else []
+        shared = [len({*now} & one) / CUTOFF for one in (self._as_words, self._as_vectors, {*then})]
         if not then:
             return [*shared[:2], 1.0, 0.0, 1.0]
         return [*shared, float(now[0] != then[0]), len({*now[:3]} & {*then[:3]}) / 3]
@@ -205,7 +202,7 @@ class ListFeatures:
         return float((shares * np.log(shares / self._terms.share_V[found])).sum())
 
 
-def bounded(values: Sequence[float]) -> Features:
+def bounded(values: Sequence[float]) -> Floats:
     """Features as float32, none of them beyond `BOUND`."""
     return np.clip(np.asarray(values, dtype=np.float32), -BOUND, BOUND)
 
@@ -256,23 +253,25 @@ Kept = tuple[int, ...]
 """The places of the passages that were kept, in their order."""
 
 
-def tell_candidates(sources: HeadGame, kept: Kept) -> Features:
+def tell_candidates(sources: HeadGame, kept: Kept) -> Floats:
     """The features [S, C] of the candidates; a row of zeros for a source without one."""
     nexts = {action: sources.next_of(action, kept, 2) for action in SOURCES}
     # Follow stands for Hop until a passage is kept: the scorer sees no hole there.
     seen = [a if kept or a is not Action.HOP else Action.FOLLOW for a in SOURCES]
-    lists = [sources.found(action, kept) or sources.question.words for action in seen]
+    lists = [sources.found(action, kept) for action in seen]
     ranks = [{p: rank for rank, p in enumerate(sources.order(action, kept))} for action in seen]
     votes = Counter(places[0] for places in nexts.values() if places)
     told = np.zeros((len(SOURCES), len(CANDIDATE_FEATURES)), dtype=np.float32)
     similar = sources.question.similar.scores_N
+    # Over the highest one, scores of words, vectors and points can be compared.
+    highest = [(one, float(one.scores_N.max())) for one in lists]
     for row, places in enumerate(nexts.values()):
         if places:
             place = places[0]
             others = lists[row].scores_N[list(places)]
             told[row] = bounded(
                 [
-                    *(_relative(one.scores_N, place) for one in lists),
+                    *(float(one.scores_N[place]) / top if top > 0 else 0.0 for one, top in highest),
                     *(1 / (1 + one.get(place, DEPTH)) for one in ranks),
                     sources.features.words_of(place),
                     float(similar[place]),
@@ -297,13 +296,6 @@ def _beside_kept(sources: HeadGame, place: int, kept: Kept) -> list[float]:
     if kept:
         named = max(float(library.links(one)[place]) for one in kept)
         named_by_it = max(float(library.links(place)[one]) for one in kept)
-        vectors = library.vectors.vectors_ND
-        near = float(np.max(vectors[list(kept)] @ vectors[place]))
+        near = float(np.max(library.vectors_ND[list(kept)] @ library.vectors_ND[place]))
     adds, left = features.idf_share(covers & ~covered), features.idf_share(~covered)
     return [adds, named, named_by_it, left, near]
-
-
-def _relative(scores_N: Features, place: int) -> float:
-    """A score over the highest one: comparable between words, vectors and points."""
-    highest = float(scores_N.max())
-    return float(scores_N[place]) / highest if highest > 0 else 0.0

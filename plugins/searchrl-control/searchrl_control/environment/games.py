@@ -13,33 +13,29 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from searchrl_control.environment.actions import Action
 from searchrl_control.environment.features import (
     CANDIDATE_FEATURES,
     DEPTH,
     LIST_FEATURES,
     QUERY_FEATURES,
     SOURCES,
-    Features,
     Kept,
     ListFeatures,
     query_features,
     tell_candidates,
 )
-from searchrl_control.reformulate.contract import Asked, Reformulator
-from searchrl_control.searchers.library import Query
-from searchrl_control.searchers.question import HOP_WEIGHT, Question
-from searchrl_control.searchers.ranking import Found, points
-
-SHOWN = 10
-"""Passages that a reformulator is shown, at most."""
+from searchrl_control.environment.measures import CUTOFF
+from searchrl_control.environment.settings import Action
+from searchrl_control.searching.library import Floats, Query
+from searchrl_control.searching.question import HOP_WEIGHT, Found, Question, points
+from searchrl_control.searching.reformulators import Asked, Reformulator
 
 _MEAN_OF = 3
 """First passages whose embeddings are averaged."""
@@ -60,27 +56,28 @@ class Position(NamedTuple):
     """
 
     top: Top
-    blocks: Mapping[str, Features]
+    blocks: Mapping[str, Floats]
     legal: tuple[bool, ...]
     text: str
 
 
+@dataclass(eq=False)
 class Game(ABC, Generic[S]):
-    """One question under one set of actions."""
+    """One question under one set of actions. `lock` is held by who calls anything else."""
+
+    question: Question
+    actions: Sequence[Action]
+    reformulator: Reformulator
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _states: dict[Moves, S] = field(default_factory=dict)
 
     own: ClassVar[Mapping[str, int]]
     """The blocks of the observation that this set has beside the others, and their widths."""
 
-    def __init__(
-        self, question: Question, actions: Sequence[Action], reformulator: Reformulator
-    ) -> None:
-        self.lock = threading.Lock()
-        """Held by who calls anything else."""
-        self.question = question
-        self.actions = actions
-        self.reformulator = reformulator
-        self.features = ListFeatures(question)
-        self._states: dict[Moves, S] = {}
+    @cached_property
+    def features(self) -> ListFeatures:
+        """The signs of the question's lists."""
+        return ListFeatures(self.question)
 
     @classmethod
     def widths(cls, dim: int) -> dict[str, int]:
@@ -88,7 +85,7 @@ class Game(ABC, Generic[S]):
         return {"query": dim, "found": dim, "terms": len(QUERY_FEATURES), **cls.own}
 
     @cached_property
-    def always(self) -> dict[str, Features]:
+    def always(self) -> dict[str, Floats]:
         """The blocks that no action changes."""
         return {"query": self.question.vector_D, "terms": query_features(self.question)}
 
@@ -106,10 +103,10 @@ class Game(ABC, Generic[S]):
 
     @abstractmethod
     def top(self, state: S, k: int) -> Top:
-        """The list of a state."""
+        """The k first passages of a state."""
 
     @abstractmethod
-    def show(self, state: S) -> tuple[Mapping[str, Features], str]:
+    def show(self, state: S) -> tuple[Mapping[str, Floats], str]:
         """The blocks of a state but `found`, and what was searched."""
 
     def state(self, path: Moves) -> S:
@@ -120,21 +117,22 @@ class Game(ABC, Generic[S]):
             )
         return self._states[path]
 
-    def look(self, path: Moves | None, k: int) -> Position:
-        """The position after Search and these actions, with a list of k passages.
+    def look(self, path: Moves | None) -> Position:
+        """The position after Search and these actions.
 
         Before Search, without a path, there is no list, and Search alone is legal.
         """
-        vectors = self.question.library.vectors
-        blank = {name: np.zeros(n, np.float32) for name, n in self.widths(vectors.dim).items()}
+        library = self.question.library
+        widths = self.widths(library.encoder.dim)
+        blank = {name: np.zeros(width, np.float32) for name, width in widths.items()}
         if path is None:
             legal = tuple(one is Action.SEARCH for one in self.actions)
             return Position([], blank | self.always, legal, "")
         state = self.state(path)
-        top = self.top(state, k)
+        top = self.top(state, CUTOFF)
         blocks, text = self.show(state)
         if places := [place for place, _ in top[:_MEAN_OF]]:
-            blank["found"] = vectors.vectors_ND[places].mean(axis=0, dtype=np.float32)
+            blank["found"] = library.vectors_ND[places].mean(axis=0, dtype=np.float32)
         return Position(top, {**blank, **self.always, **blocks}, self.legal(state), text)
 
     def rewrite(self, action: Action, query: Query, found: Found) -> tuple[Query, str]:
@@ -142,7 +140,7 @@ class Game(ABC, Generic[S]):
         library = self.question.library
         passages = tuple(
             replace(library.passages[place], score=float(found.scores_N[place]))
-            for place in found.first(SHOWN).tolist()
+            for place in found.first(CUTOFF).tolist()
         )
         terms = library.terms
         asked = Asked(self.question.text, terms.weights_of(query), passages)
@@ -186,7 +184,7 @@ class ListGame(Game[ListState]):
         places = state.found.first(k)
         return list(zip(places.tolist(), state.found.scores_N[places].tolist(), strict=True))
 
-    def show(self, state: ListState) -> tuple[Mapping[str, Features], str]:
+    def show(self, state: ListState) -> tuple[Mapping[str, Floats], str]:
         """The signs of the list."""
         return {"list": self.features.of(state.found, state.before)}, state.text
 
@@ -198,26 +196,23 @@ class HeadState(NamedTuple):
     tail: tuple[int, ...]
 
 
+@dataclass(eq=False)
 class HeadGame(Game[HeadState]):
     """The set `heads`. What a source finds is searched once, when it is first needed."""
+
+    # Of Hop they depend on what is kept; the features do not depend on the source of the tail.
+    # Mappings and no `functools.cache`: its cycle would keep arrays until they are collected.
+    _found: dict[tuple[Action, Kept], Found] = field(default_factory=dict)
+    _orders: dict[tuple[Action, Kept], tuple[int, ...]] = field(default_factory=dict)
+    _told: dict[Kept, Floats] = field(default_factory=dict)
 
     own: ClassVar = {
         "searches": 3 * len(LIST_FEATURES),
         "candidates": len(SOURCES) * len(CANDIDATE_FEATURES),
     }
 
-    def __init__(
-        self, question: Question, actions: Sequence[Action], reformulator: Reformulator
-    ) -> None:
-        super().__init__(question, actions, reformulator)
-        # Of Hop they depend on what is kept; the features do not depend on the source of the tail.
-        # Mappings and no `functools.cache`: its cycle would keep arrays until they are collected.
-        self._found: dict[tuple[Action, Kept], Found | None] = {}
-        self._orders: dict[tuple[Action, Kept], tuple[int, ...]] = {}
-        self._told: dict[Kept, Features] = {}
-
     @cached_property
-    def always(self) -> dict[str, Features]:
+    def always(self) -> dict[str, Floats]:
         """With the signs of the lists by words, fused and followed."""
         asked, of = self.question, self.features.of
         lists = of(asked.words), of(asked.fused, asked.words), of(asked.followed, asked.fused)
@@ -245,7 +240,7 @@ class HeadGame(Game[HeadState]):
         places = islice(chain(state.kept, left), k)
         return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
 
-    def show(self, state: HeadState) -> tuple[Mapping[str, Features], str]:
+    def show(self, state: HeadState) -> tuple[Mapping[str, Floats], str]:
         """The candidates."""
         if state.kept not in self._told:
             self._told[state.kept] = tell_candidates(self, state.kept).ravel()
@@ -258,26 +253,27 @@ class HeadGame(Game[HeadState]):
 
     def order(self, action: Action, kept: Kept) -> tuple[int, ...]:
         """The first places of a source, best first; none for Hop while nothing is kept."""
+        if action is Action.HOP and not kept:
+            return ()
         key = (action, kept if action is Action.HOP else ())
         if key not in self._orders:
-            found = self.found(action, kept)
-            self._orders[key] = () if found is None else tuple(found.first(DEPTH).tolist())
+            self._orders[key] = tuple(self.found(action, kept).first(DEPTH).tolist())
         return self._orders[key]
 
-    def found(self, action: Action, kept: Kept) -> Found | None:
-        """What a source finds; None for Hop while nothing is kept."""
+    def found(self, action: Action, kept: Kept) -> Found:
+        """What a source finds."""
         key = (action, kept if action is Action.HOP else ())
         if key not in self._found:
             self._found[key] = self._search(*key)
         return self._found[key]
 
-    def _search(self, action: Action, kept: Kept) -> Found | None:
+    def _search(self, action: Action, kept: Kept) -> Found:
         question = self.question
         if action in (Action.NARROW, Action.BROAD):
             query, _ = self.rewrite(action, question.query, points(question.words))
             return question.with_vectors(query or question.query)
         if action is Action.HOP:
-            return question.follow(list(kept), HOP_WEIGHT) if kept else None
+            return question.follow(list(kept), HOP_WEIGHT)
         lists = {Action.WORDS: "words", Action.DENSE: "similar", Action.FUSE: "fused"}
         found: Found = getattr(question, lists.get(action, "followed"))
         return found

@@ -1,6 +1,6 @@
 """What a list is worth, and how hard a question is.
 
-Owns nDCG@k and recall@k, as ir-measures has them (Järvelin and Kekäläinen 2002, with the grade
+Owns nDCG@10 and recall@10, as ir-measures has them (Järvelin and Kekäläinen 2002, with the grade
 itself as the gain):
 
     DCG@k  = sum over ranks r = 1 … k of grade(r) / log2(r + 1)
@@ -22,17 +22,14 @@ from searchrl import ConfigError
 CUTOFF = 10
 
 
-def ndcg(ranking: Sequence[str], qrels: Mapping[str, int], k: int = CUTOFF) -> float:
-    """nDCG@k of a list of ids, best first; 0 without a relevant passage.
-
-    If an id is in the list twice, its first place counts, and the others take no place.
+def ndcg(ranking: Sequence[str], qrels: Mapping[str, int]) -> float:
+    """nDCG@10 of a list of ids, best first; 0 without a relevant passage.
 
     >>> round(ndcg(["a", "b", "c"], {"a": 1, "c": 1, "missing": 1}), 4)
     0.7039
     """
-    shown = list(dict.fromkeys(ranking))[:k]
-    gained = _dcg([max(qrels.get(name, 0), 0) for name in shown])
-    best = _dcg(sorted((grade for grade in qrels.values() if grade > 0), reverse=True)[:k])
+    gained = _dcg([max(qrels.get(name, 0), 0) for name in ranking[:CUTOFF]])
+    best = _dcg(sorted((grade for grade in qrels.values() if grade > 0), reverse=True)[:CUTOFF])
     return gained / best if best > 0 else 0.0
 
 
@@ -40,11 +37,10 @@ def _dcg(grades: Sequence[int]) -> float:
     return math.fsum(grade / math.log2(place + 2) for place, grade in enumerate(grades))
 
 
-def recall(ranking: Sequence[str], qrels: Mapping[str, int], k: int = CUTOFF) -> float:
-    """The share of all relevant passages that are among the first k; 0 without any."""
+def recall(ranking: Sequence[str], qrels: Mapping[str, int]) -> float:
+    """The share of all relevant passages that are among the first ten; 0 without any."""
     relevant = {name for name, grade in qrels.items() if grade > 0}
-    shown = list(dict.fromkeys(ranking))[:k]
-    return len(relevant.intersection(shown)) / len(relevant) if relevant else 0.0
+    return len(relevant.intersection(ranking[:CUTOFF])) / len(relevant) if relevant else 0.0
 
 
 class Difficulty(StrEnum):
@@ -79,8 +75,7 @@ def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:
     number of the task and `key` decide. Where no question is hard, the hardest there are stand in
     for them: a run over several collections must not end because the single pass is good on one.
 
-    Raises:
-        ConfigError: no question is of this level.
+    Raises `ConfigError`: no question is of this level.
     """
     hardest = next((one for one in (Difficulty.HARD, Difficulty.MEDIUM) if one in levels), None)
     wanted = (hardest or Difficulty.EASY) if level == MOSTLY_HARD else Difficulty(level)

@@ -1,20 +1,53 @@
-"""The settings of the environment: which collection, how it is searched, and what an episode earns.
+"""The settings of the environment and the actions by set: names, numbers, types and defaults.
 
-Owns their types and defaults, and the error for wrong ones.
+Owns the error for wrong settings. Numbers 0 to 3 are the actions that were published, in every set.
+What an action does is in `games`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from searchrl import ConfigError, suggest
 from searchrl_control.collections.judged import SEED, TRAIN_SHARE
-from searchrl_control.environment.measures import CUTOFF
 
-AtLeastOne = Annotated[int, Field(ge=1)]
+
+class Action(StrEnum):
+    """What the agent can do."""
+
+    SEARCH = "Search"
+    """The single pass: BM25 of the question. It is the first action of every episode."""
+    NARROW = "Narrow"
+    """The reformulator's narrower search; RM3 by default."""
+    BROAD = "Broad"
+    """The reformulator's broader search; fewer terms with neighbours by default."""
+    TERMINATE = "Terminate"
+    """The list that is there is the answer."""
+    WORDS = "Words"
+    """By words."""
+    DENSE = "Dense"
+    """By vectors."""
+    FUSE = "Fuse"
+    """By words and vectors."""
+    FOLLOW = "Follow"
+    """Half of the points for what the first three passages leave open, and links."""
+    HOP = "Hop"
+    """As Follow, from the passages that were kept."""
+
+
+PUBLISHED, HEADS = "published", "heads"
+
+_FIRST = (Action.SEARCH, Action.NARROW, Action.BROAD, Action.TERMINATE)
+_MORE = (Action.WORDS, Action.DENSE, Action.FUSE, Action.FOLLOW, Action.HOP)
+
+SETS: Mapping[str, tuple[Action, ...]] = {PUBLISHED: _FIRST, HEADS: (*_FIRST, *_MORE)}
+"""The sets. In `published` an action changes the list that is there. In `heads` it searches in its
+way, and its best new passage is kept as the next of the final list."""
+
 Level = Literal["any", "easy", "medium", "hard", "mostly_hard"]
 
 
@@ -31,8 +64,6 @@ class EnvSettings(BaseModel):
     """Whether one of BEIR may be downloaded from the Hugging Face hub."""
     actions: Literal["published", "heads"] = "published"
     """The set of actions."""
-    topk: AtLeastOne = CUTOFF
-    """Passages of a list, and the cutoff of nDCG."""
     split_seed: int = SEED
     train_share: Annotated[float, Field(gt=0, lt=1)] = TRAIN_SHARE
     """Of the draw, where a collection has no two splits."""
@@ -40,16 +71,16 @@ class EnvSettings(BaseModel):
     """`dense` is a sentence-transformers model."""
     model: str | None = None
     """Of the encoder: a folder, or an installed package that holds a model."""
-    reformulator: Literal["classical", "endpoint", "policy"] = "classical"
+    policy: str | None = None
+    """Whose weights narrow and broaden: a run, the folder of a model, or `tiny`; None: RM3 and
+    neighbours do, which need no model."""
     url: str | None = None
     endpoint_model: str | None = None
-    """Of the endpoint, such as `http://localhost:8000/v1`, and the model that is asked there."""
-    policy: str | None = None
-    """Whose weights are asked: a run, the folder of a model, or `tiny`."""
+    """In place of `policy`: an endpoint, such as `http://localhost:8000/v1`, and its model."""
     cache: str | None = None
     """The folder of vectors, reformulations and downloads; None: the user's own."""
 
-    max_steps: AtLeastOne = 5
+    max_steps: Annotated[int, Field(ge=1)] = 5
     """Actions of an episode, the first Search among them."""
     step_cost: Annotated[float, Field(ge=0)] = 0.001
     """What every action but Terminate costs: a tenth of what one more step is worth at best; a

@@ -15,18 +15,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
+from searchrl_retrieval.dense.kinds import Dense, Static
+
 from searchrl import ConfigError
-from searchrl_control.collections.judged import Judged, read_judged
-from searchrl_control.collections.places import default_cache, find_collection
-from searchrl_control.environment.actions import HEADS, SETS, Action
-from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position
+from searchrl_control.collections.judged import Judged, find_collection, read_judged
+from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position, Top
 from searchrl_control.environment.measures import CUTOFF, Difficulty, difficulty_of
-from searchrl_control.environment.settings import OF_EPISODES, EnvSettings
-from searchrl_control.reformulate.classical import Classical
-from searchrl_control.reformulate.contract import Reformulator
-from searchrl_control.reformulate.writer import Written, ask_endpoint, ask_weights
-from searchrl_control.searchers.library import Library, load_encoder
-from searchrl_control.searchers.question import Question
+from searchrl_control.environment.settings import HEADS, OF_EPISODES, SETS, Action, EnvSettings
+from searchrl_control.searching.library import Library
+from searchrl_control.searching.question import Question
+from searchrl_control.searching.reformulators import Classical, Reformulator
+from searchrl_control.searching.writer import Ask, Written, ask_endpoint, ask_weights
 
 MAX_POSITIONS = 40_000
 """Positions in memory; the ones that were not used for longest go first."""
@@ -43,31 +43,34 @@ _BYTES_BESIDE = 2**19
 
 _LEAST_QUESTIONS = 16
 
-
 ENV = "retrieval-control"
 
 
 class World:
     """An opened collection under one set of actions: its questions, and their positions.
 
-    Raises:
-        ConfigError, DataError: a setting or the data are wrong.
+    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
     """
 
     def __init__(self, place: EnvSettings, reformulator: Reformulator | None = None) -> None:
-        cache = Path(place.cache).expanduser() if place.cache else default_cache()
+        own = user_cache_path("searchrl") / "control"
+        cache = Path(place.cache).expanduser() if place.cache else own
         data = Path(place.data).expanduser() if place.data else None
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
         self.name = Path(place.collection).name
         self.judged = read_judged(path, place.split_seed, place.train_share)
-        self.library = Library(
-            self.judged.passages, load_encoder(place.encoder, place.model), cache
-        )
+        self.questions = self.judged.questions
+        """By split."""
+        kind = Static if place.encoder == "static" else Dense
+        made = kind(model=place.model) if place.model else kind()
+        self.library = Library(self.judged.passages, made, cache)
+        self.ask = find_model(place, cache)
         self.actions: tuple[Action, ...] = SETS[place.actions]
-        self.k = place.topk
         self._game: type[Game[Any]] = HeadGame if place.actions == HEADS else ListGame
-        self._reformulator = reformulator or make_reformulator(place, self.library, cache)
-        self.widths = self._game.widths(self.library.vectors.dim)
+        self._reformulator: Reformulator = reformulator or (
+            Written(self.ask) if self.ask else Classical(self.library)
+        )
+        self.widths = self._game.widths(self.library.encoder.dim)
         """The blocks of an observation and their widths."""
         per_question = _BYTES_PER_PASSAGE * len(self.library.passages) + _BYTES_BESIDE
         self.open = lru_cache(max(_LEAST_QUESTIONS, MAX_BYTES // per_question))(self._open)
@@ -77,95 +80,84 @@ class World:
         self.level = lru_cache(None)(self._level)
         """How hard a question is, by its single pass."""
 
-    def questions(self, split: str) -> tuple[Judged, ...]:
-        """The questions of a split."""
-        return self.judged.questions[split]
-
-    def advance(
-        self, question: Judged, path: Moves | None, number: int
+    def go_on(
+        self, legal: Sequence[bool], path: Moves | None, number: int
     ) -> tuple[Moves, Action, bool]:
         """The path after an action, what was done, and whether the action was illegal.
 
         The first action is Search. An illegal one, and one that is no number of an action, becomes
         Search, and Search begins again. Terminate leaves the list as it is.
         """
-        return self._go_on(self.at(question, path).legal, path, number)
-
-    def lists_after(
-        self, question: Judged, sequences: Sequence[Moves], k: int | None = None
-    ) -> list[list[tuple[str, float]]]:
-        """The lists after many sequences, as ids with scores; nothing is observed.
-
-        What they begin alike is played once. `k` passages, by default as many as in an episode.
-        """
-        game, passages = self.open(question), self.library.passages
-        paths: dict[Moves, Moves] = {(): ()}
-
-        def follow(sequence: Moves) -> Moves:
-            if sequence not in paths:
-                before = follow(sequence[:-1])
-                legal = game.legal(game.state(before))
-                paths[sequence], _, _ = self._go_on(legal, before, sequence[-1])
-            return paths[sequence]
-
-        with game.lock:
-            tops = [game.top(game.state(follow(one)), k or self.k) for one in sequences]
-        return [[(passages[place].id, score) for place, score in top] for top in tops]
-
-    def ids(self, position: Position) -> tuple[str, ...]:
-        """The ids of the passages of a list, best first."""
-        return tuple(self.library.passages[place].id for place, _ in position.top)
-
-    def _go_on(
-        self, legal: Sequence[bool], path: Moves | None, number: int
-    ) -> tuple[Moves, Action, bool]:
         is_illegal = not (0 <= number < len(legal) and legal[number])
         done = Action.SEARCH if is_illegal else self.actions[number]
         if done is Action.SEARCH or path is None:
             return (), done, is_illegal
         return path if done is Action.TERMINATE else (*path, number), done, is_illegal
 
-    def _ask(self, question: Judged) -> Question:
-        itself = self.library.place_of.get(question.id)
-        # In ArguAna, questions are passages; spaces differ between files of one collection.
-        is_itself = (
-            itself is not None
-            and self.library.passages[itself].text.split() == question.text.split()
-        )
-        return Question(self.library, question.text, itself if is_itself else None)
+    def lists_after(
+        self, question: Judged, sequences: Sequence[Moves], k: int = CUTOFF
+    ) -> list[list[tuple[str, float]]]:
+        """The lists after many sequences, as ids with scores; nothing is observed.
+
+        What they begin alike is played once. `k` passages, by default as many as in an episode.
+        """
+        game = self.open(question)
+        paths: dict[Moves, Moves] = {(): ()}
+
+        def follow(sequence: Moves) -> Moves:
+            if sequence not in paths:
+                before = follow(sequence[:-1])
+                legal = game.legal(game.state(before))
+                paths[sequence], _, _ = self.go_on(legal, before, sequence[-1])
+            return paths[sequence]
+
+        with game.lock:
+            tops = [game.top(game.state(follow(one)), k) for one in sequences]
+        return [list(zip(self.ids(top), (score for _, score in top), strict=True)) for top in tops]
+
+    def ids(self, top: Top) -> list[str]:
+        """The ids of the passages of a list, best first."""
+        return [self.library.passages[place].id for place, _ in top]
 
     def _open(self, question: Judged) -> Game[Any]:
-        return self._game(self._ask(question), self.actions, self._reformulator)
+        place = self.library.place_of.get(question.id)
+        # In ArguAna, questions are passages; spaces differ between files of one collection.
+        words = question.text.split()
+        if place is not None and self.library.passages[place].text.split() != words:
+            place = None
+        asked = Question(self.library, question.text, place)
+        return self._game(asked, self.actions, self._reformulator)
 
     def _at(self, question: Judged, path: Moves | None) -> Position:
         game = self.open(question)
         with game.lock:
-            position: Position = game.look(path, self.k)
+            position: Position = game.look(path)
         for block in position.blocks.values():
             block.setflags(write=False)  # kept, and shared by all episodes
         return position
 
     def _level(self, question: Judged) -> Difficulty:
-        first = self._ask(question).words.first(CUTOFF).tolist()
+        game = self.open(question)
+        with game.lock:
+            first = game.question.words.first(CUTOFF).tolist()
         return difficulty_of([self.library.passages[place].id for place in first], question.qrels)
 
 
-def make_reformulator(place: EnvSettings, library: Library, cache: Path) -> Reformulator:
-    """The reformulator that the settings name."""
-    if place.reformulator == "classical":
-        return Classical(library)
-    if place.reformulator == "policy":
-        if place.policy:
-            return Written(ask_weights(place.policy, cache / "reformulations.sqlite"))
-        needs = "env.policy: a run, the folder of a model, or tiny"
-    else:
-        if place.url and place.endpoint_model:
-            return Written(ask_endpoint(place.url, place.endpoint_model))
-        needs = "env.url (such as http://localhost:8000/v1) and env.endpoint_model"
-    raise ConfigError(f"env.reformulator={place.reformulator} needs {needs}")
+def find_model(place: EnvSettings, cache: Path) -> Ask | None:
+    """The model that narrows and broadens; None: RM3 and neighbours do, which need none."""
+    if place.policy:
+        return ask_weights(place.policy, cache / "reformulations.sqlite")
+    if place.url and place.endpoint_model:
+        return ask_endpoint(place.url, place.endpoint_model)
+    if place.url or place.endpoint_model:
+        raise ConfigError(
+            "env.url (such as http://localhost:8000/v1) and env.endpoint_model go together"
+        )
+    return None
 
 
 _OPENING = threading.Lock()
+_world_of = lru_cache(maxsize=8)(World)
 
 
 def open_world(settings: EnvSettings) -> World:
@@ -173,9 +165,4 @@ def open_world(settings: EnvSettings) -> World:
     told = {name: said for name, said in settings if name not in OF_EPISODES}
     # One at a time: many environments of a run ask for the same world at once.
     with _OPENING:
-        return _open(EnvSettings(**told))
-
-
-@lru_cache(maxsize=8)
-def _open(place: EnvSettings) -> World:
-    return World(place)
+        return _world_of(EnvSettings(**told))

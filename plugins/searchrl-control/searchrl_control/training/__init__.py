@@ -1,1 +1,3 @@
-"""The training of networks that decide: `loop` from top to bottom, and the run's `folder`."""
+"""The training of networks that decide: `networks` are linear, MLP and GRU, `loop` plays and learns
+from top to bottom, `folder` is the run's. Imports nothing.
+"""

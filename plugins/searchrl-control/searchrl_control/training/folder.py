@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,13 +23,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from searchrl import DamagedError, RunFolderError, SearchRLError
+from searchrl import (
+    ConfigError,
+    DamagedError,
+    RunFolderError,
+    load_yaml,
+    parse_sets,
+    replace_file,
+)
 from searchrl_control.environment.settings import ensure_settings
 from searchrl_control.training.loop import Settings, Training
+from searchrl_control.training.networks import Network, Space
 
 CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"
 _NETWORK, _ADAM = "network.", "adam."
-_COPY = "Restore it from a copy, or train again"
+_COPY = "Restore it from a copy, remove it, or train again"
 
 Say = Callable[[str], None]
 
@@ -53,16 +61,60 @@ def build_settings(*layers: Mapping[str, Any]) -> Settings:
     return ensure_settings(Settings, merged, "the configuration")
 
 
+def read_assignments(
+    assignments: Sequence[str], *, is_training: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of the environment in `env.K=V`, and the others, which only a training has.
+
+    Raises `ConfigError`: an assignment cannot be read, or is none of the environment.
+    """
+    said = parse_sets(assignments)
+    of_env = said.pop("env", {})
+    if not isinstance(of_env, dict) or (said and not is_training):
+        raise ConfigError(
+            f"--set {next(iter(said), 'env')}…: expected a setting of the environment, such as "
+            "--set env.actions=heads"
+        )
+    return of_env, said
+
+
+def read_training(
+    config: Path | None, names: Sequence[str], assignments: Sequence[str]
+) -> Settings:
+    """The settings of a training: those of a file, then collections by name, then assignments."""
+    changes, own = read_assignments(assignments, is_training=True)
+    file = load_yaml(config) if config is not None else {}
+    named = {"envs": [{"collection": name} for name in dict.fromkeys(names)]} if names else {}
+    return change_envs(build_settings(file, named, own), changes, f"'{config}'")
+
+
+def change_envs(settings: Settings, changes: Mapping[str, Any], whose: str) -> Settings:
+    """Settings with some of all their environments changed; `whose` they are is for the error.
+
+    Raises `ConfigError`: an environment asks a server that nobody but these settings names.
+    """
+    for own in settings.envs:
+        if (url := own.get("url")) and "url" not in changes:
+            raise ConfigError(
+                f"{whose} asks the server {url} for other words. A run may be "
+                "somebody else's, so say that you mean it: --set env.url=ADDRESS"
+            )
+    return settings.model_copy(update={"envs": [{**own, **changes} for own in settings.envs]})
+
+
+def ensure_new(folder: Path, way_on: str) -> None:
+    """Raise `RunFolderError` if there is anything but an empty folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunFolderError(f"'{folder}' is not empty; {way_on}")
+
+
 def begin_run(folder: Path, settings: Settings) -> Training:
     """A new training, with its configuration written before the first step.
 
     Raises `RunFolderError`: the folder is not empty.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunFolderError(
-            f"'{folder}' is not empty; go on with: searchrl control train --resume {folder}, or "
-            "name a new folder"
-        )
+    way_on = f"go on with: searchrl control train --resume {folder}, or name a new folder"
+    ensure_new(folder, way_on)
     training = Training(settings)
     (folder / CHECKPOINTS).mkdir(parents=True)
     described = {
@@ -70,37 +122,29 @@ def begin_run(folder: Path, settings: Settings) -> Training:
         "space": asdict(training.space),
         "torch": torch.__version__,
     }
-    _write(folder / CONFIG, json.dumps(described, indent=2).encode() + b"\n")
+    replace_file(folder / CONFIG, json.dumps(described, indent=2).encode() + b"\n")
     (folder / METRICS).touch()
     return training
 
 
 def reopen_run(run: Run, settings: Settings) -> Training:
-    """The training of a run as it was at its newest whole checkpoint.
+    """The training of a run as it was at its newest checkpoint.
 
-    Raises:
-        RunFolderError, DamagedError: there is no checkpoint, or none that can be read.
+    Raises `DamagedError`: it cannot be read.
     """
     training = Training(settings)
-    damage: SearchRLError = RunFolderError(f"'{run.path}' has no checkpoint; train again")
-    for step in reversed(run.checkpoints):
-        try:
-            tensors = load_weights(run, step, training.network)
-        except DamagedError as error:
-            damage = error
-            continue
-        state: dict[int, dict[str, Tensor]] = {}
-        for name in (one for one in tensors if one.startswith(_ADAM)):
-            number, key = name.removeprefix(_ADAM).split(".")
-            state.setdefault(int(number), {})[key] = tensors[name]
-        groups = training.optimizer.state_dict()["param_groups"]
-        training.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        training.step = step
-        # What came after it is done again.
-        lines = (run.path / METRICS).read_bytes().splitlines(keepends=True)[:step]
-        _write(run.path / METRICS, b"".join(lines))
-        return training
-    raise damage
+    training.step = max(run.checkpoints)
+    tensors = load_weights(run, training.step, training.network)
+    state: dict[int, dict[str, Tensor]] = {}
+    for name in (one for one in tensors if one.startswith(_ADAM)):
+        number, key = name.removeprefix(_ADAM).split(".")
+        state.setdefault(int(number), {})[key] = tensors[name]
+    groups = training.optimizer.state_dict()["param_groups"]
+    training.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    # What came after it is done again.
+    lines = (run.path / METRICS).read_bytes().splitlines(keepends=True)[: training.step]
+    replace_file(run.path / METRICS, b"".join(lines))
+    return training
 
 
 def run_training(training: Training, folder: Path, say: Say) -> None:
@@ -131,15 +175,13 @@ def save_checkpoint(training: Training, folder: Path) -> None:
     tensors = {_NETWORK + k: v.contiguous() for k, v in training.network.state_dict().items()}
     for number, state in training.optimizer.state_dict()["state"].items():
         tensors |= {f"{_ADAM}{number}.{key}": value for key, value in state.items()}
-    _write(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", save(tensors))
+    replace_file(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", save(tensors))
 
 
 def read_run(path: Path) -> Run:
     """What a run is made of.
 
-    Raises:
-        RunFolderError: there is no run of `searchrl control train`.
-        DamagedError: its configuration cannot be read.
+    Raises `RunFolderError`: there is none, or no checkpoint. `DamagedError`: it cannot be read.
     """
     config = path / CONFIG
     if not config.is_file():
@@ -154,6 +196,8 @@ def read_run(path: Path) -> Run:
         raise DamagedError.of(config, str(error), _COPY) from error
     found = (path / CHECKPOINTS).glob(f"step_*{SUFFIX}")
     by_step = sorted((int(file.stem.removeprefix("step_")), file) for file in found)
+    if not by_step:
+        raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
     return Run(path, settings, space, dict(by_step))
 
 
@@ -173,6 +217,21 @@ def load_weights(run: Run, step: int, network: nn.Module) -> dict[str, Tensor]:
     return tensors
 
 
+def load_network(run: Run, step: int, space: Space) -> nn.Module:
+    """The network of a run as it was at a step, ready to be asked.
+
+    Raises `ConfigError`: it was trained for another space. `DamagedError`: as `load_weights`.
+    """
+    if run.space != json.loads(json.dumps(asdict(space))):
+        raise ConfigError(
+            f"the network of '{run.path}' was trained for {run.space}, and the environment "
+            f"shows {space}: the package or the settings have changed since"
+        )
+    network = Network(space, run.settings.network)
+    load_weights(run, step, network)
+    return network.eval()
+
+
 def _open_board(folder: Path, step: int) -> Any:
     """A writer for TensorBoard that forgets what came after a step; None if it is not installed."""
     try:
@@ -180,11 +239,3 @@ def _open_board(folder: Path, step: int) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
-
-
-def _write(path: Path, data: bytes) -> None:
-    beside = path.with_suffix(".tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        os.fsync(file.fileno())
-    os.replace(beside, path)

@@ -14,9 +14,9 @@ actions.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -27,14 +27,86 @@ from searchrl import PolicyError
 from searchrl_control.collections.judged import TRAIN
 from searchrl_control.environment.env import RetrievalControlEnv, Turn
 from searchrl_control.environment.measures import ANY
-from searchrl_control.policies.networks import Network, NetworkSettings
-from searchrl_control.policies.playing import Episodes, play, watch
-from searchrl_control.policies.space import Space, masked_logps, shared_space
+from searchrl_control.training.networks import (
+    Decided,
+    Network,
+    NetworkSettings,
+    masked_logps,
+    shared_space,
+    space_of,
+)
 
 CLIP = 0.2
 """How far the ratio may leave 1 (both sides); with one epoch per step it never does."""
 MAX_GRAD_NORM = 0.5
 _DELTA = 1e-8
+
+Policy = Callable[[Tensor], Decided]
+"""From rows [B, S, D] to what speaks for each action."""
+
+
+class Episodes(NamedTuple):
+    """Episodes from begin to end. Where `is_done_BS` is false, a row is 0 and not read."""
+
+    seen_BSD: Tensor
+    legal_BSA: Tensor
+    action_BS: Tensor
+    reward_BS: Tensor
+    is_done_BS: Tensor
+    turns: Sequence[Turn]
+    """How each ended."""
+
+
+def play(
+    policy: Policy,
+    envs: Sequence[RetrievalControlEnv],
+    turns: Sequence[Turn],
+    choose: Callable[[Tensor, Tensor], Tensor],
+) -> Episodes:
+    """Play an episode of each environment from its first turn to its end.
+
+    `choose` is given logits [B, A] and what is legal [B, A], of all episodes, so that a draw does
+    not depend on who is still playing.
+    """
+    space, turns = space_of(envs[0]), list(turns)
+    shape = (len(turns), space.max_choices)
+    seen_BSD = torch.zeros((*shape, space.width))
+    legal_BSA = torch.ones((*shape, len(space.actions)), dtype=torch.bool)
+    action_BS, reward_BS = torch.zeros(shape, dtype=torch.long), torch.zeros(shape)
+    is_done_BS = torch.zeros(shape, dtype=torch.bool)
+    for step in range(space.max_choices):
+        live = [at for at, turn in enumerate(turns) if not turn.is_over]
+        if not live:
+            break
+        seen = [envs[at].row(turns[at].question, turns[at].path, step) for at in live]
+        rows, legal = zip(*seen, strict=True)
+        seen_BSD[live, step] = torch.from_numpy(np.stack(rows))
+        legal_BSA[live, step] = torch.from_numpy(np.stack(legal))
+        with torch.no_grad():
+            logits_BA = policy(seen_BSD[:, : step + 1]).logits_BSA[:, -1]
+        chosen = choose(logits_BA, legal_BSA[:, step]).tolist()
+        for at in live:
+            turns[at], reward_BS[at, step] = envs[at].advance(turns[at], chosen[at])
+            action_BS[at, step], is_done_BS[at, step] = chosen[at], True
+    return Episodes(seen_BSD, legal_BSA, action_BS, reward_BS, is_done_BS, turns)
+
+
+def watch(policy: Policy, played: Episodes, actions: Sequence[str]) -> tuple[Counter[str], float]:
+    """How the policy that played some episodes decided where more than one action was legal.
+
+    Returns how often it chose each action there, and the smallest probability that a legal action
+    had in one of these decisions; 1 if there was none.
+    """
+    is_free_BS = played.is_done_BS & (played.legal_BSA.sum(dim=-1) > 1)
+    choices = Counter(actions[number] for number in played.action_BS[is_free_BS].tolist())
+    if not choices:
+        return choices, 1.0
+    with torch.no_grad():
+        logits_NA = policy(played.seen_BSD).logits_BSA[is_free_BS]
+    legal_NA = played.legal_BSA[is_free_BS]
+    # In 64 bits, a probability is 0 only where nothing can come back.
+    return choices, float(masked_logps(logits_NA.double(), legal_NA)[legal_NA].min().exp())
+
 
 Count = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[float, Field(ge=0)]
@@ -71,34 +143,23 @@ class Settings(BaseModel):
     """They are small, and a comparison looks at each for a collapse."""
 
 
-@dataclass(slots=True)
 class Training:
-    """A network under training, with what it is trained on.
+    """A network under training, with what it is trained on, and the network as it began (`start`).
 
-    Raises:
-        ConfigError, DataError: a setting or the data are wrong, or two collections show or offer
-            other things.
+    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
     """
 
-    settings: Settings
-    step: int = 0
-    space: Space = field(init=False)
-    network: Network = field(init=False)
-    start: Network = field(init=False)
-    """The network as it began."""
-    optimizer: torch.optim.Adam = field(init=False)
-    _envs: dict[tuple[int, str], RetrievalControlEnv] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
         torch.set_num_threads(1)  # a pass of a small network has nothing to share
-        envs = range(len(self.settings.envs))
-        self.space = shared_space(self._open(number, 0) for number in envs)
+        self.settings, self.step = settings, 0
+        self._envs: dict[tuple[int, str], RetrievalControlEnv] = {}
+        self.space = shared_space(self._open(number, 0) for number in range(len(settings.envs)))
         made = []
         for _ in range(2):
-            torch.manual_seed(self.settings.seed)
-            made.append(Network(self.space, self.settings.network))
+            torch.manual_seed(settings.seed)
+            made.append(Network(self.space, settings.network))
         self.network, self.start = made
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=self.settings.lr)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings.lr)
 
     def take_step(self) -> dict[str, float]:
         """Play the episodes of the next step, learn from them, and say how it went."""

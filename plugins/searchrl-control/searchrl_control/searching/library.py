@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,67 +24,32 @@ from numpy.typing import NDArray
 from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.dense.encoders import Encoder, as_text
-from searchrl_retrieval.dense.kinds import Dense, Static
+from searchrl_retrieval.dense.kinds import VectorKind
 
 from searchrl import DataError
 from searchrl.contracts import Passage
-from searchrl_control.searchers.ranking import Scores
 
-Vectors = NDArray[np.float32]
-
-KINDS = {"static": Static, "dense": Dense}
-"""A table of vectors (quick), or a sentence-transformers model."""
+Floats = NDArray[np.float32]
 
 _BATCH = 512
+"""Passages that are embedded at once."""
 
 
-class NamedEncoder(NamedTuple):
-    """An encoder, and the text that two equal ones share."""
-
-    encoder: Encoder
-    fingerprint: str
-
-
-def load_encoder(kind: str = "static", model: str | None = None) -> NamedEncoder:
-    """Load an encoder of this machine. Raises `ConfigError`: there is no such model here."""
-    made = KINDS[kind](model=model) if model else KINDS[kind]()
-    built_with = {name: said for name, said in made.built_with.items() if name != "model"}
-    return NamedEncoder(made.load_encoder(), repr(built_with))
-
-
-class VectorIndex:
-    """The vectors of a collection."""
-
-    def __init__(
-        self, passages: Sequence[Passage], named: NamedEncoder, folder: Path | None = None
-    ) -> None:
-        self.encoder, self.dim = named.encoder, named.encoder.dim
-        digest = hashlib.sha256(named.fingerprint.encode())
-        for passage in passages:
-            text = as_text(passage).encode()
-            digest.update(b"%d:" % len(text) + text)
-        path = folder / f"vectors-{digest.hexdigest()[:32]}.npy" if folder else None
-        self.vectors_ND = self._load(passages, path)
-
-    def _load(self, passages: Sequence[Passage], path: Path | None) -> Vectors:
-        vectors = np.zeros((len(passages), self.dim), dtype=np.float32)
-        try:
-            if path is not None:
-                kept: Vectors = np.load(path, allow_pickle=False)
-                if kept.shape == vectors.shape:
-                    return kept
-        except (ValueError, OSError, EOFError):
-            pass  # not there, or damaged: computed and kept
-        for start in range(0, len(passages), _BATCH):
-            batch = passages[start : start + _BATCH]
-            vectors[start : start + len(batch)] = self.encoder.encode_passages(batch)
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Another process may do the same: whoever is last puts the same file there.
-            half = path.with_name(f"{path.stem}.{os.getpid()}.half.npy")
-            np.save(half, vectors)
-            half.replace(path)
-        return vectors
+def load_vectors(passages: Sequence[Passage], encoder: Encoder, path: Path) -> Floats:
+    """The vectors [N, D] of passages: those in a file, or they are computed and kept there."""
+    try:
+        kept: Floats = np.load(path, allow_pickle=False)
+        return kept
+    except (ValueError, OSError, EOFError):
+        pass  # not there, or damaged
+    blocks = [passages[at : at + _BATCH] for at in range(0, len(passages), _BATCH)]
+    vectors = np.concatenate([encoder.encode_passages(block) for block in blocks])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Another process may do the same: whoever is last puts the same file there.
+    half = path.with_name(f"{path.stem}.{os.getpid()}.half.npy")
+    np.save(half, vectors)
+    half.replace(path)
+    return vectors
 
 
 Query = Mapping[int, float]
@@ -107,14 +73,12 @@ class TermIndex:
             raise DataError("the collection cannot be searched: no passage of it has a word")
         self.titles_NV = _as_counts(titles, len(self.names))
         self.counts_NV = (_as_counts(texts, len(self.names)) + self.titles_NV).tocsr()
-        self.num_passages = len(passages)
-        self.lengths_N: Scores = _sums(self.counts_NV, 1)
-        self.found_in_V: Scores = _sums(self.counts_NV > 0, 0)
+        self.lengths_N = _sums(self.counts_NV, 1)
+        self.found_in_V = found_in = _sums(self.counts_NV > 0, 0)
         """In how many passages a term stands."""
-        found_in = self.found_in_V
-        self.idf_V: Scores = np.log1p((len(passages) - found_in + 0.5) / (found_in + 0.5))
+        self.idf_V: Floats = np.log1p((len(passages) - found_in + 0.5) / (found_in + 0.5))
         of_all = _sums(self.counts_NV, 0)
-        self.share_V: Scores = of_all / max(float(of_all.sum()), 1.0)
+        self.share_V: Floats = of_all / float(of_all.sum())
         """How large a share of all words of the collection a term is."""
         weight = settings.title_weight
         rows = [title * weight + text for title, text in zip(titles, texts, strict=True)]
@@ -122,15 +86,12 @@ class TermIndex:
         vocabulary = (rows, dict(self._numbers))
         self._bm25.index(vocabulary, create_empty_token=False, show_progress=False)
 
-    def query(self, text: str) -> dict[int, float]:
+    def query(self, text: str) -> Query:
         """The known terms of a text; the weight is how often each stands in it."""
-        found: dict[int, float] = {}
-        for term in self._analyzer.terms(text):
-            if (number := self._numbers.get(term)) is not None:
-                found[number] = found.get(number, 0.0) + 1.0
-        return found
+        numbers = map(self._numbers.get, self._analyzer.terms(text))
+        return Counter(number for number in numbers if number is not None)
 
-    def query_of(self, weights: Mapping[str, float]) -> dict[int, float]:
+    def query_of(self, weights: Mapping[str, float]) -> Query:
         """A query of index terms with weights; terms that the collection lacks are left out."""
         return {
             self._numbers[term]: float(weight)
@@ -142,9 +103,9 @@ class TermIndex:
         """A query with its terms by name: what `query_of` reads."""
         return {self.names[number]: float(weight) for number, weight in query.items()}
 
-    def score(self, query: Query) -> Scores:
+    def score(self, query: Query) -> Floats:
         """The score [N] of every passage: the sum of its terms' scores times their weights."""
-        scores = np.zeros(self.num_passages, dtype=np.float32)
+        scores = np.zeros(len(self.lengths_N), dtype=np.float32)
         for number, weight in query.items():
             scores += np.float32(weight) * self._bm25.get_scores_from_ids([number])
         return scores
@@ -170,39 +131,44 @@ def _as_counts(rows: Sequence[Sequence[int]], num_terms: int) -> Any:
     return counts
 
 
-def _sums(matrix: Any, axis: int) -> Scores:
+def _sums(matrix: Any, axis: int) -> Floats:
     return np.asarray(matrix.sum(axis=axis), dtype=np.float32).ravel()
 
 
 COVERED = 0.3
 """The weight of a query's term once a passage has it. At 0 every collection loses: measured."""
 
-_KEPT = 4_000
-"""Passages whose links are kept in memory, if they are no more than `_KEPT_BYTES`."""
 _KEPT_BYTES = 200_000_000
+"""Of links in memory."""
 
 
 class Library:
     """The passages of a collection with their terms, vectors and links.
 
-    Raises `DataError`: no passage has a word.
+    `kind` has the encoder, `cache` is the folder of the vectors. Raises `DataError`: no passage has
+    a word. `ConfigError`: there is no such model here.
     """
 
-    def __init__(
-        self, passages: Sequence[Passage], encoder: NamedEncoder, cache: Path | None = None
-    ) -> None:
+    def __init__(self, passages: Sequence[Passage], kind: VectorKind, cache: Path) -> None:
         self.passages = tuple(passages)
         self.place_of = {passage.id: place for place, passage in enumerate(self.passages)}
         self.terms = terms = TermIndex(self.passages)
-        self.vectors = VectorIndex(self.passages, encoder, cache)
+        self.encoder = kind.load_encoder()
+        # Two folders of one model have the same vectors.
+        built_with = {name: said for name, said in kind.built_with.items() if name != "model"}
+        digest = hashlib.sha256(repr(built_with).encode())
+        for passage in self.passages:
+            text = as_text(passage).encode()
+            digest.update(b"%d:" % len(text) + text)
+        path = cache / f"vectors-{digest.hexdigest()[:32]}.npy"
+        self.vectors_ND = load_vectors(self.passages, self.encoder, path)
         weighted = (terms.titles_NV > 0).astype(np.float32).multiply(terms.idf_V[None, :]).tocsr()
         sums = np.asarray(weighted.sum(axis=1)).ravel()
         scale = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
         self._titles_by_term = sp.diags(scale).dot(weighted).tocsc().astype(np.float32)
-        kept = max(16, min(_KEPT, _KEPT_BYTES // (4 * len(self.passages))))
-        self.links = lru_cache(maxsize=kept)(self._links)
+        self.links = lru_cache(max(16, _KEPT_BYTES // (4 * len(self.passages))))(self._links)
 
-    def _links(self, place: int) -> Scores:
+    def _links(self, place: int) -> Floats:
         """The share [N] of every title's IDF that stands in a passage; 0 for the passage itself."""
         terms = self.terms.terms_in(place)
         shares = np.asarray(self._titles_by_term[:, terms].sum(axis=1), dtype=np.float32).ravel()
@@ -210,7 +176,7 @@ class Library:
         shares.setflags(write=False)  # it is kept, and shared
         return shares
 
-    def residual(self, query: Query, place: int) -> dict[int, float]:
+    def residual(self, query: Query, place: int) -> Query:
         """What is left of a query once a passage was read: its terms there have a lower weight."""
         have = set(self.terms.terms_in(place).tolist())
         return {

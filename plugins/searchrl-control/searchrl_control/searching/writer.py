@@ -6,7 +6,6 @@ the same weights always write the same, and what was asked once is kept on disk.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from collections.abc import Callable
@@ -15,9 +14,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from searchrl_retrieval.dense.models import fingerprint_model
+
 from searchrl import ConfigError, EndpointFailure, PolicyError, choose_policy, suggest_path
 from searchrl.api_client import Client, EndpointConfig, JsonCache, Message, Request
-from searchrl_control.reformulate.contract import Asked, Rewrite, as_shown
+from searchrl_control.searching.reformulators import Asked, Rewrite, as_shown
 
 Ask = Callable[[str], str]
 """`ask(prompt)`: what a model writes. Raises on failure. Called by several threads at once."""
@@ -72,12 +73,12 @@ class Written:
         return Rewrite(read_line(self._ask(prompt)) or asked.question)
 
 
-def ask_endpoint(url: str, model: str, settings: EndpointConfig | None = None) -> Ask:
+def ask_endpoint(url: str, model: str) -> Ask:
     """A function that asks an OpenAI-compatible endpoint, with its cache, retries and budget.
 
     Raises `ConfigError`: for a wrong address or key.
     """
-    client = Client(url, model, settings or EndpointConfig())
+    client = Client(url, model, EndpointConfig())
 
     def ask(prompt: str) -> str:
         reply = client.complete(Request((Message("user", prompt),), MAX_TOKENS))
@@ -97,9 +98,7 @@ def ask_weights(name: str, kept: Path) -> Ask:
     `name` is a run or a checkpoint, the folder of a model, or `tiny`, the small model that comes
     with SearchRL and has learned no such task; `kept` is the file that keeps its answers.
 
-    Raises:
-        ConfigError: there are no such weights.
-        DamagedError: those of a run are not whole.
+    Raises `ConfigError`: there are no such weights. `DamagedError`: those of a run are not whole.
     """
     is_tiny = name == "tiny"
     path = Path(str(files("searchrl"))) / "assets/tiny" if is_tiny else Path(name).expanduser()
@@ -108,9 +107,9 @@ def ask_weights(name: str, kept: Path) -> Ask:
         raise ConfigError(
             f"there are no weights at '{name}'; expected a run, the folder of a model, or tiny."
             f"{suggest_path(path)} A model of a hub is downloaded first: hf download {name}. A "
-            "server is asked with env.reformulator=endpoint"
+            "server is asked with env.url=ADDRESS"
         )
-    key, lock = _fingerprint(chosen.folder), threading.Lock()
+    key, lock = fingerprint_model(chosen.folder), threading.Lock()
     answers = JsonCache(kept, section="env")
 
     def ask(prompt: str) -> str:
@@ -119,7 +118,7 @@ def ask_weights(name: str, kept: Path) -> Ask:
         if not isinstance(text, str):
             # One prompt at a time: the answers of a batch depend on who stands beside whom.
             with lock:
-                text = _generate(*_load(chosen.folder), prompt)
+                text = _generate(_load(chosen.folder), prompt)
             answers.put(asked, text)
         return text
 
@@ -137,50 +136,24 @@ def read_line(text: str) -> str:
     return ""
 
 
-def _fingerprint(folder: Path) -> str:
-    """SHA-256 of the files of weights: what was answered by others is not taken for theirs."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.safetensors")):
-        digest.update(file.name.encode())
-        with file.open("rb") as stream:
-            while part := stream.read(1 << 20):
-                digest.update(part)
-    return digest.hexdigest()
-
-
 @cache
-def _load(folder: Path) -> tuple[Any, Any]:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def _load(folder: Path) -> Any:
+    from transformers import pipeline
 
-    device = "mps" if torch.backends.mps.is_available() else "cpu"
-    device = "cuda" if torch.cuda.is_available() else device
     try:
         # Of an adapter, transformers loads the model below it as well.
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        return pipeline("text-generation", str(folder), model_kwargs={"use_safetensors": True})
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise PolicyError(f"the model in '{folder}' cannot be loaded: {error}") from error
-    return tokenizer, model.to(device).eval()
 
 
-def _generate(tokenizer: Any, model: Any, prompt: str) -> str:
-    import torch
-
-    text = f"{prompt}\n"
-    if tokenizer.chat_template:
-        said = [{"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(
-            said, tokenize=False, add_generation_prompt=True, enable_thinking=False
-        )
-    asked = tokenizer(text, return_tensors="pt", add_special_tokens=False)
-    ids = asked["input_ids"].to(model.device)
-    with torch.inference_mode():
-        made = model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            max_new_tokens=MAX_TOKENS,
-            pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
-        )
-    return str(tokenizer.decode(made[0, ids.shape[1] :], skip_special_tokens=True))
+def _generate(model: Any, prompt: str) -> str:
+    has_chat = bool(model.tokenizer.chat_template)
+    (made,) = model(
+        [{"role": "user", "content": prompt}] if has_chat else f"{prompt}\n",
+        do_sample=False,
+        max_new_tokens=MAX_TOKENS,
+        return_full_text=False,
+        tokenizer_encode_kwargs={"enable_thinking": False} if has_chat else None,
+    )
+    return str(made["generated_text"])

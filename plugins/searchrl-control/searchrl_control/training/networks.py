@@ -1,6 +1,7 @@
 """The networks `linear`, `mlp` and `gru`: what speaks for each action, and a critic.
 
-Owns what they read and how they are built. Signs are read as how far they are from what is usual.
+Owns what they see (the blocks of a row, as `gymnasium.spaces.flatten` lays them out), how they are
+built, and the mask of illegal actions. Signs are read as how far they are from what is usual.
 The embeddings of texts are left out: they overfit on the few hundred training questions that
 collections have. Where the environment shows candidates (the set `heads`), one scorer that all
 sources share says what speaks for each of them, so what is learned of one source helps the others.
@@ -12,21 +13,87 @@ sources, C features of a candidate, N steps, A actions.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from gymnasium.spaces import Dict, flatdim
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from searchrl import ConfigError, suggest
-from searchrl_control.environment.actions import Action
+from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import (
     CANDIDATE_FEATURES,
     LIST_FEATURES,
     QUERY_FEATURES,
     SOURCES,
 )
-from searchrl_control.policies.space import Decided, Space
+from searchrl_control.environment.settings import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What is seen before each choice, and what can be chosen.
+
+    `blocks` are the parts of a row with the count of numbers of each, in their order. `actions` are
+    the names of the actions, by number. An episode has at most `max_choices`.
+    """
+
+    blocks: tuple[tuple[str, int], ...]
+    actions: tuple[str, ...]
+    max_choices: int
+
+    @property
+    def width(self) -> int:
+        """Numbers that are seen before a choice (D)."""
+        return sum(width for _, width in self.blocks)
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """Where in a row the numbers of each block are."""
+        ends = accumulate(width for _, width in self.blocks)
+        return {
+            name: slice(end - width, end)
+            for (name, width), end in zip(self.blocks, ends, strict=True)
+        }
+
+
+class Decided(NamedTuple):
+    """What a network says of B episodes of S choices each."""
+
+    logits_BSA: Tensor
+    """Before the mask: illegal actions are taken out in one place, which is not the network."""
+    value_BS: Tensor
+    """The return that is expected from here on."""
+
+
+def space_of(env: RetrievalControlEnv) -> Space:
+    """The space of an environment."""
+    shown = env.observation_space
+    assert isinstance(shown, Dict)
+    blocks = tuple((name, flatdim(part)) for name, part in shown.items())
+    return Space(blocks, env.action_names, env.max_steps)
+
+
+def shared_space(envs: Iterable[RetrievalControlEnv]) -> Space:
+    """The space of some environments; raises `ConfigError` if they have not all the same."""
+    first, *others = envs
+    for env in others:
+        if space_of(env) != space_of(first):
+            raise ConfigError(
+                f"the collections '{first.world.name}' and '{env.world.name}' show or offer other "
+                "things; use the same actions and max_steps for all"
+            )
+    return space_of(first)
+
+
+def masked_logps(logits: Tensor, legal: Tensor) -> Tensor:
+    """Log-probs [..., A] of the actions in nats; -inf for those that are not legal."""
+    return torch.log_softmax(torch.where(legal, logits, -torch.inf), dim=-1)
+
 
 CANDIDATES = "candidates"
 NAMED = {
@@ -47,33 +114,26 @@ class Inputs(nn.Module):
     `width` is G.
     """
 
-    mean_D: Tensor
-    spread_D: Tensor
-
     def __init__(self, space: Space) -> None:
         super().__init__()
-        self.candidates = space.find_block(CANDIDATES)
-        mean_D, spread_D = torch.zeros(space.width), torch.ones(space.width)
+        self.candidates = space.slices.get(CANDIDATES)
+        # No parameters and not saved: they follow from the space.
+        self.mean_D, self.spread_D = torch.zeros(space.width), torch.ones(space.width)
         self.signs: list[slice] = []
-        for name, width in space.blocks:
-            block = space.find_block(name)
-            assert block is not None
+        for name, block in space.slices.items():
             if name in NAMED:
-                usual = torch.tensor([*NAMED[name].values()]).repeat(width // len(NAMED[name]), 1)
-                mean_D[block], spread_D[block] = usual.unbind(dim=1)
+                times = (block.stop - block.start) // len(NAMED[name])
+                usual = torch.tensor([*NAMED[name].values()]).repeat(times, 1)
+                self.mean_D[block], self.spread_D[block] = usual.unbind(dim=1)
             if name not in (*EMBEDDINGS, CANDIDATES):
                 self.signs.append(block)
-        # Not saved: they follow from the space.
-        self.register_buffer("mean_D", mean_D, persistent=False)
-        self.register_buffer("spread_D", spread_D, persistent=False)
         self.width = sum(block.stop - block.start for block in self.signs)
         if self.candidates is not None:
             self.width += 2 * len(CANDIDATE_FEATURES)
 
     def forward(self, seen_BSD: Tensor) -> tuple[Tensor, Tensor | None]:
         """The parts of rows. Of the candidates, their mean and their spread are signs as well."""
-        known_BSD = (seen_BSD - self.mean_D) / self.spread_D
-        known_BSD = known_BSD.clamp(-FARTHEST, FARTHEST)
+        known_BSD = ((seen_BSD - self.mean_D) / self.spread_D).clamp(-FARTHEST, FARTHEST)
         parts = [known_BSD[..., block] for block in self.signs]
         if self.candidates is None:
             return torch.cat(parts, dim=-1), None
@@ -87,6 +147,10 @@ class Inputs(nn.Module):
 _SMALL = 0.01
 """The spread of the last layers at the start: every action is about as likely, and every layer
 below still gets a gradient."""
+
+STRENGTH = 3.0
+"""How much more speaks for the actions of the start, in logits: with nine actions, the one of the
+sequence begins at a probability of .7."""
 
 FARTHEST_LOGIT = 8.0
 """What is learned can speak this much for or against an action and no more: no legal action's
@@ -106,9 +170,6 @@ class NetworkSettings(BaseModel):
     start: tuple[str, ...] = ()
     """The actions after the first Search that the network begins with. None: every action is about
     as likely."""
-    strength: Annotated[float, Field(gt=0, le=20)] = 3.0
-    """How much more speaks for them, in logits: with nine actions, the one of the sequence begins
-    at a probability of .7."""
 
 
 class Network(nn.Module):
@@ -116,8 +177,6 @@ class Network(nn.Module):
 
     Raises `ConfigError`: an action of the start is not there, or they are too many.
     """
-
-    start_NA: Tensor
 
     def __init__(self, space: Space, settings: NetworkSettings) -> None:
         super().__init__()
@@ -130,7 +189,7 @@ class Network(nn.Module):
         elif settings.name == "gru":
             self.body = nn.GRU(width, hidden, batch_first=True)
         made = width if is_linear else hidden
-        self.actor, self.critic = _last(made, space.num_actions), _last(made, 1)
+        self.actor, self.critic = _last(made, len(space.actions)), _last(made, 1)
         self.scorer: nn.Module | None = None
         if self.inputs.candidates is not None:
             # Without a bias, which would say the same of all sources.
@@ -141,9 +200,8 @@ class Network(nn.Module):
                 first = nn.Linear(num_read, hidden)
                 self.scorer = nn.Sequential(first, nn.Tanh(), _last(hidden, 1, bias=False))
             self.places = [space.actions.index(str(source)) for source in SOURCES]
-        self.step = space.find_block("step")
-        # Not saved: it follows from the settings.
-        self.register_buffer("start_NA", _place_start(space, settings), persistent=False)
+        self.step = space.slices["step"]
+        self.start_NA = _place_start(space, settings.start)
 
     def forward(self, seen_BSD: Tensor) -> Decided:
         """What speaks for each action: at choice s, of rows up to s, and never of later ones."""
@@ -164,24 +222,24 @@ class Network(nn.Module):
         return Decided(bounded_BSA + begun_BSA, self.critic(hidden_BSH)[..., 0])
 
 
-def _place_start(space: Space, settings: NetworkSettings) -> Tensor:
+def _place_start(space: Space, names: Sequence[str]) -> Tensor:
     """What speaks for each action at each step [N, A] before anything is learned.
 
     Each action of the start at its step, and Terminate after the last one.
     """
-    names, most = settings.start, space.max_choices - 1
+    most = space.max_choices - 1
     if len(names) > most:
         raise ConfigError(
             f"network.start: an episode has {space.max_choices} actions and begins with one of its "
             f"own, so at most {most} can follow; got {len(names)}"
         )
-    start_NA = torch.zeros((space.max_choices + 1, space.num_actions))
+    start_NA = torch.zeros((space.max_choices + 1, len(space.actions)))
     for step, name in enumerate([*names, Action.TERMINATE][:most] if names else [], 1):
         if name not in space.actions:
             raise ConfigError(
                 f"network.start: there is no action {name!r}.{suggest(name, space.actions)}"
             )
-        start_NA[step, space.actions.index(name)] = settings.strength
+        start_NA[step, space.actions.index(name)] = STRENGTH
     return start_NA
 
 

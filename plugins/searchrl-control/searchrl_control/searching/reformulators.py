@@ -1,6 +1,8 @@
-"""The reformulator that needs no model: RM3 narrows, neighbours of the best terms broaden.
+"""What a reformulator must do, and the one that needs no model.
 
-RM3 (Abdul-Jaleel et al. 2004, "UMass at TREC 2004"; Lavrenko and Croft 2001):
+A reformulator says how a search is narrowed and broadened; it searches nothing itself. The
+classical one narrows by RM3 and broadens by neighbours of the best terms. RM3 (Abdul-Jaleel et al.
+2004, "UMass at TREC 2004"; Lavrenko and Croft 2001):
 
     P(t | R) = sum over d of P(t | d) * s(d) / sum of s       of the first passages of a ranking
     weight   = original * P(t | query) + (1 - original) * P(t | R)     of the best terms of P(t | R)
@@ -13,12 +15,56 @@ collections: it is not here.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 
-from searchrl_control.reformulate.contract import Asked, Rewrite
-from searchrl_control.searchers.library import Library, Query
+from searchrl.contracts import Passage
+from searchrl_control.searching.library import Library, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search and what it found.
+
+    `weights` are its index terms as they were searched. `passages` are the first of the list that
+    the agent sees, best first; their `score` is that of the list.
+    """
+
+    question: str
+    weights: Mapping[str, float]
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The search to make instead.
+
+    `weights`, if there are any, are index terms and are searched as they are. Otherwise `text` is
+    split into terms. `text` is what people read in any case.
+    """
+
+    text: str
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+class Reformulator(Protocol):
+    """Narrows and broadens searches. Called by several threads at once."""
+
+    def narrow(self, asked: Asked) -> Rewrite:
+        """Return a search for less: nearer to what was found. Raises on failure."""
+
+    def broaden(self, asked: Asked) -> Rewrite:
+        """Return a search for more: other words for the same. Raises on failure."""
+
+
+def as_shown(passage: Passage) -> str:
+    """A passage as a model reads it: its title, if it has one, and its text."""
+    return f"{passage.title}. {passage.text}" if passage.title else passage.text
+
 
 _FREQUENT = 0.1
 """A term in more than this share of the passages says nothing of a query."""
@@ -26,12 +72,9 @@ _FREQUENT = 0.1
 FEEDBACK, EXPANSION, ORIGINAL = 5, 20, 0.7
 """Of RM3: passages and terms that are looked at, and the weight of the query."""
 
-_LEAST_FOUND = 3
-_LEAST_LETTERS = 3
-"""A neighbour stands in at least so many passages and has at least so many letters."""
-
-_LEAST_NEAR = 0.45
-"""A neighbour is at least so similar."""
+_LEAST_FOUND, _LEAST_LETTERS, _LEAST_NEAR = 3, 3, 0.45
+"""A neighbour stands in at least so many passages, has at least so many letters, and is more
+similar than that."""
 
 _KEEP, _NUM_NEAR, _NEAR_WEIGHT = 0.67, 2, 0.4
 """Of a broader search: the share of the terms that is left, neighbours of each, and the weight of
@@ -42,21 +85,21 @@ class Neighbours:
     """The terms of a collection that its encoder places near a term; stems count as words."""
 
     def __init__(self, library: Library) -> None:
-        self._names, self._encoder = library.terms.names, library.vectors.encoder
+        self._names, self._encoder = library.terms.names, library.encoder
         often = np.flatnonzero(library.terms.found_in_V >= _LEAST_FOUND).tolist()
         self._numbers = [one for one in often if len(self._names[one]) >= _LEAST_LETTERS]
         self._vectors = self._encoder.encode_queries([self._names[one] for one in self._numbers])
         self.of = cache(self._of)
         """The nearest terms of a term with their similarity, nearest first; never itself."""
 
-    def _of(self, number: int) -> tuple[tuple[int, float], ...]:
+    def _of(self, number: int) -> list[tuple[int, float]]:
         if not self._numbers:
-            return ()
+            return []
         near = self._vectors @ self._encoder.encode_queries([self._names[number]])[0]
         best = np.argsort(-near, kind="stable")[: _NUM_NEAR + 1]
         found = [(self._numbers[at], float(near[at])) for at in best]
         kept = [(other, how) for other, how in found if other != number and how > _LEAST_NEAR]
-        return tuple(kept[:_NUM_NEAR])
+        return kept[:_NUM_NEAR]
 
 
 class Classical:
@@ -69,15 +112,16 @@ class Classical:
     def narrow(self, asked: Asked) -> Rewrite:
         """RM3 of the first passages; scores that are not above 0 count as equal."""
         terms, query = self._terms, self._terms.query_of(asked.weights)
-        first = [self._library.place_of[passage.id] for passage in asked.passages[:FEEDBACK]]
-        if not first or not query:
+        shown = asked.passages[:FEEDBACK]
+        if not shown or not query:
             return self._tell(query)
-        scores = np.array([one.score for one in asked.passages[:FEEDBACK]], dtype=np.float32)
+        scores = np.array([one.score for one in shown], dtype=np.float32)
         if scores.min() <= 0:
-            scores = np.ones(len(first), dtype=np.float32)
+            scores = np.ones(len(shown), dtype=np.float32)
+        first = [self._library.place_of[one.id] for one in shown]
         weights = scores / scores.sum() / np.maximum(terms.lengths_N[first], 1)
         model = np.asarray(terms.counts_NV[first].T @ weights).ravel()
-        model[terms.found_in_V > _FREQUENT * terms.num_passages] = 0
+        model[terms.found_in_V > _FREQUENT * len(terms.lengths_N)] = 0
         best = np.argsort(-model, kind="stable")[:EXPANSION]
         best = best[model[best] > 0]
         of_all, of_best = sum(query.values()), float(model[best].sum())
@@ -88,10 +132,10 @@ class Classical:
         return self._tell(changed)
 
     def broaden(self, asked: Asked) -> Rewrite:
-        """The query without its terms of lowest IDF, with neighbours of the two or more left."""
+        """The query without its terms of lowest IDF, with neighbours of those that are left."""
         query = self._terms.query_of(asked.weights)
         by_value = sorted(query, key=lambda number: -self._terms.idf_V[number])
-        left = by_value[: max(2, math.ceil(_KEEP * len(by_value)))]
+        left = by_value[: math.ceil(_KEEP * len(by_value))]
         changed = {number: query[number] for number in left}
         for number in left:
             for other, near in self._neighbours.of(number):

@@ -1,0 +1,19 @@
+"""What these tests share: a key for Exa, the core's server, and what other processes import."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[3]
+sys.path += [str(REPO / "tests"), *map(str, sorted(REPO.glob("plugins/searchrl-*")))]
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Criteria are checked in processes of their own, too."""
+    from exa_answers import KEY
+
+    monkeypatch.setenv("EXA_API_KEY", KEY)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

@@ -1,0 +1,133 @@
+"""What the package brings: a policy (`--model tiny` means it), a preset, a recorded run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tokenizers import Tokenizer
+
+import searchrl
+from searchrl import ConfigError, Run, load_plugins
+from searchrl.config import build_config
+from searchrl.config.packaged import find_packaged
+from searchrl.programs.setup.init_from import settings_of_source
+from searchrl.programs.setup.planning import plan_run
+from searchrl.rewards.expression import RewardSchedule
+from searchrl.run_folder.changes import describe_sources
+
+MODULE = "searchrl_dag"
+NAME = "searchrl_dag:assets/tiny"
+PRESET = "searchrl_dag:presets/published"
+MAX_EPISODE_TOKENS = 250
+PACKAGE = Path(__file__).resolve().parents[1]
+FOLDER = PACKAGE / "searchrl_dag" / "assets" / "tiny"
+RUN = Run.open(PACKAGE / "recorded_run")
+
+
+def test_tiny_means_it_for_the_protocol_dag() -> None:
+    plan = plan_run({"env": "multisource", "model": "tiny"})
+    settled = plan.settled(load_plugins([MODULE]))
+    assert settled.config.model.name == NAME and settled.model.is_tiny
+    assert find_packaged(NAME) == FOLDER
+    assert any(NAME in note and "protocol 'dag'" in note for note in settled.notes)
+
+
+def test_the_recorded_command_makes_a_policy_of_its_shape() -> None:
+    config = build_config(yaml.safe_load((PACKAGE / "cold_start.yaml").read_text("utf-8")))
+    shape = config.model.scratch.model_dump(exclude={"tokenizer_tasks", "num_layers"})
+    shape["num_hidden_layers"] = config.model.scratch.num_layers
+    shape["num_attention_heads"] = shape.pop("num_heads")
+    shape["num_key_value_heads"] = shape.pop("num_kv_heads")
+    made = json.loads((FOLDER / "config.json").read_text("utf-8"))
+    assert {name: made[name] for name in shape} == shape
+    named = {name for stage in config.sft.stages for name in stage.mix}
+    assert named <= set(load_plugins([MODULE]).get("env", "multisource").script_names)
+
+
+def test_an_episode_is_short_and_every_name_is_two_tokens() -> None:
+    tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    env = searchrl.make_env("multisource", plugins=[MODULE])
+    expert = load_plugins([MODULE]).get("env", "multisource").load_script("expert")
+    protocol = env.unwrapped.protocol
+    for index in range(60):
+        text, info = env.reset(options={"split": "test", "index": index})
+        policy, observation, is_over = expert(env, info["task"], protocol), text, False
+        while not is_over:
+            turn = policy.act(observation)
+            observation, _, terminated, truncated, _ = env.step(turn)
+            text, is_over = text + turn + observation, terminated or truncated
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        assert len(ids) <= MAX_EPISODE_TOKENS and tokenizer.decode(ids) == text
+    world = env.unwrapped.world("test")
+    for name in (*world.towns, *world.people):
+        assert len(tokenizer.encode(f" {name}", add_special_tokens=False).ids) == 2, name
+
+
+def test_it_plans_and_leaves_something_to_learn() -> None:
+    result = searchrl.evaluate(
+        {
+            "plugins": [MODULE],
+            "env": "multisource",
+            "model": "tiny",
+            "eval": {"num_tasks": 40, "forced": False},
+        }
+    )
+    value = {name: metric["value"] for name, metric in result.metrics.items()}
+    assert 0.2 <= value["dag"] <= 0.8 and value["em"] <= 0.5
+
+
+def test_the_weights_of_the_preset_change_after_thirty_steps() -> None:
+    plan = plan_run({"preset": PRESET, "env": "multisource", "model": "tiny"})
+    schedule = RewardSchedule.parse(plan.config.tasks[0].reward)
+    for step, weights in ((1, (0.2, 0.4, 0.4)), (30, (0.2, 0.4, 0.4)), (31, (0.5, 0.25, 0.25))):
+        named = {name: weight for weight, name in schedule.at(step).terms}
+        assert named == dict(zip(("dag_judge", "dag", "format"), weights, strict=True))
+    assert plan.config.tasks[0].env.name == "multisource"
+
+
+@pytest.mark.parametrize("preset", [PRESET, "nobody:published"])
+def test_the_preset_follows_the_tasks_of_a_run_and_not_its_weights(
+    tmp_path: Path, preset: str
+) -> None:
+    """Even where the package is not installed any more."""
+    plan = plan_run({"preset": PRESET, "env": "multisource", "model": "tiny"})
+    (tmp_path / "config.yaml").write_text(plan.config.to_yaml().replace(PRESET, preset))
+    (tmp_path / "provenance.json").write_text("{}")
+    begun = {"init_from": str(tmp_path)}
+    again = settings_of_source(Run(tmp_path), [begun])
+    assert "preset" not in again
+    assert [int(step) for step in again["tasks"][0]["reward"]] == [0, 30]
+    elsewhere = settings_of_source(Run(tmp_path), [begun | {"env": "regulations"}])
+    assert "preset" not in elsewhere and "tasks" not in elsewhere
+
+
+@pytest.mark.parametrize(
+    ("preset", "said"),
+    [
+        ("searchrl_dag:presets/publishd", "'presets/publishd.yaml' in an installed package"),
+        ("nobody:published", "in an installed package 'nobody'. Install that package"),
+    ],
+)
+def test_a_preset_that_is_not_there_says_so(preset: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        plan_run({"preset": preset})
+
+
+def test_the_recorded_run_is_the_published_reward_on_the_policy_of_the_package() -> None:
+    task = RUN.config.tasks[0]
+    assert task.reward == "0.5*dag_judge+0.25*dag+0.25*format" and task.env.name == "multisource"
+    weights = describe_sources(RUN.config, {})["weights"]
+    assert RUN.provenance["weights"] == weights, "train and record again: the policy is another one"
+
+
+def test_it_learned_to_plan_and_to_answer_and_the_readme_says_so() -> None:
+    before, after = RUN.summary["before"], RUN.summary["after"]
+    text = (PACKAGE / "README.md").read_text("utf-8")
+    for name in ("em", "dag"):
+        assert after[name]["n"] >= 256 and after[name]["low"] > before[name]["high"], name
+        for metric in (before[name], after[name]):
+            shown = f"{metric['value']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
+            assert shown in text, name

@@ -17,8 +17,8 @@ from searchrl.retrieval.indexes import IndexCache
 
 PROTOCOL = ThinkSearchAnswer()
 INDEXES = IndexCache(BM25Retriever)
-LEVELS = ("easy", "normal")
-"""Levels of difficulty of `regulations` that have one handbook per school."""
+LEVELS = ("easy", "normal", "hard")
+"""Levels of difficulty of `regulations`."""
 
 
 class Played(NamedTuple):

@@ -38,7 +38,7 @@ def test_says_its_turns_and_keeps_what_it_heard() -> None:
     assert (episode.final_answer, episode.stop_reason) == ("no", StopReason.ANSWERED)
 
 
-@pytest.mark.parametrize("name", ["expert", "passive", "clumsy", "two_search_regex"])
+@pytest.mark.parametrize("name", ["expert", "passive", "two_search_regex"])
 def test_the_driver_records_what_the_rollout_driver_records(name: str) -> None:
     registry = load_plugins(entry_points=False)
     script = registry.get("env", "regulations").load_script(name)

@@ -40,7 +40,10 @@ from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
-from searchrl.tool_calls import CallQueue, Raised, Returned
+from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
+
+UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
+"""The action of a turn where `parse` fails."""
 
 _TWO_PROMPTS = (
     "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
@@ -324,7 +327,7 @@ class RolloutDriver:
             return dialogue.request.world.protocol.parse(text)
         except ProtocolFailure as error:
             dialogue.fail(error)
-            return Action(INVALID, None, "The protocol could not read this turn.")
+            return UNREAD
 
     def _begin_steps(
         self, finished: Sequence[FinishedTurn], live: dict[Handle, Dialogue], queue: CallQueue
@@ -362,9 +365,12 @@ class RolloutDriver:
         """Go on with what environments made of the turns."""
         for dialogue, turn, text, call in ready:
             if isinstance(call.result, Raised):
-                action = self._parse(dialogue, text)
+                error, protocol = call.result.error, dialogue.request.world.who("protocol")
+                # A protocol that hung would hang again here, where no clock runs.
+                is_stuck = isinstance(error, DeadlineExceeded) and error.owner == protocol
+                action = UNREAD if is_stuck else self._parse(dialogue, text)
                 dialogue.turns.append(EpisodeTurn(text, action))
-                dialogue.fail(call.result.error)
+                dialogue.fail(error)
             else:
                 self._advance(dialogue, turn, text, call.result.value)
         self._close_stopped([one.turn.handle for one in ready], live)

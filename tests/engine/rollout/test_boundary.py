@@ -160,12 +160,17 @@ class TestProtocols:
     def test_protocol_that_hangs_inside_a_step_is_named_and_not_the_env(
         self, world: Any, monkeypatch: pytest.MonkeyPatch
     ):
-        made, reading = world("toy", protocol={"name": "foreign-protocol"}), iter([0.8])
-        monkeypatch.setattr(made.protocol.own, "parse", lambda text: time.sleep(next(reading, 0)))
+        made, read = world("toy", protocol={"name": "foreign-protocol"}), []
+
+        def parse(text: str) -> None:
+            read.append(text)
+            time.sleep(0.8)
+
+        monkeypatch.setattr(made.protocol.own, "parse", parse)
         rollout = play(made, limits=replace(LIMITS, env_timeout_s=0.3))
         failure = rollout.episode.failure
         assert failure is not None and failure.kind is FailureKind.TIMEOUT
-        assert failure.owner == PROTOCOL
+        assert failure.owner == PROTOCOL and len(read) == 1, "again it would hang without a limit"
 
     @pytest.mark.parametrize("method", ["opening", "render_notice", "render_turn"])
     def test_protocol_at_fault_before_anything_starts_is_named(self, world: Any, method: str):

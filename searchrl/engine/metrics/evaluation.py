@@ -6,7 +6,7 @@ search" from "cannot answer", and which figures a summary holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,10 @@ SUMMARY_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class EvalResult:
-    """Metrics with intervals and every episode behind them; `forced` are those of `em_forced`."""
+    """Metrics with intervals and the episodes behind them.
+
+    `forced` are those that were played for `em_forced`; see `evaluate_both`.
+    """
 
     metrics: Metrics
     rollouts: tuple[Rollout, ...]
@@ -51,6 +54,7 @@ def run_episodes(
     seed: int,
     step: int = 0,
     forced: str | None = None,
+    skip: Collection[str] = (),
     script: str | None = None,
     has_logps: bool = True,
     num_samples: int = 1,
@@ -62,6 +66,7 @@ def run_episodes(
     Args:
         forced: commit the first turn to this kind of action by its opening tag; worlds whose
             protocol has none such are left out.
+        skip: groups that are not played, by the names that they have without `forced`.
         script: name of the env's scripted policy, for a scripted driver.
         has_logps: see `RolloutRequest`.
         num_samples: how often each task is played; the first time is always the same.
@@ -73,10 +78,13 @@ def run_episodes(
 
     requests = []
     for number, world in enumerate(worlds):
-        count = tasks_played(worlds, world, split, num_tasks)
-        requests += [
-            RolloutRequest(
-                group_id=f"eval/{number}/{index}" + (f"/{forced}" if forced else ""),
+        if forced is not None and not world.can_open(forced):
+            continue
+        for index in range(tasks_played(worlds, world, split, num_tasks)):
+            if (name := f"eval/{number}/{index}") in skip:
+                continue
+            request = RolloutRequest(
+                group_id=f"{name}/{forced}" if forced else name,
                 world=world,
                 split=split,
                 index=index,
@@ -86,9 +94,7 @@ def run_episodes(
                 step=step,
                 has_logps=has_logps,
             )
-            for index in range(count)
-            if forced is None or world.can_open(forced)
-        ]
+            requests.append(request)
     groups = driver.run(requests, on_progress=on_progress, should_stop=should_stop)
     rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
     is_full = [
@@ -134,11 +140,12 @@ def evaluate_both(
     """The full evaluation: as it is, and (if `settings.forced`) with a forced first search.
 
     Several samples are taken of the first only. The second is left out where no protocol has a
-    search. The forced figures appear as `em_forced` beside the plain ones, with several tasks also
-    as `TASK/em_forced`.
+    search, and for tasks whose episode began with one by itself: that is the episode in which the
+    first turn searches. The forced figures appear as `em_forced` beside the plain ones, with
+    several tasks also as `TASK/em_forced`.
     """
 
-    def play(phase: str, forced: str | None) -> EvalResult:
+    def play(phase: str, forced: str | None, skip: Collection[str] = ()) -> EvalResult:
         return run_episodes(
             worlds,
             driver,
@@ -147,6 +154,7 @@ def evaluate_both(
             seed=seed,
             step=step,
             forced=forced,
+            skip=skip,
             num_samples=1 if forced else num_samples,
             on_progress=lambda done, total: on_phase(phase, done, total),
             should_stop=should_stop,
@@ -155,13 +163,24 @@ def evaluate_both(
     plain = play("evaluate", None)
     if not settings.forced or not any(world.can_open(SEARCH) for world in worlds):
         return plain
-    forced = play("evaluate, must search first", SEARCH)
+    searched = {
+        one.trajectory.group_id: one
+        for one in reversed(plain.rollouts)  # of several samples the first
+        if one.is_scored and one.world.can_open(SEARCH) and _begins_with_search(one)
+    }
+    forced = play("evaluate, must search first", SEARCH, searched)
     metrics = dict(plain.metrics)
-    for name, metric in forced.metrics.items():
+    figures = summarise((*forced.rollouts, *searched.values()), worlds)
+    for name, metric in figures.items():
         task, slash, key = name.rpartition("/")
         if key == "em":
             metrics[f"{task}{slash}em_forced"] = metric
     return EvalResult(metrics, plain.rollouts, forced.rollouts)
+
+
+def _begins_with_search(rollout: Rollout) -> bool:
+    turns = rollout.episode.turns
+    return bool(turns) and turns[0].action.kind == SEARCH
 
 
 def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()) -> dict[str, Any]:

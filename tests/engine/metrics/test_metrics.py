@@ -489,3 +489,23 @@ def test_forced_episodes_are_played_once_where_they_can_and_told_beside_the_plai
     assert count_episodes(player.worlds, settings, "test", 4) == 2 + 2 + 2
     plain = evaluate_both(player.worlds, player, EvalConfig(forced=False), seed=0)  # type: ignore[arg-type]
     assert plain.forced == () and "em_forced" not in plain.metrics
+
+
+def test_an_episode_that_began_with_a_search_stands_for_the_one_that_is_forced_to() -> None:
+    """After training all of them did; to play them again took as long as the evaluation itself."""
+    player = Player()
+    searches = EpisodeTurn("", Action("search", ("q",)))
+
+    def say(request: Any) -> Any:
+        made = rollout(0.25, scores={"em": 1.0 if request.forced else 0.5}, world=request.world)
+        made.trajectory.group_id = request.group_id
+        made.episode.turns = [searches] if request.index in (0, 2) else []
+        return made
+
+    player.run = lambda requests, **_: [  # type: ignore[method-assign]
+        Group(r.group_id, (say(r),)) for r in player.requests.extend(requests) or requests
+    ]
+    result = evaluate_both(player.worlds[:1], player, EvalConfig(num_tasks=4), seed=0)  # type: ignore[arg-type]
+    forced = [r.group_id for r in player.requests if r.forced]
+    assert forced == ["eval/0/1/search", "eval/0/3/search"] and len(result.forced) == 2
+    assert result.metrics["em_forced"]["value"] == 0.75 and result.metrics["em_forced"]["n"] == 4

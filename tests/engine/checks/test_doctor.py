@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from searchrl.engine.checks.report import State
 from searchrl.engine.checks.trial import Size
 from searchrl.engine.learning import packing
 from searchrl.engine.model.rendering import Renderer
+from searchrl.engine.rollout.dialogue import Limits
 from searchrl.engine.sampling import slot_generator
 from searchrl.engine.sampling.fused import FusedDecoder
 from searchrl.engine.sampling.stops import StopTable
@@ -205,3 +207,27 @@ def test_an_environment_that_fails_is_a_warning_at_the_start(make_session: MakeS
     report = make_session(task=fault).examine(is_thorough=False)
     assert report.is_good
     assert [one.name for one in report.of(State.WARNED)] == ["episodes"]
+
+
+@pytest.mark.parametrize(
+    ("longest", "total", "state"),
+    [
+        (6, 10, State.PASSED),
+        (7, 10, State.WARNED),
+        (9, 10, State.WARNED),
+        (10, 10, State.FAILED),
+        (3, 64, State.PASSED),
+        (3, 65, State.FAILED),
+    ],
+)
+def test_prompts_leave_room_for_a_turn(longest: int, total: int, state: State) -> None:
+    """A turn may have 4 tokens, and the model was made for 64."""
+    subject: Any = SimpleNamespace(
+        sampler=SimpleNamespace(limits=Limits(4, 9, total)),
+        policy=SimpleNamespace(max_positions=64),
+        prompts=[SimpleNamespace(made=SimpleNamespace(ids=[0] * n)) for n in (longest, 2)],
+    )
+    verdict = doctor.check_lengths(subject)
+    assert verdict.state is state and bool(verdict.fix) == (state is not State.PASSED)
+    if total < 64:
+        assert verdict.figures == {"longest_prompt": longest, "max_total_tokens": total}

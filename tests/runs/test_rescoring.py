@@ -94,7 +94,10 @@ def test_two_rewards_are_compared_by_hand() -> None:
     second = [replace(one, reward=reward) for one, reward in zip(first, rewards, strict=True)]
     lost = [scored(4, None, "h", "t3"), scored(5, 9.0, "h", "t3"), scored(6, None, "h", "t3")]
     other = [scored(4, 1.0, "h", "t3"), scored(5, None, "h", "t3"), scored(6, 1.0, "h", "t3")]
+    alike = [scored(n, 1.0, "i", "t1") for n in (7, 8)]
     found = compare_phases([*first, *lost], [*second, *other])["a"]
+    more = compare_phases([*first, *alike], [*second, *alike])["a"]
+    assert (more["groups"], more["group_tau"]) == (2, 0.0)
     assert (found["n"], found["unscored"], found["groups"]) == (4, [2, 1], 2)
     assert (found["first"]["value"], found["second"]["value"]) == (7 / 4, 2.0)
     wide = (-float("inf"), float("inf"))

@@ -16,6 +16,7 @@ from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.errors import ConfigError, RunFolderError, ScoringFailure
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
+from searchrl.runs import rescoring
 from searchrl.runs.rescoring import Scored, compare_phases, read_recorded, score_again
 from searchrl.statistics import mean
 
@@ -63,6 +64,10 @@ def test_an_episode_is_read_as_it_was_played(row: dict[str, Any]) -> None:
     assert lost.episode.failure.kind is FailureKind.ENVIRONMENT
     assert plain.episode.num_model_tokens == row["authors"].count("M") > 0
     assert plain.episode.env_return == sum(turn["reward"] for turn in row["turns"])
+    turn = row["turns"][-1] | {"text": "read in a way of its own"}
+    turns = [turn | {"payload": None}, turn | {"action": "act", "payload": "left"}]
+    (read,) = read_recorded([changed(row, turns=turns, final_answer="5 h")], CONFIG, PLUGINS)
+    assert [one.action.payload for one in read.episode.turns] == ["5 h", "left"]
     shown = plain.episode.passages[0]
     assert shown.id == row["turns"][0]["passages"][0]
     for read in (lambda: shown.text, lambda: plain.episode.task.meta.get("x")):
@@ -72,7 +77,11 @@ def test_an_episode_is_read_as_it_was_played(row: dict[str, Any]) -> None:
 
 def test_only_the_components_of_the_new_reward_are_run(row: dict[str, Any]) -> None:
     recorded = read_recorded([row, changed(row, reward=None)], CONFIG, PLUGINS)
-    found = score_again(recorded, CONFIG, PLUGINS, "1-format")
+    groups, real = list[Any](), rescoring.score_together
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rescoring, "score_together", lambda w, g: groups.extend(g) or real(w, g))
+        found = score_again(recorded, CONFIG, PLUGINS, "1-format")
+    assert groups == [one.group for one in recorded]
     assert [one.reward for one in found] == [0.0, 0.0] and found[1].unscored is None
     assert found[0].scores.keys() == {"format"} and found[0].name == recorded[0].name
     two = [{"env": "regulations", "reward": reward} for reward in ("em", "f1")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from searchrl.config import build_config
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import ConfigError
-from searchrl.plugins import Registry
+from searchrl.plugins import Registry, load_plugins
 
 
 def test_the_last_training_tasks_validate(toy_world: Any) -> None:
@@ -57,3 +58,15 @@ def test_a_task_is_scored_with_its_reward_its_metrics_and_its_limit(toy_registry
     assert plain.scorer.names == ("env", "f1"), "it has no search"
     plain.close()
     world.close()
+
+
+def test_tasks_share_the_lock_of_what_takes_one_call_at_a_time() -> None:
+    registry = load_plugins([str(Path(__file__).parents[3] / "benchmarks" / "slow_tools.py")])
+    task = {"env": "slow", "retriever": "slow-alone", "reward": "slow_reward_alone+slow_reward"}
+    worlds = make_worlds(build_config({"tasks": [task, task]}), registry)
+    (alone,) = worlds[0].scorer.alone
+    assert alone.startswith("reward 'slow_reward_alone'")
+    first, second = (one.ask(lambda env: env.unwrapped._indexes) for one in worlds)
+    assert first._factory.lock is second._factory.lock is not None
+    for world in worlds:
+        world.close()

@@ -96,7 +96,7 @@ def test_state_is_told_from_the_files_and_the_process(run: Path) -> None:
     assert state() is State.STOPPED
     metrics = run / "metrics.jsonl"
     rows_of_steps = metrics.read_text("utf-8")
-    metrics.write_text('{"step": 0, "phase": "before", "metrics": {}}\n', "utf-8")
+    metrics.write_text("", "utf-8")
     assert describe_run(Run(run)).step == 1, "that of its newest checkpoint"
     shutil.rmtree(run / "checkpoints")
     assert state() is State.BROKEN and describe_run(Run(run)).step == 0

@@ -40,6 +40,11 @@ def test_a_place_that_will_not_do_is_found_before_anything_starts(
 ) -> None:
     config = build_config({"run_dir": str(tmp_path / "a" / "b")})
     assert choose_folder(config) == tmp_path / "a" / "b"
+    taken = tmp_path / "taken" / "README.md"
+    taken.parent.mkdir()
+    taken.touch()
+    with pytest.raises(RunFolderError, match="'.*taken' exists already; it is not empty"):
+        choose_folder(build_config({"run_dir": str(taken.parent)}))
     monkeypatch.setattr(place.os, "access", lambda path, mode: False)
     with pytest.raises(RunFolderError, match=f"'{tmp_path}' may not be written to; choose another"):
         choose_folder(config)

@@ -16,8 +16,9 @@ from command_line import complaint, succeed
 from damage import flip
 from reseal import reseal
 
+from searchrl.config import build_config
 from searchrl.run_folder import Run, list_checkpoints
-from searchrl.runs.listing import State, describe_run, list_runs
+from searchrl.runs.listing import State, describe_run, list_runs, prune_checkpoints
 
 
 @pytest.fixture
@@ -68,10 +69,18 @@ def test_runs_inside_of_runs_and_other_folders_are_none(run: Path) -> None:
     (run.parent / "other").mkdir()
     (run.parent / "other" / "config.yaml").write_text("a: 1")
     assert [row["path"] for row in rows(run.parent)] == [str(run)]
+    later = Path(shutil.copytree(run, run.parent / "a"))
+    change(later, "provenance.json", started="2999-01-01", program="sft")
+    stages = {"stages": [{"steps": 3}, {"steps": 4}]}
+    (later / "config.yaml").write_text(build_config({"sft": stages}).to_yaml(), "utf-8")
+    reseal(later)
+    first, second = list_runs([run.parent])
+    assert (first.path, second.path, second.num_steps) == (run, later, 7), "the newest is last"
 
 
 def test_state_is_told_from_the_files_and_the_process(run: Path) -> None:
     def state() -> State:
+        reseal(run)
         return describe_run(Run(run)).state
 
     assert state() is State.FINISHED
@@ -85,8 +94,14 @@ def test_state_is_told_from_the_files_and_the_process(run: Path) -> None:
     assert state() is State.RUNNING
     change(run, "provenance.json", process={"host": "another", "pid": os.getpid()})
     assert state() is State.STOPPED
+    metrics = run / "metrics.jsonl"
+    rows_of_steps = metrics.read_text("utf-8")
+    metrics.write_text("", "utf-8")
+    assert describe_run(Run(run)).step == 1, "that of its newest checkpoint"
     shutil.rmtree(run / "checkpoints")
-    assert state() is State.BROKEN
+    assert state() is State.BROKEN and describe_run(Run(run)).step == 0
+    metrics.write_text(rows_of_steps, "utf-8")
+    assert describe_run(Run(run)).step == 1, "the last that was recorded"
 
 
 def test_run_whose_files_are_damaged_is_listed_all_the_same(run: Path) -> None:
@@ -110,6 +125,8 @@ def test_pruning_keeps_the_newest_and_the_best(run: Path) -> None:
     assert "nothing to remove" in succeed("runs", run, "--prune").stdout
     name_best(run, 1)
     kept = size_of(run / "checkpoints")
+    freed = prune_checkpoints(Run(run), 1, is_dry=True).freed_bytes
+    assert freed == size_of(run / "checkpoints" / "step_000000")
     dry = succeed("runs", run, "--prune", "--dry-run").stdout
     assert "would remove step_000000" in dry and size_of(run / "checkpoints") == kept
     text = succeed("runs", run, "--prune").stdout

@@ -15,7 +15,7 @@ from control_toy import PASSAGES, QUESTIONS, episode, write_beir
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.measures import ndcg
+from searchrl_control.environment.measures import difficulty_of, ndcg
 from searchrl_control.environment.settings import SETS
 
 from searchrl import ConfigError, load_plugins
@@ -145,6 +145,10 @@ def test_difficulty_chooses_the_questions(toy: dict[str, Any]) -> None:
     ]
     with pytest.raises(ConfigError, match="no question of this collection is medium"):
         make(toy, difficulty="medium").num_tasks("train")
+    qrels = {"a": 2, "b": 1, "c": 1, "d": 0}
+    for ranking, level in (("dx", "hard"), ("ad", "medium"), ("ac", "easy"), ("abc", "easy")):
+        assert difficulty_of(ranking, qrels) == level  # a third is medium, two thirds are easy
+    assert difficulty_of("a", {"a": 1, "b": 1}) == "medium"
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,8 @@ def test_python_gives_every_kind_with_qualified_names() -> None:
         ),
         (
             "a.go",
-            "// Package p.\npackage p\n\n// When.\nfunc F() {}\n\nfunc (r *R[T]) M() {}\n"
-            "type R struct { a int }",
+            "// Package p.\npackage p\n\n// When.\n// How.\nfunc F() {}\n\n// Apart.\n\n"
+            "func (r *R[T]) M() {}\ntype R struct { a int }",
             ["import a", "function F", "docstring F", "method R.M", "class R"],
         ),
         (

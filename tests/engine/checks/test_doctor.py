@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,13 +13,17 @@ from session_toy import LORA, TAGS, MakeSession, failures, same_weights
 from torch import Tensor
 
 from searchrl.core.excerpt import Excerpt
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import State
-from searchrl.engine.checks.trial import Size
+from searchrl.engine.checks.texts import check_observations
+from searchrl.engine.checks.trial import Size, Subject, _ShortTurns
 from searchrl.engine.learning import packing
 from searchrl.engine.model.rendering import Renderer
+from searchrl.engine.rollout.dialogue import Limits
 from searchrl.engine.sampling import slot_generator
 from searchrl.engine.sampling.fused import FusedDecoder
+from searchrl.engine.sampling.generator import FinishedTurn, Handle
 from searchrl.engine.sampling.stops import StopTable
 from searchrl.errors import CheckError
 from searchrl.plugins import Registry
@@ -205,3 +210,54 @@ def test_an_environment_that_fails_is_a_warning_at_the_start(make_session: MakeS
     report = make_session(task=fault).examine(is_thorough=False)
     assert report.is_good
     assert [one.name for one in report.of(State.WARNED)] == ["episodes"]
+
+
+@pytest.mark.parametrize(
+    ("longest", "total", "state"),
+    [
+        (6, 10, State.PASSED),
+        (7, 10, State.WARNED),
+        (9, 10, State.WARNED),
+        (10, 10, State.FAILED),
+        (3, 64, State.PASSED),
+        (3, 65, State.FAILED),
+    ],
+)
+def test_prompts_leave_room_for_a_turn(longest: int, total: int, state: State) -> None:
+    """A turn may have 4 tokens, and the model was made for 64."""
+    subject: Any = SimpleNamespace(
+        sampler=SimpleNamespace(limits=Limits(4, 9, total)),
+        policy=SimpleNamespace(max_positions=64),
+        prompts=[SimpleNamespace(made=SimpleNamespace(ids=[0] * n)) for n in (longest, 2)],
+    )
+    verdict = doctor.check_lengths(subject)
+    assert verdict.state is state and bool(verdict.fix) == (state is not State.PASSED)
+    if total < 64:
+        assert verdict.figures == {"longest_prompt": longest, "max_total_tokens": total}
+
+
+def test_a_trial_is_of_short_turns_and_of_tasks_that_are_spread() -> None:
+    size, asked = Size(4, 3, 2, num_turns=2, turn_tokens=5), list[int]()
+    ended = FinishedTurn(Handle(0), (1,), (0.0,), TurnStop.MAX_TOKENS, 0)
+    inner: Any = SimpleNamespace(submit=lambda *a: asked.append(a[-1]), poll=lambda: [ended])
+    short = _ShortTurns(inner, size)
+    for room in (3, 9):
+        short.submit(Handle(0), [], (), room)
+    assert asked == [3, 5]
+    assert [short.poll()[0].reason for _ in range(2)] == [TurnStop.STOP_STRING, TurnStop.MAX_TOKENS]
+    worlds: Any = [SimpleNamespace(num_tasks=lambda _, n=n: n) for n in (12, 5)]
+    nothing: Any = None
+    subject = Subject(nothing, nothing, worlds, nothing, nothing, 3, size)
+    requests = subject._requests(4)
+    assert [one.index for one in requests] == [0, 3, 6, 9, 0, 1, 2, 3]
+    assert len({key for one in requests for key in one.rng_keys}) == 8 * 2
+    assert all(0 <= key < 1 << 62 for one in requests for key in one.rng_keys)
+
+
+def test_one_observation_that_was_cut_is_a_warning() -> None:
+    for num_cut, state in ((0, State.SKIPPED), (1, State.WARNED)):
+        episode = SimpleNamespace(signals={"observations_cut": num_cut}, turns=[])
+        one = SimpleNamespace(trajectory=Trajectory("r", "g"), episode=episode)
+        sampler = SimpleNamespace(limits=Limits(4, 9, 99))
+        subject: Any = SimpleNamespace(played=[one], sampler=sampler)
+        assert check_observations(subject).state is state

@@ -19,7 +19,7 @@ from searchrl.core.excerpt import Excerpt
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning import learner, packing
-from searchrl.engine.learning.batch_check import BatchCheck
+from searchrl.engine.learning.batch_check import BatchCheck, _is_own
 from searchrl.engine.learning.packing import PackedStep, micro_batches
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.learning.step_groups import StepGroups
@@ -306,3 +306,10 @@ def test_what_is_compared_with_the_trajectories_of_a_step() -> None:
         packed = dataclasses.replace(pack_items(sound), groups=(Group("g", tuple(members)),))
         with pytest.raises(CheckError, match="token 4 was sampled as 5 and packed as 9"):
             begin(sound, packed)
+
+
+def test_a_rollout_of_two_versions_is_of_neither() -> None:
+    mixed = item(0, 1.0, TURNS, [8], TURNS).trajectory
+    assert _is_own(mixed, 0)
+    mixed._versions[-4:] = [7] * 4
+    assert not _is_own(mixed, 0) and not _is_own(mixed, 7)

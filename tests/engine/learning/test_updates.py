@@ -160,6 +160,14 @@ class TestMiniBatches:
             splits.append((set(sizes[:2]), set(sizes[2:])))
         assert any(first != second for first, second in splits)
 
+    def test_the_first_epoch_ends_with_the_last_mini_batch_that_there_is(self, micro_model: Path):
+        learner = make_learner(make_policy(micro_model), mini_batches=9, epochs=2, lr=0.0)
+        accumulate, calls = learner._accumulate, []
+        spy = lambda *args: (calls.append(args[2:]), accumulate(*args))[1]  # noqa: E731
+        learner._accumulate = spy  # type: ignore[method-assign]
+        learner.train_step(make_groups(offered()))
+        assert calls == [(number, number < 3) for number in range(6)]
+
     def test_the_loss_is_the_mean_over_the_updates_that_there_were(self, micro_model: Path):
         """Three groups make three mini-batches, however many are asked for."""
         few, many = (

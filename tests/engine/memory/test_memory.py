@@ -15,7 +15,7 @@ from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
 from searchrl.config import RunConfig, build_config, load_preset, load_yaml, merge
-from searchrl.engine.memory import forecast
+from searchrl.engine.memory import forecast, machine
 from searchrl.engine.memory.footprint import SHAPES, Footprint, find_footprint
 from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes, parse_bytes
@@ -350,3 +350,27 @@ class TestDryRunForAGpuElsewhere:
         assert "add --dry-run" in alone
         text = complaint("train", *flags, "--gpu-memory", "24GB", "--device", "cpu")
         assert "leave out --device cpu" in text
+
+
+@pytest.mark.parametrize(
+    ("files", "room"),
+    [
+        ({}, None),
+        ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 7 kB\n"}, 7 * 1024),
+        ({"sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "904\n"}, 4096),
+        ({"sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "904\n"}, None),
+    ],
+)
+def test_a_container_may_use_what_is_left_of_its_own(
+    files: dict[str, str], room: int | None, tmp_path: Path, monkeypatch: MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "Path", lambda name: tmp_path / name[1:])
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert machine.available(CPU) == room
+    assert machine.available(torch.device("meta")) is None
+    for host, own in ((6, 2), (2, 6)):  # the lesser of both
+        monkeypatch.setattr(machine, "_status_fields", lambda path, n=host: {"MemAvailable": n})
+        monkeypatch.setattr(machine, "_cgroup_room", lambda n=own: n)
+        assert machine.available(CPU) == 2

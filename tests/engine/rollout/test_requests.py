@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from engine_toy import LIMITS, SayingGenerator
 
-from searchrl.core.episode import Failure, FailureKind, StopReason
+from searchrl.core.episode import Failure, FailureKind, Passage, StopReason
 from searchrl.core.trajectory import Origin
 from searchrl.engine.rollout.boundary import anonymous_task, classify
 from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
+from searchrl.engine.rollout.guarded import BatchSizes, GuardedRetrievers, _Asked
 from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.sampling.scripted import ByteCodec
 from searchrl.errors import (
@@ -22,7 +23,7 @@ from searchrl.errors import (
     ProtocolFailure,
     RetrieverFailure,
 )
-from searchrl.tool_calls import DeadlineExceeded
+from searchrl.tool_calls import CallLock, DeadlineExceeded
 
 
 def test_the_index_of_a_request_is_no_option_and_a_plain_env_needs_none(toy_world: Any) -> None:
@@ -119,3 +120,57 @@ def test_who_failed(error: Exception, kind: FailureKind, owner: str) -> None:
     failure: Failure = classify(error, world, "player")
     assert (failure.kind, failure.owner) == (kind, owner)
     assert (failure.detail == "where it hangs") == (kind is FailureKind.TIMEOUT)
+
+
+@pytest.mark.parametrize("key", [0, 5, (1 << 29) - 1, (1 << 29) + 5, (1 << 64) - 1])
+def test_no_seed_is_in_two_splits_and_siblings_share_theirs(toy_world: Any, key: int) -> None:
+    world, part = toy_world(), 1 << 29
+    splits = ("train", "validation", "test", "other")
+    seeds = [RolloutRequest("g", world, one, 0, (key, 9)).env_seed for one in splits]
+    assert seeds == [place * part + key % part for place in (0, 1, 2, 2)]
+
+
+def test_searches_of_another_k_wait_and_no_more_are_asked_than_a_batch_holds() -> None:
+    asked: list[Any] = []
+
+    class Noting:
+        def search(self, queries: Any, k: int) -> Any:
+            asked.append((list(queries), k))
+            return [[Passage(f"{query}{number}", "") for number in range(k)] for query in queries]
+
+    sizes = BatchSizes(3, {1: 1.0})
+    guard = GuardedRetrievers(lambda passages: Noting(), "it", CallLock(), sizes=sizes)  # type: ignore
+    retriever: Any = guard([])
+    other, two, one, late = (
+        _Asked(list(queries), k) for queries, k in (("a", 2), ("bc", 1), ("d", 1), ("e", 1))
+    )
+    retriever._asked += [other, two, one, late]
+    assert [p.id for (p,) in retriever.search(["own"], 1)] == ["own0"]
+    assert asked == [(["own", "b", "c", "d"], 1)]
+    assert two.outcome is not None and other.outcome is late.outcome is None
+    assert [p.id for (p,) in two.outcome.value] == ["b0", "c0"]  # type: ignore[union-attr]
+    assert retriever._asked == [other, late]
+
+
+@pytest.mark.parametrize(
+    ("took_s", "timeout_s", "most"),
+    [
+        ([1.0], None, 2),
+        ([1.0, 1.49], None, 4),
+        ([1.0, 1.5], None, 1),
+        ([1.0, 1.0, 1.5], None, 2),
+        ([0.25], 1.0, 1),
+        ([0.24, 0.25], 1.0, 1),
+        ([0.24, 0.24], 1.0, 4),
+    ],
+)
+def test_batches_grow_as_long_as_that_saves_time(
+    took_s: list[float], timeout_s: float | None, most: int
+) -> None:
+    """Twice the queries may take less than 1.5 times as long, and a quarter of the time limit."""
+    sizes = BatchSizes()
+    for took in took_s:
+        sizes.learn(sizes.most, took, timeout_s)
+    assert sizes.most == most
+    sizes.learn(most - 1, 0.0, None)  # not full
+    assert sizes.most == most

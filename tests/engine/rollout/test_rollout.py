@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from searchrl.config import build_config
 from searchrl.core.episode import FailureKind, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout import rollout as rollout_module
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
@@ -63,6 +65,9 @@ class TestBudgets:
         (rollout,), _ = say(world, ["on and on and on"], ByteCodec(), Limits(9, 1000, 10_000))
         assert rollout.episode.stop_reason is StopReason.TURN_TOKENS
         assert rollout.episode.env_return == rollout.episode.turns[0].reward == -1.0
+        stop, limits = world.protocol.stops[0], Limits(30, 1000, 10_000)
+        (rollout,), _ = say(world, [stop, "on and on" * 9], ByteCodec(), limits)
+        assert rollout.episode.env_return == -2.0, "an invalid turn, and the one that was cut"
         world.close()
 
     def test_trajectory_never_exceeds_its_tokens(self, toy_world: Any, policy: Policy):
@@ -161,11 +166,12 @@ class TestBudgets:
     ):
         world = toy_world(metrics=["support_recall"])
         shown, _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, WIDE)
-        assert shown[0].episode.passages
+        assert shown[0].episode.passages and shown[0].episode.turns[0].ranks
         limits = replace(WIDE, max_total_tokens=len(shown[0].trajectory) - 30)
         cut, _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, limits)
         assert cut[0].episode.stop_reason is StopReason.TOTAL_TOKENS
         assert cut[0].episode.passages == () and cut[0].episode.turns[0].observation == ""
+        assert cut[0].episode.turns[0].ranks == ()
 
 
 class TestEpisodeText:
@@ -285,6 +291,40 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Po
     assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
     # Its environments too: whoever closes the world closes them.
     assert len(world._idle) == 3
+
+
+def test_asked_to_stop_it_keeps_no_environment_that_is_still_in_a_step(toy_world: Any):
+    codec, world = ByteCodec(), toy_world("toy-faulty", fault="step-hangs", every=2)
+    driver = RolloutDriver(SayingGenerator(codec.encode_plain, [ANSWER]), codec, WIDE)
+    requests = [RolloutRequest(f"g{i}", world, "train", i, (1,)) for i in (0, 1, 3)]
+    with pytest.raises(Interrupted):
+        driver.run(requests, should_stop=lambda: time.sleep(0.3) is None)
+    assert len(world._idle) == 2
+
+
+def test_who_is_scored_together_and_what_is_rendered(
+    toy_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Codec(ByteCodec):
+        def render_prompt(self, *args: Any, thinking: bool = True, **more: Any) -> Any:
+            rendered.append(thinking)
+            return super().render_prompt(*args, thinking=thinking, **more)
+
+    rendered, together, score = list[bool](), list[Any](), rollout_module.score_together
+    monkeypatch.setattr(
+        rollout_module, "score_together", lambda work, of: together.extend(of) or score(work, of)
+    )
+    codec, world = Codec(), toy_world()
+    requests = [
+        RolloutRequest(f"g{n}", world, "train", 3, keys, {"level": n})
+        for n, keys in enumerate(((1, 2), (3,)))
+    ]
+    generator = SayingGenerator(codec.encode_plain, [ANSWER])
+    groups = RolloutDriver(generator, codec, replace(WIDE, thinking=False)).run(requests)
+    assert (together, rendered) == ([0, 0, 1], [False, False])
+    assert [one.reset_options for group in groups for one in group.rollouts] == [
+        {"level": 0}, {"level": 0}, {"level": 1},
+    ]  # fmt: skip
 
 
 def test_process_scores_reach_the_algorithm_weighted(toy_world: Any):

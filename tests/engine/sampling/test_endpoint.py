@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,3 +152,17 @@ def test_what_has_begun_is_finished_first() -> None:
                     generator.close(turn.handle)
         generator.client.close()
     assert asked == ["q0", "q0", "q1", "q1", "q2", "q2"]
+
+
+@pytest.mark.parametrize(("temperature", "draws"), [(0.7, [3, 4]), (0.0, [0, 0])])
+def test_samples_are_draws_of_their_own_and_greedy_ones_are_one(
+    temperature: float, draws: list[int]
+) -> None:
+    asked: list[Any] = []
+    client: Any = SimpleNamespace(concurrency=2, start=lambda one: asked.append(one))
+    generator = EndpointGenerator(client, CODEC, temperature=temperature, top_p=0.8)
+    for handle in generator.open(CODEC.render_prompt("", "Q").ids, 2, [3, 4]):
+        generator.submit(handle, [], STOPS, 9)
+    assert generator.poll() == []
+    assert [one.draw for one in asked] == draws
+    assert {(one.temperature, one.top_p) for one in asked} == {(temperature, 0.8)}

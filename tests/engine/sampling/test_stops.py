@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from searchrl.core.trajectory import TurnStop
+from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.stops import STOPPED, StopTable, find_stop_end, vocabulary_bytes
 from searchrl.errors import PolicyError
 
@@ -100,3 +103,19 @@ def test_a_vocabulary_that_reads_otherwise_is_refused():
     decoder = decoders.WordPiece(prefix="##")
     with pytest.raises(PolicyError, match="engine.generator=hf"):
         vocabulary_bytes(of_pieces(vocab, decoder), 3)
+
+
+def test_the_plain_generator_looks_back_as_many_tokens_as_a_stop_string_has_bytes() -> None:
+    stop = "\u505c" * 6
+    decode = SimpleNamespace(decode=lambda ids: bytes(ids).decode("utf-8", "replace"))
+    generator: Any = SimpleNamespace(policy=SimpleNamespace(eos_ids={0}, renderer=decode))
+
+    def reason(text: str, max_tokens: int = 99, ends: tuple[int, ...] = ()) -> TurnStop | None:
+        sequence: Any = SimpleNamespace(
+            new_ids=[*text.encode(), *ends], stops=("ab", stop), max_tokens=max_tokens
+        )
+        return HFGenerator._stop_reason(generator, sequence)
+
+    assert reason("seen " + stop, 23) is reason("ab") is TurnStop.STOP_STRING
+    assert reason("seen " + stop, ends=(0,)) is TurnStop.EOS
+    assert reason("no", 2) is TurnStop.MAX_TOKENS and reason("no", 3) is None

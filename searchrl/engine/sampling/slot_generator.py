@@ -104,6 +104,11 @@ class SlotGenerator:
     ) -> None:
         if problem := policy.find_packing_fault():
             raise PolicyError(f"the slot engine cannot run this model: {problem}")
+        if not policy.has_plain_head:
+            raise PolicyError(
+                "the slot engine cannot run this model: its logits are scaled or capped behind its "
+                "head"
+            )
         self.policy = policy
         self.sampling = sampling
         self.num_slots = num_slots

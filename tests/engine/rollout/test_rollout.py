@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -325,6 +326,29 @@ def test_who_is_scored_together_and_what_is_rendered(
     assert [one.reset_options for group in groups for one in group.rollouts] == [
         {"level": 0}, {"level": 0}, {"level": 1},
     ]  # fmt: skip
+
+
+def test_the_world_of_its_level_plays_it_and_gets_its_environment_back(toy_world: Any):
+    world, level = toy_world(), toy_world()
+    request = RolloutRequest("g", world, "train", 0, (1, 2), level=level)
+    codec = ByteCodec()
+    RolloutDriver(SayingGenerator(codec.encode_plain, [ANSWER]), codec, WIDE).run([request])
+    # One of the other was made for its indexes.
+    assert (len(level._idle), len(world._idle)) == (2, 1)
+
+
+@pytest.mark.parametrize(("is_deterministic", "taken"), [(True, []), (False, ["over"])])
+def test_while_others_decode_only_a_driver_that_may_vary_takes_steps_in(
+    is_deterministic: bool, taken: list[str]
+) -> None:
+    nothing: Any = None
+    driver = RolloutDriver(nothing, ByteCodec(), WIDE, is_deterministic)
+    steps: Any = [
+        SimpleNamespace(name=name, call=SimpleNamespace(outcome=outcome))
+        for name, outcome in (("over", 1), ("open", None))
+    ]
+    ready, _ = driver._split(steps, nothing, is_idle=False)
+    assert [one.name for one in ready] == taken
 
 
 def test_process_scores_reach_the_algorithm_weighted(toy_world: Any):

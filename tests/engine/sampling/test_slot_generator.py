@@ -168,6 +168,20 @@ def test_model_with_sliding_windows_is_refused_with_the_reason(policy: Policy):
         SlotGenerator(policy, Sampling())
 
 
+def test_model_with_logits_behind_its_head_is_refused(policy: Policy):
+    """A Granite model divides its logits by 8: other tokens were sampled than the model's."""
+    forward = policy.model.forward
+
+    def scaled(*args: Any, **named: Any) -> Any:
+        made = forward(*args, **named)
+        made.logits = made.logits / 8
+        return made
+
+    policy.model.forward = scaled
+    with pytest.raises(PolicyError, match="scaled or capped behind its head"):
+        SlotGenerator(policy, Sampling())
+
+
 def test_fused_decoding_that_disagrees_is_not_used(policy: Policy, monkeypatch: pytest.MonkeyPatch):
     from searchrl.engine.sampling import fused
 

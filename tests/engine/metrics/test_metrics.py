@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,152 +33,15 @@ from searchrl.engine.metrics.metrics import _reward_range, label_tasks, summaris
 from searchrl.errors import ConfigError
 from searchrl.rewards.expression import parse_expression
 from searchrl.statistics import (
-    COUNT,
     ZERO_OR_ONE,
     Range,
-    effective_size,
     exact,
-    finite_figures,
-    mean,
     proportion,
 )
 
-UNBOUNDED: Range = (-math.inf, math.inf)
-
-
-@pytest.mark.parametrize(
-    ("successes", "n", "low", "high"),
-    [
-        (81, 263, 0.2552885198783, 0.3662095769828),
-        (15, 148, 0.0623863995307, 0.1604872417233),
-        (0, 20, 0.0, 0.1611251580528),
-        (1, 29, 0.0061132142928, 0.1717552187933),
-        (29, 29, 0.8830302015003, 1.0),
-    ],
-)
-def test_wilsons_interval_is_that_of_the_literature(
-    successes: int, n: int, low: float, high: float
-) -> None:
-    """The first four are Newcombe's (1998, Statistics in Medicine 17, table I), with more digits.
-
-    Computed in 40 digits as the roots of (p - x)² = z² x (1 - x) / n.
-    """
-    metric = proportion(successes, n)
-    assert (metric["low"], metric["high"]) == pytest.approx((low, high), rel=0, abs=1e-9)
-    assert metric["value"] == successes / n and metric["n"] == n
-    assert not any(proportion(0, size)["low"] for size in range(1, 300))
-
-
-GROUPED = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_size=60)
-
-
-@given(GROUPED, st.sampled_from([(0.0, 2.0), (-1.0, 2.0), COUNT, (-math.inf, 2.0), UNBOUNDED]))
-def test_interval_lies_in_the_range_around_the_value(
-    observed: list[tuple[float, int]], limits: Range
-) -> None:
-    values, groups = [value for value, _ in observed], [group for _, group in observed]
-    for metric in (mean(values, limits), mean(values, limits, groups)):
-        assert metric["value"] == pytest.approx(math.fsum(values) / len(values))
-        assert min(values) <= metric["value"] <= max(values) and metric["n"] == len(values)
-        low, high = limits if limits != UNBOUNDED else (min(values), max(values))
-        if low == high:
-            assert "low" not in metric and "high" not in metric
-        else:
-            assert low <= metric["low"] <= metric["value"] <= metric["high"] <= high
-            assert metric["low"] < metric["high"]
-
-
-def test_reward_of_unknown_range_is_never_below_what_was_seen() -> None:
-    """FrozenLake's reward, 4 successes of 256: 0.016 was given the interval [-0.005, 0.050]."""
-    metric = mean([1.0] * 4 + [0.0] * 252, UNBOUNDED)
-    assert metric["low"] == pytest.approx(0.0043, abs=5e-4)
-    assert metric["high"] == pytest.approx(0.0413, abs=5e-4)
-
-
-@pytest.mark.parametrize("limits", [(0.0, 1e308), (-1e308, 1e308), (-1e308, math.inf)])
-def test_ends_that_no_score_can_reach_are_taken_as_open(limits: Range) -> None:
-    """Their squares are infinite, and an interval of them is no number."""
-    metric = mean([0.0, 1.0, 1e30], limits)
-    assert all(math.isfinite(number) for number in metric.values())
-    assert metric["low"] < metric["value"] < metric["high"]
-
-
-def test_an_open_end_is_one_beyond_the_farthest_value() -> None:
-    values = [0.0, 2.0, 4.0]
-    assert mean(values, COUNT) == mean(values, (0.0, 5.0)) | {"high": mean(values, COUNT)["high"]}
-    open_below = mean(values, (-math.inf, 4.0))
-    assert open_below["high"] == mean(values, (-1.0, 4.0))["high"]
-    assert mean(values, COUNT)["high"] == pytest.approx(mean(values, (0.0, 5.0))["high"])
-
-
-def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
-    figures = {"loss": math.nan, "ratio_mean": math.inf, "lr": 1e-4}
-    assert finite_figures(figures) == {"lr": 1e-4, "nonfinite_figures": 2.0}
-    assert finite_figures({"lr": 1e-4}) == {"lr": 1e-4}
-
-
-@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("limits", [ZERO_OR_ONE, (0.0, 2.0), COUNT, (-1.0, 1.0)])
-def test_constant_sample_is_no_certainty_and_more_of_it_says_more(value: float, limits: Range):
-    widths = []
-    for n in (1, 10, 256):
-        metric = mean([value] * n, limits)
-        assert limits[0] <= metric["low"] <= value <= metric["high"] <= limits[1]
-        widths.append(metric["high"] - metric["low"])
-    assert widths[0] > widths[1] > widths[2] > 0 and widths[2] < widths[0] / 10
-
-
-def test_of_zeros_and_ones_it_is_wilsons_but_not_where_more_was_possible() -> None:
-    values = [1.0] * 3 + [0.0] * 7
-    assert mean(values, ZERO_OR_ONE) == proportion(3, 10)
-    assert mean(values, (0.0, 2.0))["high"] > proportion(3, 10)["high"]
-    # Ten equal values of a wider range leave much of it possible.
-    assert mean([1.0] * 10, (0.0, 2.0))["high"] > 1.1
-
-
-def test_it_is_agresti_and_coulls_for_zeros_and_ones_of_a_wider_scale() -> None:
-    """On {0, 1} scaled by 2 the formula is the published one, scaled by 2."""
-    n, hits, z = 40, 6, 1.959963984540054
-    metric = mean([2.0] * hits + [0.0] * (n - hits), (0.0, 2.0))
-    p = (hits + z * z / 2) / (n + z * z)
-    half = z * math.sqrt(p * (1 - p) / (n + z * z))
-    assert metric["low"] == pytest.approx(2 * (p - half))
-    assert metric["high"] == pytest.approx(2 * (p + half))
-
-
-class TestGroups:
-    """Rollouts of one prompt are alike (measured: intraclass correlation 0.30)."""
-
-    def test_effective_size_by_hand(self) -> None:
-        # Sums about the mean 1/2: 1, -1 and 0. Between 2 * 3/2 * 5/6, within 6/4, prior 1/4.
-        values, groups = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0], ["a", "a", "b", "b", "c", "c"]
-        design_effect = (2.5 + 0.25 * 2) / (1.5 + 0.25)
-        few = (2.5706 / 4.3027) ** 2
-        wanted = 6 / design_effect * few
-        assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(wanted, rel=1e-3)
-        # Groups that are more alike than chance say no more than single values.
-        even = effective_size([1.0, 0.0] * 3, groups, ZERO_OR_ONE)
-        assert even == pytest.approx(6 * few, rel=1e-3)
-
-    def test_equal_values_count_as_one_a_group_and_one_group_as_one(self) -> None:
-        groups = [number // 8 for number in range(64)]
-        assert effective_size([1.0] * 64, groups, ZERO_OR_ONE) == pytest.approx(8 * 0.714, rel=1e-3)
-        assert effective_size([0.0, 1.0, 1.0], [7, 7, 7], ZERO_OR_ONE) == 1
-        many = mean([1.0] * 64, ZERO_OR_ONE, groups)
-        assert many["n"] == 64 and many["low"] < proportion(64, 64)["low"] < many["high"] == 1
-
 
 class TestNotMeasured:
-    """What was not measured is absent; what has no sampling error has no interval."""
-
-    def test_mean_of_nothing_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="at least one observation"):
-            mean([], ZERO_OR_ONE)
-        with pytest.raises(ValueError, match="at least one observation"):
-            proportion(0, 0)
-
-    def test_exact_has_no_interval(self) -> None:
-        assert exact(1e-4, 7) == {"value": 1e-4, "n": 7}
+    """What was not measured is absent."""
 
     def test_no_scored_episode_leaves_only_the_counts_of_those(self) -> None:
         """`reward 0.000 [0, 1] n 0` was printed."""

@@ -43,6 +43,7 @@ def test_a_place_that_will_not_do_is_found_before_anything_starts(
     taken = tmp_path / "taken" / "README.md"
     taken.parent.mkdir()
     taken.touch()
+    (taken.parent / place.LOCK).touch()  # alone it would be what a killed process left
     with pytest.raises(RunFolderError, match="'.*taken' exists already; it is not empty"):
         choose_folder(build_config({"run_dir": str(taken.parent)}))
     monkeypatch.setattr(place.os, "access", lambda path, mode: False)

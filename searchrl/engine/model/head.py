@@ -252,7 +252,9 @@ def find_plain_head(model: Any, ids_BT: Tensor) -> bool:
         with torch.no_grad():
             full = model(input_ids=ids_BT, use_cache=False).logits
             hidden = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-            return bool(torch.allclose(full, model.get_output_embeddings()(hidden), atol=1e-4))
+            ours = model.get_output_embeddings()(hidden)
+            # Of damaged weights both are NaN; that is said where they are sampled from.
+            return bool(torch.allclose(full, ours, atol=1e-4, equal_nan=True))
     finally:
         for module, was_training in training.items():
             module.training = was_training

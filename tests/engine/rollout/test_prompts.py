@@ -157,8 +157,11 @@ def test_weights_follow_the_steps_and_prompts_follow_the_weights(worlds_of: Any)
     # Any step can be asked for first, as a resumed run does, and refills have the same weights.
     other = PromptStream(worlds, 0, 20, 1, Curriculum(worlds))
     for refill in (0, 1):
-        keys = [[r.rng_keys for r in s.requests(45, refill)] for s in (other, stream)]
-        assert keys[0] == keys[1]
+        asked = [
+            [(worlds.index(r.world), r.index, r.rng_keys) for r in s.requests(45, refill)]
+            for s in (other, stream)
+        ]
+        assert asked[0] == asked[1]
     refilled = Counter(
         worlds.index(r.world) for step in range(30, 60) for r in stream.requests(step + 1, 1)
     )

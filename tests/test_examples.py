@@ -85,12 +85,12 @@ OF_PACKAGES = {
 
 @pytest.mark.parametrize(
     "path",
-    sorted(path for path in EXAMPLES.glob("*.yaml") if path.name not in OF_PACKAGES),
+    sorted(path for path in EXAMPLES.rglob("*.yaml") if path.name not in OF_PACKAGES),
     ids=lambda path: path.name,
 )
 def test_example_configuration_is_valid_and_its_names_are_registered(path: Path) -> None:
     config = build_config(load_yaml(path))
-    registry = load_plugins()
+    registry = load_plugins([str(EXAMPLES.parent / one) for one in config.plugins])
     assert registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)
     for world in make_worlds(config, registry):
         assert world.num_tasks("train") > 0 and world.num_tasks(config.eval.split) > 0

@@ -378,8 +378,9 @@ class EvalConfig(Section):
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
     """0 is greedy: the figures do not depend on chance."""
     forced: bool = True
-    """Play every evaluation a second time, where the first turn must search. If `em_forced` is
-    far above `em`, the model can answer after a search but does not search."""
+    """Play each task that was not begun with a search a second time, where the first turn must be
+    one. If `em_forced` is far above `em`, the model can answer after a search but does not search.
+    """
     batch_size: Batch = 128
     """Dialogues decoded together in evaluation."""
 

@@ -39,7 +39,7 @@ from searchrl.envs.regulations.questions import NOT_REGULATED, NOT_REGULATED_ANS
 from searchrl.programs.agent import run_settings
 from searchrl.statistics import mean, proportion
 
-POLICIES = ("expert", "two_search_regex", "one_search", "question_as_query")
+POLICIES = ("expert", "two_search_regex")
 """Scripted policies whose EM is drawn; those that the environment does not offer are left out."""
 EPISODE_KEYS = (
     "rollout_id", "phase", "step", "task", "turns", "final_answer", "stop_reason", "reward",

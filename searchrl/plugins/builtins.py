@@ -21,8 +21,6 @@ def register_envs(register: RegisterEnv) -> None:
         expert="searchrl.envs.regulations:make_expert",
         scripts={
             "passive": "searchrl.envs.regulations:make_passive",
-            "question_as_query": "searchrl.envs.regulations:make_question_as_query",
-            "one_search": "searchrl.envs.regulations:make_one_search",
             "two_search_regex": "searchrl.envs.regulations:make_two_search_regex",
         },
         policies={"think-search-answer": EMBEDDED},

@@ -19,7 +19,7 @@ from searchrl.runs.rescoring import read_recorded
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Episodes of a policy that is often wrong, with the scores that it had then."""
     folder = tmp_path_factory.mktemp("stored") / "run"
-    words = ["eval", "--policy", "scripted:one_search", "--num-tasks", "24", "--reward"]
+    words = ["eval", "--policy", "scripted:two_search_regex", "--num-tasks", "24", "--reward"]
     succeed(*words, "0.2*format+em-0.01*searches", "--run-dir", folder, "--json")
     return folder
 

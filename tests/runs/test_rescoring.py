@@ -22,7 +22,7 @@ from searchrl.statistics import mean
 
 PLUGINS = load_plugins()
 ASKED = {
-    "policy": "scripted:one_search",
+    "policy": "scripted:two_search_regex",
     "tasks": [{"env": "regulations", "reward": "0.2*format+em"}],
     "eval": {"num_tasks": 1, "forced": False},
 }

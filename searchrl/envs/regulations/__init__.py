@@ -1,11 +1,7 @@
 """The `regulations` world: generated school handbooks and questions about them."""
 
 from searchrl.envs.regulations.env import RegulationsEnv
-from searchrl.envs.regulations.heuristics import (
-    make_one_search,
-    make_question_as_query,
-    make_two_search_regex,
-)
+from searchrl.envs.regulations.heuristics import make_two_search_regex
 from searchrl.envs.regulations.questions import TASK_KINDS
 from searchrl.envs.regulations.scripts import make_expert, make_passive
 
@@ -13,8 +9,6 @@ __all__ = [
     "TASK_KINDS",
     "RegulationsEnv",
     "make_expert",
-    "make_one_search",
     "make_passive",
-    "make_question_as_query",
     "make_two_search_regex",
 ]

@@ -1,186 +1,100 @@
-"""Scripted policies for `regulations` that match words: how far one comes without any learning.
+"""`two_search_regex` of `regulations`: how far matching words comes. It reads the question and
+what its searches show, and nothing else; its words were chosen on training tasks."""
 
-`question_as_query` searches with the whole question and takes the first value of the right shape.
-`one_search` and `two_search_regex` choose words, rank clauses by the words they share with the
-question, and pass over values of the past and of exceptions that the question does not name; only
-the latter follows a name to a second article. All are honest: they know the question and what the
-searches show, as a model does, and nothing else of the task or the environment. Used for
-evaluation, as a bar for trained models.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Iterator
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Task
-from searchrl.envs.regulations.matching import (
-    SHAPES,
-    Document,
-    Finding,
-    Reader,
-    asked_kinds,
-    asked_units,
-    condition_in,
-    described_in,
-    named_in,
-    plain,
-    read_documents,
-    school_in,
-    without_wrapper,
-)
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
-from searchrl.envs.regulations.words import telling_words, with_synonyms
 
-FIRST_THOUGHT = "I should look this up."
-
-LEAST_SHARE = 0.36
-"""The weighted share of a question's words that an article must have to answer it."""
-
-_BRIDGE_LEAD = 0.3
-"""By how much a direct answer must score above a described thing, for there to be one hop only."""
-
-_ATTRIBUTES = {
-    "room": "room office",
-    "time": "closes shut locked leave",
-    "number": "days",
-    "money": "grant",
+_WHO = "person|leader|head|supervisor|organiser|caretaker of|treasurer|(?:staff )?member of|teacher"
+_NAME = r"\b(?!(?:The|Form|Otherwise|Now|If|In|At|On|For|Ask|By|Until)\b)[A-ZÀ-Þ][^\W\d_]+"
+_KINDS = {  # how a question asks for a kind or describes it, and the shape of its values
+    "form": ("form|paper", r"\b[A-Z]\d\d\b"),
+    "room": ("room|where", r"\b[A-Z]\d{3}\b"),
+    "building": ("building|place|home|venue|where", rf"{_NAME} (?:House|Hall|Lodge|Wing)\b"),
+    "fund": ("fund", rf"{_NAME} Fund\b"),
+    "person": (f"who|contact|{_WHO}", rf"{_NAME} (?!Fund|House|Hall|Lodge|Wing){_NAME}"),
+    "days": ("how (?:many|much time|long|soon)|deadline|limit", r"(?<![\w£:])\d\d\b(?!:| [A-Z])"),
+    "grant": ("how (?:much|large|high)|cost|price|fee|fine|deposit|pay|grant|sum|most", r"£\d+"),
+    "time": ("time(?! limit)|how (?:late|early|long)|when|start", r"\b\d\d:\d\d\b"),
+    "date": ("date|(?:which|what|last) day|when|deadline", r"\b\d\d? [A-Z][a-z]+"),
 }
-"""What to search for with a name, by the shape that is asked for."""
+_IF = re.compile(  # a phrase that says when or for whom something is different
+    r"(?i)\b(?:(?:in|on|at|during|for) (?:(?!(?:in|on|for|how|is)\b|wh)\w+[- ]){,2}?(?:summer|week"
+    r"|winter|spring|\w+ber|\w+uary|term|holiday|\w*day|pupil|student|child|boarder|sister|staff"
+    r"|guest|teacher|member|visitor|\w+-(?:form\w*|year|term)|final year)s?(?: of (?:the )?\w+"
+    r"| in their \w+ year)?|(?:if|when) (?:it|there is an?) \w+)\b"
+)
+_ABOUT = re.compile(r"\b(?!the|tho|dur|for\b)\w{3,4}")  # its words, cut short
+_ENDING = re.compile(r"(?<=\w{3})(ations?|ings?|ions?|ie[ds]?|[eo]rs?|ed|[ey]s?|als?|(?<![su])s)$")
+_STOP = f"""about academy after anyone anywhere asked back because before bring cannot charge
+children circle club college come could course daughter dear does door each excuse family fill find
+forgot friend from give good group guardian hand handbook have hello help here highest hour keep
+know largest learner like look money more morning moved must need nobody office paid parent please
+question quick receive required return runs school should sits sorry stay take team tell thank that
+thing this today towards turn until used want whom will with work would {_KINDS} {_IF.pattern}"""
+_GROUPS = """exam examination, trip excursion, complaint appeal, change transfer, newspaper press,
+coding programming, assembly assemblies gathering, radio broadcast, absence off leave, robot
+robotics, refund expense fare, show exhibition display fair, lunch meal canteen, gate latecomer,
+book library borrow loan textbook, music instrument, sport athletics race, guest visitor, astronomy
+stargazing, meeting evening talk, laptop computer, phone mobile, film cinema, photo photography"""
+_SAME = {_ENDING.sub("", word): "" for word in re.findall(r"\w{4,}", _STOP)}  # tell nothing
+_SAME |= {_ENDING.sub("", w): group for group in _GROUPS.split(",") for w in group.split()}
 
-_DESCRIBED = {"fund": "fund", "form": "form", "person": "leader", "building": "building"}
-"""What to search for with a description, by the shape that it stands for."""
+
+def make_two_search_regex(env: object, task: Task, protocol: TagProtocol) -> Expert:
+    """Search for what the question describes, then by its name for the answer."""
+    return _WordMatcher(task.question, protocol)
 
 
-def make_question_as_query(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Search with the whole question; answer with the first document's first fitting value."""
-    return _QuestionAsQuery(task.question, protocol)
+def _words(text: str) -> list[str]:
+    words = re.findall(r"\w{4,}|[a-z]\d\d|bus|car|key|kit|lab|art|aid|off|ill", text.lower())
+    return sorted({_SAME.get(stem := _ENDING.sub("", word), stem) for word in words} - {""})
 
 
-def make_one_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Search once with the question's telling words; answer with the value of the best clause."""
-    return _OneSearch(task.question, protocol)
-
-
-def make_two_search_regex(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """As `one_search`, but search again: for a name that was found, or with other words."""
-    return _TwoSearch(task.question, protocol)
-
-
-class _QuestionAsQuery:
-    """The common part: one search, then an answer from what it shows."""
-
+class _WordMatcher:
     def __init__(self, question: str, protocol: TagProtocol) -> None:
-        self._question = question
-        self._protocol = protocol
-        self._kinds = asked_kinds(plain(question))
-        self._school = ""
-        self._documents: list[Document] = []
-        self._has_searched = False
+        self._protocol, self._observed = protocol, ""
+        self._only = {*_ABOUT.findall(" ".join(_IF.findall(question)).lower())}
+        self._actions = self._play(_IF.sub("", question).lower())
 
     def act(self, observation: str) -> str:
-        """Search at first; then search again or answer."""
-        if not self._has_searched:
-            self._has_searched = True
-            self._school = school_in(self._question) or school_in(observation)
-            return self._search(self.first_query(), FIRST_THOUGHT)
-        self._documents = self.read(observation)
-        return self.next_turn()
+        self._observed += observation
+        return self._protocol.render_turn(next(self._actions), "I match words.")
 
-    def first_query(self) -> str:
-        return self._question
+    def _play(self, question: str) -> Iterator[Action]:
+        kind = name = ""
+        described = rf"\bthe (?=(?:form|paper|fund|building|place|home|venue|{_WHO})\b)"
+        for text in reversed(re.split(described, question)):
+            starts = {one: len(re.split(rf"\b(?:{_KINDS[one][0]})", text)[0]) for one in _KINDS}
+            kinds = [one for one in _KINDS if starts[one] == min(starts.values())]
+            if kind and (kinds[0] == kind or kinds == [*_KINDS]):
+                continue
+            forms = re.sub(r"(\w+)", r"\1 \1e \1s \1ed \1ing \1y", " ".join(_words(text)))
+            yield Action(SEARCH, (f"{name} {kinds[0]}" if name else f"{text} {forms}",))
+            score, value = max(self._values(kinds, text, name), default=(0.0, ""))
+            if score < (0.3 if name else 1.0):
+                yield Action(ANSWER, NOT_REGULATED_ANSWER)
+            kind, name = kinds[0], value
+        yield Action(ANSWER, name)
 
-    def read(self, observation: str) -> list[Document]:
-        return read_documents(observation)
-
-    def next_turn(self) -> str:
-        text = self._documents[0].text if self._documents else ""
-        for kind in self._kinds:
-            if match := SHAPES[kind].search(text):
-                return self._answer(match.group(), f"The first document says {match.group()}.")
-        return self._answer_silent()
-
-    def _search(self, query: str, thought: str) -> str:
-        return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
-
-    def _answer(self, answer: str, thought: str) -> str:
-        return self._protocol.render_turn(Action(ANSWER, answer), thought)
-
-    def _answer_silent(self) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, "The handbook does not say.")
-
-    def _answer_from(self, found: Finding | None) -> str:
-        if found is None or found.share < LEAST_SHARE:
-            return self._answer_silent()
-        return self._answer(found.value, f"The best match says: {found.clause}")
-
-
-class _OneSearch(_QuestionAsQuery):
-    def __init__(self, question: str, protocol: TagProtocol) -> None:
-        super().__init__(question, protocol)
-        self._words = telling_words(plain(question)) or telling_words(without_wrapper(question))
-        self._condition = condition_in(question)
-        self._name = named_in(question)
-        self._units = asked_units(question)
-
-    def first_query(self) -> str:
-        return self._query(self._words)
-
-    def read(self, observation: str) -> list[Document]:
-        return read_documents(observation, self._school)
-
-    def _query(self, words: Iterable[str]) -> str:
-        """A query of words; pages may be about several schools, so it names the school."""
-        return " ".join([*dict.fromkeys([*words, self._school])]).strip() or self._question
-
-    def next_turn(self) -> str:
-        return self._answer_from(self._read())
-
-    def _read(self, about: Finding | None = None) -> Finding | None:
-        """The best value for the whole question, if it names something or with `about` for that."""
-        name = about.value if about else self._name
-        reader = Reader(self._words, self._documents, self._units, self._condition)
-        found = reader.find(self._kinds, name)
-        return found._replace(share=1.0) if found and name else found
-
-
-class _TwoSearch(_OneSearch):
-    def __init__(self, question: str, protocol: TagProtocol) -> None:
-        super().__init__(question, protocol)
-        self._bridge_kind, self._bridge_words = described_in(plain(question), self._kinds)
-        self._bridge: Finding | None = None
-        self._is_last = False
-        self._earlier: list[Document] = []
-
-    def first_query(self) -> str:
-        return self._query(self._widely())
-
-    def _widely(self) -> list[str]:
-        """What the first hop is about, in all the words that a handbook may use for it."""
-        kind = _DESCRIBED.get(self._bridge_kind, "").split()
-        return with_synonyms([*self._bridge_words, *kind] if self._bridge_words else self._words)
-
-    def next_turn(self) -> str:
-        self._documents = list(dict.fromkeys([*self._earlier, *self._documents]))
-        direct = self._read()
-        self._bridge = self._bridge or self._find_bridge(direct)
-        if self._is_last:
-            return self._answer_from(self._read(self._bridge) if self._bridge else direct)
-        self._is_last = True
-        if self._bridge:
-            query = self._query([self._bridge.value, _ATTRIBUTES.get(self._kinds[0], "")])
-            return self._search(query, f"I need to know more. {self._bridge.clause}")
-        if direct and direct.share >= LEAST_SHARE:
-            return self._answer_from(direct)
-        self._earlier = self._documents
-        words = with_synonyms([*self._words, *self._condition])
-        return self._search(self._query(words), "I should search with other words.")
-
-    def _find_bridge(self, direct: Finding | None) -> Finding | None:
-        """What the question describes without naming it, unless a direct answer fits far better."""
-        if not self._bridge_kind:
-            return None
-        found = Reader(self._bridge_words, self._documents).find([self._bridge_kind])
-        least = max(direct.score - _BRIDGE_LEAD, 0.0) if direct else 0.0
-        return found if found and found.share >= LEAST_SHARE and found.score >= least else None
+    def _values(self, kinds: list[str], text: str, name: str) -> Iterator[tuple[float, str]]:
+        shown = re.findall(r"\bDoc \d+(?:\(Title: (.*?)\)|:) ([^\n<]*)", self._observed)
+        found = {doc: _words(" ".join(doc)) for doc in shown if name in " ".join(doc)}
+        seen = {word: sum(word in words for words in found.values()) for word in _words(text)}
+        weights = {word: (n or 8) ** -0.5 * (1 if " " in word else 0.4) for word, n in seen.items()}
+        total = sum(weights.values()) or 1
+        for (_, body), words in found.items():
+            for clause in re.split(r"[.!?] |[;:] |, (?:although|but|while) |, (?=after)", body):
+                said = _words(clause)
+                score = sum(weights[w] * ((w in words) + 0.7 * (w in said)) for w in seen) / total
+                score -= 0.8 * bool(re.search(r"\b(was|had been|used to|once|stopped)\b", clause))
+                if only := _IF.match(clause):
+                    about = {*_ABOUT.findall(only[0].lower())}
+                    score += 0.8 if 2 * len(about & self._only) > len(about) else -0.8
+                score *= 1.5 if re.search("s of this|change|term on|replaces|void", body) else 1
+                for rank, kind in enumerate(kinds):
+                    for value in re.findall(_KINDS[kind][1], clause):
+                        yield score + 0.5 * (name in clause) - 0.1 * rank, value

@@ -101,7 +101,7 @@ class HandbookExpert:
         wanted, about = meta["gists"][self._hop], meta["abouts"][self._hop]
         is_last = self._hop + 1 == len(self._queries)
         condition = f", {meta['condition']}" if is_last and meta["condition"] else ""
-        thought, says = [f"I need the {wanted} {WANTED}{condition}."], None
+        thought, says = [f"I need {wanted} {WANTED}{condition}."], None
         for rank, passage in enumerate(self.env.last_passages, 1):
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
             if not shown and not _begins(rank, passage, observation):
@@ -114,7 +114,8 @@ class HandbookExpert:
                 break
         if says is None:
             return " ".join(thought), ""
-        return " ".join([*thought, f"It says: {says.clause}."]), says.value.bare
+        thought[-1] = f"{thought[-1].removesuffix('.')}: {says.value.bare}."
+        return " ".join(thought), says.value.bare
 
     def _read_fixed(self, observation: str) -> tuple[str, str]:
         """Quote the sentence of the evidence that holds an answer, or the name of the next hop."""
@@ -148,12 +149,12 @@ def _judge(rank: int, statements: Sequence[Statement], wanted: str) -> str:
     """What a document is about, and whether that is wanted."""
     gists = {statement.gist: statement.status for statement in statements}
     if not gists:
-        return f"Doc {rank} states no rule."
+        return f"Doc {rank} no rule."
     verdicts = (
-        f"the {'new ' * (status is Status.NEW)}{gist} {WANTED if gist == wanted else UNWANTED}"
+        f"{'new ' * (status is Status.NEW)}{gist} {WANTED if gist == wanted else UNWANTED}"
         for gist, status in gists.items()
     )
-    return f"Doc {rank} is about {' and '.join(verdicts)}."
+    return f"Doc {rank} {' and '.join(verdicts)}."
 
 
 class _Passive:

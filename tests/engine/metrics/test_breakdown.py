@@ -40,7 +40,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_one(drawn: tuple[int, int]
 
 
 def play(**settings: Any) -> Any:
-    config = build_config({"policy": "scripted:one_search", "eval": {"num_tasks": 40}, **settings})
+    config = build_config({"policy": "scripted:two_search_regex", "eval": {"num_tasks": 40}, **settings})
     return play_table(config, load_plugins(config.plugins), lambda name, done, total: None)
 
 
@@ -57,8 +57,8 @@ def test_every_figure_stands_for_every_kind_and_difficulty() -> None:
         assert metrics[f"f1/{kind}"]["value"] == pytest.approx(mean)
         assert metrics[f"f1/{kind}"]["n"] == kinds.count(kind)
     assert metrics["em/difficulty.normal"]["value"] == metrics["em"]["value"]
-    # Two-hop questions need two articles, and this policy searches once.
-    assert metrics["all_gold/two_hop"]["value"] < metrics["support_recall/two_hop"]["value"] < 1
+    # Two-hop questions need two articles, and this policy does not always find both.
+    assert metrics["all_gold/two_hop"]["value"] <= metrics["support_recall/two_hop"]["value"] < 1
 
 
 def test_each_task_has_a_table_of_its_own_and_only_what_is_scored_is_in_a_group() -> None:

@@ -36,8 +36,8 @@ NOISE, REPLACED, INSERTED = 0.35, (0.1, 0.2, 0.3), 0.5
 """Shares: schools with random words; of an article's words, those that are replaced; questions with
 words put between theirs."""
 
-THIN, EARLY = 0.4, 0.2
-"""How often the clumsy policy searches with a generic word, or stops early; else it guesses."""
+THIN, AGAIN = 0.4, 0.2
+"""How often the clumsy policy searches with a generic word, or once more; else it guesses."""
 
 
 @lru_cache(maxsize=64)
@@ -138,7 +138,13 @@ _SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | dict.fro
 )
 
 
-class _Guesser(HandbookExpert):
+class _Reader(HandbookExpert):
+    """The expert, but for one thing: it never searches again for what a search did not find."""
+
+    searches_again = False
+
+
+class _Guesser(_Reader):
     """Never admits that the handbook is silent."""
 
     def not_found(self, thought: str) -> str:
@@ -162,19 +168,16 @@ class _ThinSearcher(_Guesser):
         return max(telling, key=lambda word: sum(word.casefold() in one for one in articles))
 
 
-class _EarlyStopper(HandbookExpert):
-    """Gives what the first hop finds as the answer."""
-
-    def next_hop(self, thought: str) -> str:
-        bridge = self.task.meta.get("bridge")
-        return self.answer(bridge, thought) if bridge else super().next_hop(thought)
-
-
 def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches with a generic word, stops too early, or answers what the handbook does not say."""
+    """Searches with a generic word, or once more, or answers what the handbook does not say."""
     habit = Random(f"clumsy/{task.id}").random()
-    kind = _ThinSearcher if habit < THIN else _EarlyStopper if habit < THIN + EARLY else _Guesser
+    kind = _ThinSearcher if habit < THIN else HandbookExpert if habit < THIN + AGAIN else _Guesser
     return kind(env, task, protocol)
+
+
+def make_reader(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """What the model shall read like."""
+    return _Reader(env, task, protocol)
 
 
 @hookimpl
@@ -183,7 +186,7 @@ def register_envs(register: Any) -> None:
     register(
         ColdStartEnv.name,
         ColdStartEnv,
-        expert="searchrl.envs.regulations:make_expert",
+        expert=make_reader,
         scripts={"passive": "searchrl.envs.regulations:make_passive", "clumsy": make_clumsy},
         description="regulations with drills and random words, for a cold start",
     )

@@ -18,6 +18,7 @@ from searchrl.config.sft import SftStage
 from searchrl.core.episode import StopReason
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.world import TaskWorld
@@ -61,9 +62,9 @@ class Demonstrator:
         if self.traces is not None:
             return [rng.choice(self.traces) for _ in range(stage.batch_size)]
         names = rng.choices(list(stage.mix), list(stage.mix.values()), k=stage.batch_size)
-        requests = []
+        requests, weights = [], Curriculum(self.worlds).weights(done=0)
         for number, name in enumerate(names):
-            world = rng.choice(self.worlds)
+            world = rng.choices(self.worlds, weights)[0]
             index = rng.randrange(world.num_tasks(TRAIN))
             requests.append(_demo_request(world, name, index, self.config.seed, f"{step}/{number}"))
         groups = self.driver.run(requests)

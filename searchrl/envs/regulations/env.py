@@ -28,6 +28,7 @@ from searchrl.envs.regulations.questions import (
     LOOKUP,
     NOT_REGULATED,
     NOT_REGULATED_ANSWER,
+    REWORDED,
     TASK_KINDS,
     THREE_HOP,
     TWO_HOP,
@@ -50,10 +51,16 @@ from searchrl.errors import ConfigError, suggest
 TASKS_PER_SCHOOL = 10
 """Tasks per school; no two ask the same."""
 
-DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2}
+DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.47, REWORDED: 0.03, TWO_HOP: 0.3, NOT_REGULATED: 0.2}
 """Shares of the task kinds at the levels `easy` and `normal`."""
 
-HARD_MIX: Mapping[str, float] = {LOOKUP: 0.3, TWO_HOP: 0.25, THREE_HOP: 0.25, NOT_REGULATED: 0.2}
+HARD_MIX: Mapping[str, float] = {
+    LOOKUP: 0.25,
+    REWORDED: 0.05,
+    TWO_HOP: 0.25,
+    THREE_HOP: 0.25,
+    NOT_REGULATED: 0.2,
+}
 """Shares of the task kinds at the level `hard`."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"

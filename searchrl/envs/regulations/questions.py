@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from searchrl.envs.regulations.world.names import ValueKind
-from searchrl.envs.regulations.world.prose import Article, Statement, begin
+from searchrl.envs.regulations.world.prose import Article, Statement, Status, begin
 from searchrl.envs.regulations.world.school import (
     Link,
     School,
@@ -32,12 +32,16 @@ from searchrl.envs.regulations.world.wordings import (
 )
 
 LOOKUP = "lookup"
+REWORDED = "reworded"
 TWO_HOP = "two_hop"
 THREE_HOP = "three_hop"
 NOT_REGULATED = "not_regulated"
-TASK_KINDS = (LOOKUP, TWO_HOP, THREE_HOP, NOT_REGULATED)
-"""Kinds of task, `three_hop` at the level `hard` alone; also the names of metrics."""
-TaskKind = Literal["lookup", "two_hop", "three_hop", "not_regulated"]
+TASK_KINDS = (LOOKUP, REWORDED, TWO_HOP, THREE_HOP, NOT_REGULATED)
+"""Kinds of task, `three_hop` at the level `hard` alone; also the names of metrics.
+
+`reworded` is a look-up in words that do not find the article: whoever searches again, for the
+matter's own name, finds it."""
+TaskKind = Literal["lookup", "reworded", "two_hop", "three_hop", "not_regulated"]
 """One of `TASK_KINDS`, as a type of settings."""
 
 NOT_REGULATED_ANSWER = "not regulated"
@@ -95,6 +99,8 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
         return writer.follow(trails[pick(range(len(trails)), ordinal, order)])
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
+    if kind == REWORDED:
+        return writer.reworded(ordinal, order)
     sources = [*school.topics, *school.links, *school.links, *school.things]
     number = pick(range(len(sources)), ordinal, order)
     return writer.lookup(number)
@@ -160,6 +166,20 @@ class _Writer:
             return self._one(link.abouts[1], asking)
         shelf, thing = school.things[number - 2 * len(school.links)]
         return self._one(about_thing(shelf, thing), _ask_thing(shelf, thing))
+
+    def reworded(self, ordinal: int, order: Random) -> Draft:
+        """Ask for a topic in words that do not find its article, where its name does."""
+        school = self._school
+        stated = {topic: school.stated[topic.key] for topic in school.topics}
+        found = [
+            topic
+            for topic, (article, statement) in stated.items()
+            # One that replaces another shares its words with it.
+            if statement.status is Status.CURRENT
+            and school.finder.finds(topic.gist, article.passage.id)
+        ]
+        topic = found[pick(range(len(found)), ordinal, order)]
+        return self._one(topic.key, _Asking(topic.questions, topic.indirect), is_lost=True)
 
     def trail(self, link: Link, is_long: bool) -> _Trail | None:
         """The hops of a chain; None if it has no third one, or a search does not find one."""
@@ -241,10 +261,10 @@ class _Writer:
             return _Absent(about, gist, family.value_kind, asking)
         return _Absent(about, gist, family.bridge_kind, _ask_link(family, subject))
 
-    def _one(self, about: str, asking: _Asking) -> Draft:
+    def _one(self, about: str, asking: _Asking, is_lost: bool = False) -> Draft:
         about, condition = self._condition(about)
         when = self._when(condition)
-        question = self._ask(asking, when, self._articles(about))
+        question = self._ask(asking, when, self._articles(about), is_lost)
         return self._draft(question, (about,), condition=when)
 
     def _condition(self, about: str) -> tuple[str, Condition | None]:
@@ -260,8 +280,16 @@ class _Writer:
     def _articles(self, *abouts: str) -> list[Article]:
         return [self._school.stated[about][0] for about in abouts]
 
-    def _ask(self, asking: _Asking, when: str = "", articles: Sequence[Article] = ()) -> Question:
+    def _ask(
+        self,
+        asking: _Asking,
+        when: str = "",
+        articles: Sequence[Article] = (),
+        is_lost: bool = False,
+    ) -> Question:
         """A random wording that finds the first article; the first wording if none does.
+
+        With `is_lost` the other way round: one that does not find it.
 
         Often it is the wording that fits another article best, so that whoever matches words reads
         the wrong one. A question about an article in words that training never shows is itself in
@@ -275,9 +303,11 @@ class _Writer:
             if is_new and question.is_seen:
                 continue
             misleads = finder.misleads(question.query, gold)
+            if is_lost and misleads < 0:
+                return question
             if misleads > most and (is_trap or most < 0):
                 chosen, most = question, misleads
-            if not is_trap and most >= 0:
+            if not is_trap and most >= 0 and not is_lost:
                 break
         assert chosen is not None
         return chosen

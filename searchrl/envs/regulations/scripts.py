@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
@@ -42,14 +42,18 @@ class HandbookExpert:
     """One search per hop; every later decision follows from the last observation.
 
     In a generated handbook it looks for the statement of a rule; in a fixed one, of which nothing
-    is known but its text, for a right answer in the passages that hold the evidence.
+    is known but its text, for a right answer in the passages that hold the evidence. Where a first
+    search finds nothing, it searches once more, for the name of what it needs.
     """
+
+    searches_again: ClassVar[bool] = True
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
         self.env = env.unwrapped
         self.task = task
         self._protocol = protocol
         self._hop = -1
+        self._has_again = not self.task.meta.get("gists")
         self._queries = self._plan()
         self._statements = self.env.statements(task)
 
@@ -58,6 +62,9 @@ class HandbookExpert:
         if self._hop < 0:
             return self._search(self.first_query(), FIRST_THOUGHT)
         thought, answer = self._read(observation)
+        if not answer and self.searches_again and not self._hop and not self._has_again:
+            self._has_again = True
+            return self._type(self.task.meta["gists"][0], thought)
         if not answer:
             return self.not_found(thought)
         if self._hop + 1 < len(self._queries):
@@ -114,8 +121,7 @@ class HandbookExpert:
                 break
         if says is None:
             return " ".join(thought), ""
-        thought[-1] = f"{thought[-1].removesuffix('.')}: {says.value.bare}."
-        return " ".join(thought), says.value.bare
+        return " ".join([*thought, f"It is {says.value.bare}."]), says.value.bare
 
     def _read_fixed(self, observation: str) -> tuple[str, str]:
         """Quote the sentence of the evidence that holds an answer, or the name of the next hop."""
@@ -133,6 +139,9 @@ class HandbookExpert:
 
     def _search(self, query: str, thought: str) -> str:
         self._hop += 1
+        return self._type(query, thought)
+
+    def _type(self, query: str, thought: str) -> str:
         return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
 
     def answer(self, answer: str, thought: str) -> str:

@@ -100,7 +100,7 @@ LEVELS: Mapping[Difficulty, Dials] = {
     Difficulty.NORMAL: Dials(
         exception=0.4,
         past=0.3,
-        joined=0.4,
+        joined=0.2,
         invented=0.4,
         passing=0.6,
         trap=0.85,
@@ -111,7 +111,7 @@ LEVELS: Mapping[Difficulty, Dials] = {
         exception=0.4,
         past=0.2,
         replaced=0.2,
-        joined=0.4,
+        joined=0.2,
         invented=0.6,
         passing=0.6,
         trap=1.0,

@@ -37,6 +37,14 @@ class Demonstration(NamedTuple):
     is_cut: bool
 
 
+class _Key(NamedTuple):
+    """Which demonstration: the place of its world, the script and the training task."""
+
+    place: int
+    script: str
+    index: int
+
+
 class Demonstrator:
     """Demonstrations of a step: a pure function of (seed, step).
 
@@ -55,6 +63,8 @@ class Demonstrator:
         self.worlds = worlds
         self.traces = None if traces is None else _encode(traces, config, worlds[0], policy)
         self.driver = make_scripted_driver(config, policy.renderer)
+        self.curriculum = Curriculum(worlds)
+        self._kept: dict[_Key, Demonstration] = {}
 
     def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:
         """Those of a step (from 0); ConfigError if an episode failed."""
@@ -62,11 +72,22 @@ class Demonstrator:
         if self.traces is not None:
             return [rng.choice(self.traces) for _ in range(stage.batch_size)]
         names = rng.choices(list(stage.mix), list(stage.mix.values()), k=stage.batch_size)
-        requests, weights = [], Curriculum(self.worlds).weights(done=0)
-        for number, name in enumerate(names):
-            world = rng.choices(self.worlds, weights)[0]
-            index = rng.randrange(world.num_tasks(TRAIN))
-            requests.append(_demo_request(world, name, index, self.config.seed, f"{step}/{number}"))
+        weights, most = self.curriculum.weights(step), self.config.sft.num_tasks
+        keys = []
+        for name in names:
+            place = rng.choices(range(len(self.worlds)), weights)[0]
+            total = self.worlds[place].num_tasks(TRAIN)
+            keys.append(_Key(place, name, rng.randrange(min(total, most or total))))
+        played = self._play([key for key in dict.fromkeys(keys) if key not in self._kept], step)
+        if most is not None:
+            self._kept |= played
+        return [played.get(key) or self._kept[key] for key in keys]
+
+    def _play(self, keys: Sequence[_Key], step: int) -> dict[_Key, Demonstration]:
+        requests = [
+            _demo_request(self.worlds[place], name, index, self.config.seed, f"{step}/{number}")
+            for number, (place, name, index) in enumerate(keys)
+        ]
         groups = self.driver.run(requests)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         failures = [f for r in rollouts if (f := r.episode.failure) is not None]
@@ -76,10 +97,11 @@ class Demonstrator:
                 f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
             )
         limits = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
-        return [
+        demonstrations = (
             Demonstration(_whole_turns(r.trajectory), r.episode.stop_reason in limits)
             for r in rollouts
-        ]
+        )
+        return dict(zip(keys, demonstrations, strict=True))
 
 
 def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:

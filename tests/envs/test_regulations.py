@@ -22,6 +22,7 @@ from searchrl.envs.regulations import make_expert
 from searchrl.envs.regulations.questions import (
     LOOKUP,
     NOT_REGULATED,
+    REWORDED,
     THREE_HOP,
     TWO_HOP,
     Draft,
@@ -48,7 +49,7 @@ from searchrl.envs.regulations.world.wordings import (
 from searchrl.errors import ConfigError
 
 SCHOOLS = range(20)
-KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
+KINDS = (LOOKUP, REWORDED, TWO_HOP, NOT_REGULATED)
 HARD_KINDS = (*KINDS, THREE_HOP)
 NAMED_ENTITIES = ("House", "Hall", "Lodge", "Wing", "Fund", "form")
 
@@ -191,10 +192,13 @@ def test_mix_has_its_shares_in_any_stretch() -> None:
     env = make_env()
     for start in (0, 777, 20000):
         kinds = Counter(env.kind_of("train", start + i) for i in range(300))
-        assert kinds["lookup"] == pytest.approx(150, abs=4)
+        assert kinds["lookup"] == pytest.approx(105, abs=4)
+        assert kinds["reworded"] == pytest.approx(45, abs=4)
         assert kinds["two_hop"] == pytest.approx(90, abs=4)
         assert kinds["not_regulated"] == pytest.approx(60, abs=4)
     assert set(kinds) == set(KINDS)
+    held_out = Counter(env.kind_of("test", i) for i in range(1000))
+    assert held_out["reworded"] == pytest.approx(30, abs=4)
 
 
 def test_mix_is_a_setting() -> None:
@@ -221,6 +225,17 @@ def test_a_school_is_never_asked_the_same_twice(level: str) -> None:
         subjects = {(t.kind, t.meta["abouts"][-1], t.question) for t in asked}
         assert len(subjects) == len(asked) >= 8
         assert {t.meta["school"] for t in asked} == {env.school("test", number).name}
+
+
+@pytest.mark.parametrize("hard_or_not", ["normal", "hard"])
+def test_reworded_questions_find_their_article_by_its_name_alone(hard_or_not: str) -> None:
+    env = env_of(hard_or_not)
+    only = make_env(difficulty=hard_or_not, mix={REWORDED: 1})
+    for task in (only.make_task("test", index) for index in range(60)):
+        school = env.school("test", task.meta["school_number"])
+        (gold,), (query,), (gist,) = task.gold_ids, task.meta["queries"], task.meta["gists"]
+        assert not school.finder.finds(query, gold)
+        assert school.finder.finds(gist, gold)
 
 
 def test_two_hop_questions_do_not_name_the_bridge(level: str) -> None:
@@ -269,7 +284,7 @@ def test_unknown_difficulty_names_the_levels() -> None:
 def test_three_hops_are_of_the_level_hard_and_name_none_of_their_entities() -> None:
     env = env_of("hard")
     kinds = Counter(env.kind_of("train", index) for index in range(700, 1700))
-    shares = {LOOKUP: 300, TWO_HOP: 250, THREE_HOP: 250, NOT_REGULATED: 200}
+    shares = {LOOKUP: 150, REWORDED: 150, TWO_HOP: 250, THREE_HOP: 250, NOT_REGULATED: 200}
     assert {kind: pytest.approx(count, abs=6) for kind, count in shares.items()} == kinds
     with pytest.raises(ConfigError, match="'normal' has no tasks of kind 'three_hop'.*to hard"):
         make_env(mix={THREE_HOP: 1})

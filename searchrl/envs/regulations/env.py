@@ -44,24 +44,29 @@ from searchrl.envs.regulations.world.school import (
     School,
     make_school,
 )
-from searchrl.envs.splits import Mix
+from searchrl.envs.splits import TRAIN, Mix
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
 
 TASKS_PER_SCHOOL = 10
 """Tasks per school; no two ask the same."""
 
-DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.47, REWORDED: 0.03, TWO_HOP: 0.3, NOT_REGULATED: 0.2}
-"""Shares of the task kinds at the levels `easy` and `normal`."""
-
-HARD_MIX: Mapping[str, float] = {
-    LOOKUP: 0.25,
-    REWORDED: 0.05,
-    TWO_HOP: 0.25,
-    THREE_HOP: 0.25,
-    NOT_REGULATED: 0.2,
+MIXES: Mapping[Difficulty, Mapping[str, float]] = {
+    Difficulty.EASY: {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2},
+    Difficulty.NORMAL: {LOOKUP: 0.47, REWORDED: 0.03, TWO_HOP: 0.3, NOT_REGULATED: 0.2},
+    Difficulty.HARD: {
+        LOOKUP: 0.27,
+        REWORDED: 0.03,
+        TWO_HOP: 0.25,
+        THREE_HOP: 0.25,
+        NOT_REGULATED: 0.2,
+    },
 }
-"""Shares of the task kinds at the level `hard`."""
+"""Shares of the task kinds at each level."""
+
+TRAIN_REWORDED = 0.15
+"""Share of `reworded` in the train split, at the cost of `lookup`: what is rare would be learned
+late."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 """Slices of the test split: whether training shows the question's and the articles' wordings."""
@@ -122,7 +127,8 @@ class RegulationsEnv(TextEnv):
         )
         self.difficulty = _ensure_difficulty(difficulty)
         kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
-        self._mix = _make_mix(kinds, self.difficulty)
+        self._train_mix = _make_mix(kinds, self.difficulty, TRAIN)
+        self._mix = _make_mix(kinds, self.difficulty, "test")
         self._is_generated = handbook is None
         self._held: tuple[tuple[str, int], School] | None = None
         self._handbook, self._questions = _load(handbook, questions)
@@ -136,7 +142,8 @@ class RegulationsEnv(TextEnv):
 
     def kind_of(self, split: str, index: int) -> str:
         """The kind of task `index`."""
-        return self._mix.kind_of(index, f"mix/{self.world_seed}/{split}")
+        mix = self._train_mix if split == TRAIN else self._mix
+        return mix.kind_of(index, f"mix/{self.world_seed}/{split}")
 
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of `split`; neighbours are about different schools."""
@@ -253,11 +260,13 @@ def _draw(
     return draft_task(make(world_seed, split, number, difficulty), kind, ordinal)
 
 
-def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty) -> Mix:
-    """The mix of kinds; without `given`, that of the level."""
-    has_three = LEVELS[difficulty].num_hops > 2
-    weights = given if given is not None else HARD_MIX if has_three else DEFAULT_MIX
-    if weights.get(THREE_HOP) and not has_three:
+def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty, split: str) -> Mix:
+    """The mix of kinds in a split; without `given`, that of the level."""
+    weights = dict(MIXES[difficulty] if given is None else given)
+    if given is None and split == TRAIN and REWORDED in weights:
+        weights[LOOKUP] -= TRAIN_REWORDED - weights[REWORDED]
+        weights[REWORDED] = TRAIN_REWORDED
+    if weights.get(THREE_HOP) and LEVELS[difficulty].num_hops < 3:
         raise ConfigError(
             f"env.mix: the level '{difficulty}' has no tasks of kind '{THREE_HOP}'. Set "
             "env.difficulty to hard, or leave the kind out."

@@ -95,8 +95,10 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
     order = Random(f"{school.key}/{kind}")
     writer = _Writer(school, rng)
     if kind in (TWO_HOP, THREE_HOP):
-        trails = [t for link in school.links if (t := writer.trail(link, kind == THREE_HOP))]
-        return writer.follow(trails[pick(range(len(trails)), ordinal, order)])
+        links = [link for link in school.links if kind == TWO_HOP or link.relation]
+        first = pick(range(len(links)), ordinal, order)
+        trails = (writer.trail(link, kind == THREE_HOP) for link in links[first:] + links[:first])
+        return writer.follow(next(filter(None, trails)))
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
     if kind == REWORDED:
@@ -178,18 +180,21 @@ class _Writer:
             if statement.status is Status.CURRENT
             and school.finder.finds(topic.gist, article.passage.id)
         ]
-        topic = found[pick(range(len(found)), ordinal, order)]
-        return self._one(topic.key, _Asking(topic.questions, topic.indirect), is_lost=True)
+        first = pick(range(len(found)), ordinal, order)
+        asked = (
+            self._one(topic.key, _Asking(topic.questions, topic.indirect), is_lost=True)
+            for topic in found[first:] + found[:first]
+        )
+        is_found = school.finder.finds
+        return next(one for one in asked if not is_found(one.question.query, one.gold_ids[0]))
 
     def trail(self, link: Link, is_long: bool) -> _Trail | None:
-        """The hops of a chain; None if it has no third one, or a search does not find one."""
+        """The hops of a chain; None if a search does not find one."""
         family, relation = link.family, link.relation
         first, second = link.abouts
         asked, descriptions = family, [family.descriptions]
         # A word beside the name would find articles about others of its kind.
         hops = [(second, link.entity, family.attribute)]
-        if is_long and relation is None:
-            return None
         if is_long and relation is not None:
             # Asked is the room of a person who has to do with the entity.
             asked, (who, where) = room_family(), link.further

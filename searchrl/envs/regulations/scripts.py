@@ -98,8 +98,7 @@ class HandbookExpert:
 
         Returns the thought and what was found (empty: nothing). Each rule of a document is named by
         its gist and judged: `exactly` if it is what is wanted, else `instead`, so that a model
-        finds the verdict behind the equal gist. The sentence that answers is quoted last, so that
-        the answer is copied from it. Where articles may replace others, all of them are read. How
+        finds the verdict behind the equal gist. What the one that answers says comes last. Where articles may replace others, all of them are read. How
         well a small model learns this is in docs/log.md.
         """
         meta = self.task.meta

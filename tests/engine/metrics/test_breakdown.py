@@ -40,7 +40,9 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_one(drawn: tuple[int, int]
 
 
 def play(**settings: Any) -> Any:
-    config = build_config({"policy": "scripted:two_search_regex", "eval": {"num_tasks": 40}, **settings})
+    config = build_config(
+        {"policy": "scripted:two_search_regex", "eval": {"num_tasks": 40}, **settings}
+    )
     return play_table(config, load_plugins(config.plugins), lambda name, done, total: None)
 
 

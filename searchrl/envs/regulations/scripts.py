@@ -53,7 +53,7 @@ class HandbookExpert:
         self.task = task
         self._protocol = protocol
         self._hop = -1
-        self._has_again = not self.task.meta.get("gists")
+        self._may_search_again = self.searches_again and bool(task.meta.get("gists"))
         self._queries = self._plan()
         self._statements = self.env.statements(task)
 
@@ -62,8 +62,8 @@ class HandbookExpert:
         if self._hop < 0:
             return self._search(self.first_query(), FIRST_THOUGHT)
         thought, answer = self._read(observation)
-        if not answer and self.searches_again and not self._hop and not self._has_again:
-            self._has_again = True
+        if not answer and self._may_search_again and self._hop == 0:
+            self._may_search_again = False
             return self._type(self.task.meta["gists"][0], thought)
         if not answer:
             return self.not_found(thought)
@@ -98,8 +98,9 @@ class HandbookExpert:
 
         Returns the thought and what was found (empty: nothing). Each rule of a document is named by
         its gist and judged: `exactly` if it is what is wanted, else `instead`, so that a model
-        finds the verdict behind the equal gist. What the one that answers says comes last. Where articles may replace others, all of them are read. How
-        well a small model learns this is in docs/log.md.
+        finds the verdict behind the equal gist. The value comes last, and the answer is copied from
+        it. Where articles may replace others, all of them are read. How well a small model learns
+        this is in docs/log.md.
         """
         meta = self.task.meta
         if not self._statements:

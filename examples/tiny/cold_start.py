@@ -29,10 +29,10 @@ from searchrl.envs.regulations.world.searching import FUNCTION_WORDS, content_wo
 sys.path.insert(0, str(Path(__file__).parent))
 from random_words import Drill, insert_words, make_drill, replace_words
 
-DRILLS = 0.15
+DRILLS = 0.1
 """Share of the tasks that are drills."""
 
-NOISE, REPLACED, INSERTED = 0.35, (0.1, 0.2, 0.3), 0.5
+NOISE, REPLACED, INSERTED = 0.25, (0.1, 0.2, 0.3), 0.5
 """Shares: schools with random words; of an article's words, those that are replaced; questions with
 words put between theirs."""
 

@@ -98,30 +98,28 @@ class HandbookExpert:
 
         Returns the thought and what was found (empty: nothing). Each rule of a document is named by
         its gist and judged: `exactly` if it is what is wanted, else `instead`, so that a model
-        finds the verdict behind the equal gist. The value comes last, and the answer is copied from
-        it. Where articles may replace others, all of them are read. How well a small model learns
-        this is in docs/log.md.
+        finds the verdict behind the equal gist. Each value is named, too: so every document
+        teaches where values stand. Where articles may replace others, all of them are read. How
+        well a small model learns this is in docs/log.md.
         """
         meta = self.task.meta
         if not self._statements:
             return self._read_fixed(observation)
         wanted, about = meta["gists"][self._hop], meta["abouts"][self._hop]
-        is_last = self._hop + 1 == len(self._queries)
-        condition = f", {meta['condition']}" if is_last and meta["condition"] else ""
+        condition = f", {meta['condition']}" if meta["condition"] else ""
         thought, says = [f"I need {wanted} {WANTED}{condition}."], None
         for rank, passage in enumerate(self.env.last_passages, 1):
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
             if not shown and not _begins(rank, passage, observation):
                 break  # the observation was cut before it
-            thought.append(_judge(rank, shown, wanted))
-            for one in shown:
-                if one.about == about and (says is None or one.status is Status.NEW):
+            answering = [one for one in shown if one.about == about]
+            thought.append(_judge(rank, shown, wanted, answering))
+            for one in answering:
+                if says is None or one.status is Status.NEW:
                     says = one
             if says is not None and not self.env.has_replaced:
                 break
-        if says is None:
-            return " ".join(thought), ""
-        return " ".join([*thought, f"It is {says.value.bare}."]), says.value.bare
+        return " ".join(thought), says.value.bare if says else ""
 
     def _read_fixed(self, observation: str) -> tuple[str, str]:
         """Quote the sentence of the evidence that holds an answer, or the name of the next hop."""
@@ -154,16 +152,18 @@ def _begins(rank: int, passage: Passage, observation: str) -> bool:
     return bool(re.search(rf"\bDoc {rank}\b", observation)) or passage.text in observation
 
 
-def _judge(rank: int, statements: Sequence[Statement], wanted: str) -> str:
-    """What a document is about, and whether that is wanted."""
-    gists = {statement.gist: statement.status for statement in statements}
-    if not gists:
-        return f"Doc {rank} no rule."
+def _judge(
+    rank: int, shown: Sequence[Statement], wanted: str, answering: Sequence[Statement]
+) -> str:
+    """What a document is about, whether that is wanted, and what it says: first its rule, but the
+    exception where that is what answers."""
+    said = {one.gist: one for one in (*reversed(shown), *answering)}
     verdicts = (
-        f"{'new ' * (status is Status.NEW)}{gist} {WANTED if gist == wanted else UNWANTED}"
-        for gist, status in gists.items()
+        f"{'new ' * (one.status is Status.NEW)}{gist} {WANTED if gist == wanted else UNWANTED}: "
+        f"{one.value.bare}"
+        for gist, one in reversed(said.items())
     )
-    return f"Doc {rank} {' and '.join(verdicts)}."
+    return f"Doc {rank} {', '.join(verdicts) or 'no rule'}."
 
 
 class _Passive:

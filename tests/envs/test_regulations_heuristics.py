@@ -8,18 +8,19 @@ import pytest
 from playing import PROTOCOL, make_env, mean, play
 
 from searchrl.contracts import Expert, TagProtocol
-from searchrl.core.episode import ANSWER, Passage, Task
+from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
 from searchrl.envs.regulations import make_two_search_regex
 
 FINE = ("Overdue books", "Whoever brings a book back late is fined £14")
 
 
 def read(question: str, article: tuple[str, str]) -> str:
-    """What it answers if its searches show an article."""
+    """What it answers if its searches, one or two, show an article."""
     policy = make_two_search_regex(None, Task("t", "test", 0, question), PROTOCOL)
     policy.act(f"{question}\nAnswer from the handbook of Elm School; if it does not say, answer: x")
     shown = PROTOCOL.render_observation([Passage("1", article[1], article[0])])
-    action = PROTOCOL.parse(policy.act(shown))
+    if (action := PROTOCOL.parse(policy.act(shown))).kind == SEARCH:  # a second look
+        action = PROTOCOL.parse(policy.act(shown))
     assert action.kind == ANSWER
     return str(action.payload)
 

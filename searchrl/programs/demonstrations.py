@@ -21,6 +21,7 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.splits import TRAIN
@@ -28,6 +29,8 @@ from searchrl.errors import ConfigError, DataError
 from searchrl.programs.traces import Trace, trace_trajectory
 
 _DEMO = 0x5F7
+
+_AT_ONCE = 64
 
 
 class Demonstration(NamedTuple):
@@ -88,14 +91,7 @@ class Demonstrator:
             _demo_request(self.worlds[place], name, index, self.config.seed, f"{step}/{number}")
             for number, (place, name, index) in enumerate(keys)
         ]
-        groups = self.driver.run(requests)
-        rollouts = [rollout for group in groups for rollout in group.rollouts]
-        failures = [f for r in rollouts if (f := r.episode.failure) is not None]
-        if failures:
-            failure = failures[0]
-            raise ConfigError(
-                f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
-            )
+        rollouts = _play(self.driver, requests)
         limits = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
         demonstrations = (
             Demonstration(_whole_turns(r.trajectory), r.episode.stop_reason in limits)
@@ -124,13 +120,25 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
         for n, world in zip(range(count), itertools.cycle(worlds), strict=False)
     ]
     texts = []
-    for group in driver.run(requests):
-        rollout = group.rollouts[0]
+    # Not all at once: hundreds that wait for one another miss their time limits.
+    steps = [requests[n : n + _AT_ONCE] for n in range(0, len(requests), _AT_ONCE)]
+    for rollout in (rollout for step in steps for rollout in _play(driver, step)):
         prompt_ids = rollout.trajectory.ids[: rollout.trajectory.num_prompt_tokens]
         texts.append(driver.codec.decode(prompt_ids))
         for turn in rollout.episode.turns:
             texts += [turn.text, turn.observation]
     return texts
+
+
+def _play(driver: RolloutDriver, requests: Sequence[RolloutRequest]) -> list[Rollout]:
+    """The episode of each request; ConfigError if one failed."""
+    rollouts = [rollout for group in driver.run(requests) for rollout in group.rollouts]
+    for failure in (rollout.episode.failure for rollout in rollouts):
+        if failure is not None:
+            raise ConfigError(
+                f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
+            )
+    return rollouts
 
 
 def limits_text(config: RunConfig) -> str:

@@ -113,8 +113,9 @@ class CallLock:
     def __enter__(self) -> None:
         with _waiting():
             while not self._lock.acquire(timeout=0.1):
-                if isinstance(holder := self._holder, Worker) and holder.late is not None:
-                    raise holder.late
+                if isinstance(holder := self._holder, Worker) and (late := holder.late):
+                    # One of its own for each caller: a raised error collects a traceback.
+                    raise DeadlineExceeded(late.owner, late.timeout_s, late.where)
         self._holder = threading.current_thread()
 
     def __exit__(self, *raised: object) -> None:

@@ -49,6 +49,9 @@ class SftConfig(Section):
     traces: FilePath | None = None
     """JSONL of recorded demonstrations instead of scripted ones; see
     [traces](file-formats.md#traces)."""
+    num_tasks: Count | None = None
+    """How many training tasks of each environment are demonstrated. Each is played once and kept,
+    which saves time where one is drawn several times. `null`: all, each played when it is drawn."""
     micro_batch_tokens: Count = 16384
     """As in `optim`."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0

@@ -18,8 +18,10 @@ from searchrl.config.sft import SftStage
 from searchrl.core.episode import StopReason
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.splits import TRAIN
@@ -28,12 +30,22 @@ from searchrl.programs.traces import Trace, trace_trajectory
 
 _DEMO = 0x5F7
 
+_AT_ONCE = 64
+
 
 class Demonstration(NamedTuple):
     """What is imitated: whole turns only. `is_cut` says that a token limit left out later ones."""
 
     trajectory: Trajectory
     is_cut: bool
+
+
+class _Key(NamedTuple):
+    """Which demonstration: the place of its world, the script and the training task."""
+
+    place: int
+    script: str
+    index: int
 
 
 class Demonstrator:
@@ -54,6 +66,8 @@ class Demonstrator:
         self.worlds = worlds
         self.traces = None if traces is None else _encode(traces, config, worlds[0], policy)
         self.driver = make_scripted_driver(config, policy.renderer)
+        self.curriculum = Curriculum(worlds)
+        self._kept: dict[_Key, Demonstration] = {}
 
     def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:
         """Those of a step (from 0); ConfigError if an episode failed."""
@@ -61,24 +75,29 @@ class Demonstrator:
         if self.traces is not None:
             return [rng.choice(self.traces) for _ in range(stage.batch_size)]
         names = rng.choices(list(stage.mix), list(stage.mix.values()), k=stage.batch_size)
-        requests = []
-        for number, name in enumerate(names):
-            world = rng.choice(self.worlds)
-            index = rng.randrange(world.num_tasks(TRAIN))
-            requests.append(_demo_request(world, name, index, self.config.seed, f"{step}/{number}"))
-        groups = self.driver.run(requests)
-        rollouts = [rollout for group in groups for rollout in group.rollouts]
-        failures = [f for r in rollouts if (f := r.episode.failure) is not None]
-        if failures:
-            failure = failures[0]
-            raise ConfigError(
-                f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
-            )
+        weights, most = self.curriculum.weights(step), self.config.sft.num_tasks
+        keys = []
+        for name in names:
+            place = rng.choices(range(len(self.worlds)), weights)[0]
+            total = self.worlds[place].num_tasks(TRAIN)
+            keys.append(_Key(place, name, rng.randrange(min(total, most or total))))
+        played = self._play([key for key in dict.fromkeys(keys) if key not in self._kept], step)
+        if most is not None:
+            self._kept |= played
+        return [played.get(key) or self._kept[key] for key in keys]
+
+    def _play(self, keys: Sequence[_Key], step: int) -> dict[_Key, Demonstration]:
+        requests = [
+            _demo_request(self.worlds[place], name, index, self.config.seed, f"{step}/{number}")
+            for number, (place, name, index) in enumerate(keys)
+        ]
+        rollouts = _play(self.driver, requests)
         limits = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
-        return [
+        demonstrations = (
             Demonstration(_whole_turns(r.trajectory), r.episode.stop_reason in limits)
             for r in rollouts
-        ]
+        )
+        return dict(zip(keys, demonstrations, strict=True))
 
 
 def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
@@ -101,13 +120,25 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
         for n, world in zip(range(count), itertools.cycle(worlds), strict=False)
     ]
     texts = []
-    for group in driver.run(requests):
-        rollout = group.rollouts[0]
+    # Not all at once: hundreds that wait for one another miss their time limits.
+    steps = [requests[n : n + _AT_ONCE] for n in range(0, len(requests), _AT_ONCE)]
+    for rollout in (rollout for step in steps for rollout in _play(driver, step)):
         prompt_ids = rollout.trajectory.ids[: rollout.trajectory.num_prompt_tokens]
         texts.append(driver.codec.decode(prompt_ids))
         for turn in rollout.episode.turns:
             texts += [turn.text, turn.observation]
     return texts
+
+
+def _play(driver: RolloutDriver, requests: Sequence[RolloutRequest]) -> list[Rollout]:
+    """The episode of each request; ConfigError if one failed."""
+    rollouts = [rollout for group in driver.run(requests) for rollout in group.rollouts]
+    for failure in (rollout.episode.failure for rollout in rollouts):
+        if failure is not None:
+            raise ConfigError(
+                f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
+            )
+    return rollouts
 
 
 def limits_text(config: RunConfig) -> str:

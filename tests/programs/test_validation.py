@@ -87,6 +87,23 @@ class TestTasks:
         shown = Demonstrator(config, worlds, policy, None)(stage, 0)
         assert {d.trajectory.task_id for d in shown} == {f"toy-train-{i}" for i in range(44)}
 
+    def test_demonstrated_tasks_are_as_many_and_as_often_as_the_settings_say(
+        self, micro_model: Path
+    ):
+        toy = {"env": "toy", "protocol": "think-search-answer", "reward": "env"}
+        weights = ({0: 3.0, 5: 0.0}, {0: 1.0, 5: 1.0})
+        tasks = [{**toy, "weight": weight} for weight in weights]
+        settings = {"tasks": tasks, "plugins": [str(TOY_PLUGIN)], "sft": {"num_tasks": 4}}
+        config = build_config(settings)
+        worlds = make_worlds(config, load_plugins(config.plugins))
+        policy = plan_run({"model": {"name": str(TINY_PATH)}}).load_policy(trainable=False)
+        demonstrate, stage = Demonstrator(config, worlds, policy, None), SftStage(batch_size=400)
+        first, later = demonstrate(stage, 0), demonstrate(stage, 5)
+        assert {d.trajectory.task_id for d in first} == {f"toy-train-{i}" for i in range(4)}
+        of_second = {id(d) for d in later}
+        assert len({id(d) for d in first}) == 8 and len(of_second) == 4, "each is played once"
+        assert 70 <= sum(id(d) in of_second for d in first) <= 130
+
     @given(st.lists(st.integers(0, 2**64 - 1), min_size=3, max_size=3))
     def test_seeds_of_two_splits_are_never_the_same(self, keys: list[int]):
         splits = ("train", "validation", "test")

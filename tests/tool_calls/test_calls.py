@@ -128,9 +128,12 @@ class TestTurns:
             with turn:
                 release.wait(30)
 
-        for outcome in call_together([(take, "hangs")] * 3, timeout_s=0.3):
+        outcomes = call_together([(take, "hangs")] * 3, timeout_s=0.3)
+        for outcome in outcomes:
             assert isinstance(outcome, Raised) and isinstance(outcome.error, DeadlineExceeded)
             assert "release.wait(30)" in outcome.error.where
+        # One error raised by all would collect their tracebacks: hundreds took minutes to tell.
+        assert len({id(outcome.error) for outcome in outcomes if isinstance(outcome, Raised)}) == 3
         # As long as it hangs nobody waits for it, with or without a time limit.
         started = time.monotonic()
         with pytest.raises(DeadlineExceeded, match="hangs did not return"):

@@ -45,7 +45,7 @@ class _Key(NamedTuple):
 
     place: int
     script: str
-    index: int
+    task: int
 
 
 class Demonstrator:

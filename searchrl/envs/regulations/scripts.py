@@ -16,7 +16,7 @@ from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.envs.regulations.world.names import ValueKind, draw_value
-from searchrl.envs.regulations.world.prose import Statement, Status
+from searchrl.envs.regulations.world.prose import Statement, Status, condition_of
 from searchrl.envs.regulations.world.searching import content_words
 
 FIRST_THOUGHT = "I should look this up."
@@ -98,24 +98,25 @@ class HandbookExpert:
 
         Returns the thought and what was found (empty: nothing). Each rule of a document is named by
         its gist and judged: `exactly` if it is what is wanted, else `instead`, so that a model
-        finds the verdict behind the equal gist. Each value is named, too: so every document
-        teaches where values stand. Where articles may replace others, all of them are read. How
-        well a small model learns this is in docs/log.md.
+        finds the verdict behind the equal gist. The exceptions of the wanted rule are judged in
+        the same way. Each value is named, too: so every document teaches where values stand. Where
+        articles may replace others, all of them are read. How well a small model learns this is in
+        docs/log.md.
         """
         meta = self.task.meta
         if not self._statements:
             return self._read_fixed(observation)
         wanted, about = meta["gists"][self._hop], meta["abouts"][self._hop]
-        condition = f", {meta['condition']}" if meta["condition"] else ""
-        thought, says = [f"I need {wanted} {WANTED}{condition}."], None
+        asked = condition_of(meta["abouts"][-1])
+        need = f"{wanted} {WANTED}" + (f", {asked} {WANTED}" if asked else "")
+        thought, says = [f"I need {need}."], None
         for rank, passage in enumerate(self.env.last_passages, 1):
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
             if not shown and not _begins(rank, passage, observation):
                 break  # the observation was cut before it
-            answering = [one for one in shown if one.about == about]
-            thought.append(_judge(rank, shown, wanted, answering))
-            for one in answering:
-                if says is None or one.status is Status.NEW:
+            thought.append(_judge(rank, shown, wanted, asked))
+            for one in shown:
+                if one.about == about and (says is None or one.status is Status.NEW):
                     says = one
             if says is not None and not self.env.has_replaced:
                 break
@@ -152,17 +153,21 @@ def _begins(rank: int, passage: Passage, observation: str) -> bool:
     return bool(re.search(rf"\bDoc {rank}\b", observation)) or passage.text in observation
 
 
-def _judge(
-    rank: int, shown: Sequence[Statement], wanted: str, answering: Sequence[Statement]
-) -> str:
-    """What a document is about, whether that is wanted, and what it says: first its rule, but the
-    exception where that is what answers."""
-    said = {one.gist: one for one in (*reversed(shown), *answering)}
-    verdicts = (
-        f"{'new ' * (one.status is Status.NEW)}{gist} {WANTED if gist == wanted else UNWANTED}: "
-        f"{one.value.bare}"
-        for gist, one in reversed(said.items())
-    )
+def _judge(rank: int, shown: Sequence[Statement], wanted: str, asked: str) -> str:
+    """What a document is about, whether that is wanted, and what it says; of the wanted rule also
+    for whom or when it says something else, and whether that is asked for."""
+
+    def judged(name: str, is_wanted: bool, one: Statement) -> str:
+        return f"{name} {WANTED if is_wanted else UNWANTED}: {one.value.bare}"
+
+    verdicts = []
+    for one in shown:
+        condition = condition_of(one.about)
+        if not condition:
+            name = f"{'new ' * (one.status is Status.NEW)}{one.gist}"
+            verdicts.append(judged(name, one.gist == wanted, one))
+        elif one.gist == wanted:
+            verdicts.append(judged(condition, condition == asked, one))
     return f"Doc {rank} {', '.join(verdicts) or 'no rule'}."
 
 

@@ -112,6 +112,11 @@ def about_exception(about: str, condition: Condition) -> str:
     return f"{about}@{condition.key}"
 
 
+def condition_of(about: str) -> str:
+    """The condition that a rule's key names; empty if it is not an exception."""
+    return about.partition("@")[2]
+
+
 class Composer:
     """Writes the articles of one school.
 

@@ -36,8 +36,8 @@ NOISE, REPLACED, INSERTED = 0.25, (0.1, 0.2, 0.3), 0.5
 """Shares: schools with random words; of an article's words, those that are replaced; questions with
 words put between theirs."""
 
-THIN, AGAIN = 0.4, 0.2
-"""How often the clumsy policy searches with a generic word, or once more; else it guesses."""
+THIN = 0.5
+"""How often the clumsy policy searches with a generic word; else it guesses."""
 
 
 @lru_cache(maxsize=64)
@@ -169,10 +169,9 @@ class _ThinSearcher(_Guesser):
 
 
 def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches with a generic word, or once more, or answers what the handbook does not say."""
-    habit = Random(f"clumsy/{task.id}").random()
-    kind = _ThinSearcher if habit < THIN else HandbookExpert if habit < THIN + AGAIN else _Guesser
-    return kind(env, task, protocol)
+    """Searches with a generic word, or answers what the handbook does not say."""
+    is_thin = Random(f"clumsy/{task.id}").random() < THIN
+    return (_ThinSearcher if is_thin else _Guesser)(env, task, protocol)
 
 
 def make_reader(env: Any, task: Task, protocol: TagProtocol) -> Expert:
@@ -187,6 +186,11 @@ def register_envs(register: Any) -> None:
         ColdStartEnv.name,
         ColdStartEnv,
         expert=make_reader,
-        scripts={"passive": "searchrl.envs.regulations:make_passive", "clumsy": make_clumsy},
+        scripts={
+            "passive": "searchrl.envs.regulations:make_passive",
+            "clumsy": make_clumsy,
+            # Searches once more where a search found nothing: in these tasks always in vain.
+            "again": "searchrl.envs.regulations:make_expert",
+        },
         description="regulations with drills and random words, for a cold start",
     )

@@ -81,17 +81,16 @@ class Demonstrator:
             place = rng.choices(range(len(self.worlds)), weights)[0]
             total = self.worlds[place].num_tasks(TRAIN)
             keys.append(_Key(place, name, rng.randrange(min(total, most or total))))
-        played = self._play([key for key in dict.fromkeys(keys) if key not in self._kept], step)
-        if most is not None:
-            self._kept |= played
-        return [played.get(key) or self._kept[key] for key in keys]
+        known = {} if most is None else self._kept
+        known |= self._play([key for key in dict.fromkeys(keys) if key not in known], step)
+        return [known[key] for key in keys]
 
     def _play(self, keys: Sequence[_Key], step: int) -> dict[_Key, Demonstration]:
         requests = [
             _demo_request(self.worlds[place], name, index, self.config.seed, f"{step}/{number}")
             for number, (place, name, index) in enumerate(keys)
         ]
-        rollouts = _play(self.driver, requests)
+        rollouts = _episodes(self.driver, requests)
         limits = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
         demonstrations = (
             Demonstration(_whole_turns(r.trajectory), r.episode.stop_reason in limits)
@@ -122,7 +121,7 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
     texts = []
     # Not all at once: hundreds that wait for one another miss their time limits.
     steps = [requests[n : n + _AT_ONCE] for n in range(0, len(requests), _AT_ONCE)]
-    for rollout in (rollout for step in steps for rollout in _play(driver, step)):
+    for rollout in (rollout for step in steps for rollout in _episodes(driver, step)):
         prompt_ids = rollout.trajectory.ids[: rollout.trajectory.num_prompt_tokens]
         texts.append(driver.codec.decode(prompt_ids))
         for turn in rollout.episode.turns:
@@ -130,7 +129,7 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
     return texts
 
 
-def _play(driver: RolloutDriver, requests: Sequence[RolloutRequest]) -> list[Rollout]:
+def _episodes(driver: RolloutDriver, requests: Sequence[RolloutRequest]) -> list[Rollout]:
     """The episode of each request; ConfigError if one failed."""
     rollouts = [rollout for group in driver.run(requests) for rollout in group.rollouts]
     for failure in (rollout.episode.failure for rollout in rollouts):

@@ -1,12 +1,11 @@
 """The plugin of `tiny.yaml`: the world and the habits that the cold start of the tiny model needs.
 
 Registers the environment `cold_start`: `regulations` with drills among its tasks and random words
-in some of its handbooks and questions (`random_words.py`), and a policy that searches badly.
+in some of its handbooks and questions (`random_words.py`), and policies to be weak like.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,10 +20,10 @@ from searchrl.core.episode import Passage, Task
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.envs.regulations.scripts import HandbookExpert
-from searchrl.envs.regulations.world.names import BUILDINGS, MONTHS
+from searchrl.envs.regulations.scripts import make_passive as passive
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import Difficulty, School, make_school
-from searchrl.envs.regulations.world.searching import FUNCTION_WORDS, content_words, words_of
+from searchrl.envs.regulations.world.searching import content_words
 
 sys.path.insert(0, str(Path(__file__).parent))
 from random_words import Drill, insert_words, make_drill, replace_words
@@ -35,9 +34,6 @@ DRILLS = 0.1
 NOISE, REPLACED, INSERTED = 0.25, (0.1, 0.2, 0.3), 0.5
 """Shares: schools with random words; of an article's words, those that are replaced; questions with
 words put between theirs."""
-
-THIN = 0.5
-"""How often the clumsy policy searches with a generic word; else it guesses."""
 
 
 @lru_cache(maxsize=64)
@@ -122,56 +118,15 @@ class ColdStartEnv(RegulationsEnv):
         )
 
 
-_SHAPES = {
-    "time": r"\b\d{2}:\d{2}\b",
-    "money": r"£\d+",
-    "date": rf"\b\d{{1,2}} (?:{'|'.join(MONTHS)})\b",
-    "room": r"\b[A-Z]\d{3}\b",
-    "form": r"\b[A-Z]\d{2}\b",
-    "fund": r"\b[A-Z][a-z]+ Fund\b",
-    "building": rf"\b[A-Z][a-z]+ (?:{'|'.join(BUILDINGS)})\b",
-    "person": r"\b(?!The |Ask |For )[A-Z][a-z]+ [A-Z][a-z]+\b",
-    "number": r"(?<![\w£:])\d+(?![\w:])",
-}
-_SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | dict.fromkeys(
-    ("extension", "code"), "number"
-)
-
-
 class _Reader(HandbookExpert):
     """The expert, but for one thing: it never searches again for what a search did not find."""
 
     searches_again = False
 
 
-class _Guesser(_Reader):
-    """Never admits that the handbook is silent."""
-
-    def not_found(self, thought: str) -> str:
-        """Answer with some value that the passages show, of the right shape if there is one."""
-        kind = self.task.meta["value_kind"]
-        for shape in (_SHAPE_OF.get(kind, kind), *_SHAPES):
-            for passage in self.env.last_passages:
-                if values := re.findall(_SHAPES[shape], passage.text):
-                    return self.answer(values[0], f"{thought} I will guess.".lstrip())
-        return super().not_found(thought)
-
-
-class _ThinSearcher(_Guesser):
-    """Types the word of its query that most articles have; guesses if that finds nothing."""
-
-    def first_query(self) -> str:
-        words = re.findall(r"\w+", super().first_query())
-        telling = [word for word in words if word.casefold() not in FUNCTION_WORDS] or words
-        passages = self.env.passages(self.task)[1]
-        articles = [words_of(f"{passage.title} {passage.text}") for passage in passages]
-        return max(telling, key=lambda word: sum(word.casefold() in one for one in articles))
-
-
-def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches with a generic word, or answers what the handbook does not say."""
-    is_thin = Random(f"clumsy/{task.id}").random() < THIN
-    return (_ThinSearcher if is_thin else _Guesser)(env, task, protocol)
+def make_passive(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Answers at once, of each kind always the same: what is drawn anew would be learned as noise."""
+    return passive(env, replace(task, id=task.meta["value_kind"]), protocol)
 
 
 def make_reader(env: Any, task: Task, protocol: TagProtocol) -> Expert:
@@ -187,8 +142,7 @@ def register_envs(register: Any) -> None:
         ColdStartEnv,
         expert=make_reader,
         scripts={
-            "passive": "searchrl.envs.regulations:make_passive",
-            "clumsy": make_clumsy,
+            "passive": make_passive,
             # Searches once more where a search found nothing: in these tasks always in vain.
             "again": "searchrl.envs.regulations:make_expert",
         },

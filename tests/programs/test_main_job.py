@@ -15,7 +15,7 @@ import pytest
 import searchrl
 from searchrl.contracts import Metric
 
-KINDS = ("lookup", "two_hop", "not_regulated")
+KINDS = ("lookup", "reworded", "two_hop", "not_regulated")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 

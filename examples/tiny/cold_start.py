@@ -1,7 +1,7 @@
 """The plugin of `tiny.yaml`: the world and the habits that the cold start of the tiny model needs.
 
 Registers the environment `cold_start`: `regulations` with drills among its tasks and random words
-in some of its handbooks and questions (`random_words.py`), and policies to be weak like.
+in some of its handbooks and questions (`random_words.py`), and an expert that searches once per hop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from searchrl.core.episode import Passage, Task
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.envs.regulations.scripts import HandbookExpert
-from searchrl.envs.regulations.scripts import make_passive as passive
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import Difficulty, School, make_school
 from searchrl.envs.regulations.world.searching import content_words
@@ -124,11 +123,6 @@ class _Reader(HandbookExpert):
     searches_again = False
 
 
-def make_passive(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Answers at once, of each kind always the same: what is drawn anew would be learned as noise."""
-    return passive(env, replace(task, id=task.meta["value_kind"]), protocol)
-
-
 def make_reader(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     """What the model shall read like."""
     return _Reader(env, task, protocol)
@@ -142,7 +136,7 @@ def register_envs(register: Any) -> None:
         ColdStartEnv,
         expert=make_reader,
         scripts={
-            "passive": make_passive,
+            "passive": "searchrl.envs.regulations:make_passive",
             # Searches once more where a search found nothing: in these tasks always in vain.
             "again": "searchrl.envs.regulations:make_expert",
         },

@@ -48,7 +48,7 @@ def test_words_are_put_between_the_first_and_the_last_word_of_a_question() -> No
         assert longer[0] == "Who" and longer[-1] == "club?"
 
 
-def test_the_expert_solves_the_world_and_the_clumsy_policy_does_not() -> None:
+def test_the_expert_solves_the_world() -> None:
     env = cold_start.ColdStartEnv(protocol=PROTOCOL, retriever=BM25Retriever)
     games = [play(env, make_expert, split="train", index=index) for index in range(300)]
     assert mean(game.reward for game in games) >= 0.98
@@ -64,5 +64,3 @@ def test_the_expert_solves_the_world_and_the_clumsy_policy_does_not() -> None:
             )
             assert game.task.meta["queries"][0] in game.task.question
     assert mean(noisy) == pytest.approx(cold_start.NOISE, abs=0.1)
-    clumsy = [play(env, cold_start.make_clumsy, split="train", index=index) for index in range(100)]
-    assert 0.3 <= mean(game.reward for game in clumsy) <= 0.8

@@ -216,8 +216,8 @@ def curve(run: Recorded) -> str:
         f"{bare(rival['metrics'], 'em')}; the trained model's exact match minus theirs on the same "
         f"tasks is {format_metric('gain', rival)}. With 125 lines and twice as many synonyms, such "
         "rules reached 0.91 on the tasks that they were tuned on. So the difference is not that "
-        "rules could not do this: nobody wrote the model's. It learned to read from demonstrations, "
-        "and when to search from the reward."
+        "rules could not do this: nobody wrote the model's. It learned to read from "
+        "demonstrations, and when to search from the reward."
     )
     text = as_prose(
         f"Greedy, with 95 % intervals: the same {run.after['em']['n']} test tasks before and "

@@ -1,7 +1,8 @@
 """The plugin of `tiny.yaml`: the world and the habits that the cold start of the tiny model needs.
 
 Registers the environment `cold_start`: `regulations` with drills among its tasks and random words
-in some of its handbooks and questions (`random_words.py`), and an expert that searches once per hop.
+in some of its handbooks and questions (`random_words.py`), and an expert that searches once for
+each hop.
 """
 
 from __future__ import annotations

@@ -34,8 +34,6 @@ MARGIN = 8
 
 RIGHT = f"train.1/{two_runs.RIGHT}"
 """A rollout of step 1 that searches twice and is right; both runs played it."""
-MISSED = "after.50/eval/0/8/0"
-"""A rollout of the healthy run's end that is wrong."""
 
 
 class Shot(NamedTuple):
@@ -53,7 +51,7 @@ class Shot(NamedTuple):
 _CURVES = ("#curves", "#curves figure:nth-child(6)")
 _GROUP = ("h1", ".side article:nth-child(3) .turns li:nth-child(1)")
 _TOKENS = ("main > .box:last-child", "main > .box:last-child")
-_LAST_STEP = "#/rollouts?phase=train&from=49&to=49"
+_LAST_STEP = "#/rollouts?phase=train&from=30&to=30"
 _ADVANTAGE = """
     const list = document.getElementById("overlay");
     list.value = "advantage";
@@ -77,7 +75,7 @@ SHOTS = {
     "group_healthy": Shot(RECORD, f"#/group/{RIGHT}", *_GROUP),
     "group_collapsed": Shot(COLLAPSED, f"#/group/{RIGHT}", *_GROUP),
     "tokens_collapsed": Shot(COLLAPSED, f"#/rollout/{RIGHT}", *_TOKENS, before=_ADVANTAGE),
-    "retrieval": Shot(RECORD, f"#/rollout/{MISSED}", ".retrieval", ".retrieval"),
+    "retrieval": Shot(RECORD, f"#/rollout/{RIGHT}", ".retrieval", ".retrieval"),
 }
 """Name of a picture -> what it shows."""
 

@@ -42,7 +42,7 @@ AT = (1, 2, 3, 5, 8, 10, 20, 30)
 
 GROUP = "step000001/prompt0"
 """The group that the page looks at: some of its rollouts search twice and are right."""
-RIGHT = f"{GROUP}/2"
+RIGHT = f"{GROUP}/1"
 """One of these."""
 
 
@@ -65,8 +65,8 @@ def kept(healthy: Recorded, collapsed: Recorded) -> str:
     more = [step for step in others if step not in steps]
     return as_prose(
         "All figures of both runs are in these folders. Of their rollouts there are those of steps "
-        f"{listed(steps)}, of the collapsed run also those of steps {listed(more)}, at which "
-        f"alarms sounded, and the first {NUM_TASKS} tasks of the evaluations before and after."
+        f"{listed(steps)}, of the collapsed run also those at which an alarm sounded "
+        f"({listed(more)}), and the first {NUM_TASKS} tasks of the evaluations before and after."
     )
 
 

@@ -52,7 +52,7 @@ def test_the_curves_and_alarms_are_as_the_page_says() -> None:
     train, healthy = BROKEN.of_phase("train"), HEALTHY.of_phase("train")
     first, last = train[1], train[BROKEN.max_steps]
     assert last["reward"]["value"] > first["reward"]["value"]
-    assert last["em"]["value"] == last["searched"]["value"] == 0 < first["em"]["value"]
+    assert last["searched"]["value"] == 0 and last["em"]["value"] <= 0.05 < first["em"]["value"]
     assert BROKEN.after["em_forced"]["low"] > BROKEN.after["em"]["high"]
     for key in ("reward", "em", "searched"):
         assert healthy[HEALTHY.max_steps][key]["value"] > healthy[1][key]["high"]

@@ -215,8 +215,8 @@ def curve(run: Recorded) -> str:
         "world, tuned on training tasks by somebody who had not seen the model) score "
         f"{bare(rival['metrics'], 'em')}; the trained model's exact match minus theirs on the same "
         f"tasks is {format_metric('gain', rival)}. With 125 lines and twice as many synonyms, such "
-        "rules reached 0.91 on the tasks that they were tuned on. So the difference is not that "
-        "rules could not do this: nobody wrote the model's. It learned to read from "
+        "rules reached up to 0.91 on the tasks that they were tuned on. So the difference is not "
+        "that rules could not do this: nobody wrote the model's. It learned to read from "
         "demonstrations, and when to search from the reward."
     )
     text = as_prose(

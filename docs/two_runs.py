@@ -66,7 +66,8 @@ def kept(healthy: Recorded, collapsed: Recorded) -> str:
     return as_prose(
         "All figures of both runs are in these folders. Of their rollouts there are those of steps "
         f"{listed(steps)}, of the collapsed run also those at which an alarm sounded "
-        f"({listed(more)}), and the first {NUM_TASKS} tasks of the evaluations before and after."
+        f"(step {listed(more)}), and the first {NUM_TASKS} tasks of the evaluations before and "
+        "after."
     )
 
 

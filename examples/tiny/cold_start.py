@@ -16,7 +16,6 @@ from random import Random
 from typing import Any, ClassVar
 
 from searchrl import hookimpl
-from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
@@ -124,18 +123,13 @@ class _Reader(HandbookExpert):
     searches_again = False
 
 
-def make_reader(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """What the model shall read like."""
-    return _Reader(env, task, protocol)
-
-
 @hookimpl
 def register_envs(register: Any) -> None:
     """The world of the cold start, with the policies that it shows."""
     register(
         ColdStartEnv.name,
         ColdStartEnv,
-        expert=make_reader,
+        expert=_Reader,
         scripts={
             "passive": "searchrl.envs.regulations:make_passive",
             # Searches once more where a search found nothing: in these tasks always in vain.

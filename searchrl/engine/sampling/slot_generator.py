@@ -30,6 +30,7 @@ _EXTEND_SHARE = 8
 together they cost one pass."""
 
 _PASS_TOKENS = {"cpu": 2048}
+_PASS_TOKENS_ELSEWHERE = 8192
 """Rows of one pass are padded to the longest: a CPU is as fast with few rows, and pads less."""
 
 _READY_SHARE = 0.75
@@ -80,6 +81,11 @@ class SlotSequence(OpenSequence):
         return len(self.ids) - self.cached
 
 
+def pass_tokens(device: torch.device) -> int:
+    """Most tokens of one pass over prompts or observations, unless somebody says otherwise."""
+    return _PASS_TOKENS.get(device.type, _PASS_TOKENS_ELSEWHERE)
+
+
 class SlotGenerator:
     """Continuous batching over a slot cache, under the stock model.
 
@@ -88,8 +94,7 @@ class SlotGenerator:
         sampling: temperature and truncation.
         num_slots: sequences held at the same time.
         max_length: most tokens of one sequence.
-        extend_tokens: most tokens of one pass over prompts or observations; None: what is fast on
-            the device.
+        extend_tokens: most tokens of one pass over prompts or observations; None: `pass_tokens`.
         fused: decode without the model's modules; None: where that is faster and agrees with
             them (small models on a CPU).
 
@@ -116,7 +121,7 @@ class SlotGenerator:
         self.policy = policy
         self.sampling = sampling
         self.num_slots = num_slots
-        self.extend_tokens = extend_tokens or _PASS_TOKENS.get(policy.device.type, 8192)
+        self.extend_tokens = extend_tokens or pass_tokens(policy.device)
         self.version = policy.version
         self.stats = SlotStats()
         self._weights = policy.weights_stamp()

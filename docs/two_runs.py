@@ -40,7 +40,7 @@ CURVES = ("reward", "em", "searched")
 AT = (1, 2, 3, 5, 8, 12, 18, 24)
 """Steps that it shows, besides the last one."""
 
-GROUP = "step000001/prompt0"
+GROUP = "step000001/prompt4"
 """The group that the page looks at: some of its rollouts search twice and are right."""
 RIGHT = f"{GROUP}/1"
 """One of these."""

@@ -37,10 +37,10 @@ HELD_OUT = ("reward", "em", "em_forced", "searched", "searches", "format")
 """Rows of the table of evaluations."""
 CURVES = ("reward", "em", "searched")
 """What the table of training steps shows of each run."""
-AT = (1, 2, 3, 5, 8, 10, 20, 30)
+AT = (1, 2, 3, 5, 8, 12, 18, 24)
 """Steps that it shows, besides the last one."""
 
-GROUP = "step000001/prompt0"
+GROUP = "step000001/prompt4"
 """The group that the page looks at: some of its rollouts search twice and are right."""
 RIGHT = f"{GROUP}/1"
 """One of these."""

@@ -16,8 +16,9 @@ from random import Random
 from typing import Any, ClassVar
 
 from searchrl import hookimpl
+from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import Passage, Task
-from searchrl.envs.regulations import RegulationsEnv
+from searchrl.envs.regulations import RegulationsEnv, scripts
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.envs.regulations.scripts import HandbookExpert
 from searchrl.envs.regulations.world.prose import Statement
@@ -35,7 +36,7 @@ NOISE, REPLACED, INSERTED = 0.25, (0.1, 0.2, 0.3), 0.5
 words put between theirs."""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def make_noisy_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
     """As `make_school`; a share of the schools has articles with random words in them."""
     school = make_school(world_seed, split, number, difficulty)
@@ -123,6 +124,12 @@ class _Reader(HandbookExpert):
     searches_again = False
 
 
+def make_passive(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Answers at once, always the same for a kind of value: a guess that differs cannot be learned,
+    and what cannot be learned costs reading."""
+    return scripts.make_passive(env, replace(task, id=task.meta["value_kind"]), protocol)
+
+
 @hookimpl
 def register_envs(register: Any) -> None:
     """The world of the cold start, with the policies that it shows."""
@@ -131,7 +138,7 @@ def register_envs(register: Any) -> None:
         ColdStartEnv,
         expert=_Reader,
         scripts={
-            "passive": "searchrl.envs.regulations:make_passive",
+            "passive": make_passive,
             # Searches once more where a search found nothing: in these tasks always in vain.
             "again": "searchrl.envs.regulations:make_expert",
         },

@@ -7,8 +7,10 @@ import hashlib
 import json
 import re
 import string
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from functools import cache
 from itertools import product
@@ -30,6 +32,7 @@ from searchrl.envs.regulations.questions import (
     draft_task,
     put_in_frame,
 )
+from searchrl.envs.regulations.world import school as world
 from searchrl.envs.regulations.world.names import school_names, telling_words
 from searchrl.envs.regulations.world.prose import Statement, Status
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
@@ -89,6 +92,24 @@ def test_schools_of_steps_that_are_over_do_not_stay_in_memory() -> None:
     kept = [one for one in gc.get_objects() if type(one) is School and "/train/30" in one.key]
     assert len(kept) < 40
     assert sum(type(one) is Finder for one in gc.get_objects()) < 10
+
+
+def test_a_group_that_begins_at_once_builds_its_school_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    founded: list[str] = []
+    found = world._Founder.found
+
+    def count(founder: world._Founder, name: str) -> School:
+        founded.append(name)
+        time.sleep(0.05)  # the others come meanwhile
+        return found(founder, name)
+
+    monkeypatch.setattr(world._Founder, "found", count)
+    envs = [make_env() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda env: env.make_task("train", 3977), envs))
+    assert len(founded) == 1
 
 
 def test_schools_of_different_splits_share_no_name_and_no_handbook() -> None:

@@ -24,18 +24,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 def test_main_command_reaches_its_figures_and_reads(tmp_path: Path, seed: int) -> None:
     run = train(tmp_path / "run", seed=seed)
     before, after = (run.summary[name] for name in ("before", "after"))
-    assert before["em"]["n"] >= 256 and value(before, "em") <= 0.40
-    assert value(before, "searched") <= 0.50
-    # Measured: 0.867 to 0.895 on seeds 0, 1, 10, 11 and 12.
-    assert value(after, "em") >= 0.85 and value(after, "em_forced") >= 0.85
-    assert value(after, "em/unseen_wording") >= 0.79
+    assert before["em"]["n"] >= 256 and value(before, "em") <= 0.10
+    assert value(before, "searched") <= 0.10
+    # Measured: 0.891 to 0.902 on seeds 0, 1, 10, 11 and 12.
+    assert value(after, "em") >= 0.87 and value(after, "em_forced") >= 0.87
+    assert value(after, "em/unseen_wording") >= 0.81
     assert value(after, "searched") >= 0.96 and value(after, "format") >= 0.96
     for kind in KINDS:
-        assert value(after, f"em/{kind}") >= 0.80, kind
+        assert value(after, f"em/{kind}") >= 0.84, kind
     # No demonstration showed that a second search pays.
-    assert value(before, "em/reworded") == 0.0 and value(after, "em/reworded") >= 0.4
+    assert value(before, "em/reworded") == 0.0 and value(after, "em/reworded") >= 0.2
     heuristic = searchrl.evaluate({"env": "regulations", "policy": "scripted:two_search_regex"})
-    assert value(after, "em") >= value(heuristic.metrics, "em") + 0.05
+    assert value(after, "em") >= value(heuristic.metrics, "em") + 0.08
     for retriever, most in (("random", 0.20), ("empty", 0.10)):
         blind = searchrl.evaluate(
             {"env": "regulations", "model": str(run.path), "retriever": retriever}

@@ -16,10 +16,8 @@ from searchrl.engine.memory.machine import available, peak_memory
 from searchrl.engine.memory.plan import MemoryPlan, Part, format_bytes
 from searchrl.engine.model.head import chunk_rows
 from searchrl.engine.model.loading import ResolvedModel
+from searchrl.engine.sampling.slot_generator import pass_tokens
 from searchrl.errors import PolicyError
-
-EXTEND_TOKENS = 8192
-"""Most tokens of one pass over prompts or observations: `SlotGenerator`'s default."""
 
 
 def tell_peak(plan: MemoryPlan | str, device: torch.device, on_note: Callable[[str], None]) -> None:
@@ -96,7 +94,7 @@ def predict(
     in_step = limits.prompts_per_step * limits.group_size * length
     tokens = max(length, min(config.optim.micro_batch_tokens, in_step))
     per_slot = (length + 1) * footprint.cache_per_token
-    extended = max(length, min(EXTEND_TOKENS, num_slots * length))
+    extended = max(length, min(pass_tokens(device), num_slots * length))
     logits = 4 * footprint.vocab_size * num_slots
     layers, saved = footprint.num_layers, footprint.saved_layer_per_token
     is_checkpointing = config.model.gradient_checkpointing

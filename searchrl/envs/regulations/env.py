@@ -7,6 +7,7 @@ episode is in `envs.text.TextEnv`, the world in `school.py` and `questions.py`, 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -156,9 +157,10 @@ class RegulationsEnv(TextEnv):
         kind = self.kind_of(split, index)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         ordinal = sum(one == kind for one in earlier)
-        draft = _draw(
-            self.make_school, self.world_seed, split, number, self.difficulty, kind, ordinal
-        )
+        with _DRAFTING:  # once for a group, whose episodes begin at the same time
+            draft = _draw(
+                self.make_school, self.world_seed, split, number, self.difficulty, kind, ordinal
+            )
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -244,6 +246,9 @@ class RegulationsEnv(TextEnv):
             f"env {self.name}: split '{split}' has schools 0 to {NUM_SCHOOLS[split] - 1}, "
             f"got {number!r}."
         )
+
+
+_DRAFTING = threading.Lock()
 
 
 @lru_cache(maxsize=1024)  # more tasks than a run evaluates on; a draft is some kilobytes

@@ -125,7 +125,7 @@ def test_a_plan_by_hand() -> None:
         found = parts(plan(optim={"micro_batch_tokens": asked}))
         assert found["layer"] == 17 * tokens
     many = parts(plan(eval={"batch_size": 200}))
-    assert many["sampling"] == 4 * 4 * 50 * 200 + forecast.EXTEND_TOKENS * (17 + 14)
+    assert many["sampling"] == 4 * 4 * 50 * 200 + 2048 * (17 + 14)
 
 
 @pytest.mark.parametrize("name", ["adamw", "adamw8bit"])

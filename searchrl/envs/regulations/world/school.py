@@ -7,6 +7,7 @@ things a school regulates, and their values. Wordings are in `wordings.py`, arti
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -200,10 +201,12 @@ def about_thing(shelf: Shelf, thing: str) -> str:
 def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
     """Build school `number` of `split`. Pure; the most recent ones are kept, some 0.1 MB each.
 
-    Those of an evaluation come again; those of a training step do not.
+    Those of an evaluation come again; those of a training step do not. A group begins its episodes
+    at once, in threads: the first one builds, the others wait.
     """
     make = _make_training if split == TRAIN else _make_held_out
-    return make(world_seed, split, number, difficulty)
+    with _BUILDING:
+        return make(world_seed, split, number, difficulty)
 
 
 def _make(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
@@ -212,6 +215,7 @@ def _make(world_seed: int, split: str, number: int, difficulty: Difficulty) -> S
     return _Founder(key, split, difficulty).found(name)
 
 
+_BUILDING = threading.Lock()
 _make_training = lru_cache(maxsize=32)(_make)
 _make_held_out = lru_cache(maxsize=512)(_make)
 

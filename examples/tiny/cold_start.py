@@ -36,7 +36,7 @@ NOISE, REPLACED, INSERTED = 0.25, (0.1, 0.2, 0.3), 0.5
 words put between theirs."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # all of training: they come again
 def make_noisy_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
     """As `make_school`; a share of the schools has articles with random words in them."""
     school = make_school(world_seed, split, number, difficulty)

@@ -64,3 +64,13 @@ def test_the_expert_solves_the_world() -> None:
             )
             assert game.task.meta["queries"][0] in game.task.question
     assert mean(noisy) == pytest.approx(cold_start.NOISE, abs=0.1)
+
+
+def test_the_passive_policy_answers_at_once_and_the_same_for_a_kind_of_value() -> None:
+    env = cold_start.ColdStartEnv(protocol=PROTOCOL, retriever=BM25Retriever)
+    said: dict[str, set[str]] = {}
+    for index in range(100):
+        game = play(env, cold_start.make_passive, split="train", index=index)
+        (turn,) = game.turns
+        said.setdefault(game.task.meta["value_kind"], set()).add(turn)
+    assert len(said) > 5 and all(len(turns) == 1 for turns in said.values())

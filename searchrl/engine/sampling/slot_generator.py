@@ -29,10 +29,6 @@ _EXTEND_SHARE = 8
 """Observations wait until one slot in so many has one (or nothing is left to decode): appended
 together they cost one pass."""
 
-_PASS_TOKENS = {"cpu": 2048}
-_PASS_TOKENS_ELSEWHERE = 8192
-"""Rows of one pass are padded to the longest: a CPU is as fast with few rows, and pads less."""
-
 _READY_SHARE = 0.75
 """Rows move together when fewer than this share of the decoded rows have a turn to decode."""
 
@@ -82,8 +78,11 @@ class SlotSequence(OpenSequence):
 
 
 def pass_tokens(device: torch.device) -> int:
-    """Most tokens of one pass over prompts or observations, unless somebody says otherwise."""
-    return _PASS_TOKENS.get(device.type, _PASS_TOKENS_ELSEWHERE)
+    """Most tokens of one pass over prompts or observations.
+
+    Rows of a pass are padded to the longest: a CPU is as fast with few rows, and pads less.
+    """
+    return 2048 if device.type == "cpu" else 8192
 
 
 class SlotGenerator:
@@ -94,7 +93,6 @@ class SlotGenerator:
         sampling: temperature and truncation.
         num_slots: sequences held at the same time.
         max_length: most tokens of one sequence.
-        extend_tokens: most tokens of one pass over prompts or observations; None: `pass_tokens`.
         fused: decode without the model's modules; None: where that is faster and agrees with
             them (small models on a CPU).
 
@@ -108,7 +106,6 @@ class SlotGenerator:
         sampling: Sampling,
         num_slots: int = 64,
         max_length: int = 4096,
-        extend_tokens: int | None = None,
         fused: bool | None = None,
     ) -> None:
         if problem := policy.find_packing_fault():
@@ -121,7 +118,6 @@ class SlotGenerator:
         self.policy = policy
         self.sampling = sampling
         self.num_slots = num_slots
-        self.extend_tokens = extend_tokens or pass_tokens(policy.device)
         self.version = policy.version
         self.stats = SlotStats()
         self._weights = policy.weights_stamp()
@@ -274,7 +270,7 @@ class SlotGenerator:
 
     def _compute(self, targets: Sequence[tuple[SlotSequence, int]]) -> None:
         """Write keys and values up to a length each; no logits are made."""
-        for batch in _batches(targets, self.extend_tokens):
+        for batch in _batches(targets, pass_tokens(self.policy.device)):
             width = max(stop - d.cached for d, stop in batch)
             span = max(stop for _, stop in batch)
             self._cache.reserve(span)

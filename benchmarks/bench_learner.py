@@ -23,8 +23,9 @@ from searchrl.algorithms.builtin import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import micro_batches, pack_step
+from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.model.policy import Policy
 
 SHAPES = {"4x128": (4, 128, 1024), "6x160": (6, 160, 2560)}

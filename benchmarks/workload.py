@@ -25,8 +25,9 @@ from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import micro_batches, pack_step
+from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.model.loading import TINY_PATH, load_policy, resolve_model
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import Generator, Handle, Sampling, mix_key

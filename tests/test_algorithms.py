@@ -38,6 +38,7 @@ def make(name: str, **own: Any) -> Algorithm:
 # --- the numbers a run uses ----------------------------------------------------------------------
 OWN_NUMBERS = {
     "grpo": (0.2, 0.2, 1e-3, "sequence-mean"),
+    "grpo_turns": (0.2, 0.2, 1e-3, "sequence-mean"),
     "dr_grpo": (0.2, 0.2, 1e-3, "constant"),
     "rloo": (0.2, 0.2, 1e-3, "token-mean"),
     "reinforce_pp": (0.2, 0.2, 1e-3, "sequence-mean"),

@@ -18,6 +18,7 @@ from searchrl.core.advantage import (
     grpo_advantages,
     reinforce_pp_baseline_advantages,
     rloo_advantages,
+    turn_advantages,
 )
 
 AtLeastZero = Annotated[float, Field(ge=0)]
@@ -37,6 +38,11 @@ def _clipped(
 def make_grpo() -> Algorithm:
     """GRPO (DeepSeekMath, arXiv 2402.03300): sequence-mean of token-mean, PPO-clip, k3 KL."""
     return _clipped("grpo", grpo_advantages)
+
+
+def make_grpo_turns() -> Algorithm:
+    """GRPO with process rewards (arXiv 2402.03300, section 4.1.3): an advantage for every turn."""
+    return _clipped("grpo_turns", turn_advantages, reads_turns=True)
 
 
 def make_dr_grpo() -> Algorithm:

@@ -16,13 +16,29 @@ from searchrl.core.reduction import LossSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Parameter
+    from torch.nn import Module, Parameter
 
     from searchrl.core.columns import LossColumns, LossStats
 
     LossFn = Callable[[LossColumns, LossSettings], tuple[Tensor, LossStats]]
 
 Groups = Sequence[Group[Trainable]]
+
+
+@dataclass(frozen=True, slots=True)
+class Critic:
+    """A value head on the policy's last hidden states: what reward it expects from here on."""
+
+    make: Callable[[int], Module]
+    """From the width of a hidden state: a module from fp32 states [N, width] to values [N]."""
+    lr: float
+    """Its own peak; the schedule is that of the run."""
+    per_token: bool = False
+    """A value before every token that the model writes; else before every turn."""
+    warmup_steps: int = 0
+    """First steps in which the policy does not move."""
+    trains_policy: bool = False
+    """The gradient of the value loss reaches the policy, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +50,7 @@ class Algorithm:
     names a `core.reduction.Reduction`; `constant` divides by `rollout.max_total_tokens`. `extend`
     may add rollouts to groups, `parameters` may add trainable ones, `state_dict` is checkpointed
     and `load_state_dict` restores it; all of these do nothing by default. Raises TypeError for
-    `targets` without `needs_values`.
+    `targets` without a `critic`.
     """
 
     name: str
@@ -62,18 +78,21 @@ class Algorithm:
     """
     length_penalty: Callable[[int, int], float] | None = None
     """(tokens the model wrote, `rollout.max_total_tokens`) -> added to the reward, at most 0."""
-    needs_values: bool = False
-    """Its advantages read `StepScores.values`: the policy must have a critic."""
+    critic: Critic | None = None
+    """Its advantages read `StepScores.values`, its loss `LossColumns.value_T`."""
     targets: TargetFn | None = None
-    """What values are to become, per turn: `LossColumns.target_T`, beside `value_T`. With
-    `needs_values` alone."""
+    """What the values of a critic are to become: `LossColumns.target_T`."""
+    reads_turns: bool = False
+    """Its advantages read `StepScores.turn_scores` or `turn_rewards`: each turn has its own."""
+    needs_token_kl: bool = False
+    """Its advantages read `StepScores.token_kl`: the KL to the reference is part of the reward."""
 
     def __post_init__(self) -> None:
         """Raise TypeError for targets without values."""
-        if self.targets is not None and not self.needs_values:
+        if self.targets is not None and self.critic is None:
             raise TypeError(
                 f"algorithm '{self.name}' has targets, which are what values are to become, and "
-                "asks for no values: add needs_values=True"
+                "nothing that has values: add critic=Critic(…)"
             )
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
@@ -85,6 +104,10 @@ class Algorithm:
         )
         reduction = self.reduction if settings.reduction == "auto" else settings.reduction
         return LossSettings(clip_low, clip_high, beta, reduction)
+
+    def needs_reference(self, settings: AlgorithmConfig) -> bool:
+        """Whether the policy is compared with the weights it began with."""
+        return self.needs_token_kl or self.resolve(settings).beta > 0
 
     def length_penalty_of(self, max_total_tokens: int) -> Callable[[int], float] | None:
         """Return the length penalty of a run as a function of the tokens alone."""

@@ -13,6 +13,7 @@ import yaml
 
 from searchrl.cli.lines import print_json, say
 from searchrl.cli.loading import find_permission
+from searchrl.config.sections import SCRATCH
 from searchrl.engine.memory.forecast import foresee_memory
 from searchrl.engine.memory.plan import CUDA_CONTEXT, MemoryPlan, format_bytes, parse_bytes
 from searchrl.engine.metrics.evaluation import count_tasks
@@ -57,9 +58,9 @@ def show_plan(
 ) -> None:
     """Print what a run of `command` would do, and stop before it loads any weight.
 
-    Builds the environments, so that wrong names, expressions and data are found. The memory plan
-    is that of `train`; `sft` has none. Warnings and the verdict on memory are the last lines. With
-    `--details` the settings that the command reads stand before, as YAML, all else as comments.
+    Builds the environments, so that wrong names, expressions and data are found. Warnings and the
+    verdict on memory are the last lines. With `--details` the settings that the command reads are
+    before them, as YAML, all else as comments.
     """
     gpu_memory = values.get("gpu_memory")
     room = None if gpu_memory is None else max(0, parse_bytes(gpu_memory) - CUDA_CONTEXT)
@@ -73,7 +74,10 @@ def show_plan(
     # Another machine fetches its own weights.
     absence = plan.find_absence() if room is None else ""
     facts: dict[str, Any] = {"model": plan.model.label, "device": str(plan.device)}
+    trained = algorithm if command == "train" else None
     outlook: MemoryPlan | str = ""
+    if config.model.name != SCRATCH:
+        outlook = foresee_memory(config, plan.model, plan.device, trained, room=room)
     if command == "train":
         ensure_can_learn(config, algorithm, worlds)
         warnings = [*training_warnings(plan, worlds)]
@@ -84,9 +88,6 @@ def show_plan(
             "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
             "curriculum": str(Curriculum(worlds)),
         }
-        outlook = foresee_memory(
-            config, plan.model, plan.device, has_reference=loss.beta > 0, room=room
-        )
     else:
         warnings = [*few_tasks(config, worlds)]
         if config.sft.traces is not None:

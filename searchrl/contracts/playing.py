@@ -77,6 +77,18 @@ class TagProtocol(Protocol):
         """Make every protocol tag inside foreign text visibly harmless."""
 
 
+class CountingProtocol(TagProtocol, Protocol):
+    """A protocol that counts turns. None of them has to."""
+
+    max_tries: int
+    """Invalid turns in a row after which an episode is over."""
+    min_format: float
+    """The share of a policy's turns that has to be well-formed before rewards are of use."""
+
+    def number_turn(self, text: str, number: int) -> str:
+        """A turn of `render_turn` with its number in the episode, from 1."""
+
+
 @runtime_checkable
 class Drawer(Protocol):
     """A protocol, environment or reward that says how a rollout is drawn. None of them has to.

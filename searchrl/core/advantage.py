@@ -4,11 +4,13 @@
     Dr. GRPO  A_i = r_i - mean                       arXiv 2503.20783, section 3.2
     RLOO      A_i = r_i - mean of the others         arXiv 2402.14740 (Kool et al. 2019)
     REINFORCE++-baseline  A_i = (r_i - mean) / (std of the step + delta)        arXiv 2501.03262
+    GRPO per turn         A_ij = sum over j' >= j of (s_ij' - mean) / (std + delta)
+                          over all turn scores s of the group        arXiv 2402.03300, section 4.1.3
 
 `mean` and `std` run over the *scored* rollouts of one group (one prompt instance). Left out: the
-value network (no critic in the core) and per-turn process rewards (an algorithm of their own:
-their scores travel in `StepScores`, and an advantage may be one per turn or per token). Dr. GRPO's
-other half, dividing by a constant instead of the length, is `Reduction.CONSTANT` in `core.loss`.
+value network (no critic in the core; `StepScores` carries the values of one that is put in, and an
+advantage may be one per turn or per token). Dr. GRPO's other half, dividing by a constant instead
+of the length, is `Reduction.CONSTANT` in `core.loss`.
 
 Plain Python floats (float64) and no torch: a step has tens of rewards, and a mean taken in fp32
 gives constant groups a non-zero advantage. Called by `pack_step`, once per training step.
@@ -32,11 +34,13 @@ class StepScores:
     `group_ids` name the prompt instance, never a dataset index: two data sets share indices.
     The reward of a rollout that is not scored is never read and may be NaN. `turn_scores` holds
     one process score per turn where a reward gives them. `num_turns` and `num_tokens` count the
-    turns and tokens the model wrote, for algorithms that return one advantage for each; the
-    packer always gives them. The rest is for algorithms that need values: `values` are those of a
-    critic at every turn, before the update; `turn_rewards` add up to the reward of a rollout; and
-    `is_cut` is true where a limit ended the episode, not the environment: `values` then has one
-    more, of what was seen after the last turn.
+    turns and tokens the model wrote, for algorithms that return one advantage for each, and
+    `turn_tokens` the tokens of each turn. `turn_rewards` are the process scores, with the outcome
+    in the last; without any, what the environment gave and the rest of the reward in the last.
+    `is_cut` is true where a limit ended the episode, not the environment. The packer always gives
+    all of these. `values` are those of a critic before the update, at every turn or at every token;
+    where `is_cut` there is one more, of what was seen at the end. `token_kl` is log-prob minus the
+    reference's at every token the model wrote, where an algorithm asks for it.
     """
 
     rewards: Sequence[float]
@@ -45,9 +49,11 @@ class StepScores:
     turn_scores: Sequence[Sequence[float]] | None = None
     num_turns: Sequence[int] | None = None
     num_tokens: Sequence[int] | None = None
-    values: Sequence[Sequence[float]] | None = None
+    turn_tokens: Sequence[Sequence[int]] | None = None
     turn_rewards: Sequence[Sequence[float]] | None = None
     is_cut: Sequence[bool] | None = None
+    values: Sequence[Sequence[float]] | None = None
+    token_kl: Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every column has one entry per rollout."""
@@ -132,6 +138,34 @@ def reinforce_pp_baseline_advantages(step: StepScores, *, delta: float = GRPO_DE
     scored = [value for value, is_scored in zip(centred, step.is_scored, strict=True) if is_scored]
     std = statistics.pstdev(scored) if scored else 0.0
     return [value / (std + delta) for value in centred]
+
+
+def turn_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[Advantage]:
+    """Return one advantage per turn: the normalised scores of this turn and of all later ones.
+
+    Scores are those of `turn_rewards`, so the outcome is part of the last turn's, and they are
+    normalised over all turns of the group's scored rollouts. A turn never pays for an earlier one.
+    Where no reward scores turns (`turn_scores` is None), and without turns, this is GRPO.
+
+    >>> step = StepScores([2.0, 0.0], ["q", "q"], [True, True], turn_scores=[[1, 1], [1, -1]],
+    ...                   turn_rewards=[[1.0, 1.0], [1.0, -1.0]])
+    >>> [[round(a, 3) for a in one] for one in turn_advantages(step)]
+    [[1.155, 0.577], [-1.155, -1.732]]
+    """
+    if step.turn_scores is None or step.turn_rewards is None:
+        return [*grpo_advantages(step, delta=delta)]
+    found: list[Advantage] = [[0.0] * len(scores) for scores in step.turn_rewards]
+    for group_id in dict.fromkeys(step.group_ids):
+        rows = zip(step.group_ids, step.is_scored, strict=True)
+        members = [i for i, row in enumerate(rows) if row == (group_id, True)]
+        scores_S = [score for i in members for score in step.turn_rewards[i]]
+        if len(set(scores_S)) < 2:
+            continue
+        mean, std = statistics.fmean(scores_S), statistics.pstdev(scores_S)
+        for i in members:
+            normal = [(score - mean) / (std + delta) for score in step.turn_rewards[i]]
+            found[i] = [math.fsum(normal[turn:]) for turn in range(len(normal))]
+    return found
 
 
 def overlong_penalty(num_tokens: int, *, limit: int, buffer: int, weight: float) -> float:

@@ -165,6 +165,8 @@ class LossColumns:
     gradient."""
     target_T: Tensor | None = None
     """What it is to become."""
+    old_value_T: Tensor | None = None
+    """What the critic expected at the start of the step."""
 
     def sum_per_rollout(self, column_T: Tensor) -> Tensor:
         """Return, at every token, the sum of `column_T` over the kept tokens of its rollout.
@@ -263,6 +265,7 @@ def loss_columns(
     entropy_T: Tensor | None = None,
     value_T: Tensor | None = None,
     target_T: Tensor | None = None,
+    old_value_T: Tensor | None = None,
     on_clipped: Callable[[Tensor], None] | None = None,
 ) -> LossColumns:
     """Check the columns of a micro-batch and bring them into the form that losses read.
@@ -283,6 +286,7 @@ def loss_columns(
             not finite (probabilities of exactly 0) is 0 in the column and drops no token.
         value_T: of a critic; it has a gradient. One that is not finite drops its token.
         target_T: what `value_T` is to become.
+        old_value_T: what it was at the start of the step.
 
     What stands at a token without a weight is never read. A token at which a log-prob is not finite
     is dropped and counted. It leaves the numerator only, and nothing takes over its weight: by the
@@ -303,6 +307,7 @@ def loss_columns(
         entropy_T=entropy_T,
         value_T=value_T,
         target_T=target_T,
+        old_value_T=old_value_T,
     )
     if hold_weight_T is None:
         hold_weight_T = torch.where(adv_T >= 0, weight_T, torch.zeros_like(weight_T))
@@ -336,6 +341,7 @@ def loss_columns(
         entropy_T=None if entropy_T is None else kept(_finite(entropy_T)),
         value_T=None if value_T is None else kept(value_T),
         target_T=None if target_T is None else kept(target_T.detach()),
+        old_value_T=None if old_value_T is None else kept(old_value_T.detach()),
     )
 
 

@@ -129,6 +129,8 @@ class TextEnv(TurnEnv):
         self._searched: Retriever | None = None
         """The index of the running episode, once it has searched."""
         self._gold_left: set[str] = set()
+        self._num_tries = 0
+        """Invalid turns since the last valid one."""
 
     @abstractmethod
     def make_task(self, split: str, index: int) -> Task:
@@ -189,7 +191,7 @@ class TextEnv(TurnEnv):
             task = self.make_task(*self._choose(options))
         self._searched = None
         self._gold_left = set(task.gold_ids)
-        self.last_passages = ()
+        self.last_passages, self._num_tries = (), 0
         return self._begin(task, self.make_prompt(task))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -201,14 +203,16 @@ class TextEnv(TurnEnv):
         parsed = self.protocol.parse(action)
         observation, reward, self.last_passages = "", 0.0, ()
         ranks: Ranks = ()
-        terminated = parsed.kind == ANSWER
-        if terminated:
+        self._num_tries = 0 if parsed.kind in (ANSWER, SEARCH) else self._num_tries + 1
+        is_given_up = self._num_tries == getattr(self.protocol, "max_tries", 0) > 0
+        terminated = parsed.kind == ANSWER or is_given_up
+        if parsed.kind == ANSWER:
             answer = str(parsed.payload or "")
             reward = float(any(self.settings.matches(answer, gold) for gold in task.answers))
         elif parsed.kind == SEARCH:
             self.last_passages, observation, ranks = self.look_up(task, parsed, action)
             self._gold_left -= {passage.id for passage in self.last_passages}
-        else:
+        elif not is_given_up:
             unknown = f"This environment has no action '{parsed.kind}'."
             if isinstance(parsed.payload, ToolCall):
                 unknown = f"There is no tool {parsed.payload.name!r} here; the only one is search."

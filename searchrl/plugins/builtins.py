@@ -162,6 +162,7 @@ def register_algorithms(register: Register) -> None:
     """Group-relative policy gradients."""
     for name, description in (
         ("grpo", "group mean and standard deviation, PPO clip"),
+        ("grpo_turns", "process rewards: an advantage for every turn"),
         ("dr_grpo", "GRPO without the standard deviation and the length bias"),
         ("rloo", "leave-one-out baseline"),
         ("reinforce_pp", "group mean, standard deviation of the whole step"),

@@ -68,6 +68,10 @@ class Demonstrator:
         self.driver = make_scripted_driver(config, policy.renderer)
         self.curriculum = Curriculum(worlds)
         self._kept: dict[_Key, Demonstration] = {}
+        most = config.sft.num_tasks
+        counts = (min(count, most or count) for count in (w.num_tasks(TRAIN) for w in worlds))
+        self.num_different = sum(counts) if self.traces is None else len(self.traces)
+        """Traces, or training tasks: an epoch."""
 
     def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:
         """Those of a step (from 0); ConfigError if an episode failed."""

@@ -165,6 +165,7 @@ class _ColdStart(TrainingRun):
             num_tokens = int(stats.pop("num_tokens"))
             figures = finite_figures(stats)
             metrics = {name: exact(value, num_tokens) for name, value in figures.items()}
+            metrics["epochs"] = exact(demos / self.demonstrate.num_different)
             metrics["cut_demos"] = proportion(num_cut, len(demonstrations))
             metrics["tokens_per_s"] = exact(num_tokens / (time.perf_counter() - started))
             self.writer.log(step + 1, metrics, "sft")

@@ -33,7 +33,11 @@ from searchrl.programs.observer import Observer, SilentObserver
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
-from searchrl.programs.setup.warnings import training_warnings
+from searchrl.programs.setup.warnings import (
+    training_warnings,
+    unread_turn_scores,
+    unready_policy,
+)
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
 from searchrl.programs.training_run import TrainingRun
 from searchrl.run_folder import Run, choose_folder, holding
@@ -222,6 +226,8 @@ class _Training(TrainingRun):
         if progress.before is None:
             # What everything later is compared with; part of checkpoint 0.
             progress.before = self.evaluate("before", 0)
+            for text in unready_policy(config, self.worlds, progress.before):
+                self.observer.warn(text)
             self.checkpoint()
         self.finish_step(trackers)  # what a kill left undone
         for step in range(progress.step + 1, config.max_steps + 1):
@@ -268,6 +274,8 @@ class _Training(TrainingRun):
         self.limit.ensure(rollouts, f"step {step}", f"step_{step:06d}")
         self.limit.ensure_paid(rollouts, f"step {step}")
         self.limit.ensure_scored(rollouts, f"step {step}")
+        if step == 1 and (note := unread_turn_scores(session.algorithm, rollouts)):
+            observer.note(note)
         observer.phase("update", 0, 1)
         learned = session.update(drawn, step)
         self.unrecorded = step

@@ -6,3 +6,5 @@ from .tags import Tags as Tags
 from .tags import ensure_tag_names as ensure_tag_names
 from .think_search_answer import ThinkSearchAnswer as ThinkSearchAnswer
 from .wrapping import Line as Line
+from .wrapping import Wrapping as Wrapping
+from .wrapping import passage_lines as passage_lines

@@ -30,7 +30,8 @@ class FunctionReward:
     """A reward component made of a function: `score(episode)` with its declared values.
 
     `values` is the set of values it may return or, with `is_range`, their (low, high). `applies`
-    says of which tasks it says anything; None: of all.
+    says of which tasks it says anything; None: of all. `figure` makes the name of its metric from
+    the name of the judge; None: the component's own.
     """
 
     name: str
@@ -38,6 +39,7 @@ class FunctionReward:
     values: tuple[float, ...]
     is_range: bool = False
     applies: Callable[[Task], bool] | None = None
+    figure: Callable[[str], str] | None = None
 
     def __call__(self, episode: Episode) -> float | Score | Unscored:
         """Score one finished episode."""

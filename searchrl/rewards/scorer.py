@@ -66,6 +66,7 @@ class Scorer:
         timeout_s: time limit of one call of a component; None: no limit.
         owners: the plugin of each component, for the text of failures.
         alone: names of components that take one call at a time.
+        judge: the judge's name, for metrics that are called by it.
 
     Raises:
         UnknownNameError: a name has no component.
@@ -82,6 +83,7 @@ class Scorer:
         timeout_s: float | None = 30.0,
         owners: Mapping[str, str] = MappingProxyType({}),
         alone: Collection[str] = (),
+        judge: str = "",
     ) -> None:
         self.schedule = schedule
         self.names = tuple(dict.fromkeys((*schedule.names, *metrics)))
@@ -109,6 +111,9 @@ class Scorer:
             name: check for name, check in found.items() if check is not None
         }
         """The components that say something about some tasks only, and of which."""
+        named = {name: getattr(one, "figure", None) for name, one in self.component_of.items()}
+        self.figures = {name: make(judge) if make else name for name, make in named.items()}
+        """What the metric of each component is called."""
         self.timeout_s = timeout_s
         self.alone = frozenset(self.owners[name] for name in alone)
         """Who takes one call at a time, under the names that stand in failures."""

@@ -101,6 +101,7 @@ class _Turn(Shape):
     passages: list[str]
     reward: FiniteFloat
     ranks: list[dict[str, PositiveInt | None]] | None = None
+    score: FiniteFloat | None = None
 
     @model_validator(mode="after")
     def _is_turn(self) -> Self:

@@ -19,6 +19,7 @@ from searchrl.core.advantage import (
     reinforce_pp_baseline_advantages,
     rloo_advantages,
     solved_groups,
+    turn_advantages,
 )
 
 OF_A_GROUP: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
@@ -82,6 +83,42 @@ def test_reinforce_pp_baseline_by_hand() -> None:
     assert reinforce_pp_baseline_advantages(step) == pytest.approx(expected, abs=5e-6)
     with_delta = reinforce_pp_baseline_advantages(step, delta=1.0)
     assert with_delta[0] == pytest.approx(2 / (std + 1), abs=1e-12)
+
+
+def turns(*scores: list[float], groups: str = "ggg", unscored: int = -1) -> StepScores:
+    """A step whose rollouts have these scores of turns, in groups named by letters."""
+    return StepScores(
+        [math.nan if i == unscored else sum(own) for i, own in enumerate(scores)],
+        list(groups[: len(scores)]),
+        [i != unscored for i in range(len(scores))],
+        turn_scores=scores,
+        turn_rewards=scores,
+    )
+
+
+def test_advantages_of_turns_by_hand() -> None:
+    """Scores 0.5, 2 | 0.25, 0, 0 with mean 0.55 and deviations -0.05, 1.45, -0.3, -0.55, -0.55."""
+    std = math.sqrt((0.05**2 + 1.45**2 + 0.3**2 + 2 * 0.55**2) / 5)
+    step = turns([0.5, 2.0], [0.25, 0.0, 0.0], [9.0], [1.0, 1.0], groups="aaab", unscored=2)
+    expected = [[1.4, 1.45], [-1.4, -1.1, -0.55], [0.0], [0.0, 0.0]]
+    for found, own in zip(turn_advantages(step), expected, strict=True):
+        assert found == pytest.approx([one / std for one in own], abs=1e-5)
+    without = StepScores([1.0, 0.0], ["g", "g"], [True, True], turn_rewards=[[0, 1.0], [0.0]])
+    assert turn_advantages(without) == grpo_advantages(without)  # nobody scored a turn
+
+
+def test_a_bad_step_lowers_its_own_advantage_and_no_later_one() -> None:
+    bad, good, _ = turn_advantages(turns([0.4, -0.9, 2.0], [0.4, 0.4, 2.0], [0.0, 0.0, 0.0]))
+    assert isinstance(bad, list) and isinstance(good, list)
+    assert bad[1] < good[1] - 1 and bad[2] == good[2]
+    assert bad[0] == pytest.approx(good[0] + bad[1] - good[1])  # it led there
+
+
+@given(one_group)
+def test_where_every_episode_has_one_turn_its_advantage_is_that_of_grpo(values: list[float]):
+    step = turns(*([value] for value in values), groups="g" * len(values))
+    found = turn_advantages(step)
+    assert [one for (one,) in found] == pytest.approx(grpo_advantages(step), abs=1e-9)
 
 
 def test_a_length_penalty_is_never_a_bonus() -> None:

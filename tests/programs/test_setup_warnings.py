@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from command_line import succeed
 from train_toy import Crash, settings
 
-from searchrl.algorithms.builtin import make_grpo, make_reinforce_pp, make_rloo
+from searchrl.algorithms.builtin import (
+    make_grpo,
+    make_grpo_turns,
+    make_reinforce_pp,
+    make_rloo,
+)
 from searchrl.algorithms.record import Algorithm
 from searchrl.config import build_config
 from searchrl.engine.memory import forecast
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import ConfigError, PolicyError
 from searchrl.plugins import load_plugins
-from searchrl.programs.setup.warnings import ensure_can_learn, few_tasks
+from searchrl.programs.setup.warnings import (
+    ensure_can_learn,
+    few_tasks,
+    unread_turn_scores,
+    unready_policy,
+)
 from searchrl.programs.train import train
 
 REGISTRY = load_plugins(entry_points=False)
@@ -110,3 +121,39 @@ def test_a_run_that_does_not_fit_is_refused_before_it_loads_or_writes_anything(
     with pytest.raises(PolicyError, match="this run needs about .* on cpu, where 1.0 MB"):
         train(settings(micro_model, tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_turn_scores_that_nobody_reads_are_remarked_on() -> None:
+    scored, plain = SimpleNamespace(turn_scores=(0.5, 1.0)), SimpleNamespace(turn_scores=None)
+    said = unread_turn_scores(make_grpo(), [plain, scored])  # type: ignore[list-item]
+    assert "algorithm 'grpo' reads the sum alone" in said and "grpo_turns" in said
+    assert unread_turn_scores(make_grpo_turns(), [scored]) == ""  # type: ignore[list-item]
+    assert unread_turn_scores(make_grpo(), [plain]) == ""  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("invalid", "epochs", "expected"),
+    [
+        (0.2, None, []),  # of two turns: 90 %
+        (0.3, None, ["85% of its turns are well-formed"]),
+        (0.0, 0.4, ["seen 0.4 of an epoch"]),
+        (0.3, 0.4, ["85% of its turns", "seen 0.4 of an epoch"]),
+        (0.0, 2.0, []),
+    ],
+)
+def test_a_policy_that_was_not_shown_the_format_is_announced(
+    invalid: float, epochs: float | None, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = build_config({"env": "regulations"})
+    (world,) = make_worlds(config, REGISTRY)
+    before: Any = {"turns": {"value": 2.0}, "invalid_turns": {"value": invalid}}
+    rows = [{"metrics": {"epochs": {"value": epochs}}}, {"metrics": {}}]
+    source = SimpleNamespace(read_metrics=lambda: SimpleNamespace(rows=rows))
+    found = None if epochs is None else source
+    monkeypatch.setattr("searchrl.programs.setup.warnings.find_source", lambda name: found)
+    assert [*unready_policy(config, [world], before)] == []  # a protocol that asks for nothing
+    monkeypatch.setattr(type(world.protocol), "min_format", 0.9, raising=False)
+    said = [*unready_policy(config, [world], before)]
+    assert len(said) == len(expected)
+    assert all(part in one for part, one in zip(expected, said, strict=True))
+    assert all("searchrl sft --env regulations --protocol" in one for one in said)

@@ -30,6 +30,11 @@ def _read_actions(
     return {name.strip(): {"action": action.strip() or "auto"} for name, _, action in named}
 
 
+_GPU_MEMORY = option(
+    "--gpu-memory SIZE", "With --dry-run: would it fit a GPU elsewhere, such as 24GB?", options.RUN
+)
+
+
 @click.command(cls=Command)
 @options.SHARED
 @options.TRAINED
@@ -47,9 +52,7 @@ def _read_actions(
     callback=_read_actions,
 )
 @options.MADE
-@option(
-    "--gpu-memory SIZE", "With --dry-run: would it fit a GPU elsewhere, such as 24GB?", options.RUN
-)
+@_GPU_MEMORY
 def train(**values: Any) -> None:
     """Train a search agent with GRPO and show how it learns.
 
@@ -72,6 +75,7 @@ def train(**values: Any) -> None:
 @options.SHARED
 @options.TRAINED
 @options.MADE
+@_GPU_MEMORY
 def sft(**values: Any) -> None:
     """Cold start: train on scripted or recorded demonstrations.
 

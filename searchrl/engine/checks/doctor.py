@@ -23,7 +23,8 @@ from searchrl.engine.checks.texts import (
 )
 from searchrl.engine.checks.trial import Size, Subject
 from searchrl.engine.learning.batch_check import BatchCheck
-from searchrl.engine.learning.packing import micro_batches, pack_step
+from searchrl.engine.learning.batches import micro_batches
+from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.errors import CheckError, SearchRLError
 

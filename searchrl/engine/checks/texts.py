@@ -163,9 +163,10 @@ def _find_unread(protocol: TagProtocol) -> str:
             turn = protocol.render_turn(action, "I think.")
         except ValueError:  # it writes no such action
             continue
-        if not turn.rstrip().endswith(tuple(protocol.stops)):
-            stops = " ".join(protocol.stops)
-            return f"it writes {turn!r}, which ends with none of its stop strings: {stops}"
+        stops = tuple(protocol.stops)
+        if not (turn.endswith(stops) or turn.rstrip().endswith(stops)):
+            shown = " ".join(map(repr, stops))
+            return f"it writes {turn!r}, which ends with none of its stop strings: {shown}"
         read = protocol.parse(turn)
         if read.kind != action.kind:
             said = f"{read.kind} {read.reason}".rstrip()

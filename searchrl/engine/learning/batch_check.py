@@ -18,7 +18,8 @@ from torch import Tensor
 from searchrl.core.excerpt import Excerpt, take_excerpt
 from searchrl.core.group import Group, Trainable
 from searchrl.core.trajectory import Origin, Trajectory
-from searchrl.engine.learning.packing import MicroBatch, PackedRollout, PackedStep
+from searchrl.engine.learning.batches import MicroBatch
+from searchrl.engine.learning.packing import PackedRollout, PackedStep
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.model.tolerance import Tolerance
 from searchrl.errors import CheckError

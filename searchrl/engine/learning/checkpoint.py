@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
 from searchrl.engine.model.policy import Policy
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.stateful import Stateful
 
 _OPTIMIZER = "optimizer"
+_CRITIC = "critic.safetensors"
 
 
 def save_checkpoint(
@@ -61,13 +62,17 @@ def save_checkpoint(
             _sync(folder)
         return folder
     optimizer = learner.state_dict()
-    ensure_finite(policy, optimizer, f"after step {state['step']}")
+    critic = optimizer.pop("critic", {})
+    ensure_finite(policy, {**optimizer, "critic": critic}, f"after step {state['step']}")
     # A folder that is not whole may be replaced.
     with _whole(run_dir, folder) as beside:
         with naming_write_errors("policy"):
             policy.save(beside / "policy")
         with naming_write_errors(_OPTIMIZER):
             save_state(beside, _OPTIMIZER, optimizer)
+        if critic:
+            with naming_write_errors("critic"):
+                save_file(critic, beside / _CRITIC)
         write_checksums(beside)
         (beside / STATE).write_bytes(text)
     return folder
@@ -97,7 +102,8 @@ def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> No
     """
     weights = ((f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad)
     state = tensors_in(optimizer.get("optimizer", {}), "the optimiser's state")
-    for found in (weights, state):
+    critic = tensors_in(optimizer.get("critic", {}), "the critic")
+    for found in (weights, state, critic):
         for name, tensor in found:
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise PolicyError(
@@ -184,6 +190,8 @@ def load_checkpoint(
     saved = load_state(folder, _OPTIMIZER)
     try:
         load_weights(folder / "policy", policy)
+        if (folder / _CRITIC).is_file():
+            saved["critic"] = load_file(folder / _CRITIC, device=str(policy.device))
         learner.load_state_dict(saved)
     except torch.OutOfMemoryError:
         raise

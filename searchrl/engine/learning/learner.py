@@ -23,15 +23,10 @@ from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.batch_check import BatchCheck
+from searchrl.engine.learning.batches import MicroBatch, micro_batches, mini_batches, without
+from searchrl.engine.learning.before_update import BeforeUpdate
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packing import (
-    MicroBatch,
-    PackedRollout,
-    micro_batches,
-    mini_batches,
-    pack_step,
-    without,
-)
+from searchrl.engine.learning.packing import PackedRollout, pack_step
 from searchrl.engine.learning.sampled import SampledTokens, Sums, token_columns
 from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.workers import ALONE, Workers
@@ -112,20 +107,32 @@ class Learner:
         """Factor on the learning rate; below 1 after a rollback."""
         self.is_halfway = False
         """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
-        self.parameters = [*policy.parameters, *algorithm.parameters()]
-        self.optimizer = make_optimizer(optim.optimizer, self.parameters, optim.lr)
+        critic = algorithm.critic
+        self.critic = None if critic is None else critic.make(policy.hidden_size).to(policy.device)
+        """The value head, if the algorithm has one."""
+        owns = [[*policy.parameters, *algorithm.parameters()]]
+        self._peaks = [optim.lr]
+        if critic is not None and self.critic is not None:
+            owns.append(list(self.critic.parameters()))
+            self._peaks.append(critic.lr)
+        self.parameters = [parameter for own in owns for parameter in own]
+        self.optimizer = make_optimizer(
+            optim.optimizer,
+            [{"params": own, "lr": peak} for own, peak in zip(owns, self._peaks, strict=True)],
+        )
         self.loss_scale = LossScale(policy.dtype == torch.float16)
         self.micro_batch_tokens = optim.micro_batch_tokens
         """Smaller than the setting once memory has run out."""
         self.packing_fault = policy.find_packing_fault()
         """Why rollouts are padded instead of packed; None: they are packed."""
-        if algorithm.needs_values and policy.values(()) is None:
-            raise PolicyError(
-                f"algorithm '{algorithm.name}' needs values, and the policy has no critic; take "
-                "another algorithm, such as --algorithm grpo"
-            )
-        if self.loss_settings.beta > 0:
+        if algorithm.needs_reference(settings):
             policy.keep_reference()
+
+    @property
+    def before_update(self) -> BeforeUpdate:
+        """What can be known of rollouts before the first update on them."""
+        own = (self.policy, self.algorithm, self.critic, self.temperature)
+        return BeforeUpdate(*own, self._in_micro_batches, self.workers)
 
     @property
     def max_updates(self) -> int:
@@ -153,11 +160,9 @@ class Learner:
             PolicyError: if memory runs out for a single rollout.
             WorkerError: if another process failed, or holds other weights afterwards.
         """
-        critic = None
-        if self.algorithm.needs_values:
-            played = [one.trajectory for group in groups for one in group.rollouts]
-            values = self.policy.values(played) or ()
-            critic = {one.rollout_id: own for one, own in zip(played, values, strict=True)}
+        before = self.before_update
+        with self.computing():
+            values, token_kl = before.values(groups), before.token_kl(groups)
         packed = pack_step(
             groups,
             self.algorithm.advantages,
@@ -166,16 +171,19 @@ class Learner:
             constant=self.constant,
             holds_solved_groups=self.holds_solved_groups,
             length_penalty=self.length_penalty,
-            critic=critic,
+            critic=values,
+            token_kl=token_kl,
             targets=self.algorithm.targets,
             owner=f"algorithm '{self.algorithm.name}'",
         )
         if self.check is not None:
             self.check.begin(groups, packed)
-        peak = self.optim.lr * self.lr_scale
-        lr = learning_rate(peak, self.step, self.optim, self.max_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        lr, *others = (
+            learning_rate(peak * self.lr_scale, self.step, self.optim, self.max_steps)
+            for peak in self._peaks
+        )
+        for group, own in zip(self.optimizer.param_groups, (lr, *others), strict=True):
+            group["lr"] = own
         self.optimizer.zero_grad(set_to_none=True)
         sums = Sums()
         updates = [
@@ -193,7 +201,7 @@ class Learner:
             old_logps = None
             # With a single update its own log-probs, detached, are those before it.
             if self.algorithm.needs_trainer_logp and len(updates) > 1:
-                old_logps, sums.num_splits = self._old_logps(packed.groups)
+                old_logps, sums.num_splits = before.logps(packed.groups)
             for number, batch in enumerate(updates):
                 is_first = number * self.optim.epochs < len(updates)
                 for share in self._accumulate(batch, old_logps, sums.num_updates, is_first):
@@ -245,23 +253,6 @@ class Learner:
     def ensure_same_weights(self, when: str) -> None:
         """Check that all processes hold the same weights; see `Workers.ensure_same`."""
         self.workers.ensure_same(self.parameters, when)
-
-    def _old_logps(self, groups: Sequence[Group[PackedRollout]]) -> tuple[dict[str, Tensor], int]:
-        """The trainer's own log-probs before the first update, and how often memory ran out."""
-
-        def run(batch: MicroBatch) -> dict[str, Tensor]:
-            with torch.no_grad():
-                logp_N = self.policy.logps(batch.layout, temperature=self.temperature).logp_N
-            parts = logp_N.cpu().split(batch.num_tokens)
-            return dict(zip(batch.rollout_ids, parts, strict=True))
-
-        found: dict[str, Tensor] = {}
-        num_splits = 0
-        for parts, splits in self.workers.gather(self._in_micro_batches(groups, run)):
-            num_splits += splits
-            for part in parts:
-                found |= {name: logp_N.to(self.policy.device) for name, logp_N in part.items()}
-        return found, num_splits
 
     def _accumulate(
         self,
@@ -348,13 +339,19 @@ class Learner:
         self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None
     ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
         """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
-        logp_N, entropy_N, _, value_N = self.policy.logps(
+        told = self.policy.logps(
             batch.layout,
             temperature=self.temperature,
             with_entropy=True,
             entropy_gradient=self.algorithm.trains_entropy,
+            with_hidden=self.critic is not None,
         )
+        logp_N, entropy_N, value_N = told.logp_N, told.entropy_N, None
         assert entropy_N is not None
+        if self.critic is not None and told.hidden_ND is not None and self.algorithm.critic:
+            is_shared = self.algorithm.critic.trains_policy
+            hidden_ND = told.hidden_ND if is_shared else told.hidden_ND.detach()
+            value_N = self.critic(hidden_ND.float())
         ref_logp_N = None
         if self.loss_settings.beta > 0:
             with torch.no_grad():
@@ -378,18 +375,23 @@ class Learner:
             entropy_T=entropy_N,
             value_T=value_N,
             target_T=batch.target_N,
+            old_value_T=batch.old_value_N,
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
         return loss, stats, logp_N, entropy_N.detach()
 
     def _update(self, sums: Sums) -> None:
         """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
-        if self.loss_scale.is_active:
-            for parameter in self.parameters:
-                if parameter.grad is not None:
-                    parameter.grad.div_(self.loss_scale.value)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.optim.max_grad_norm)
-        is_finite = bool(torch.isfinite(norm))
+        self.loss_scale.unscale(self.parameters)
+        # Each by itself: the gradient of a critic may be much the larger one.
+        norm, *others = (
+            torch.nn.utils.clip_grad_norm_(group["params"], self.optim.max_grad_norm)
+            for group in self.optimizer.param_groups
+        )
+        is_finite = all(bool(torch.isfinite(one)) for one in (norm, *others))
+        if self.algorithm.critic and self.step < self.algorithm.critic.warmup_steps:
+            for parameter in self.optimizer.param_groups[0]["params"]:
+                parameter.grad = None
         sums.num_updates += 1
         sums.num_skipped += not is_finite
         self.loss_scale.update(is_finite)
@@ -408,6 +410,7 @@ class Learner:
             "version": self.policy.version,
             "loss_scale": self.loss_scale.state_dict(),
             "algorithm": dict(self.algorithm.state_dict()),
+            **({} if self.critic is None else {"critic": self.critic.state_dict()}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -417,6 +420,8 @@ class Learner:
         self.policy.version = int(state["version"])
         self.loss_scale.load_state_dict(state["loss_scale"])
         self.algorithm.load_state_dict(state["algorithm"])
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

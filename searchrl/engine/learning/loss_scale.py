@@ -7,8 +7,10 @@ works on any device. The learner multiplies losses by it and divides gradients b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from torch import Tensor
 
 _GROWTH, _BACKOFF, _GROWTH_INTERVAL = 2.0, 0.5, 2000
 _LEAST = 2.0**-14
@@ -22,6 +24,13 @@ class LossScale:
         self.is_active = is_active
         self.value = 2.0**16 if is_active else 1.0
         self._num_good = 0
+
+    def unscale(self, parameters: Iterable[Tensor]) -> None:
+        """Divide the gradients of a scaled loss by the factor."""
+        if self.is_active:
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad.div_(self.value)
 
     def update(self, is_finite: bool) -> None:
         """Take in whether the gradient of an optimiser step was finite."""

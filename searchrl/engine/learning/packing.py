@@ -1,25 +1,19 @@
-"""Trajectories to tensors: the columns a loss reads, split into mini- and micro-batches.
+"""What of the trajectories of a step is trained on, and with which numbers.
 
 Owns what enters a training step (unscored rollouts and, without a KL term, groups of one reward
-leave it), the broadcast of advantages onto tokens, the token weights, which carry the denominator
-of a whole optimiser step and are fixed before any split, and both splits: mini-batches are
-optimiser steps of their own, micro-batches change memory only. Only MODEL tokens with a finite
-sampler log-prob are trained. Shapes: B rollouts, T tokens of one, N trained tokens of a
-micro-batch.
+leave it), the broadcast of advantages onto tokens, and the token weights, which carry the
+denominator of a whole optimiser step and are fixed before any split (`batches`). Only MODEL tokens
+with a finite sampler log-prob are trained.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-
-import torch
-from torch import Tensor
 
 from searchrl.core.advantage import (
     Advantage,
@@ -32,7 +26,7 @@ from searchrl.core.advantage import (
 from searchrl.core.group import Group, Trainable, settle
 from searchrl.core.reduction import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
-from searchrl.engine.model.layout import Layout, TokenRow, lay_out, num_suffix_tokens
+from searchrl.engine.model.layout import TokenRow
 from searchrl.errors import PluginError
 
 R = TypeVar("R")
@@ -55,6 +49,8 @@ class PackedRollout(TokenRow):
     """Of a token with A >= 0 in the LLDS term; 0: LLDS does not watch this rollout."""
     target: float | tuple[float, ...] | None = None
     """What the values of its tokens are to become; None: nobody says."""
+    old_value: float | tuple[float, ...] | None = None
+    """What a critic expected of its tokens before the step; None: there is none."""
 
     @property
     def hold_weights(self) -> list[float]:
@@ -78,36 +74,7 @@ class PackedStep:
     @property
     def rollouts(self) -> list[PackedRollout]:
         """The rollouts of all groups."""
-        return _members(self.groups)
-
-
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """Some rollouts and the columns that a loss reads: one entry per trained token, in order.
-
-    `layout` is how the rollouts go through the policy; its log-probs stand in the same order.
-    """
-
-    rollouts: tuple[PackedRollout, ...]
-    layout: Layout
-    sampler_logp_N: Tensor
-    adv_N: Tensor
-    weight_N: Tensor
-    hold_weight_N: Tensor
-    rollout_N: Tensor
-    """Position in `rollouts` of the rollout that a token belongs to."""
-    target_N: Tensor | None = None
-    """What values are to become; None: nobody says."""
-
-    @property
-    def rollout_ids(self) -> tuple[str, ...]:
-        """Names of the rollouts, in order."""
-        return tuple(rollout.rollout_id for rollout in self.rollouts)
-
-    @property
-    def num_tokens(self) -> list[int]:
-        """Trained tokens of each rollout: how to split a column."""
-        return [len(rollout.sampler_logp) for rollout in self.rollouts]
+        return members(self.groups)
 
 
 def pack_step(
@@ -120,6 +87,7 @@ def pack_step(
     holds_solved_groups: bool = False,
     length_penalty: Callable[[int], float] | None = None,
     critic: Mapping[str, Sequence[float]] | None = None,
+    token_kl: Mapping[str, Sequence[float]] | None = None,
     targets: TargetFn | None = None,
     owner: str = "the algorithm",
 ) -> PackedStep:
@@ -137,7 +105,10 @@ def pack_step(
             all-correct groups too, which are dead and may be in no other term.
         length_penalty: of the tokens the model wrote; added to the reward before anything is
             compared with it.
-        critic: of each rollout, by its name, the values of its turns; None: there is no critic.
+        critic: of each rollout, by its name, the values of its turns or tokens; None: there is no
+            critic.
+        token_kl: of each rollout, by its name, log-prob minus that of the reference; None: nobody
+            asked.
         targets: what values are to become; with a `critic`.
         owner: who is named for advantages that fit no rollout.
 
@@ -154,7 +125,11 @@ def pack_step(
         lengths = [item.trajectory.num_model_tokens for item in items]
         rewards = [one + length_penalty(n) for one, n in zip(rewards, lengths, strict=True)]
     turn_scores = [item.turn_scores for item in items]
-    settled = [settle(item.turn_rewards, one) for item, one in zip(items, rewards, strict=True)]
+    added = [new - (item.reward or 0.0) for new, item in zip(rewards, items, strict=True)]
+    earned = [
+        (*own[:-1], own[-1] + more) if own else settle(item.turn_rewards, reward)
+        for own, more, item, reward in zip(turn_scores, added, items, rewards, strict=True)
+    ]
     scores = StepScores(
         rewards=rewards,
         group_ids=[group.id for group in groups for _ in group.rollouts],
@@ -162,28 +137,38 @@ def pack_step(
         turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
         num_turns=[len(item.trajectory.turns) for item in items],
         num_tokens=[item.trajectory.num_model_tokens for item in items],
+        turn_tokens=[[turn.stop - turn.start for turn in i.trajectory.turns] for i in items],
+        turn_rewards=earned,
+        is_cut=[item.is_cut for item in items],
         values=None if critic is None else [critic[name] for name in names],
-        turn_rewards=None if critic is None else settled,
-        is_cut=None if critic is None else [item.is_cut for item in items],
+        token_kl=None if token_kl is None else [token_kl[name] for name in names],
     )
     found = _checked(advantages(scores), items, owner)
     aims: Sequence[Advantage | None] = [None] * len(items)
+    olds: Sequence[Advantage | None] = [None] * len(items)
     if targets is not None:
         aims = _checked(targets(scores), items, owner, "target")
+    if critic is not None:
+        # Without the value of what was seen at the end of a cut episode.
+        olds = [
+            critic[name][: len(critic[name]) - item.is_cut]
+            for name, item in zip(names, items, strict=True)
+        ]
     dead = dead_groups(found, scores.group_ids, scores.is_scored)
     in_loss = set(scores.group_ids) - (set() if keep_dead_groups else dead)
     held = set(scores.group_ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
     credited: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
     num_nonfinite = 0
-    for item, name, value, aim in zip(items, scores.group_ids, found, aims, strict=True):
+    said = zip(items, scores.group_ids, found, aims, olds, strict=True)
+    for item, name, value, aim, old in said:
         if item.reward is None or name not in in_loss | held:
             continue
-        rollout = _credit(item.trajectory, value, aim, name in in_loss, name in held)
+        rollout = _credit(item.trajectory, value, aim, old, name in in_loss, name in held)
         num_nonfinite += item.trajectory.num_model_tokens - sum(rollout.mask)
         credited[name] += [rollout] if any(rollout.mask) else []
     kept = [Group(name, tuple(rollouts)) for name, rollouts in credited.items() if rollouts]
     return PackedStep(
-        groups=_weigh(kept, reduction, constant),
+        groups=weigh(kept, reduction, constant),
         num_unscored=scores.is_scored.count(False),
         num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
@@ -198,7 +183,7 @@ def _select(groups: Sequence[Group[Trainable]], owner: str) -> list[Trainable]:
             f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
             "expected searchrl.core.group.Group(id, rollouts)"
         )
-    items = _members(groups)
+    items = members(groups)
     for item in items:
         if item.trajectory.origin is Origin.DEMONSTRATION:
             raise ValueError(
@@ -223,6 +208,7 @@ def _credit(
     trajectory: Trajectory,
     value: Advantage,
     aim: Advantage | None,
+    old_value: Advantage | None,
     is_in_loss: bool,
     is_held: bool,
 ) -> PackedRollout:
@@ -242,7 +228,33 @@ def _credit(
         weight=float(is_in_loss),
         hold_weight=float(is_held),
         target=None if aim is None else _broadcast(aim, trajectory, mask),
+        old_value=None if old_value is None else _broadcast(old_value, trajectory, mask),
     )
+
+
+def point_rows(
+    groups: Sequence[Group[Trainable]], *, per_token: bool, with_end: bool
+) -> list[Group[PackedRollout]]:
+    """The rollouts, marked where a critic is asked: before each turn or token the model wrote.
+
+    Where the episode was cut and `with_end`, one more id is behind the last token: what was seen
+    there is before it.
+    """
+
+    def row(item: Trainable) -> PackedRollout:
+        trajectory = item.trajectory
+        starts = {turn.start for turn in trajectory.turns}
+        mask = [
+            author is Author.MODEL and (per_token or place in starts)
+            for place, author in enumerate(trajectory.authors)
+        ]
+        end = [True] * (with_end and item.is_cut and bool(starts))
+        ids = [*trajectory.ids, *map(int, end)]
+        logps, num_prompt = [0.0] * (sum(mask) + len(end)), trajectory.num_prompt_tokens
+        own = (num_prompt, trajectory.rollout_id, logps)
+        return PackedRollout(ids, mask + end, *own, advantage=0.0, weight=1.0)
+
+    return [Group(group.id, tuple(map(row, group.rollouts))) for group in groups]
 
 
 def _checked(
@@ -306,14 +318,14 @@ def _trained(trajectory: Trajectory) -> list[bool]:
     ]
 
 
-def _weigh(
+def weigh(
     groups: Sequence[Group[PackedRollout]], reduction: Reduction, constant: int
 ) -> tuple[Group[PackedRollout], ...]:
     """The groups of one optimiser step with their weights: one denominator for each term.
 
     A weight of 0 stays 0: the rollout is not in that term.
     """
-    rollouts = _members(groups)
+    rollouts = members(groups)
     in_loss = [len(r.sampler_logp) if r.weight else 0 for r in rollouts]
     held = [sum(weight > 0 for weight in r.hold_weights) for r in rollouts]
     columns = (token_weights(counts, reduction, constant=constant) for counts in (in_loss, held))
@@ -324,125 +336,6 @@ def _weigh(
     return tuple(Group(group.id, tuple(next(weighed) for _ in group.rollouts)) for group in groups)
 
 
-def _members(groups: Iterable[Group[R]]) -> list[R]:
+def members(groups: Iterable[Group[R]]) -> list[R]:
+    """The rollouts of all groups, in order."""
     return [rollout for group in groups for rollout in group.rollouts]
-
-
-def without(
-    groups: Iterable[Group[PackedRollout]], rollout_ids: Collection[str]
-) -> list[Group[PackedRollout]]:
-    """What is left of groups when some of their rollouts are done."""
-    left = (
-        Group(group.id, tuple(r for r in group.rollouts if r.rollout_id not in rollout_ids))
-        for group in groups
-    )
-    return [group for group in left if group.rollouts]
-
-
-def mini_batches(
-    groups: Sequence[Group[PackedRollout]],
-    num_batches: int,
-    reduction: Reduction,
-    *,
-    constant: int,
-    key: int,
-) -> list[tuple[Group[PackedRollout], ...]]:
-    """Split a training step into optimiser steps of whole groups, each with its own denominator.
-
-    At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
-    Groups that only LLDS watches go with the others and make no step of their own.
-    """
-    in_loss = [group.id for group in groups if any(r.weight for r in group.rollouts)]
-    held = [group.id for group in groups if group.id not in set(in_loss)]
-    if num_batches == 1 or not in_loss:
-        return [tuple(groups)] if in_loss else []
-    rng = random.Random(key)
-    count = min(num_batches, len(in_loss))
-    batch_of: dict[str, int] = {}
-    for part in (in_loss, held):
-        rng.shuffle(part)
-        batch_of |= {name: number * count // len(part) for number, name in enumerate(part)}
-    return [
-        _weigh([group for group in groups if batch_of[group.id] == number], reduction, constant)
-        for number in range(count)
-    ]
-
-
-def micro_batches(
-    groups: Sequence[Group[PackedRollout]],
-    max_tokens: int,
-    device: torch.device,
-    *,
-    is_packed: bool = False,
-) -> Iterator[MicroBatch]:
-    """Split into batches of at most `max_tokens` tokens that are computed, padding included.
-
-    A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
-    it fits: every part of a group computes the prompt. The split changes no gradient: weights
-    were fixed over the whole step.
-    """
-    parts = _packs(groups, max_tokens) if is_packed else _pads(_members(groups), max_tokens)
-    return (
-        _micro_batch(part, device, lay_out(part, device, is_packed=is_packed)) for part in parts
-    )
-
-
-def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
-    """Longest first: neighbours of like length need little padding."""
-    ordered = sorted(rollouts, key=lambda r: -len(r.ids))
-    start = 0
-    while start < len(ordered):
-        stop = start + max(1, max_tokens // len(ordered[start].ids))
-        yield ordered[start:stop]
-        start = stop
-
-
-def _packs(
-    groups: Sequence[Group[PackedRollout]], max_tokens: int
-) -> Iterator[list[PackedRollout]]:
-    """Group after group."""
-    part: list[PackedRollout] = []
-    num_tokens = 0
-    # The rollouts of a group by prompt: those that are equal to the last token are shared.
-    by_prompt: dict[tuple[str, tuple[int, ...]], list[PackedRollout]] = {}
-    for group in groups:
-        for rollout in group.rollouts:
-            key = (group.id, tuple(rollout.ids[: rollout.num_prompt]))
-            by_prompt.setdefault(key, []).append(rollout)
-    for sharing in by_prompt.values():
-        num_suffixes = [num_suffix_tokens(rollout) for rollout in sharing]
-        num_prompt = sharing[0].num_prompt
-        if part and num_tokens + num_prompt + sum(num_suffixes) > max_tokens:
-            yield part
-            part, num_tokens = [], 0
-        num_tokens += num_prompt
-        for rollout, num_suffix in zip(sharing, num_suffixes, strict=True):
-            if part and num_tokens + num_suffix > max_tokens:
-                yield part
-                part, num_tokens = [], num_prompt
-            part.append(rollout)
-            num_tokens += num_suffix
-    if part:
-        yield part
-
-
-def _micro_batch(
-    rollouts: Sequence[PackedRollout], device: torch.device, layout: Layout
-) -> MicroBatch:
-    columns: list[list[float]] = [[], [], [], [], []]
-    owners: list[int] = []
-    for number, rollout in enumerate(rollouts):
-        num_tokens, advantage = len(rollout.sampler_logp), rollout.advantage
-        columns[0] += rollout.sampler_logp
-        columns[1] += advantage if isinstance(advantage, tuple) else [advantage] * num_tokens
-        columns[2] += [rollout.weight] * num_tokens
-        columns[3] += rollout.hold_weights
-        if (aim := rollout.target) is not None:
-            columns[4] += aim if isinstance(aim, tuple) else [aim] * num_tokens
-        owners += [number] * num_tokens
-    logp_N, adv_N, weight_N, hold_weight_N, target_N = (
-        torch.tensor(column, dtype=torch.float32, device=device) for column in columns
-    )
-    rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
-    own = (layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
-    return MicroBatch(tuple(rollouts), *own, target_N if columns[4] else None)

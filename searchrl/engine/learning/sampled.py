@@ -14,7 +14,7 @@ from torch import Tensor
 from searchrl.core.columns import LossStats
 from searchrl.core.kl import k3
 from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.learning.packing import MicroBatch
+from searchrl.engine.learning.batches import MicroBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from torch.optim import AdamW
 
 from searchrl.config.sft import SftStage
 from searchrl.core.trajectory import Author, Trajectory
+from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.model.layout import TokenRow, pad
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.model.policy import Policy
@@ -33,6 +34,7 @@ class SupervisedLearner:
         self.micro_batch_tokens = micro_batch_tokens
         self.step = 0
         self.parameters = policy.parameters
+        self.loss_scale = LossScale(policy.dtype == torch.float16)
         self.optimizer = AdamW(self.parameters, lr=0.0, betas=(0.9, 0.999), weight_decay=0.0)
 
     def train_step(
@@ -71,12 +73,14 @@ class SupervisedLearner:
             assert is_right_N is not None
             # One denominator for the whole step, whatever the split into micro-batches.
             loss = -logp_N.sum() / total
-            loss.backward()
+            (loss * self.loss_scale.value).backward()
             loss_sum += float(loss.detach())
             num_right += int(is_right_N.sum())
         self.policy.model.eval()
+        self.loss_scale.unscale(self.parameters)
         grad_norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
         is_skipped = not (math.isfinite(grad_norm) and math.isfinite(loss_sum))
+        self.loss_scale.update(math.isfinite(grad_norm))
         if total and not is_skipped:
             self.optimizer.step()
             self.policy.version += 1
@@ -90,11 +94,12 @@ class SupervisedLearner:
         return stats
 
     def state_dict(self) -> dict[str, Any]:
-        """Optimiser and counters (not the weights)."""
+        """Optimiser, counters and loss scale (not the weights)."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "version": self.policy.version,
+            "loss_scale": self.loss_scale.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -102,6 +107,7 @@ class SupervisedLearner:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = int(state["step"])
         self.policy.version = int(state["version"])
+        self.loss_scale.load_state_dict(state["loss_scale"])
 
 
 def _targets(trajectory: Trajectory, loss_on: str) -> list[bool]:

@@ -54,6 +54,8 @@ class Footprint:
     num_layers: int
     vocab_size: int
     max_positions: int
+    hidden_size: int
+    """Entries of a hidden state."""
     hidden_per_token: int
     """One hidden state."""
     saved_layer_per_token: int
@@ -148,6 +150,7 @@ def _count(model: Any, config: ModelConfig, resolved: ResolvedModel) -> Footprin
         num_layers=cache.num_layers,
         vocab_size=int(head.weight.shape[0]),
         max_positions=int(getattr(base.config, "max_position_embeddings", 1 << 30)),
+        hidden_size=width,
         hidden_per_token=width * itemsize,
         saved_layer_per_token=per_layer,
         saved_rest_per_token=rest,

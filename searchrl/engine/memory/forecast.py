@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 
+from searchrl.algorithms.record import Algorithm
 from searchrl.config import RunConfig
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
 from searchrl.engine.memory.machine import available, peak_memory
@@ -28,7 +29,7 @@ def tell_peak(plan: MemoryPlan | str, device: torch.device, on_note: Callable[[s
 
 
 def watch_memory(
-    config: RunConfig, model: ResolvedModel, device: torch.device, *, has_reference: bool
+    config: RunConfig, model: ResolvedModel, device: torch.device, algorithm: Algorithm
 ) -> MemoryPlan | str:
     """Plan a training run that is about to begin, and measure from here on.
 
@@ -38,7 +39,7 @@ def watch_memory(
     Raises:
         PolicyError: if it cannot fit; names settings that take less.
     """
-    plan = foresee_memory(config, model, device, has_reference=has_reference, is_offline=False)
+    plan = foresee_memory(config, model, device, algorithm, is_offline=False)
     if isinstance(plan, MemoryPlan) and plan.available is not None and not plan.fits:
         parts = sorted(plan.parts, key=lambda part: -part.num_bytes)[:4]
         largest = ", ".join(f"{part.name} {format_bytes(part.num_bytes)}" for part in parts)
@@ -55,8 +56,8 @@ def foresee_memory(
     config: RunConfig,
     model: ResolvedModel,
     device: torch.device,
+    algorithm: Algorithm | None,
     *,
-    has_reference: bool,
     room: int | None = None,
     is_offline: bool = True,
 ) -> MemoryPlan | str:
@@ -66,7 +67,8 @@ def foresee_memory(
         config: resolved.
         model: its weights.
         device: where it would train.
-        has_reference: whether the algorithm compares with the weights it began with (KL).
+        algorithm: what is trained beside the policy, and whether a reference is kept; None: a
+            cold start.
         room: bytes that a GPU on another machine has for tensors; None: this machine is asked.
         is_offline: read local files only.
     """
@@ -75,7 +77,24 @@ def foresee_memory(
     except PolicyError as error:
         return f"not predicted ({error})"
     room = available(device) if room is None else room
-    return predict(config, footprint, device, available=room, has_reference=has_reference)
+    if algorithm is None:
+        return predict(config, footprint, device, available=room, is_cold_start=True)
+    return predict(
+        config,
+        footprint,
+        device,
+        available=room,
+        has_reference=algorithm.needs_reference(config.algorithm),
+        head_size=_head_size(algorithm, footprint.hidden_size),
+    )
+
+
+def _head_size(algorithm: Algorithm, width: int) -> int:
+    """Weights of a critic."""
+    if algorithm.critic is None:
+        return 0
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in algorithm.critic.make(width).parameters())
 
 
 def predict(
@@ -85,14 +104,20 @@ def predict(
     *,
     available: int | None,
     has_reference: bool = False,
+    head_size: int = 0,
+    is_cold_start: bool = False,
 ) -> MemoryPlan:
     """The plan of a config, on a device that need not be here."""
     limits = config.rollout
     # Evaluations have slots of their own, one engine at a time.
-    num_slots = max(limits.batch_size, config.eval.batch_size)
+    num_slots = max(0 if is_cold_start else limits.batch_size, config.eval.batch_size)
     length = min(limits.max_total_tokens, config.model.max_context, footprint.max_positions)
-    in_step = limits.prompts_per_step * limits.group_size * length
-    tokens = max(length, min(config.optim.micro_batch_tokens, in_step))
+    num_rows = limits.prompts_per_step * limits.group_size
+    micro_batch_tokens = config.optim.micro_batch_tokens
+    if is_cold_start:
+        num_rows = max(stage.batch_size for stage in config.sft.stages)
+        micro_batch_tokens = config.sft.micro_batch_tokens
+    tokens = max(length, min(micro_batch_tokens, num_rows * length))
     per_slot = (length + 1) * footprint.cache_per_token
     extended = max(length, min(pass_tokens(device), num_slots * length))
     logits = 4 * footprint.vocab_size * num_slots
@@ -109,13 +134,19 @@ def predict(
     moments = optimizer_bytes(
         footprint.trained_sizes,
         footprint.trained_itemsize,
-        is_8bit=config.optim.optimizer == "adamw8bit",
+        is_8bit=config.optim.optimizer == "adamw8bit" and not is_cold_start,
     )
     parts = [
         Part("weights", weights, "always", "NF4" if is_nf4 else "as loaded"),
         Part("adapters", 0 if is_full else trained, "always", "LoRA"),
         Part("reference", weights if has_reference and is_full else 0, "always", "for the KL"),
-        Part("optimiser state", moments, "always", config.optim.optimizer),
+        Part("value head", 4 * 5 * head_size, "always", "weights, gradients and moments in fp32"),
+        Part(
+            "optimiser state",
+            moments,
+            "always",
+            "adamw" if is_cold_start else config.optim.optimizer,
+        ),
         Part(
             "KV slots",
             num_slots * per_slot,
@@ -153,7 +184,8 @@ def predict(
         tuple(part for part in parts if part.num_bytes),
         available,
         num_slots=num_slots,
-        micro_batch_tokens=config.optim.micro_batch_tokens,
+        micro_batch_tokens=micro_batch_tokens,
         is_checkpointing=is_checkpointing,
         quantize=config.model.quantize,
+        is_cold_start=is_cold_start,
     )

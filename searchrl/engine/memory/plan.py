@@ -42,6 +42,7 @@ class MemoryPlan:
     micro_batch_tokens: int
     is_checkpointing: bool
     quantize: str
+    is_cold_start: bool
 
     @property
     def phases(self) -> dict[str, int]:
@@ -66,6 +67,8 @@ class MemoryPlan:
         if self.fits:
             return ""
         told = "Lower rollout.batch_size, eval.batch_size or optim.micro_batch_tokens"
+        if self.is_cold_start:
+            told = "Lower eval.batch_size or sft.micro_batch_tokens"
         if not self.is_checkpointing:
             told += ", set model.gradient_checkpointing=true"
         if self.quantize == "none" and any(part.name == "adapters" for part in self.parts):

@@ -84,7 +84,8 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
     add("reward", scored, rewards, _union(ranges.values()))
     for name in dict.fromkeys(name for r in scored for name in r.scored.scores):
-        add_component(name, scored, name)
+        figures = {r.world.scorer.figures.get(name, name) for r in scored}
+        add_component(name, scored, figures.pop() if len(figures) == 1 else name)
     callers = {id(world) for world in worlds if world.can_open(TOOL)}
     askers = callers | {id(world) for world in worlds if world.can_open(SEARCH)}
     asking = [r for r in scored if id(r.world) in askers]

@@ -44,8 +44,8 @@ class TokenLogps(NamedTuple):
     """Of the whole distribution; it has a gradient only where that was asked for."""
     is_best_N: Tensor | None
     """Whether no token is more probable; no gradient."""
-    value_N: Tensor | None = None
-    """Of a critic, with a gradient; None without one."""
+    hidden_ND: Tensor | None = None
+    """The hidden states that they were made of, where asked for, with their gradient."""
 
 
 def head_logps(

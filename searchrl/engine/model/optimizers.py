@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
 from searchrl.config.sections import OptimConfig
@@ -28,8 +27,8 @@ BLOCK_8BIT = 256
 _BETAS = (0.9, 0.999)
 
 
-def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float) -> Optimizer:
-    """An optimiser over leaves that require a gradient; `lr` holds until the schedule sets it.
+def make_optimizer(name: OptimizerName, groups: Sequence[dict[str, Any]]) -> Optimizer:
+    """An optimiser over groups of leaves that require a gradient: their `params` and `lr`.
 
     `adamw8bit` is that of bitsandbytes, with block-wise quantised state (Dettmers et al., 8-bit
     Optimizers, arXiv 2110.02861).
@@ -38,10 +37,10 @@ def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float)
         PolicyError: if the eight-bit one needs a package that is missing.
     """
     if name == "adamw":
-        return AdamW(parameters, lr=lr, betas=_BETAS, weight_decay=0.0)
+        return AdamW(groups, betas=_BETAS, weight_decay=0.0)
     bitsandbytes = load_bitsandbytes("optim.optimizer: adamw8bit", "optim.optimizer=adamw")
     optimizer: Optimizer = bitsandbytes.optim.AdamW8bit(
-        parameters, lr=lr, betas=_BETAS, weight_decay=0.0, min_8bit_size=MIN_8BIT_SIZE
+        groups, betas=_BETAS, weight_decay=0.0, min_8bit_size=MIN_8BIT_SIZE
     )
     return optimizer
 

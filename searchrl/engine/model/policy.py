@@ -21,7 +21,6 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
-from searchrl.core.trajectory import Trajectory
 from searchrl.engine.model.attention import AttentionPlan, attending
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
 from searchrl.engine.model.layout import Layout, TokenRow, lay_out
@@ -174,12 +173,10 @@ class Policy:
             return None
         return f"its log-probs differ by {gap:.1e} nats in a packed row"
 
-    def values(self, trajectories: Sequence[Trajectory]) -> list[tuple[float, ...]] | None:
-        """What a critic expects at every turn, and after the last one of a cut episode; None: none.
-
-        The place for critics of language models; this policy has none.
-        """
-        return None
+    @property
+    def hidden_size(self) -> int:
+        """Width of the last hidden states."""
+        return int(self.base_model.get_output_embeddings().weight.shape[1])
 
     def keep_reference(self) -> None:
         """Freeze a copy of the current weights as the reference (LoRA needs none)."""
@@ -204,6 +201,7 @@ class Policy:
         with_best: bool = False,
         reference: bool = False,
         entropy_gradient: bool = False,
+        with_hidden: bool = False,
     ) -> TokenLogps:
         """Log-probs of the tokens of a layout given everything before them.
 
@@ -214,6 +212,10 @@ class Policy:
             with_best: also return whether each token is the most probable one.
             reference: under the reference policy instead of the current one.
             entropy_gradient: let gradients flow through the entropies as well.
+            with_hidden: also return the hidden states before each token, which a critic reads.
+
+        Raises:
+            PolicyError: `with_hidden` of a model whose logits are not a matrix times them.
         """
         rows_ND, head = self._rows(layout, reference)
         asked: dict[str, Any] = {
@@ -223,8 +225,18 @@ class Policy:
             "entropy_gradient": entropy_gradient,
         }
         if head is None:
+            if with_hidden:
+                raise PolicyError(
+                    "this model's logits are scaled or capped behind its head, so a critic cannot "
+                    "read its hidden states; take an algorithm without one, such as grpo"
+                )
             return logits_logps(rows_ND, layout.target_N, **asked)
-        return head_logps(head, rows_ND, layout.target_N, **asked)
+        found = head_logps(head, rows_ND, layout.target_N, **asked)
+        return found._replace(hidden_ND=rows_ND) if with_hidden else found
+
+    def hidden_states(self, layout: Layout) -> Tensor:
+        """The hidden states [N, D] before the tokens that a layout names, without log-probs."""
+        return self._rows(layout, reference=False)[0]
 
     def _rows(self, layout: Layout, reference: bool) -> tuple[Tensor, nn.Linear | None]:
         """Hidden states [N, D] of a layout with the head above them, or logits [N, V] and None."""

@@ -27,6 +27,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
     """
     trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
     failure = episode.failure or scored.failure
+    turn_scores = rollout.turn_scores or [None] * len(episode.turns)
     return {
         "rollout_id": trajectory.rollout_id,
         "group_id": trajectory.group_id,
@@ -60,8 +61,8 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "turns": [
             turn_record(turn)
             | {"passages": [passage.id for passage in turn.passages], "reward": turn.reward}
-            | {"ranks": [dict(one) for one in turn.ranks] or None}
-            for turn in episode.turns
+            | {"ranks": [dict(one) for one in turn.ranks] or None, "score": score}
+            for turn, score in zip(episode.turns, turn_scores, strict=True)
         ],
         "signals": dict(episode.signals),
         "final_answer": episode.final_answer,

@@ -83,16 +83,21 @@ class Rollout:
 
     @property
     def turn_scores(self) -> tuple[float, ...] | None:
-        """The process scores of each turn, weighted as the reward expression says; None: none."""
-        per_turn = self.scored.per_turn
-        if not per_turn:
+        """The process scores of each turn, weighted as the reward expression says; None: none.
+
+        What the other components say of the whole episode is part of the last turn's.
+        """
+        per_turn, values = self.scored.per_turn, self.scored.scores
+        if not per_turn or self.reward is None or not self.episode.turns:
             return None
         expression = self.world.scorer.schedule.at(self.episode.step)
-        weights = {name: weight for weight, name in expression.terms if name is not None}
-        return tuple(
-            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
-            for turn in range(len(self.episode.turns))
-        )
+        scores = [0.0] * len(self.episode.turns)
+        for weight, name in expression.terms:
+            if name in per_turn:
+                scores = [s + weight * own for s, own in zip(scores, per_turn[name], strict=True)]
+            else:
+                scores[-1] += weight * values.get(name, 0.0)
+        return tuple(scores)
 
 
 class Interrupted(Exception):

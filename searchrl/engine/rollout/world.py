@@ -6,6 +6,7 @@ environment instances. Speaks strings only; made by `worlds`.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Mapping
@@ -200,7 +201,8 @@ class TaskWorld:
                 f"env '{self.name}' has no scripted policy '{name}'.{suggest(name, scripts)} "
                 "Name one with --policy scripted:NAME, or in sft.stages.0.mix"
             )
-        return scripts[name]
+        number_turn = getattr(self.protocol, "number_turn", None)
+        return scripts[name] if number_turn is None else _numbered(scripts[name], number_turn)
 
     def can_open(self, kind: str) -> bool:
         """Whether a turn of the protocol can be committed to an action of `kind`."""
@@ -241,3 +243,16 @@ def can_open(protocol: TagProtocol, kind: str) -> bool:
     except ProtocolFailure:  # reported by the episode that needs it
         return True
     return True
+
+
+def _numbered(script: ExpertFactory, number_turn: Callable[[str, int], str]) -> ExpertFactory:
+    """The scripted policy, whose turns have their numbers in the episode."""
+
+    class Numbered:
+        def __init__(self, *of_episode: Any) -> None:
+            self._expert, self._numbers = script(*of_episode), itertools.count(1)
+
+        def act(self, observation: str) -> str:
+            return number_turn(self._expert.act(observation), next(self._numbers))
+
+    return Numbered

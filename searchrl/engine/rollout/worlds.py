@@ -66,6 +66,7 @@ def build_scorer(
     signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}
     entries = {name: registry.get("reward", name) for name in names if name not in signals}
     judge = functools.partial(judges.get, config.judge.name, config.judge.settings)
+    model = config.judge.settings.get("model")
     return Scorer(
         {name: make_component(entry, judge) for name, entry in entries.items()} | signals,
         schedule,
@@ -74,6 +75,7 @@ def build_scorer(
         timeout_s=run.rollout.reward_timeout_s,
         owners={name: str(entry.owner) for name, entry in entries.items()},
         alone=[name for name, entry in entries.items() if not entry.is_concurrent],
+        judge=f"{config.judge.name} {model}" if model else config.judge.name,
     )
 
 

@@ -65,8 +65,7 @@ class Session:
         ensure_can_learn(config, self.algorithm, self.worlds)
         build_indexes(self.worlds, on_phase)
         rollout = config.rollout
-        has_reference = self.algorithm.resolve(config.algorithm).beta > 0
-        self.memory = watch_memory(config, plan.model, plan.device, has_reference=has_reference)
+        self.memory = watch_memory(config, plan.model, plan.device, self.algorithm)
         self.policy = plan.load_policy(trainable=True)
         self.tolerance = tolerance_of(self.policy.dtype, config.engine.max_mismatch)
         self.learner = Learner(

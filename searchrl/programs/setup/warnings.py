@@ -14,9 +14,12 @@ from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED, package_of
 from searchrl.core.advantage import StepScores
 from searchrl.engine.metrics.evaluation import tasks_played
+from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.rollout.rollout import Rollout
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.envs.splits import TRAIN
 from searchrl.errors import ConfigError
+from searchrl.programs.setup.init_from import find_source
 from searchrl.programs.setup.planning import Plan
 
 NEED_GOLD = ("support_recall", "all_gold")
@@ -94,6 +97,48 @@ def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """What makes a run of `train` hopeless or its figures worthless, with what to do."""
     yield from _tiny_elsewhere(plan, worlds)
     yield from few_tasks(plan.config, worlds)
+
+
+def unread_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str:
+    """A remark where a reward scores turns and the algorithm does not tell them apart, or ""."""
+    if algorithm.reads_turns or all(rollout.turn_scores is None for rollout in rollouts):
+        return ""
+    return (
+        f"the reward scores every turn, and algorithm '{algorithm.name}' reads the sum alone: all "
+        "turns of an episode get one advantage. --algorithm grpo_turns tells them apart"
+    )
+
+
+def unready_policy(
+    config: RunConfig, worlds: Sequence[TaskWorld], before: Metrics
+) -> Iterator[str]:
+    """A warning before a policy is rewarded in a format that it was not shown well enough.
+
+    Only where the protocol asks for it (`min_format`, the share of turns that are well-formed).
+    """
+    for world in worlds:
+        least, turns = getattr(world.protocol, "min_format", None), before.get("turns")
+        if least is None or turns is None:
+            continue
+        name = world.config.protocol.name
+        show = (
+            f"Show it more first: searchrl sft --env {world.name} --protocol {name}, then "
+            "--init-from with that run"
+        )
+        share = 1 - before["invalid_turns"]["value"] / max(1.0, turns["value"])
+        if share < least:
+            yield (
+                f"{share:.0%} of its turns are well-formed before training, and protocol '{name}' "
+                f"asks for {least:.0%}: a reward will hardly teach the format. {show}"
+            )
+        source = find_source(config.init_from)
+        rows = [] if source is None else source.read_metrics().rows
+        seen = [row["metrics"]["epochs"]["value"] for row in rows if "epochs" in row["metrics"]]
+        if seen and seen[-1] < 1:
+            yield (
+                f"the policy has seen {seen[-1]:.2g} of an epoch of its demonstrations; less than "
+                f"one is too little to explore from. {show}"
+            )
 
 
 def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:

@@ -87,6 +87,14 @@ SEARCHRL.views.rollout = (() => {
     `, ${one.pattern}`))));
   }
 
+  // What a turn earned and what it was taught, where turns are told apart.
+  function credit(block, turn) {
+    const own = block.tokens.map((token) => token.advantage).filter((value) => value !== null);
+    const mean = own.reduce((a, b) => a + b, 0) / own.length;
+    return (turn.score === null || turn.score === undefined ? "" : `, score ${number(turn.score)}`)
+      + (own.length ? `, advantage ${signed(mean)}` : "");
+  }
+
   function summarise(block, rollout) {
     const size = count(block.tokens.length, "token");
     if (block.author === "P") return { title: `Prompt, ${size}`, isOpen: false };
@@ -94,7 +102,7 @@ SEARCHRL.views.rollout = (() => {
     const number_ = `Turn ${block.turn + 1}`;
     if (block.author === "M") {
       const what = turn.queries && turn.queries.length ? `: ${turn.queries.join(" · ")}` : turn.reason ? `: ${turn.reason}` : "";
-      return { title: `${number_}, the model: ${turn.action}${what}, ${size}`, isOpen: true };
+      return { title: `${number_}, the model: ${turn.action}${what}, ${size}${credit(block, turn)}`, isOpen: true };
     }
     const gold = new Set(rollout.gold_ids);
     const shown = turn.passages.map((id) => (gold.has(id) ? `${id} (gold)` : id)).join(", ");

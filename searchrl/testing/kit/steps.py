@@ -32,7 +32,9 @@ def make_step(rewards: str, groups: str, unscored: Sequence[int] = ()) -> StepSc
         is_scored=[i not in unscored for i in range(count)],
         num_turns=[2 + i % 2 for i in range(count)],
         num_tokens=[9 + i for i in range(count)],
-        values=[[0.25 * turn for turn in range(2 + i % 2)] for i in range(count)],
+        turn_tokens=[[9 + i - 1 - i % 2] + [1] * (1 + i % 2) for i in range(count)],
+        values=[[0.25 * turn for turn in range(2 + i % 2 + (i % 3 == 2))] for i in range(count)],
+        token_kl=[[0.01] * (9 + i) for i in range(count)],
         turn_rewards=[[0.0] * (1 + i % 2) + [one] for i, one in enumerate(values)],
         is_cut=[i % 3 == 2 for i in range(count)],
     )
@@ -113,8 +115,9 @@ class TokenBatch:
             sampler_logp_T=same_T,
             rollout_T=torch.tensor([0, 0, 0, 1, 1, 1])[self._kept_T],
             entropy_T=torch.full_like(same_T, 0.7),
-            value_T=torch.full_like(same_T, 0.3) if self.algorithm.needs_values else None,
-            target_T=torch.full_like(same_T, 0.5) if self.algorithm.needs_values else None,
+            value_T=torch.full_like(same_T, 0.3) if self.algorithm.critic else None,
+            target_T=torch.full_like(same_T, 0.5) if self.algorithm.critic else None,
+            old_value_T=torch.full_like(same_T, 0.3) if self.algorithm.critic else None,
         )
         return self.algorithm.loss(columns, settings)[0]
 

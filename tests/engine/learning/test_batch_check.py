@@ -20,7 +20,8 @@ from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning import learner, packing
 from searchrl.engine.learning.batch_check import BatchCheck, _is_own
-from searchrl.engine.learning.packing import PackedStep, micro_batches
+from searchrl.engine.learning.batches import micro_batches
+from searchrl.engine.learning.packing import PackedStep
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.learning.step_groups import StepGroups
 from searchrl.engine.model.tolerance import Tolerance

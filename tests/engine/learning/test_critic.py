@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,15 @@ from engine_toy import make_learner, make_trajectory, micro_policy
 from torch import Tensor, nn
 
 from searchrl.algorithms.builtin import make_grpo
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Critic
 from searchrl.core.advantage import StepScores
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import TrainItem, make_groups, settle
 from searchrl.core.reduction import LossSettings, Reduction
-from searchrl.core.trajectory import Trajectory
+from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
+from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import pack_step
-from searchrl.engine.model.layout import Layout
-from searchrl.engine.model.policy import Policy
-from searchrl.errors import PluginError, PolicyError
+from searchrl.errors import PluginError
 
 SEEN: list[StepScores] = []
 
@@ -39,6 +37,10 @@ def gains(step: StepScores) -> list[list[float]]:
     return [[got - value for got, value in zip(one, values, strict=False)] for one, values in pairs]
 
 
+def zeros(step: StepScores) -> list[float]:
+    return [0.0] * len(step.rewards)
+
+
 def critic_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
     assert columns.value_T is not None and columns.target_T is not None
     ratio_T = torch.exp(columns.logp_T - columns.old_logp_T)
@@ -47,32 +49,17 @@ def critic_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, L
     return columns.reduce(ratio_T * columns.adv_T, ratio_T, extra_loss=extra)
 
 
-def actor_critic(critic: nn.Parameter) -> Algorithm:
+def actor_critic(**settings: Any) -> Algorithm:
+    def make(width: int) -> nn.Module:
+        head = nn.Linear(width, 1)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        return nn.Sequential(head, nn.Flatten(0))
+
     return Algorithm(
-        "actor_critic", gains, critic_loss, "token-mean", beta=0.0, needs_values=True,
-        targets=returns, parameters=lambda: [critic],
+        "actor_critic", gains, critic_loss, "token-mean", beta=0.0,
+        critic=Critic(make, **{"lr": 0.05} | settings), targets=returns,
     )  # fmt: skip
-
-
-@dataclass
-class Critical:
-    """A policy with the simplest critic: one number for every turn, which is trained."""
-
-    inner: Policy
-    critic: nn.Parameter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def values(self, trajectories: Sequence[Trajectory]) -> list[tuple[float, ...]]:
-        return [
-            (self.critic.item() + number / 2,) * len(one.turns)
-            for number, one in enumerate(trajectories)
-        ]
-
-    def logps(self, layout: Layout, **asked: Any) -> Any:
-        told = self.inner.logps(layout, **asked)
-        return told._replace(value_N=self.critic.expand(len(told.logp_N)))
 
 
 def items() -> list[TrainItem]:
@@ -82,25 +69,109 @@ def items() -> list[TrainItem]:
 
 
 def test_a_critic_learns_its_targets_and_the_policy_from_its_values(micro_model: Path) -> None:
-    critic = nn.Parameter(torch.zeros(()))
-    policy: Any = Critical(micro_policy(micro_model), critic)
-    learner, told = make_learner(policy, actor_critic(critic), lr=0.1), []
-    before = [p.detach().clone() for p in policy.inner.parameters]
-    for _ in range(8):
+    policy = micro_policy(micro_model)
+    learner, told = make_learner(policy, actor_critic(), lr=1e-3), []
+    before = [p.detach().clone() for p in policy.parameters]
+    for _ in range(20):
         told.append(learner.train_step(make_groups(items())).metrics)
     step = SEEN[-1]
-    assert step.is_cut == [False, True] and [len(one) for one in step.values or ()] == [2, 2]
-    assert step.turn_rewards == [(0.0, 0.0), (0.0, 1.0)]
-    assert step.values is not None and step.values[1][0] > step.values[0][0]
-    assert told[-1]["value_loss"] < told[0]["value_loss"] and critic.item() > 0.3
-    assert not all(map(torch.equal, before, policy.inner.parameters))
+    # The second was cut: one more value, of what was seen after its last turn.
+    assert step.is_cut == [False, True] and [len(one) for one in step.values or ()] == [2, 3]
+    assert step.turn_rewards == [(0.0, 0.0), (0.0, 1.0)] and step.turn_tokens == [[2, 1], [1, 2]]
+    assert step.values is not None and step.values[1][1] > step.values[0][1] + 0.2
+    assert told[-1]["value_loss"] < 0.5 * told[0]["value_loss"]
+    assert told[-1]["explained_variance"] > 0.5
+    assert not all(map(torch.equal, before, policy.parameters))
 
 
-def test_an_algorithm_that_needs_values_refuses_a_policy_without_a_critic(
-    micro_model: Path,
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("per_token", [True, False])
+def test_values_are_those_of_the_states_before_turns_and_tokens(
+    micro_model: Path, per_token: bool, is_packed: bool
 ) -> None:
-    with pytest.raises(PolicyError, match="'actor_critic' needs values, and the policy has no"):
-        make_learner(micro_policy(micro_model), actor_critic(nn.Parameter(torch.zeros(()))))
+    policy = micro_policy(micro_model)
+    learner = make_learner(policy, actor_critic(per_token=per_token), is_packed=is_packed)
+    assert learner.critic is not None
+    with torch.no_grad():
+        for parameter in learner.critic.parameters():
+            parameter.normal_(generator=torch.Generator().manual_seed(1))
+    groups = make_groups(items())
+    with learner.computing():
+        found = learner.before_update.values(groups)
+    assert found is not None
+    for item in items():
+        ids = item.trajectory.ids
+        with torch.no_grad():
+            states = policy.base_model.get_decoder()(torch.tensor([ids])).last_hidden_state[0]
+            values = learner.critic(states).tolist()
+        turns = item.trajectory.turns
+        places = [t for u in turns for t in (range(u.start, u.stop) if per_token else [u.start])]
+        # Before a token is the state of the one that stands there; at the end, of the last one.
+        expected = [values[t - 1] for t in places] + values[-1:] * item.is_cut
+        assert found[item.trajectory.rollout_id] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_critic_moves_alone_while_it_warms_up_and_has_its_own_rate(micro_model: Path) -> None:
+    policy = micro_policy(micro_model)
+    learner = make_learner(policy, actor_critic(lr=0.5, warmup_steps=1), lr=1e-3)
+    assert learner.critic is not None
+    before, head = [p.detach().clone() for p in policy.parameters], learner.critic[0].bias
+    learner.train_step(make_groups(items()))
+    assert all(map(torch.equal, before, policy.parameters))
+    assert head.item() == pytest.approx(0.5, abs=1e-3)  # one step of AdamW is its rate
+    learner.train_step(make_groups(items()))
+    assert not all(map(torch.equal, before, policy.parameters))
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_value_loss_reaches_the_policy_only_if_it_shall(
+    micro_model: Path, shares: bool
+) -> None:
+    def value_only(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
+        loss, stats = critic_loss(columns, settings)
+        return loss - loss.detach() + 0 * columns.logp_T.sum(), stats
+
+    algorithm = replace(actor_critic(trains_policy=shares), loss=value_only, advantages=zeros)
+    policy = micro_policy(micro_model)
+    learner = make_learner(policy, algorithm, beta=1e-9)
+    with torch.no_grad():
+        learner.critic[0].weight.fill_(0.1)  # type: ignore[union-attr, index]
+    before = [p.detach().clone() for p in policy.parameters]
+    learner.train_step(make_groups(items()))
+    assert all(map(torch.equal, before, policy.parameters)) is not shares
+
+
+def test_a_checkpoint_holds_the_critic_and_resumes_exactly(
+    micro_model: Path, tmp_path: Path
+) -> None:
+    def train(learner: Learner, steps: int) -> None:
+        for _ in range(steps):
+            learner.train_step(make_groups(items()))
+
+    whole = make_learner(micro_policy(micro_model), actor_critic())
+    train(whole, 4)
+    half = make_learner(micro_policy(micro_model), actor_critic())
+    train(half, 2)
+    folder = save_checkpoint(tmp_path, half.policy, half, {"step": 2})
+    assert (folder / "critic.safetensors").is_file()
+    other = make_learner(micro_policy(micro_model), actor_critic())
+    load_checkpoint(folder, other.policy, other)
+    train(other, 2)
+    assert whole.critic is not None and other.critic is not None
+    assert all(map(torch.equal, whole.critic.parameters(), other.critic.parameters()))
+    assert all(map(torch.equal, whole.policy.parameters, other.policy.parameters))
+
+
+def test_kl_in_the_reward_is_that_of_every_token_to_the_reference(micro_model: Path) -> None:
+    policy = micro_policy(micro_model)
+    algorithm = replace(make_grpo(), needs_token_kl=True, beta=0.0)
+    learner = make_learner(policy, algorithm)
+    groups = make_groups(items())
+    assert learner.before_update.token_kl(groups) == {"g/0": [0.0] * 3, "g/1": [0.0] * 3}
+    with torch.no_grad():
+        policy.parameters[-1].mul_(1.5)
+    found = learner.before_update.token_kl(groups) or {}
+    assert [len(one) for one in found.values()] == [3, 3] and any(found["g/0"])
 
 
 def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:
@@ -108,7 +179,7 @@ def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:
     told = len(SEEN)
     pack_step(
         make_groups(items()), make_grpo().advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True,
-        constant=5, critic={"g/0": (), "g/1": ()}, targets=returns,
+        constant=5, critic={"g/0": (0.0,) * 2, "g/1": (0.0,) * 3}, targets=returns,
         length_penalty=lambda count: -0.5 * count,
     )  # fmt: skip
     assert SEEN[told].turn_rewards == [(0.0, -1.5), (0.0, -0.5)]
@@ -116,7 +187,7 @@ def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:
 
 
 def test_targets_without_values_are_refused() -> None:
-    with pytest.raises(TypeError, match="'mine' has targets, .*: add needs_values=True"):
+    with pytest.raises(TypeError, match="'mine' has targets, .*: add critic="):
         Algorithm("mine", gains, critic_loss, targets=returns)
 
 

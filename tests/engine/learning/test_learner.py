@@ -19,8 +19,8 @@ from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.policy import Policy
 
 CPU = torch.device("cpu")

@@ -21,14 +21,9 @@ from searchrl.core.advantage import StepScores, dr_grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.batches import MicroBatch, _packs, micro_batches
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import (
-    MicroBatch,
-    PackedStep,
-    _packs,
-    micro_batches,
-    pack_step,
-)
+from searchrl.engine.learning.packing import PackedStep, pack_step
 from searchrl.engine.model.layout import num_suffix_tokens
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.records import rollout_record

@@ -27,7 +27,8 @@ from searchrl.core.advantage import grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.learning.packing import PackedRollout, mini_batches, pack_step
+from searchrl.engine.learning.batches import mini_batches
+from searchrl.engine.learning.packing import PackedRollout, pack_step
 from searchrl.engine.learning.step_groups import (
     StepGroups,
     is_constant,
@@ -63,7 +64,7 @@ def test_the_optimiser_is_the_one_asked_for(
     made = Mock()
     monkeypatch.setattr("searchrl.engine.learning.learner.make_optimizer", made)
     learner = make_learner(make_policy(micro_model), lr=3e-4, optimizer="adamw8bit")
-    made.assert_called_once_with("adamw8bit", learner.parameters, 3e-4)
+    made.assert_called_once_with("adamw8bit", [{"params": learner.parameters, "lr": 3e-4}])
 
 
 def test_a_length_penalty_tells_rollouts_of_one_reward_apart(micro_model: Path) -> None:

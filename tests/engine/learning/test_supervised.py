@@ -123,6 +123,21 @@ class TestSteps:
             one.train_step([demonstration(5)], MODEL, 2)
         assert all(map(torch.equal, ours.parameters, other.parameters))
 
+    def test_float16_scales_the_loss_and_not_the_gradient(self, micro_model: Path):
+        full, half = (
+            SupervisedLearner(lora_policy(micro_model, dtype=dtype), 1.0, 10**6)
+            for dtype in ("float32", "float16")
+        )
+        half.loss_scale.value = 2.0**10
+        exact, rounded = (one.train_step([demonstration(0)], MODEL, 0) for one in (full, half))
+        assert rounded["grad_norm"] == pytest.approx(exact["grad_norm"], rel=2e-2)
+        half.loss_scale.value = 2.0**40
+        assert half.train_step([demonstration(0)], MODEL, 1)["skipped_steps"] == 1
+        assert half.loss_scale.value == 2.0**39
+        other = SupervisedLearner(half.policy, 1.0, 10**6)
+        other.load_state_dict(half.state_dict())
+        assert other.loss_scale.value == 2.0**39
+
     @pytest.mark.parametrize("what", ["gradient", "loss"])
     def test_non_finite_step_updates_nothing_and_is_counted(
         self, policy: Policy, what: str, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from pytest import MonkeyPatch
 from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
+from searchrl.algorithms.builtin import make_grpo, make_grpo_turns
+from searchrl.algorithms.record import Critic
 from searchrl.config import RunConfig, build_config, load_preset, load_yaml, merge
 from searchrl.engine.memory import forecast, machine
 from searchrl.engine.memory.footprint import SHAPES, Footprint, find_footprint
 from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
-from searchrl.engine.memory.plan import MemoryPlan, format_bytes, parse_bytes
+from searchrl.engine.memory.plan import CUDA_CONTEXT, MemoryPlan, format_bytes, parse_bytes
 from searchrl.engine.model import head
 from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.loading import ResolvedModel
@@ -43,8 +46,13 @@ def footprint_of(config: RunConfig) -> Footprint:
     return find_footprint(config.model, model_of(config), CPU, is_offline=True)
 
 
-def plan_of(config: RunConfig, has_reference: bool = False) -> MemoryPlan:
-    plan = foresee_memory(config, model_of(config), CPU, has_reference=has_reference)
+def plan_of(
+    config: RunConfig, has_reference: bool = False, critic: Critic | None = None
+) -> MemoryPlan:
+    beta = 0.1 if has_reference else 0.0
+    plan = foresee_memory(
+        config, model_of(config), CPU, replace(make_grpo(), beta=beta, critic=critic)
+    )
     assert isinstance(plan, MemoryPlan)
     return plan
 
@@ -93,8 +101,17 @@ SIZES: dict[str, Any] = {
 MADE_UP = Footprint(
     is_lora=False, plain_weights=1000, nf4_weights=400, trained_sizes=(10, 5000),
     trained_itemsize=2, cache_per_token=3, num_layers=4, vocab_size=50, max_positions=90,
-    hidden_per_token=7, saved_layer_per_token=11, saved_rest_per_token=13, work_per_token=17,
+    hidden_size=7, hidden_per_token=7, saved_layer_per_token=11, saved_rest_per_token=13,
+    work_per_token=17,
 )  # fmt: skip
+
+
+def test_a_critic_counts(small_qwen3: Path) -> None:
+    config = settings(small_qwen3)
+    critic = Critic(lambda width: torch.nn.Linear(width, 1), lr=1e-3)
+    width = footprint_of(config).hidden_size
+    found = parts(plan_of(config, critic=critic))
+    assert found.pop("value head") == 4 * 5 * (width + 1) and found == parts(plan_of(config))
 
 
 def test_a_plan_by_hand() -> None:
@@ -134,7 +151,7 @@ def test_optimiser_state_is_counted_to_the_byte(
     small_qwen3: Path, adapter: str, name: OptimizerName
 ):
     policy = micro_policy(small_qwen3, adapter=adapter, lora_r=4)
-    optimizer: Any = make_optimizer(name, policy.parameters, 1e-3)
+    optimizer: Any = make_optimizer(name, [{"params": policy.parameters, "lr": 1e-3}])
     for parameter in policy.parameters:
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
@@ -218,7 +235,7 @@ class TestARunThatDoesNotFit:
         monkeypatch.setattr(forecast, "available", lambda device: room)
         assert not plan_of(config).fits
         with pytest.raises(PolicyError) as caught:
-            watch_memory(config, model_of(config), CPU, has_reference=False)
+            watch_memory(config, model_of(config), CPU, replace(make_grpo(), beta=0.0))
         return str(caught.value)
 
     def test_is_refused_with_settings_that_take_less(
@@ -249,9 +266,6 @@ def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path, monkeyp
     assert notes == [f"memory: predicted {format_bytes(plan.total)}, peak 1.5 GB"]
 
 
-QWEN3_06B = dict(
-    hidden_size=1024, intermediate_size=3072, num_attention_heads=16, num_hidden_layers=28
-)
 WHOLE_4B = QWEN3_4B | {"num_hidden_layers": 36}
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -270,7 +284,6 @@ ON_16_GB = {"model": {"quantize": "nf4"}, "rollout": {"batch_size": 16}, "eval":
     [
         ([load_preset("qwen3_4b_lora")], WHOLE_4B, 80),
         ([load_preset("qwen3_4b_qlora")], WHOLE_4B, 24),
-        ([load_preset("qwen_small_4gb")], QWEN3_4B | QWEN3_06B, 4),
         ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml")], WHOLE_4B, 24),
         ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml"), ON_16_GB], WHOLE_4B, 16),
         ([load_yaml(EXAMPLES / "qwen3_4b_80gb.yaml")], WHOLE_4B, 80),
@@ -292,12 +305,41 @@ def test_recipes_fit_the_cards_they_are_for(
 
 
 CUDA = torch.device("cuda")
-QWEN3_4B, QWEN3_06B = "Qwen/Qwen3-4B", "Qwen/Qwen3-0.6B"
+SMALL_MODELS = ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen3-0.6B")
+TRAINED = {
+    "sft": None,
+    "grpo_turns": make_grpo_turns(),
+    "ppo": replace(make_grpo(), critic=Critic(lambda width: torch.nn.Linear(width, 129), lr=1e-3)),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_MODELS)
+@pytest.mark.parametrize("trained", TRAINED)
+def test_small_models_fit_4_gb_and_those_of_twice_the_size_do_not(
+    tmp_path: Path, monkeypatch: MonkeyPatch, counted: Any, name: str, trained: str
+):
+    shape = json.loads((SHAPES / f"{name.replace('/', '--')}.json").read_text("utf-8"))
+    twice = shape | {key: 2 * shape[key] for key in ("num_hidden_layers", "vocab_size")}
+    config = build_config(load_preset("qwen_small_4gb"))
+    model = ResolvedModel(str(tmp_path), None, is_tiny=False)
+    plans = []
+    for content in (shape, twice):
+        (tmp_path / "config.json").write_text(json.dumps(content), "utf-8")
+        if (key := str(content)) not in counted:
+            counted[key] = find_footprint(config.model, model, CUDA, is_offline=True)
+        monkeypatch.setattr(forecast, "find_footprint", lambda *_, f=counted[key], **__: f)
+        plan = foresee_memory(config, model, CUDA, TRAINED[trained], room=(4 << 30) - CUDA_CONTEXT)
+        assert isinstance(plan, MemoryPlan)
+        plans.append(plan)
+    assert [plan.fits for plan in plans] == [True, False]
+    assert ("value head" in parts(plans[0])) == (trained == "ppo")
+    assert ("sft.micro_batch_tokens" in plans[1].remedy) == (trained == "sft")
 
 
 def test_shapes_that_are_known_are_those_of_the_presets():
-    assert {path.stem.replace("--", "/") for path in SHAPES.iterdir()} == {QWEN3_4B, QWEN3_06B}
-    model = ResolvedModel(QWEN3_06B, None, is_tiny=False)
+    known = {path.stem.replace("--", "/") for path in SHAPES.iterdir()}
+    assert known == {"Qwen/Qwen3-4B", *SMALL_MODELS}
+    model = ResolvedModel(SMALL_MODELS[1], None, is_tiny=False)
     assert find_footprint(RunConfig().model, model, CUDA, is_offline=True).num_layers == 28
 
 

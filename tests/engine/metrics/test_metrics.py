@@ -64,6 +64,7 @@ def rollout(
     scorer = SimpleNamespace(
         schedule=SimpleNamespace(at=lambda step: parsed),
         ranges=ranges or {"em": ZERO_OR_ONE},
+        figures={},
         headline=more.get("headline", "em"),
     )
     scores = {} if reward is None else more.pop("scores", {"em": reward})

@@ -16,8 +16,8 @@ from searchrl.algorithms.builtin import make_grpo, make_gspo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.attention import _UNSUPPORTED, _attend
 from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens

@@ -133,7 +133,7 @@ def step(optimizer: Optimizer, leaves: list[nn.Parameter], seed: int) -> None:
 @pytest.mark.parametrize("name", ["adamw", "adamw8bit"])
 def test_saved_state_goes_on_to_the_last_bit(name: OptimizerName):
     ours, theirs = parameters(), parameters()
-    one, other = make_optimizer(name, ours, 1e-2), make_optimizer(name, theirs, 1e-2)
+    one, other = (make_optimizer(name, [{"params": own, "lr": 1e-2}]) for own in (ours, theirs))
     step(one, ours, 1)
     with torch.no_grad():
         for mine, copy in zip(ours, theirs, strict=True):
@@ -149,11 +149,11 @@ def test_saved_state_goes_on_to_the_last_bit(name: OptimizerName):
 
 def test_eight_bits_of_state_where_that_saves_memory_and_no_weight_decay():
     leaves = parameters()
-    optimizer: Any = make_optimizer("adamw8bit", leaves, 1e-2)
+    optimizer: Any = make_optimizer("adamw8bit", [{"params": leaves, "lr": 1e-2}])
     step(optimizer, leaves, 1)
     assert [optimizer.state[p]["state1"].dtype for p in leaves] == [torch.uint8, torch.float32]
     twins = parameters()
-    plain = make_optimizer("adamw", twins, 1e-2)
+    plain = make_optimizer("adamw", [{"params": twins, "lr": 1e-2}])
     step(plain, twins, 1)
     assert isinstance(plain, AdamW)
     for optimizer_ in (optimizer, plain):

@@ -31,7 +31,7 @@ from engine_toy import (
 from searchrl.core.episode import StopReason
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import Author, Origin, TokenColumns, TurnStop
-from searchrl.engine.learning.packing import micro_batches
+from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest

@@ -1,0 +1,176 @@
+"""Packed rollouts to tensors, split into mini- and micro-batches.
+
+Owns both splits: mini-batches are optimiser steps of their own, micro-batches change memory only.
+Shapes: N trained tokens of a micro-batch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from searchrl.core.group import Group
+from searchrl.core.reduction import Reduction
+from searchrl.engine.learning.packing import PackedRollout, members, weigh
+from searchrl.engine.model.layout import Layout, lay_out, num_suffix_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Some rollouts and the columns that a loss reads: one entry per trained token, in order.
+
+    `layout` is how the rollouts go through the policy; its log-probs stand in the same order.
+    """
+
+    rollouts: tuple[PackedRollout, ...]
+    layout: Layout
+    sampler_logp_N: Tensor
+    adv_N: Tensor
+    weight_N: Tensor
+    hold_weight_N: Tensor
+    rollout_N: Tensor
+    """Position in `rollouts` of the rollout that a token belongs to."""
+    target_N: Tensor | None = None
+    """What values are to become; None: nobody says."""
+    old_value_N: Tensor | None = None
+    """What they were before the step; None: there is no critic."""
+
+    @property
+    def rollout_ids(self) -> tuple[str, ...]:
+        """Names of the rollouts, in order."""
+        return tuple(rollout.rollout_id for rollout in self.rollouts)
+
+    @property
+    def num_tokens(self) -> list[int]:
+        """Trained tokens of each rollout: how to split a column."""
+        return [len(rollout.sampler_logp) for rollout in self.rollouts]
+
+
+def without(
+    groups: Iterable[Group[PackedRollout]], rollout_ids: Collection[str]
+) -> list[Group[PackedRollout]]:
+    """What is left of groups when some of their rollouts are done."""
+    left = (
+        Group(group.id, tuple(r for r in group.rollouts if r.rollout_id not in rollout_ids))
+        for group in groups
+    )
+    return [group for group in left if group.rollouts]
+
+
+def mini_batches(
+    groups: Sequence[Group[PackedRollout]],
+    num_batches: int,
+    reduction: Reduction,
+    *,
+    constant: int,
+    key: int,
+) -> list[tuple[Group[PackedRollout], ...]]:
+    """Split a training step into optimiser steps of whole groups, each with its own denominator.
+
+    At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
+    Groups that only LLDS watches go with the others and make no step of their own.
+    """
+    in_loss = [group.id for group in groups if any(r.weight for r in group.rollouts)]
+    held = [group.id for group in groups if group.id not in set(in_loss)]
+    if num_batches == 1 or not in_loss:
+        return [tuple(groups)] if in_loss else []
+    rng = random.Random(key)
+    count = min(num_batches, len(in_loss))
+    batch_of: dict[str, int] = {}
+    for part in (in_loss, held):
+        rng.shuffle(part)
+        batch_of |= {name: number * count // len(part) for number, name in enumerate(part)}
+    return [
+        weigh([group for group in groups if batch_of[group.id] == number], reduction, constant)
+        for number in range(count)
+    ]
+
+
+def micro_batches(
+    groups: Sequence[Group[PackedRollout]],
+    max_tokens: int,
+    device: torch.device,
+    *,
+    is_packed: bool = False,
+) -> Iterator[MicroBatch]:
+    """Split into batches of at most `max_tokens` tokens that are computed, padding included.
+
+    A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
+    it fits: every part of a group computes the prompt. The split changes no gradient: weights
+    were fixed over the whole step.
+    """
+    parts = _packs(groups, max_tokens) if is_packed else _pads(members(groups), max_tokens)
+    return (
+        _micro_batch(part, device, lay_out(part, device, is_packed=is_packed)) for part in parts
+    )
+
+
+def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
+    """Longest first: neighbours of like length need little padding."""
+    ordered = sorted(rollouts, key=lambda r: -len(r.ids))
+    start = 0
+    while start < len(ordered):
+        stop = start + max(1, max_tokens // len(ordered[start].ids))
+        yield ordered[start:stop]
+        start = stop
+
+
+def _packs(
+    groups: Sequence[Group[PackedRollout]], max_tokens: int
+) -> Iterator[list[PackedRollout]]:
+    """Group after group."""
+    part: list[PackedRollout] = []
+    num_tokens = 0
+    # The rollouts of a group by prompt: those that are equal to the last token are shared.
+    by_prompt: dict[tuple[str, tuple[int, ...]], list[PackedRollout]] = {}
+    for group in groups:
+        for rollout in group.rollouts:
+            key = (group.id, tuple(rollout.ids[: rollout.num_prompt]))
+            by_prompt.setdefault(key, []).append(rollout)
+    for sharing in by_prompt.values():
+        num_suffixes = [num_suffix_tokens(rollout) for rollout in sharing]
+        num_prompt = sharing[0].num_prompt
+        if part and num_tokens + num_prompt + sum(num_suffixes) > max_tokens:
+            yield part
+            part, num_tokens = [], 0
+        num_tokens += num_prompt
+        for rollout, num_suffix in zip(sharing, num_suffixes, strict=True):
+            if part and num_tokens + num_suffix > max_tokens:
+                yield part
+                part, num_tokens = [], num_prompt
+            part.append(rollout)
+            num_tokens += num_suffix
+    if part:
+        yield part
+
+
+def _micro_batch(
+    rollouts: Sequence[PackedRollout], device: torch.device, layout: Layout
+) -> MicroBatch:
+    columns: list[list[float]] = [[], [], [], [], [], []]
+    owners: list[int] = []
+    for number, rollout in enumerate(rollouts):
+        num_tokens, advantage = len(rollout.sampler_logp), rollout.advantage
+        columns[0] += rollout.sampler_logp
+        columns[1] += advantage if isinstance(advantage, tuple) else [advantage] * num_tokens
+        columns[2] += [rollout.weight] * num_tokens
+        columns[3] += rollout.hold_weights
+        for column, said in ((4, rollout.target), (5, rollout.old_value)):
+            if said is not None:
+                columns[column] += said if isinstance(said, tuple) else [said] * num_tokens
+        owners += [number] * num_tokens
+    logp_N, adv_N, weight_N, hold_weight_N, target_N, old_value_N = (
+        torch.tensor(column, dtype=torch.float32, device=device) for column in columns
+    )
+    rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
+    own = (layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
+    return MicroBatch(
+        tuple(rollouts),
+        *own,
+        target_N=target_N if columns[4] else None,
+        old_value_N=old_value_N if columns[5] else None,
+    )

@@ -1,0 +1,135 @@
+"""PPO by hand: GAE at an end, at a cut and across observations; the loss; whitening; the head."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from searchrl_ppo.algorithm import make_head, make_ppo, ppo_loss
+from searchrl_ppo.gae import Estimator, gae
+
+from searchrl.algorithms import StepScores
+from searchrl.testing import assert_conforms
+
+STEP = StepScores(
+    rewards=[1.0, 0.0, 9.0],
+    group_ids=["q", "q", "q"],
+    is_scored=[True, True, False],
+    num_turns=[2, 1, 1],
+    num_tokens=[5, 2, 1],
+    turn_tokens=[[2, 3], [2], [1]],
+    turn_rewards=[[-0.25, 1.25], [0.0], [9.0]],
+    is_cut=[False, True, False],
+    values=[[0.5, 0.75], [0.25, 0.5], [0.0]],
+    token_kl=[[0.1, 0.2, 0.0, -0.1, 0.3], [0.2, 0.2], [5.0]],
+)
+"""An episode that ended, one that was cut after its turn, one that is not scored."""
+
+
+@pytest.mark.parametrize(
+    ("values", "rewards", "gamma", "lam", "expected"),
+    [
+        ([0.5, 0.25], [0.0, 1.0], 1.0, 1.0, [0.5, 0.75]),  # the end: nothing follows
+        ([0.5, 0.25], [0.0, 1.0], 1.0, 0.0, [-0.25, 0.75]),
+        ([0.5, 0.25], [0.0, 1.0], 0.5, 0.5, [-0.1875, 0.75]),
+        ([0.5, 0.25, 0.5], [0.0, 0.0], 1.0, 1.0, [0.0, 0.25]),  # cut: the value follows
+        ([0.5, 0.25, 0.5], [0.0, 0.0], 0.5, 0.0, [-0.375, 0.0]),
+        ([], [], 1.0, 1.0, []),
+    ],
+)
+def test_gae_by_hand(
+    values: list[float], rewards: list[float], gamma: float, lam: float, expected: list[float]
+) -> None:
+    assert gae(values, rewards, gamma, lam) == pytest.approx(expected)
+
+
+def test_points_are_turns_or_tokens_and_observations_take_no_time() -> None:
+    by_turn = Estimator(0.5, 0.5, whitens=False)
+    own, cut, _ = by_turn.advantages(STEP)
+    # -0.25 + 0.5 * 0.75 - 0.5, and a quarter of the next; then 1.25 - 0.75.
+    assert own == pytest.approx([-0.375 + 0.25 * 0.5, 0.5])
+    assert cut == pytest.approx([0.0 + 0.5 * 0.5 - 0.25])
+    tokens = replace(STEP, values=[[0.5, 0.1, 0.75, 0.2, 0.3], [0.25, 0.0, 0.5], [0.0]])
+    own, cut, _ = Estimator(1.0, 0.0, per_token=True, whitens=False).advantages(tokens)
+    # The reward of a turn is at its last token; the token before an observation is followed by
+    # the one after it.
+    assert own == pytest.approx([-0.4, -0.25 + 0.75 - 0.1, -0.55, 0.1, 1.25 - 0.3])
+    assert cut == pytest.approx([-0.25, 0.5])
+
+
+def test_without_lambda_a_bad_turn_lowers_its_own_advantage_alone() -> None:
+    good, bad = (gae([0.5, 0.6, 0.7], [0.4, own, 2.0], 1.0, 0.0) for own in (0.4, -0.9))
+    assert [a - b for a, b in zip(good, bad, strict=True)] == pytest.approx([0.0, 1.3, 0.0])
+
+
+def test_targets_are_advantages_before_whitening_plus_values() -> None:
+    own, cut, _ = Estimator(1.0, 1.0).targets(STEP)
+    assert own == pytest.approx([1.0, 1.25]) and cut == pytest.approx([0.5])
+
+
+def test_whitening_counts_trained_tokens_of_scored_rollouts_only() -> None:
+    plain = Estimator(1.0, 1.0, whitens=False).advantages(STEP)
+    white = Estimator(1.0, 1.0).advantages(STEP)
+    tokens = [(plain[0][0], 2), (plain[0][1], 3), (plain[1][0], 2)]
+    mean = sum(a * n for a, n in tokens) / 7
+    std = math.sqrt(sum(n * (a - mean) ** 2 for a, n in tokens) / 7)
+    assert white[0] == pytest.approx([(a - mean) / std for a in plain[0]])
+
+
+def test_kl_in_the_reward_costs_each_turn_what_its_tokens_cost() -> None:
+    free = Estimator(1.0, 0.0, whitens=False).advantages(STEP)[0]
+    paid = Estimator(1.0, 0.0, kl_coef=0.5, whitens=False).advantages(STEP)[0]
+    assert [a - b for a, b in zip(free, paid, strict=True)] == pytest.approx([0.15, 0.1])
+    algorithm = make_ppo(kl="reward")
+    assert algorithm.needs_token_kl and algorithm.beta == 0
+
+
+def test_with_the_mean_of_the_group_as_value_it_is_reinforce_with_that_baseline() -> None:
+    rewards = [1.0, 0.0, 0.0, 1.0, 0.25]
+    mean = sum(rewards) / 5
+    step = StepScores(
+        rewards, ["q"] * 5, [True] * 5, turn_tokens=[[2, 2]] * 5, is_cut=[False] * 5,
+        turn_rewards=[[0.0, r] for r in rewards], values=[[mean, mean]] * 5,
+    )  # fmt: skip
+    for own, reward in zip(
+        Estimator(1.0, 1.0, whitens=False).advantages(step), rewards, strict=True
+    ):
+        assert own == pytest.approx([reward - mean] * 2, abs=1e-6)
+
+
+def test_the_value_loss_is_clipped_around_the_value_before_the_step() -> None:
+    from searchrl.core.columns import loss_columns
+    from searchrl.core.reduction import LossSettings
+
+    def loss(clip: float | None) -> tuple[Any, Any]:
+        value_T = torch.tensor([0.9, 0.1], requires_grad=True)
+        zero_T = torch.zeros(2)
+        columns = loss_columns(
+            zero_T, zero_T, zero_T, torch.full((2,), 0.5), value_T=value_T,
+            target_T=torch.tensor([1.0, 1.0]), old_value_T=torch.tensor([0.5, 0.0]),
+        )  # fmt: skip
+        found, stats = ppo_loss(
+            columns, LossSettings(0.2, 0.2, 0.0, "token-mean"), value_coef=1.0, clip_value=clip
+        )
+        found.backward()
+        assert stats.loss == pytest.approx(float(found.detach()))
+        return float(found.detach()), value_T.grad.tolist()
+
+    assert loss(None) == (pytest.approx(0.25 * (0.01 + 0.81)), pytest.approx([-0.05, -0.45]))
+    # The first moved too far: its error is that at 0.7, and it has no slope there.
+    assert loss(0.2) == (pytest.approx(0.25 * (0.09 + 0.81)), pytest.approx([0.0, -0.45]))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_head_begins_at_zero_and_is_the_same_every_time(layers: int) -> None:
+    hidden_ND = torch.randn(3, 8)
+    one, other = (make_head(8, num_layers=layers, inner=4) for _ in range(2))
+    assert one(hidden_ND).shape == (3,) and not one(hidden_ND).any()
+    assert all(map(torch.equal, one.parameters(), other.parameters()))
+
+
+def test_it_passes_the_check_of_algorithms() -> None:
+    assert_conforms("ppo", kind="algorithm", plugins=["searchrl_ppo"])

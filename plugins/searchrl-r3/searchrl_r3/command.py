@@ -1,0 +1,85 @@
+"""`searchrl traces build`: questions in, a file of steps to imitate out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from searchrl_r3.traces import WRITERS
+
+
+@click.group()
+def traces() -> None:
+    """Make demonstrations of steps from questions."""
+
+
+@traces.command()
+@click.option("--env", "env", required=True, metavar="NAME", help="Where the questions are.")
+@click.option("--writer", type=click.Choice(WRITERS), default="oracle", show_default=True)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("--num-tasks", default=1000, show_default=True, help="Training tasks to play.")
+@click.option("--model", metavar="NAME", help="The model of the writers policy and endpoint.")
+@click.option("--url", metavar="URL", help="Of the endpoint.")
+@click.option("--protocol", default="r3", show_default=True, metavar="NAME")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="K=V",
+    help="A setting, such as env.questions=FILE; may be repeated.",
+)  # fmt: skip
+def build(
+    env: str,
+    writer: str,
+    out: Path,
+    num_tasks: int,
+    model: str | None,
+    url: str | None,
+    protocol: str,
+    assignments: tuple[str, ...],
+) -> None:
+    """Play training questions and keep the traces that are right, well-formed and different.
+
+    \b
+    Examples:
+      searchrl traces build --env multihop --set env.questions=hotpot.json --out traces.jsonl
+      searchrl traces build --env multihop --writer endpoint --url http://localhost:8000/v1 \\
+        --model NAME --out traces.jsonl
+    """
+    from searchrl import ConfigError, parse_sets, replace_file
+    from searchrl_r3.traces import build, rows_of, yields
+
+    given = parse_sets(assignments)
+    config = {key: value for key, value in given.items() if key not in ("env", "protocol")}
+    if writer == "endpoint":
+        if not url or not model:
+            raise ConfigError("the writer 'endpoint' needs --url and --model")
+        config["policy"] = f"endpoint:{url}"
+    if model:
+        config["model"] = {"name": model, **config.get("model", {})}
+    written = build(
+        {"name": env, **given.get("env", {})},
+        writer,
+        num_tasks,
+        protocol={"name": protocol, **given.get("protocol", {})},
+        config=config,
+        plugins=click.get_current_context().find_root().params.get("plugin") or (),
+    )
+    rows = list(rows_of(written, writer))
+    if not rows:
+        raise ConfigError("no trace is worth keeping; what was wrong: " + _faults(written))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    replace_file(out, text.encode("utf-8", "surrogatepass"))
+    told = [one._asdict() for one in yields(written)]
+    replace_file(out.with_suffix(".yield.json"), json.dumps(told, indent=1).encode())
+    for one in yields(written):
+        share = 100 * one.kept / one.played
+        lost = ", ".join(f"{fault} {count}" for fault, count in one.faults.most_common())
+        click.echo(f"{one.hops} hops  kept {one.kept} of {one.played} ({share:.0f} %)  {lost}")
+    click.echo(f"{len(rows)} traces  {out}\nnow  searchrl sft --traces {out} --protocol {protocol}")
+
+
+def _faults(written: list) -> str:  # type: ignore[type-arg]
+    from collections import Counter
+
+    counts = Counter(one.fault for one in written).most_common()
+    return ", ".join(f"{fault} {count}" for fault, count in counts) or "no task was played"

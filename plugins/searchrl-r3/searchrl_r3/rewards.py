@@ -1,0 +1,204 @@
+"""Process rewards: one score per step, and what is said of all steps.
+
+    relevance    share of the still missing gold passages that the step brought
+    rationality  of the query, coherence of the analysis: a judge with a rubric
+    r3           the table of R3-RAG (arXiv 2505.23794), p = relevance:
+                 right: 1.6 p, last step 2; wrong: 0.8 p, last step 0; no answer: 0.9 p;
+                 a step that was written wrong three times: -0.9
+
+They read the episode alone. Only searches have a relevance; a judge that is down leaves the episode
+unscored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from searchrl import ConfigError, suggest_path
+from searchrl.contracts import (
+    ANSWER,
+    INVALID,
+    JUDGE_SCALE,
+    SEARCH,
+    Episode,
+    EpisodeTurn,
+    Judge,
+    JudgeCase,
+    Score,
+    Unscored,
+    find_verdict_problem,
+)
+from searchrl.rewards import FunctionReward, em
+from searchrl_r3.protocol import Step, read_step
+
+PlainScore = float | Score | Unscored
+_ASSETS = Path(__file__).with_name("assets")
+
+_TRIES = 3
+RIGHT, WRONG, NO_ANSWER, LAST, GIVEN_UP = 1.6, 0.8, 0.9, 2.0, -0.9
+
+
+def make_relevance(judge: Judge | None = None) -> FunctionReward:
+    """The mean over searches of the share of missing gold passages that each brought."""
+
+    def score(episode: Episode) -> PlainScore:
+        found = relevances(episode, judge)
+        return found if isinstance(found, Unscored) else _mean(episode, found, SEARCH)
+
+    return FunctionReward("relevance", score, (0.0, 1.0), is_range=True)
+
+
+def make_r3(judge: Judge | None = None) -> FunctionReward:
+    """The published table; the value is the sum over steps."""
+
+    def score(episode: Episode) -> PlainScore:
+        found = relevances(episode, judge)
+        if isinstance(found, Unscored):
+            return found
+        if not episode.task.answers:
+            return Unscored(f"task {episode.task.id!r} has no gold answers to compare with")
+        steps = table(episode, found)
+        return Score(math.fsum(steps), tuple(steps))
+
+    return FunctionReward("r3", score, (-0.9, math.inf), is_range=True)
+
+
+def make_rationality(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
+    """What a judge says of each query, given the question and what was shown before."""
+    return _judged("rationality", judge, rubric, SEARCH, lambda step: step.text)
+
+
+def make_coherence(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
+    """What a judge says of each analysis, given the question and what was shown before."""
+    return _judged("coherence", judge, rubric, "", lambda step: step.analysis)
+
+
+def make_reasoning(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
+    """The share of analyses that a judge accepts: 1 by the rubric of `coherence`, nothing less."""
+    said = make_coherence(judge, rubric=rubric)
+
+    def score(episode: Episode) -> PlainScore:
+        found = said(episode)
+        if not isinstance(found, Score) or found.per_turn is None:
+            return found
+        return _mean(episode, [float(one == 1) for one in found.per_turn], "")
+
+    return replace(said, name="reasoning", score=score, figure=_name_reasoning)
+
+
+def _name_reasoning(judge: str) -> str:
+    """The metric by the name of the judge. One that only compares words measures no accuracy."""
+    return f"{'accepted_analyses' if judge == 'lexical' else 'reasoning_accuracy'}[{judge}]"
+
+
+def make_step_format() -> FunctionReward:
+    """The share of turns that are well-formed steps."""
+
+    def score(episode: Episode) -> float:
+        return math.fsum(turn.action.kind != INVALID for turn in episode.turns) / max(
+            1, len(episode.turns)
+        )
+
+    return FunctionReward("step_format", score, (0.0, 1.0), is_range=True)
+
+
+def table(episode: Episode, relevance: Sequence[float]) -> list[float]:
+    """The score of every turn, from its relevance, as published."""
+    turns = episode.turns
+    if episode.final_answer is not None:
+        is_right = em(episode.final_answer, episode.task.answers) == 1
+        steps = [(RIGHT if is_right else WRONG) * one for one in relevance]
+        last = LAST if is_right else 0.0
+        return [last if t.action.kind == ANSWER else s for t, s in zip(turns, steps, strict=True)]
+    steps = [NO_ANSWER * one for one in relevance]
+    if len(turns) >= _TRIES and all(turn.action.kind == INVALID for turn in turns[-_TRIES:]):
+        steps[-1] = GIVEN_UP
+    return steps
+
+
+def relevances(episode: Episode, judge: Judge | None) -> list[float] | Unscored:
+    """The relevance of every turn: 0 for one that searched for nothing."""
+    missing, found = set(episode.task.gold_ids), []
+    for turn in episode.turns:
+        if turn.action.kind != SEARCH:
+            found.append(0.0)
+        elif episode.task.gold_ids:
+            shown = {passage.id for passage in turn.passages}
+            found.append(len(missing & shown) / len(missing) if missing else 0.0)
+            missing -= shown
+        elif judge is None:
+            return Unscored(
+                f"task {episode.task.id!r} has no gold passages to compare with, and no judge was "
+                "named: set --judge"
+            )
+        else:
+            said = _ask(judge, read_rubric(None, "relevance"), episode, turn, turn.observation)
+            if isinstance(said, Unscored):
+                return said
+            found.append(said)
+    return found
+
+
+def read_rubric(path: str | None, name: str) -> str:
+    """The text of a rubric: the user's file, or the one of this package.
+
+    Raises:
+        ConfigError: if it cannot be read or says nothing.
+    """
+    file = _ASSETS / f"{name}.txt" if path is None else Path(path.removeprefix("@")).expanduser()
+    try:
+        text = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the rubric '{file}' of reward '{name}' cannot be read: {error}; expected a text file "
+            f"(UTF-8) that says what is right, partly right and wrong.{suggest_path(file)}"
+        ) from error
+    if not text:
+        raise ConfigError(f"the rubric '{file}' of reward '{name}' is empty; write what counts")
+    return text
+
+
+def _judged(
+    name: str, judge: Judge, rubric: str | None, kind: str, what: Callable[[Step], str]
+) -> FunctionReward:
+    text = read_rubric(rubric, name)
+
+    def score(episode: Episode) -> PlainScore:
+        found = []
+        for turn in episode.turns:
+            step = read_step(turn.text)
+            said: float | Unscored = 0.0
+            if isinstance(step, Step) and turn.action.kind in (kind or (SEARCH, ANSWER)):
+                said = _ask(judge, text, episode, turn, what(step))
+            if isinstance(said, Unscored):
+                return said
+            found.append(said)
+        return _mean(episode, found, kind)
+
+    return FunctionReward(name, score, JUDGE_SCALE[:1] + JUDGE_SCALE[-1:], is_range=True)
+
+
+def _ask(
+    judge: Judge, rubric: str, episode: Episode, turn: EpisodeTurn, text: str
+) -> float | Unscored:
+    """What a judge says of a part of a step; it is shown the question and all before."""
+    before = episode.turns[: episode.turns.index(turn)]
+    shown = "".join(f"{one.text.strip()}\n{one.observation.strip()}\n" for one in before)
+    question = f"{rubric}\n\nQuestion: {episode.task.question}\n\nSteps so far:\n{shown or 'none'}"
+    said = judge.judge(JudgeCase(question, text, tuple(episode.task.answers)))
+    if problem := find_verdict_problem(said):
+        raise ValueError(f"its judge returned {problem}")
+    return said if isinstance(said, Unscored) else float(said.score)
+
+
+def _mean(episode: Episode, scores: Sequence[float], kind: str) -> Score:
+    """The mean over turns of `kind` (empty: all), with the score of each."""
+    counted = [
+        score
+        for turn, score in zip(episode.turns, scores, strict=True)
+        if not kind or turn.action.kind == kind
+    ]
+    return Score(math.fsum(counted) / max(1, len(counted)), tuple(scores))

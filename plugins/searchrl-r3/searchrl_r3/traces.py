@@ -1,0 +1,243 @@
+"""Traces from questions: episodes of steps that are worth imitating, as rows for `searchrl sft`.
+
+Three writers: `oracle` knows the gold passages and says so in its row; `policy` and `endpoint` are
+models that sample. Kept is what answers right, is well-formed throughout, shows every gold passage
+and is not there yet. Only training tasks are played; one whose gold passage the test split
+has, too, is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from searchrl import ConfigError, evaluate, make_env
+from searchrl.contracts import (
+    ANSWER,
+    INVALID,
+    SEARCH,
+    Action,
+    Episode,
+    Passage,
+    TagProtocol,
+    Task,
+)
+from searchrl.envs import Shown, names_in
+from searchrl.rewards import em
+
+WRITERS = ("oracle", "policy", "endpoint")
+_SENTENCES = 160
+"""Characters of what an oracle quotes of a passage."""
+
+
+class Written(NamedTuple):
+    """One episode as it was played: turns with what was shown after each."""
+
+    task: Task
+    prompt: str
+    turns: tuple[tuple[str, str], ...]
+    fault: str
+    """Why it is not worth imitating; empty: it is."""
+
+
+class Yield(NamedTuple):
+    """What became of the episodes of one number of hops."""
+
+    hops: int
+    played: int
+    kept: int
+    faults: Counter[str]
+
+
+class Oracle:
+    """Writes the steps of somebody who knows the gold passages and the answer.
+
+    It looks for one passage after the other by its title or, where the last one names it, by that
+    name, and says in each analysis what was found and what is missing.
+    """
+
+    def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
+        self._env, self._task, self.shown = env.unwrapped, task, Shown()
+        self._protocol = protocol
+        self._gold: list[Passage] = list(self._env.gold_passages(task))
+        told = task.meta.get("queries", ())
+        self._queries = dict(zip((one.id for one in self._gold), told, strict=False))
+        self._asked: set[str] = set()
+
+    def act(self, observation: str) -> str:
+        """The next step; what was found is read from the environment."""
+        self.shown.add(self._env.last_passages)
+        known = [p for p in self._gold if self._has(p)]
+        missing = [p for p in self._gold if not self._has(p)]
+        new = {passage.id for passage in self._env.last_passages}
+        said = [f"{one.title} says: {_short(one.text)}" for one in known if one.id in new]
+        if not said and self._asked:
+            said = ["No document says it."]
+        query = next((q for q in self._tries(known, missing) if q not in self._asked), "")
+        if not query:
+            said.append("What is missing cannot be found." if missing else "Nothing is missing.")
+            answer = self.shown.gold_answer(self._task)
+            return self._protocol.render_turn(Action(ANSWER, answer), " ".join(said))
+        self._asked.add(query)
+        said.append(f"What is missing: {query}.")
+        return self._protocol.render_turn(Action(SEARCH, (query,)), " ".join(said))
+
+    def _has(self, passage: Passage) -> bool:
+        return self.shown.has_all([passage.id])
+
+    def _tries(self, known: list[Passage], missing: list[Passage]) -> list[str]:
+        """What the task says; else a name that was read, if the passage is about it; its title."""
+        if not missing:
+            return []
+        wanted = missing[0]
+        if wanted.id in self._queries:
+            return list(self._queries[wanted.id])
+        read = [name for one in known for name in names_in(one.text)]
+        about = [*read, *names_in(self._task.question)]
+        return [*(n for n in about if n.casefold() in wanted.title.casefold()), wanted.title]
+
+
+def build(
+    env: Mapping[str, Any],
+    writer: str,
+    num_tasks: int,
+    *,
+    protocol: Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+    plugins: Sequence[str] = (),
+) -> list[Written]:
+    """Play training tasks with a writer; what each of them is good for.
+
+    Args:
+        env: `{"name": …}` and settings, as in a run.
+        writer: one of `WRITERS`.
+        num_tasks: the first tasks of the training split.
+        protocol: as in a run.
+        config: further settings of `searchrl.evaluate` for a model that writes.
+        plugins: to load besides the installed ones.
+
+    Raises:
+        ConfigError: for a writer that there is not, or an environment without gold passages.
+    """
+    if writer not in WRITERS:
+        raise ConfigError(f"there is no writer '{writer}'; expected one of {', '.join(WRITERS)}")
+    settings = {key: value for key, value in env.items() if key != "name"}
+    made: Any = make_env(str(env["name"]), protocol=protocol, plugins=plugins, **settings).unwrapped
+    held = _of_test(made)
+    total = min(num_tasks, made.num_tasks("train"))
+    if writer == "oracle":
+        if not hasattr(made, "gold_passages"):
+            raise ConfigError(
+                f"env '{env['name']}' does not tell its gold passages, which the writer 'oracle' "
+                "needs; take --writer policy or endpoint"
+            )
+        played = _play_oracle(made, total)
+    else:
+        own = {"plugins": [*plugins], **(config or {})}
+        played = _play_model(made, env, total, protocol, own)
+    written, seen = [], set[tuple[str, ...]]()
+    for one in played:
+        key = tuple(" ".join(text.split()) for text, _ in one.turns)
+        fault = one.fault
+        if held & set(one.task.gold_ids):
+            fault = "a gold passage of it is in the test split"
+        elif not fault and key in seen:
+            fault = "written before"
+        seen.add(key)
+        written.append(one._replace(fault=fault))
+    return written
+
+
+def rows_of(written: Iterable[Written], writer: str) -> Iterator[dict[str, Any]]:
+    """The rows of those that are kept, as `searchrl sft --traces` reads them."""
+    told = "oracle: it knows the gold passages and the answer" if writer == "oracle" else writer
+    for one in written:
+        if not one.fault:
+            turns = [{"text": text, "observation": shown} for text, shown in one.turns]
+            row = {"id": one.task.id, "writer": told, "hops": max(1, len(one.task.gold_ids))}
+            yield {**row, "prompt": one.prompt, "turns": turns}
+
+
+def yields(written: Iterable[Written]) -> list[Yield]:
+    """How many were kept, by the number of gold passages."""
+    by_hops: dict[int, list[Written]] = {}
+    for one in written:
+        by_hops.setdefault(max(1, len(one.task.gold_ids)), []).append(one)
+    return [
+        Yield(
+            hops, len(own), sum(not o.fault for o in own), Counter(o.fault for o in own if o.fault)
+        )
+        for hops, own in sorted(by_hops.items())
+    ]
+
+
+def _of_test(env: Any) -> frozenset[str]:
+    """The gold passages of the test split, as far as corpora are shared.
+
+    A question that is in both splits is refused by the environment.
+    """
+    tasks = [env.make_task("test", index) for index in range(env.num_tasks("test"))]
+    # Where every task has a corpus of its own, ids of passages mean nothing across tasks.
+    is_shared = bool(env.known_corpora())
+    gold = frozenset(name for task in tasks for name in task.gold_ids) if is_shared else frozenset()
+    return gold
+
+
+def _play_oracle(env: Any, total: int) -> Iterator[Written]:
+    for index in range(total):
+        prompt, info = env.reset(options={"split": "train", "index": index})
+        task: Task = info["task"]
+        oracle, is_over, shown = Oracle(env, task, env.protocol), False, prompt
+        turns: list[tuple[str, str]] = []
+        actions: list[Action] = []
+        while not is_over:
+            text = env.protocol.number_turn(oracle.act(shown), len(turns) + 1)
+            shown, reward, terminated, truncated, info = env.step(text)
+            actions.append(info["action"])
+            turns.append((text, shown))
+            is_over = terminated or truncated
+        fault = _find_fault(task, actions, reward == 1.0, oracle.shown)
+        yield Written(task, prompt, tuple(turns), fault)
+
+
+def _play_model(
+    env: Any, entry: Mapping[str, Any], total: int, protocol: Any, config: Mapping[str, Any]
+) -> Iterator[Written]:
+    result = evaluate(
+        {
+            "env": dict(entry),
+            "protocol": dict(protocol),
+            "reward": "em",
+            **config,
+            "eval": {"temperature": 1.0, **config.get("eval", {}), "split": "train",
+                     "num_tasks": total, "forced": False},
+        }
+    )  # fmt: skip
+    for rollout in result.rollouts:
+        episode: Episode = rollout.episode
+        prompt, _ = env.reset(options={"split": "train", "index": episode.task.index})
+        shown = Shown()
+        shown.add(episode.passages)
+        is_right = em(episode.final_answer, episode.task.answers) == 1
+        actions = [turn.action for turn in episode.turns]
+        fault = _find_fault(episode.task, actions, is_right, shown)
+        turns = tuple((turn.text, turn.observation) for turn in episode.turns)
+        yield Written(episode.task, prompt, turns, fault)
+
+
+def _find_fault(task: Task, actions: list[Action], is_right: bool, shown: Shown) -> str:
+    if any(action.kind == INVALID for action in actions):
+        return "a step is malformed"
+    if not actions or actions[-1].kind != ANSWER:
+        return "no answer"
+    if not is_right:
+        return "a wrong answer"
+    if not shown.has_all(task.gold_ids):
+        return "answered without a gold passage"
+    return ""
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SENTENCES else f"{line[:_SENTENCES].rpartition(' ')[0]} …"

@@ -38,6 +38,8 @@ class MicroBatch:
     """What values are to become; None: nobody says."""
     old_value_N: Tensor | None = None
     """What they were before the step; None: there is no critic."""
+    point_N: Tensor | None = None
+    """Position of the token before which each token's value is said; None: before itself."""
 
     @property
     def rollout_ids(self) -> tuple[str, ...]:
@@ -152,7 +154,7 @@ def _micro_batch(
     rollouts: Sequence[PackedRollout], device: torch.device, layout: Layout
 ) -> MicroBatch:
     columns: list[list[float]] = [[], [], [], [], [], []]
-    owners: list[int] = []
+    owners, points = list[int](), list[int]()
     for number, rollout in enumerate(rollouts):
         num_tokens, advantage = len(rollout.sampler_logp), rollout.advantage
         columns[0] += rollout.sampler_logp
@@ -162,6 +164,8 @@ def _micro_batch(
         for column, said in ((4, rollout.target), (5, rollout.old_value)):
             if said is not None:
                 columns[column] += said if isinstance(said, tuple) else [said] * num_tokens
+        if rollout.points is not None:
+            points += [len(owners) + int(point) for point in rollout.points]
         owners += [number] * num_tokens
     logp_N, adv_N, weight_N, hold_weight_N, target_N, old_value_N = (
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns
@@ -173,4 +177,5 @@ def _micro_batch(
         *own,
         target_N=target_N if columns[4] else None,
         old_value_N=old_value_N if columns[5] else None,
+        point_N=torch.tensor(points, device=device) if len(points) == len(owners) else None,
     )

@@ -352,6 +352,7 @@ class Learner:
             is_shared = self.algorithm.critic.trains_policy
             hidden_ND = told.hidden_ND if is_shared else told.hidden_ND.detach()
             value_N = self.critic(hidden_ND.float())
+            value_N = value_N if batch.point_N is None else value_N[batch.point_N]
         ref_logp_N = None
         if self.loss_settings.beta > 0:
             with torch.no_grad():

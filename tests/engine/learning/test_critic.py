@@ -17,6 +17,7 @@ from searchrl.core.advantage import StepScores
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import TrainItem, make_groups, settle
 from searchrl.core.reduction import LossSettings, Reduction
+from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import pack_step
@@ -72,7 +73,7 @@ def test_a_critic_learns_its_targets_and_the_policy_from_its_values(micro_model:
     policy = micro_policy(micro_model)
     learner, told = make_learner(policy, actor_critic(), lr=1e-3), []
     before = [p.detach().clone() for p in policy.parameters]
-    for _ in range(20):
+    for _ in range(40):
         told.append(learner.train_step(make_groups(items())).metrics)
     step = SEEN[-1]
     # The second was cut: one more value, of what was seen after its last turn.
@@ -109,6 +110,19 @@ def test_values_are_those_of_the_states_before_turns_and_tokens(
         # Before a token is the state of the one that stands there; at the end, of the last one.
         expected = [values[t - 1] for t in places] + values[-1:] * item.is_cut
         assert found[item.trajectory.rollout_id] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ({"g/0": (0.0,) * 2, "g/1": (0.0,) * 3}, [0, 0, 2, 3, 4, 4]),  # of turns of 2, 1, 1, 2 tokens
+    ({"g/0": (0.0,) * 3, "g/1": (0.0,) * 4}, None),
+])  # fmt: skip
+def test_the_value_of_a_turn_is_learned_where_it_begins(values: Any, expected: Any) -> None:
+    packed = pack_step(
+        make_groups(items()), zeros, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=5,
+        critic=values,
+    )  # fmt: skip
+    (batch,) = micro_batches(packed.groups, 100, torch.device("cpu"), is_packed=True)
+    assert (None if batch.point_N is None else batch.point_N.tolist()) == expected
 
 
 def test_a_critic_moves_alone_while_it_warms_up_and_has_its_own_rate(micro_model: Path) -> None:

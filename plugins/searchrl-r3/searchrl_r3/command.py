@@ -66,20 +66,15 @@ def build(
     )
     rows = list(rows_of(written, writer))
     if not rows:
-        raise ConfigError("no trace is worth keeping; what was wrong: " + _faults(written))
+        faults = ", ".join(dict.fromkeys(one.fault for one in written)) or "no task was played"
+        raise ConfigError(f"no trace is worth keeping; what was wrong: {faults}")
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     replace_file(out, text.encode("utf-8", "surrogatepass"))
-    told = [one._asdict() for one in yields(written)]
-    replace_file(out.with_suffix(".yield.json"), json.dumps(told, indent=1).encode())
-    for one in yields(written):
+    told = yields(written)
+    rest = json.dumps([one._asdict() for one in told], indent=1)
+    replace_file(out.with_suffix(".yield.json"), rest.encode())
+    for one in told:
         share = 100 * one.kept / one.played
         lost = ", ".join(f"{fault} {count}" for fault, count in one.faults.most_common())
         click.echo(f"{one.hops} hops  kept {one.kept} of {one.played} ({share:.0f} %)  {lost}")
     click.echo(f"{len(rows)} traces  {out}\nnow  searchrl sft --traces {out} --protocol {protocol}")
-
-
-def _faults(written: list) -> str:  # type: ignore[type-arg]
-    from collections import Counter
-
-    counts = Counter(one.fault for one in written).most_common()
-    return ", ".join(f"{fault} {count}" for fault, count in counts) or "no task was played"

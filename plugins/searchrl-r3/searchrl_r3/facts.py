@@ -193,7 +193,7 @@ class FactsEnv(TextEnv):
         hops = self.settings.hops[
             sum(divmod(index, NUM_COUNTRIES[split])) % len(self.settings.hops)
         ]
-        chain = next(c for c in _chains(country, hops, split, rng) if c is not None)
+        chain = next(_chains(country, hops, split, rng))
         described, queries, used = chain[0].subject, [], list[str]()
         for fact in chain:
             asked = _choose(fact.relation.descriptions, split, rng)
@@ -233,8 +233,8 @@ def _choose(wordings: Sequence[str], split: str, rng: Random) -> str:
     return rng.choice(wordings[:-1])
 
 
-def _chains(country: Country, hops: int, split: str, rng: Random) -> Iterator[list[Fact] | None]:
-    """Chains that the split may ask for, at random; None where one cannot go on."""
+def _chains(country: Country, hops: int, split: str, rng: Random) -> Iterator[list[Fact]]:
+    """Chains that the split may ask for, at random, without end."""
     facts = list(country.facts.values())
     while True:
         chain = [rng.choice(facts)]
@@ -247,4 +247,5 @@ def _chains(country: Country, hops: int, split: str, rng: Random) -> Iterator[li
         is_new = set(pairwise(keys)) & HELD_OUT_PAIRS or HELD_OUT & set(keys)
         subjects = {fact.subject for fact in chain}
         is_chain = len(chain) == hops == len(subjects) and chain[-1].object not in subjects
-        yield chain if is_chain and (split == "test" or not is_new) else None
+        if is_chain and (split == "test" or not is_new):
+            yield chain

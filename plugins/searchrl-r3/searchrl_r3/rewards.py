@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from searchrl import ConfigError, suggest_path
@@ -24,7 +25,6 @@ from searchrl.contracts import (
     JUDGE_SCALE,
     SEARCH,
     Episode,
-    EpisodeTurn,
     Judge,
     JudgeCase,
     Score,
@@ -122,7 +122,7 @@ def table(episode: Episode, relevance: Sequence[float]) -> list[float]:
 def relevances(episode: Episode, judge: Judge | None) -> list[float] | Unscored:
     """The relevance of every turn: 0 for one that searched for nothing."""
     missing, found = set(episode.task.gold_ids), []
-    for turn in episode.turns:
+    for place, turn in enumerate(episode.turns):
         if turn.action.kind != SEARCH:
             found.append(0.0)
         elif episode.task.gold_ids:
@@ -135,13 +135,14 @@ def relevances(episode: Episode, judge: Judge | None) -> list[float] | Unscored:
                 "named: set --judge"
             )
         else:
-            said = _ask(judge, read_rubric(None, "relevance"), episode, turn, turn.observation)
+            said = _ask(judge, read_rubric(None, "relevance"), episode, place, turn.observation)
             if isinstance(said, Unscored):
                 return said
             found.append(said)
     return found
 
 
+@cache
 def read_rubric(path: str | None, name: str) -> str:
     """The text of a rubric: the user's file, or the one of this package.
 
@@ -168,11 +169,11 @@ def _judged(
 
     def score(episode: Episode) -> PlainScore:
         found = []
-        for turn in episode.turns:
+        for place, turn in enumerate(episode.turns):
             step = read_step(turn.text)
             said: float | Unscored = 0.0
             if isinstance(step, Step) and turn.action.kind in (kind or (SEARCH, ANSWER)):
-                said = _ask(judge, text, episode, turn, what(step))
+                said = _ask(judge, text, episode, place, what(step))
             if isinstance(said, Unscored):
                 return said
             found.append(said)
@@ -181,11 +182,9 @@ def _judged(
     return FunctionReward(name, score, JUDGE_SCALE[:1] + JUDGE_SCALE[-1:], is_range=True)
 
 
-def _ask(
-    judge: Judge, rubric: str, episode: Episode, turn: EpisodeTurn, text: str
-) -> float | Unscored:
+def _ask(judge: Judge, rubric: str, episode: Episode, place: int, text: str) -> float | Unscored:
     """What a judge says of a part of a step; it is shown the question and all before."""
-    before = episode.turns[: episode.turns.index(turn)]
+    before = episode.turns[:place]
     shown = "".join(f"{one.text.strip()}\n{one.observation.strip()}\n" for one in before)
     question = f"{rubric}\n\nQuestion: {episode.task.question}\n\nSteps so far:\n{shown or 'none'}"
     said = judge.judge(JudgeCase(question, text, tuple(episode.task.answers)))

@@ -180,8 +180,7 @@ def _of_test(env: Any) -> frozenset[str]:
     tasks = [env.make_task("test", index) for index in range(env.num_tasks("test"))]
     # Where every task has a corpus of its own, ids of passages mean nothing across tasks.
     is_shared = bool(env.known_corpora())
-    gold = frozenset(name for task in tasks for name in task.gold_ids) if is_shared else frozenset()
-    return gold
+    return frozenset(name for task in tasks for name in task.gold_ids if is_shared)
 
 
 def _play_oracle(env: Any, total: int) -> Iterator[Written]:

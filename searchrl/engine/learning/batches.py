@@ -165,7 +165,7 @@ def _micro_batch(
             if said is not None:
                 columns[column] += said if isinstance(said, tuple) else [said] * num_tokens
         if rollout.points is not None:
-            points += [len(owners) + int(point) for point in rollout.points]
+            points += [len(owners) + point for point in rollout.points]
         owners += [number] * num_tokens
     logp_N, adv_N, weight_N, hold_weight_N, target_N, old_value_N = (
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns

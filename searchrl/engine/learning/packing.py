@@ -51,7 +51,7 @@ class PackedRollout(TokenRow):
     """What the values of its tokens are to become; None: nobody says."""
     old_value: float | tuple[float, ...] | None = None
     """What a critic expected of its tokens before the step; None: there is none."""
-    points: tuple[float, ...] | None = None
+    points: tuple[int, ...] | None = None
     """Of each trained token, the first one of its turn, where a value is that of a turn."""
 
     @property
@@ -231,17 +231,19 @@ def _credit(
         hold_weight=float(is_held),
         target=None if aim is None else _broadcast(aim, trajectory, mask),
         old_value=None if old_value is None else _broadcast(old_value, trajectory, mask),
-        points=_points(trajectory, mask) if _is_of_turns(old_value, trajectory) else None,
+        points=_points(old_value, trajectory, mask),
     )
 
 
-def _is_of_turns(values: Advantage | None, trajectory: Trajectory) -> bool:
-    return isinstance(values, Sequence) and len(values) == len(trajectory.turns)
-
-
-def _points(trajectory: Trajectory, mask: Sequence[bool]) -> tuple[float, ...] | None:
-    found = _broadcast([sum(mask[: turn.start]) for turn in trajectory.turns], trajectory, mask)
-    return found if isinstance(found, tuple) else None
+def _points(
+    values: Advantage | None, trajectory: Trajectory, mask: Sequence[bool]
+) -> tuple[int, ...] | None:
+    """Of each trained token the first one of its turn; None: values are not those of turns."""
+    if not isinstance(values, Sequence) or len(values) != len(trajectory.turns):
+        return None
+    firsts = [sum(mask[: turn.start]) for turn in trajectory.turns]
+    turns = zip(trajectory.turns_of, mask, strict=True)
+    return tuple(firsts[turn] for turn, is_trained in turns if is_trained)
 
 
 def point_rows(

@@ -18,9 +18,9 @@ from typing import ClassVar, NamedTuple
 from searchrl.contracts import Passage, Task
 from searchrl.envs import SearchSettings, TextEnv
 
-NUM_COUNTRIES: Mapping[str, int] = {"train": 3000, "validation": 64, "test": 128}
+NUM_COUNTRIES: Mapping[str, int] = {"train": 8000, "validation": 64, "test": 128}
 TASKS_PER_COUNTRY = 4
-UNSEEN_SHARE = 0.125
+UNSEEN_SHARE = 0.0625
 """Of the wordings of the test split: how many no other split has."""
 UNSEEN, SEEN = "unseen_wording", "seen_wording"
 UNSEEN_RELATION = "unseen_relation"
@@ -80,15 +80,13 @@ HELD_OUT_PAIRS = frozenset({("founder", "birthplace"), ("author", "teacher"), ("
                             ("mayor", "friend"), ("employer", "seat")})  # fmt: skip
 """Relations that follow each other in the test split alone."""
 
-_ASIDES = (
-    "People there are proud of it", "Nobody remembers why", "Everybody in the country knows it",
-    "A song tells of it", "It has been so for a long time", "Visitors like to hear about it",
-)  # fmt: skip
+_STYLE = (0.75, 0.15, 0.1)
+"""How often a passage says a fact in which of the seen ways. Questions ask in all ways alike."""
+_LETTERS = ("bdfghklmnprstvz", "aeiou", "dklmnprt")
 _ASKS = (
     "What is {d}?",
     "Please name {d}.",
     "I want to know {d}.",
-    "Do you know {d}?",
     "Tell me {d}.",
 )
 """The last one is the test split's alone. Persons are asked for in the same way."""
@@ -124,18 +122,26 @@ def make_country(world_seed: int, split: str, number: int) -> Country:
     rng = Random(f"facts/{world_seed}/{split}/{number}")
     names = {kind: _draw_names(kind, split, rng) for kind in WORDS}
     facts: dict[tuple[str, str], Fact] = {}
-    for relation in RELATIONS:
+    for relation in (*RELATIONS, *_make_up_relations(rng)):
         for subject in names[relation.subject]:
             others = [one for one in names[relation.object] if one != subject]
             value = rng.choice(others)
-            wording = _choose(relation.facts, split, rng)
-            said = wording.format(s=subject, o=value)
-            aside = f" {rng.choice(_ASIDES)}." if rng.random() < 0.25 else ""
-            text = f"{said[0].upper()}{said[1:]}.{aside}"
-            passage = Passage(f"{relation.key}/{subject}", text, subject)
+            wording = _choose(relation.facts, split, rng, _STYLE)
+            text = f"{wording.format(s=subject, o=value)}."
+            passage = Passage(f"{relation.key}/{subject}", text[0].upper() + text[1:], subject)
             is_seen = wording != relation.facts[-1]
             facts[relation.key, subject] = Fact(relation, subject, value, passage, is_seen)
     return Country(facts)
+
+
+def _make_up_relations(rng: Random) -> Iterator[Relation]:
+    """Two with a word that no language has."""
+    for subject in ("person", "town"):
+        word = "".join(rng.choice(letters) for letters in (*_LETTERS, *_LETTERS))
+        object_ = rng.choice([*WORDS])
+        said = (f"{{o}} is the {word} of {{s}}", f"{{s}} {word}s {{o}}", "")
+        asked = (f"the {word} of {{s}}", f"the {object_} that {{s}} {word}s", "")
+        yield Relation(word, subject, object_, said, asked)
 
 
 def _draw_names(kind: str, split: str, rng: Random) -> list[str]:
@@ -155,7 +161,8 @@ def _draw_names(kind: str, split: str, rng: Random) -> list[str]:
 class FactsSettings(SearchSettings):
     """Settings of `facts`: those of every search environment, and the hops of its tasks."""
 
-    max_turns: int = 8
+    max_turns: int = 5
+    topk: int = 2
     hops: tuple[int, ...] = (2, 3)
 
 
@@ -199,7 +206,7 @@ class FactsEnv(TextEnv):
             asked = _choose(fact.relation.descriptions, split, rng)
             described = asked.format(s=described)
             used.append(asked)
-            queries.append(_tries(fact, asked))
+            queries.append(_tries(fact, asked, rng))
         used.append(_choose(_ASKS, split, rng))
         question = used[-1].format(d=described)
         is_seen = all(fact.is_seen for fact in chain) and not _UNSEEN.intersection(used)
@@ -220,17 +227,21 @@ class FactsEnv(TextEnv):
         )
 
 
-def _tries(fact: Fact, *first: str) -> list[str]:
-    """What to search for, one after the other: as the question says it, then in other words."""
-    descriptions = dict.fromkeys((*first, *fact.relation.descriptions[:-1]))
+def _tries(fact: Fact, asked: str, rng: Random) -> list[str]:
+    """What to search for, one after the other: every way to ask, in random order."""
+    seen = fact.relation.descriptions[:-1]
+    descriptions = dict.fromkeys(rng.sample((asked, *seen), len(seen) + 1))
     return [one.format(s=fact.subject).removeprefix("the ") for one in descriptions]
 
 
-def _choose(wordings: Sequence[str], split: str, rng: Random) -> str:
-    """One that was seen; in the test split, one in eight is the last, which was not."""
-    if split == "test" and rng.random() < UNSEEN_SHARE:
+def _choose(
+    wordings: Sequence[str], split: str, rng: Random, weights: Sequence[float] = (1.0, 1.0, 1.0)
+) -> str:
+    """One that was seen; in the test split, one in sixteen is the last, which was not."""
+    if split == "test" and wordings[-1] and rng.random() < UNSEEN_SHARE:
         return wordings[-1]
-    return rng.choice(wordings[:-1])
+    seen = wordings[:-1]
+    return rng.choices(seen, weights[: len(seen)])[0]
 
 
 def _chains(country: Country, hops: int, split: str, rng: Random) -> Iterator[list[Fact]]:

@@ -145,23 +145,24 @@ def turn_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[Adva
 
     Scores are those of `turn_rewards`, so the outcome is part of the last turn's, and they are
     normalised over all turns of the group's scored rollouts. A turn never pays for an earlier one.
-    Where no reward scores turns (`turn_scores` is None), and without turns, this is GRPO.
+    In a group whose turns no reward scores, this is GRPO.
 
     >>> step = StepScores([2.0, 0.0], ["q", "q"], [True, True], turn_scores=[[1, 1], [1, -1]],
     ...                   turn_rewards=[[1.0, 1.0], [1.0, -1.0]])
     >>> [[round(a, 3) for a in one] for one in turn_advantages(step)]
     [[1.155, 0.577], [-1.155, -1.732]]
     """
+    found: list[Advantage] = [*grpo_advantages(step, delta=delta)]
     if step.turn_scores is None or step.turn_rewards is None:
-        return [*grpo_advantages(step, delta=delta)]
-    found: list[Advantage] = [[0.0] * len(scores) for scores in step.turn_rewards]
+        return found
     for group_id in dict.fromkeys(step.group_ids):
         rows = zip(step.group_ids, step.is_scored, strict=True)
         members = [i for i, row in enumerate(rows) if row == (group_id, True)]
-        scores_S = [score for i in members for score in step.turn_rewards[i]]
-        if len(set(scores_S)) < 2:
+        if not any(step.turn_scores[i] for i in members):
             continue
+        scores_S = [score for i in members for score in step.turn_rewards[i]]
         mean, std = statistics.fmean(scores_S), statistics.pstdev(scores_S)
+        mean = mean if std else scores_S[0]  # exactly 0 where all are the same
         for i in members:
             normal = [(score - mean) / (std + delta) for score in step.turn_rewards[i]]
             found[i] = [math.fsum(normal[turn:]) for turn in range(len(normal))]

@@ -69,8 +69,9 @@ class Demonstrator:
         self.curriculum = Curriculum(worlds)
         self._kept: dict[_Key, Demonstration] = {}
         most = config.sft.num_tasks
-        counts = (min(count, most or count) for count in (w.num_tasks(TRAIN) for w in worlds))
-        self.num_different = sum(counts) if self.traces is None else len(self.traces)
+        counts = {w.name: w.num_tasks(TRAIN) for w in worlds}  # entries of one env share tasks
+        tasks = sum(min(count, most or count) for count in counts.values())
+        self.num_different = tasks if self.traces is None else len(self.traces)
         """Traces, or training tasks: an epoch."""
 
     def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:

@@ -191,8 +191,10 @@ def invalid(reason: str) -> Action:
     return Action(INVALID, None, reason)
 
 
-def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str:
-    """The text of the setting `instruction`: itself, or after an `@` the UTF-8 file it names.
+def load_instruction(
+    instruction: str | None, protocol: str, *, key: str = "instruction", **tags: str
+) -> str:
+    """The text of the setting `key`: itself, or after an `@` the UTF-8 file it names.
 
     By default it is that of `protocol` in `INSTRUCTIONS`, with the names of its `tags` put in.
     Raises `ConfigError` if the file cannot be read.
@@ -210,6 +212,6 @@ def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str
     except (OSError, UnicodeDecodeError) as error:
         fault = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"protocol.instruction: cannot read '{path}': {fault}; expected a UTF-8 text file "
+            f"protocol.{key}: cannot read '{path}': {fault}; expected a UTF-8 text file "
             f"after the '@'.{suggest_path(path)}"
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -100,9 +101,13 @@ def test_advantages_of_turns_by_hand() -> None:
     """Scores 0.5, 2 | 0.25, 0, 0 with mean 0.55 and deviations -0.05, 1.45, -0.3, -0.55, -0.55."""
     std = math.sqrt((0.05**2 + 1.45**2 + 0.3**2 + 2 * 0.55**2) / 5)
     step = turns([0.5, 2.0], [0.25, 0.0, 0.0], [9.0], [1.0, 1.0], groups="aaab", unscored=2)
-    expected = [[1.4, 1.45], [-1.4, -1.1, -0.55], [0.0], [0.0, 0.0]]
-    for found, own in zip(turn_advantages(step), expected, strict=True):
-        assert found == pytest.approx([one / std for one in own], abs=1e-5)
+    one, other, unscored, same = turn_advantages(step)
+    assert one == pytest.approx([1.4 / std, 1.45 / std], abs=1e-5)
+    assert other == pytest.approx([-1.4 / std, -1.1 / std, -0.55 / std], abs=1e-5)
+    assert (unscored, same) == (0.0, [0.0, 0.0])
+    mixed = turns([0.5, 2.0], [0.25], [1.0, 0.0], [0.0], groups="aabb")
+    mixed = replace(mixed, turn_scores=[[0.5, 2.0], [0.25], [], []])
+    assert turn_advantages(mixed)[2:] == grpo_advantages(mixed)[2:]  # nobody scored these
     without = StepScores([1.0, 0.0], ["g", "g"], [True, True], turn_rewards=[[0, 1.0], [0.0]])
     assert turn_advantages(without) == grpo_advantages(without)  # nobody scored a turn
 

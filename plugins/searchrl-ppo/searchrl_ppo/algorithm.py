@@ -33,6 +33,7 @@ def make_ppo(
     kl: Literal["loss", "reward"] = "loss",
     kl_coef: AtLeastZero = 0.01,
     whiten: bool = True,
+    bootstrap: bool = True,
 ) -> Algorithm:
     """PPO (arXiv 1707.06347) with GAE; a group needs no second rollout.
 
@@ -50,9 +51,12 @@ def make_ppo(
         kl: where the reference comes in: in the loss (`algorithm.beta`), or in the reward.
         kl_coef: cost of a nat in the reward.
         whiten: advantages get mean 0 and deviation 1 over the trained tokens.
+        bootstrap: an episode that a limit cut goes on, at the value of what was seen last. False:
+            it ends there, so running out of turns pays no more than a wrong answer.
     """
     in_reward = kl == "reward"
-    estimator = Estimator(gamma, lam, values == "token", kl_coef if in_reward else 0.0, whiten)
+    cost = kl_coef if in_reward else 0.0
+    estimator = Estimator(gamma, lam, values == "token", cost, whiten, bootstrap)
     return Algorithm(
         "ppo",
         estimator.advantages,
@@ -98,7 +102,7 @@ def make_head(width: int, *, num_layers: int, inner: int) -> Any:
     import torch
     from torch import nn
 
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng():
         torch.manual_seed(0)
         last = nn.Linear(width if num_layers == 1 else inner, 1)
         nn.init.zeros_(last.weight)

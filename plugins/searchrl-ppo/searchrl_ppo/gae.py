@@ -4,7 +4,8 @@
 
 A point is a turn, or a token that the model wrote. What the environment writes between two points
 takes no time and earns nothing: V_{i+1} is that of the next point, after the observation. At the
-end of an episode nothing follows (0); at a cut, what the critic expects of what was seen last.
+end of an episode nothing follows (0); at a cut, what the critic expects of what was seen last, or
+nothing, where the limit is part of the task.
 Plain Python floats.
 """
 
@@ -48,7 +49,8 @@ class Estimator:
     """The advantages and the targets of a step.
 
     `kl_coef`: what a nat of log-prob over the reference's costs, as part of the reward; 0: nothing.
-    `whitens`: advantages get mean 0 and deviation 1 over the tokens that are trained.
+    `whitens`: advantages get mean 0 and deviation 1 over the tokens that are trained. `bootstraps`:
+    at a cut the value of what was seen last follows.
     """
 
     gamma: float = 1.0
@@ -56,6 +58,7 @@ class Estimator:
     per_token: bool = False
     kl_coef: float = 0.0
     whitens: bool = True
+    bootstraps: bool = True
 
     def advantages(self, step: StepScores) -> list[list[float]]:
         """One per turn or per token of every rollout; 0 of an unscored one."""
@@ -84,8 +87,11 @@ class Estimator:
         return [[a + v for a, v in zip(own, its, strict=False)] for own, its in pairs]
 
     def _estimate(self, step: StepScores) -> list[list[float]]:
-        pairs = zip(step.values or (), self._rewards(step), strict=True)
-        return [gae(values, rewards, self.gamma, self.lam) for values, rewards in pairs]
+        found = []
+        for values, rewards in zip(step.values or (), self._rewards(step), strict=True):
+            known = values if self.bootstraps else values[: len(rewards)]
+            found.append(gae(known, rewards, self.gamma, self.lam))
+        return found
 
     def _sizes(self, step: StepScores) -> list[Sequence[int]]:
         """The trained tokens of every point."""

@@ -60,9 +60,10 @@ def test_points_are_turns_or_tokens_and_observations_take_no_time() -> None:
     assert cut == pytest.approx([-0.25, 0.5])
 
 
-def test_without_lambda_a_bad_turn_lowers_its_own_advantage_alone() -> None:
-    good, bad = (gae([0.5, 0.6, 0.7], [0.4, own, 2.0], 1.0, 0.0) for own in (0.4, -0.9))
-    assert [a - b for a, b in zip(good, bad, strict=True)] == pytest.approx([0.0, 1.3, 0.0])
+def test_a_limit_that_is_part_of_the_task_ends_the_episode() -> None:
+    step = replace(STEP, values=[[0.5, 0.75], [0.25, 9.0], [0.0]])
+    _, cut, _ = Estimator(1.0, 1.0, whitens=False, bootstraps=False).advantages(step)
+    assert cut == pytest.approx([-0.25])
 
 
 def test_targets_are_advantages_before_whitening_plus_values() -> None:

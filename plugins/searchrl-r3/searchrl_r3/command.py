@@ -22,7 +22,6 @@ def traces() -> None:
 @click.option("--num-tasks", default=1000, show_default=True, help="Training tasks to play.")
 @click.option("--model", metavar="NAME", help="The model of the writers policy and endpoint.")
 @click.option("--url", metavar="URL", help="Of the endpoint.")
-@click.option("--protocol", default="r3", show_default=True, metavar="NAME")
 @click.option(
     "--set", "assignments", multiple=True, metavar="K=V",
     help="A setting, such as env.questions=FILE; may be repeated.",
@@ -34,7 +33,6 @@ def build(
     num_tasks: int,
     model: str | None,
     url: str | None,
-    protocol: str,
     assignments: tuple[str, ...],
 ) -> None:
     """Play training questions and keep the traces that are right, well-formed and different.
@@ -50,9 +48,10 @@ def build(
 
     given = parse_sets(assignments)
     config = {key: value for key, value in given.items() if key not in ("env", "protocol")}
+    if (writer != "oracle" and not model) or (writer == "endpoint" and not url):
+        needs = "--model" if writer == "policy" else "--url and --model"
+        raise ConfigError(f"the writer '{writer}' needs {needs}")
     if writer == "endpoint":
-        if not url or not model:
-            raise ConfigError("the writer 'endpoint' needs --url and --model")
         config["policy"] = f"endpoint:{url}"
     if model:
         config["model"] = {"name": model, **config.get("model", {})}
@@ -60,7 +59,7 @@ def build(
         {"name": env, **given.get("env", {})},
         writer,
         num_tasks,
-        protocol={"name": protocol, **given.get("protocol", {})},
+        protocol={"name": "r3", **given.get("protocol", {})},
         config=config,
         plugins=click.get_current_context().find_root().params.get("plugin") or (),
     )
@@ -76,5 +75,6 @@ def build(
     for one in told:
         share = 100 * one.kept / one.played
         lost = ", ".join(f"{fault} {count}" for fault, count in one.faults.most_common())
-        click.echo(f"{one.hops} hops  kept {one.kept} of {one.played} ({share:.0f} %)  {lost}")
-    click.echo(f"{len(rows)} traces  {out}\nnow  searchrl sft --traces {out} --protocol {protocol}")
+        hops = "1 hop " if one.hops == 1 else f"{one.hops} hops"
+        click.echo(f"{hops}  kept {one.kept} of {one.played} ({share:.0f} %)  {lost}")
+    click.echo(f"{len(rows)} traces  {out}\nnow  searchrl sft --traces {out} --protocol r3")

@@ -1,6 +1,6 @@
 """The environment `facts`: chains of two and three made-up facts, each in a passage of its own.
 
-A country has people, towns, companies, books and rivers; its names are in no other country's split.
+A country has people, towns, companies and books; its names are in no other country's split.
 Which relations follow each other, some relations altogether, and some wordings are the test split's
 alone. Pure: a function of (split, index, world_seed).
 """

@@ -190,4 +190,4 @@ def read_step(text: str) -> Step | str:
 
 
 def _read(name: str, given: str | None) -> str:
-    return load_instruction(f"@{_TEXTS / name}.txt" if given is None else given, "r3")
+    return load_instruction(f"@{_TEXTS / name}.txt" if given is None else given, "r3", key=name)

@@ -4,10 +4,10 @@
     rationality  of the query, coherence of the analysis: a judge with a rubric
     r3           the table of R3-RAG (arXiv 2505.23794), p = relevance:
                  right: 1.6 p, last step 2; wrong: 0.8 p, last step 0; no answer: 0.9 p;
-                 a step that was written wrong three times: -0.9
+                 a step that was written wrong too often: -0.9
 
-They read the episode alone. Only searches have a relevance; a judge that is down leaves the episode
-unscored.
+They read the episode alone. Only searches have a relevance. A step that a judge could not score
+counts as the mean of the others; where it could score none, the episode is unscored.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from searchrl.contracts import (
     Judge,
     JudgeCase,
     Score,
+    Task,
     Unscored,
     find_verdict_problem,
 )
@@ -37,11 +38,10 @@ from searchrl_r3.protocol import Step, read_step
 PlainScore = float | Score | Unscored
 _ASSETS = Path(__file__).with_name("assets")
 
-_TRIES = 3
 RIGHT, WRONG, NO_ANSWER, LAST, GIVEN_UP = 1.6, 0.8, 0.9, 2.0, -0.9
 
 
-def make_relevance(judge: Judge | None = None) -> FunctionReward:
+def make_relevance(judge: Judge) -> FunctionReward:
     """The mean over searches of the share of missing gold passages that each brought."""
 
     def score(episode: Episode) -> PlainScore:
@@ -51,42 +51,39 @@ def make_relevance(judge: Judge | None = None) -> FunctionReward:
     return FunctionReward("relevance", score, (0.0, 1.0), is_range=True)
 
 
-def make_r3(judge: Judge | None = None) -> FunctionReward:
+def make_r3(judge: Judge) -> FunctionReward:
     """The published table; the value is the sum over steps."""
 
     def score(episode: Episode) -> PlainScore:
         found = relevances(episode, judge)
         if isinstance(found, Unscored):
             return found
-        if not episode.task.answers:
-            return Unscored(f"task {episode.task.id!r} has no gold answers to compare with")
         steps = table(episode, found)
         return Score(math.fsum(steps), tuple(steps))
 
-    return FunctionReward("r3", score, (-0.9, math.inf), is_range=True)
+    def applies(task: Task) -> bool:
+        return bool(task.answers)
+
+    return FunctionReward("r3", score, (-0.9, math.inf), is_range=True, applies=applies)
 
 
 def make_rationality(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
     """What a judge says of each query, given the question and what was shown before."""
-    return _judged("rationality", judge, rubric, SEARCH, lambda step: step.text)
+    text = read_rubric(rubric, "rationality")
+    return _judged("rationality", judge, text, SEARCH, lambda step: step.text)
 
 
 def make_coherence(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
     """What a judge says of each analysis, given the question and what was shown before."""
-    return _judged("coherence", judge, rubric, "", lambda step: step.analysis)
+    text = read_rubric(rubric, "coherence")
+    return _judged("coherence", judge, text, "", lambda step: step.analysis)
 
 
 def make_reasoning(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
     """The share of analyses that a judge accepts: 1 by the rubric of `coherence`, nothing less."""
-    said = make_coherence(judge, rubric=rubric)
-
-    def score(episode: Episode) -> PlainScore:
-        found = said(episode)
-        if not isinstance(found, Score) or found.per_turn is None:
-            return found
-        return _mean(episode, [float(one == 1) for one in found.per_turn], "")
-
-    return replace(said, name="reasoning", score=score, figure=_name_reasoning)
+    text = read_rubric(rubric, "coherence")
+    what, grade = (lambda step: step.analysis), (lambda said: float(said == 1))
+    return replace(_judged("reasoning", judge, text, "", what, grade), figure=_name_reasoning)
 
 
 def _name_reasoning(judge: str) -> str:
@@ -114,32 +111,27 @@ def table(episode: Episode, relevance: Sequence[float]) -> list[float]:
         last = LAST if is_right else 0.0
         return [last if t.action.kind == ANSWER else s for t, s in zip(turns, steps, strict=True)]
     steps = [NO_ANSWER * one for one in relevance]
-    if len(turns) >= _TRIES and all(turn.action.kind == INVALID for turn in turns[-_TRIES:]):
+    # The environment ended it without an answer: there were no more tries.
+    if turns and turns[-1].action.kind == INVALID and episode.stop_reason == "answered":
         steps[-1] = GIVEN_UP
     return steps
 
 
-def relevances(episode: Episode, judge: Judge | None) -> list[float] | Unscored:
+def relevances(episode: Episode, judge: Judge) -> list[float] | Unscored:
     """The relevance of every turn: 0 for one that searched for nothing."""
-    missing, found = set(episode.task.gold_ids), []
+    missing, found = set(episode.task.gold_ids), list[float | Unscored | None]()
     for place, turn in enumerate(episode.turns):
         if turn.action.kind != SEARCH:
-            found.append(0.0)
+            found.append(None)
         elif episode.task.gold_ids:
             shown = {passage.id for passage in turn.passages}
             found.append(len(missing & shown) / len(missing) if missing else 0.0)
             missing -= shown
-        elif judge is None:
-            return Unscored(
-                f"task {episode.task.id!r} has no gold passages to compare with, and no judge was "
-                "named: set --judge"
-            )
         else:
-            said = _ask(judge, read_rubric(None, "relevance"), episode, place, turn.observation)
-            if isinstance(said, Unscored):
-                return said
-            found.append(said)
-    return found
+            found.append(
+                _ask(judge, read_rubric(None, "relevance"), episode, place, turn.observation)
+            )
+    return _filled(found)
 
 
 @cache
@@ -163,21 +155,24 @@ def read_rubric(path: str | None, name: str) -> str:
 
 
 def _judged(
-    name: str, judge: Judge, rubric: str | None, kind: str, what: Callable[[Step], str]
+    name: str,
+    judge: Judge,
+    text: str,
+    kind: str,
+    what: Callable[[Step], str],
+    grade: Callable[[float], float] = float,
 ) -> FunctionReward:
-    text = read_rubric(rubric, name)
+    """What a judge says of `what` of each turn of `kind` (empty: of each), by a rubric's text."""
 
     def score(episode: Episode) -> PlainScore:
-        found = []
+        said = list[float | Unscored | None]()
         for place, turn in enumerate(episode.turns):
             step = read_step(turn.text)
-            said: float | Unscored = 0.0
-            if isinstance(step, Step) and turn.action.kind in (kind or (SEARCH, ANSWER)):
-                said = _ask(judge, text, episode, place, what(step))
-            if isinstance(said, Unscored):
-                return said
-            found.append(said)
-        return _mean(episode, found, kind)
+            is_asked = isinstance(step, Step) and turn.action.kind in (kind or (SEARCH, ANSWER))
+            told = _ask(judge, text, episode, place, what(step)) if is_asked else None
+            said.append(grade(told) if isinstance(told, float) else told)
+        found = _filled(said)
+        return found if isinstance(found, Unscored) else _mean(episode, found, kind)
 
     return FunctionReward(name, score, JUDGE_SCALE[:1] + JUDGE_SCALE[-1:], is_range=True)
 
@@ -191,6 +186,16 @@ def _ask(judge: Judge, rubric: str, episode: Episode, place: int, text: str) -> 
     if problem := find_verdict_problem(said):
         raise ValueError(f"its judge returned {problem}")
     return said if isinstance(said, Unscored) else float(said.score)
+
+
+def _filled(said: Sequence[float | Unscored | None]) -> list[float] | Unscored:
+    """The mean of the others where nothing was said, 0 where nobody was asked; Unscored: of all."""
+    asked = [one for one in said if one is not None]
+    known = [one for one in asked if not isinstance(one, Unscored)]
+    if asked and not known:
+        return next(one for one in asked if isinstance(one, Unscored))
+    fill = math.fsum(known) / max(1, len(known))
+    return [0.0 if one is None else fill if isinstance(one, Unscored) else one for one in said]
 
 
 def _mean(episode: Episode, scores: Sequence[float], kind: str) -> Score:

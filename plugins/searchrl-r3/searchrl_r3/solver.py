@@ -61,7 +61,7 @@ class ChainSolver:
             score = 3.0 * len(words & self._words) - len(words & self._rivals)
             score -= 0.5 * bool(re.search(r"is the [a-z]+ of", said))
             for name in _NAME.findall(said):
-                is_kind = self._kind == _KIND_OF.get(name.split()[1], "person")
+                is_kind = self._kind in ("", _KIND_OF.get(name.split()[1], "person"))
                 if is_kind and name != self._name == passage.title:
                     self._best = max(self._best, (score, name))
         if self._best[0] > 0 or not self._queries:
@@ -79,8 +79,8 @@ class ChainSolver:
         for text, of, *_ in _KNOWN * 2:
             if outer := re.fullmatch(text.replace("_", "(the .+)"), asked):
                 asked, kind = outer[1], of
-        noun = re.search(f"the (?:[a-z-]+ )?([a-z]+) of {name}", asked)
-        if noun and asked != noun[0] and not re.search(rf"\b{noun[1]}\b", _RELATIONS):
+        noun = re.search(rf"the (\w+) of {name}|the \w+ that {name} (\w+)s\b(?! with)", asked)
+        if noun and not re.search(rf"\b({noun[1] or noun[2]})", _RELATIONS):
             asked, kind = noun[0], ""
         for text, of, to, *_ in _KNOWN:
             if of == subject and text.replace("_", name) in self._left:
@@ -90,7 +90,7 @@ class ChainSolver:
         same = [known for known in _KNOWN if known[1] == subject and kind in ("", known[2])]
         best = max(same, key=lambda known: len(words & known[3]), default=_KNOWN[0])
         if not words & best[3] and len({known[4] for known in same}) != 1:
-            best = asked, subject, kind or "person", words, asked
+            best = asked, subject, kind, words, asked
         self._asked, (_, _, self._kind, self._words, cues) = asked, best
         self._rivals = set().union(*(known[3] for known in same if known[2] == self._kind))
         others = [f"{name} {name} {name} {_KINDS[kind]}" for kind in _KINDS if kind == self._kind]

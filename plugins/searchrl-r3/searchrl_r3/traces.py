@@ -27,7 +27,7 @@ from searchrl.envs import Shown, names_in
 from searchrl.rewards import em
 
 WRITERS = ("oracle", "policy", "endpoint")
-_SENTENCES = 160
+_MAX_QUOTE = 160
 """Characters of what an oracle quotes of a passage."""
 
 
@@ -177,7 +177,8 @@ def _of_test(env: Any) -> frozenset[str]:
 
     A question that is in both splits is refused by the environment.
     """
-    tasks = [env.make_task("test", index) for index in range(env.num_tasks("test"))]
+    count = env.num_tasks("test") if "test" in env.splits else 0
+    tasks = [env.make_task("test", index) for index in range(count)]
     # Where every task has a corpus of its own, ids of passages mean nothing across tasks.
     is_shared = bool(env.known_corpora())
     return frozenset(name for task in tasks for name in task.gold_ids if is_shared)
@@ -187,6 +188,9 @@ def _play_oracle(env: Any, total: int) -> Iterator[Written]:
     for index in range(total):
         prompt, info = env.reset(options={"split": "train", "index": index})
         task: Task = info["task"]
+        if not task.gold_ids:
+            yield Written(task, prompt, (), "the question names no gold passages")
+            continue
         oracle, is_over, shown = Oracle(env, task, env.protocol), False, prompt
         turns: list[tuple[str, str]] = []
         actions: list[Action] = []
@@ -239,4 +243,4 @@ def _find_fault(task: Task, actions: list[Action], is_right: bool, shown: Shown)
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SENTENCES else f"{line[:_SENTENCES].rpartition(' ')[0]} …"
+    return line if len(line) <= _MAX_QUOTE else f"{line[:_MAX_QUOTE].rpartition(' ')[0]} …"

@@ -155,18 +155,22 @@ def test_relevance_is_the_share_of_what_was_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turns", "answer", "expected"),
+    ("turns", "answer", "stop", "expected"),
     [
-        ((*SEARCHES, (LAST, ())), "Jane Austen", [0.4, 0, 1.6 * 2 / 3, 2.0]),
-        ((*SEARCHES, (LAST, ())), "Emma", [0.2, 0, 0.8 * 2 / 3, 0.0]),
-        (SEARCHES, None, [0.225, 0, 0.9 * 2 / 3]),
-        ((SEARCHES[0], ("?", ()), ("?", ()), ("?", ())), None, [0.225, 0, 0, -0.9]),
-        ((("?", ()), ("?", ())), None, [0, 0]),
-        ((), None, []),
+        ((*SEARCHES, (LAST, ())), "Jane Austen", "answered", [0.4, 0, 1.6 * 2 / 3, 2.0]),
+        ((*SEARCHES, (LAST, ())), "Emma", "answered", [0.2, 0, 0.8 * 2 / 3, 0.0]),
+        (SEARCHES, None, "turn_limit", [0.225, 0, 0.9 * 2 / 3]),
+        ((SEARCHES[0], ("?", ()), ("?", ())), None, "answered", [0.225, 0, -0.9]),
+        ((("?", ()), ("?", ())), None, "turn_limit", [0, 0]),
+        ((), None, "failed", []),
     ],
 )
-def test_the_published_table(turns: Any, answer: str | None, expected: list[float]) -> None:
-    score = make_r3(Says())(played(*turns, answer=answer))
+def test_the_published_table(
+    turns: Any, answer: str | None, stop: str, expected: list[float]
+) -> None:
+    episode = played(*turns, answer=answer)
+    episode = replace(episode, stop_reason=type(episode.stop_reason)(stop))
+    score = make_r3(Says())(episode)
     assert isinstance(score, Score) and score.per_turn == pytest.approx(tuple(expected))
     assert score.value == pytest.approx(sum(expected))
 
@@ -191,7 +195,9 @@ def test_a_judge_is_asked_about_every_query_and_every_analysis() -> None:
     score = make_coherence(judge)(episode)
     assert score == Score(pytest.approx(1 / 3), (1.0, 0.0, 0.0))
     assert judge.asked[1].answer == "It says Austen." and "docs" in judge.asked[1].question
-    assert make_coherence(Says(Unscored("down")))(episode) == Unscored("down")
+    judge = Says(Unscored("down"), Verdict(0.5))
+    assert make_coherence(judge)(episode) == Score(pytest.approx(1 / 3), (0.5, 0.0, 0.5))
+    assert make_rationality(Says(Unscored("down")))(episode) == Unscored("down")
     assert make_step_format()(episode) == pytest.approx(2 / 3)
 
 

@@ -178,7 +178,7 @@ def test_the_recipe_of_a_policy_is_read() -> None:
     plan = ["sft", "--config", str(recipe), "--dry-run", "--json"]
     done = CliRunner().invoke(main, plan)
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["num_tasks"]["facts.2/train"] == 12000
+    assert json.loads(done.stdout)["num_tasks"]["facts.2/train"] == 32000
 
 
 def test_the_environment_passes_its_check() -> None:

@@ -7,97 +7,81 @@ the KL to the reference. Without a gradient, in micro-batches, shared between pr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from searchrl.algorithms.record import Algorithm
 from searchrl.core.group import Group, Trainable
-from searchrl.engine.learning.batches import MicroBatch
+from searchrl.engine.learning.batches import MicroBatch, without
 from searchrl.engine.learning.packing import PackedRollout, point_rows
-from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.layout import Layout
-from searchrl.engine.model.policy import Policy
+
+if TYPE_CHECKING:
+    from searchrl.engine.learning.learner import Learner
 
 Columns = dict[str, list[float]]
 """Numbers of rollouts, by their names."""
 
-T = TypeVar("T")
+
+def values(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | None:
+    """What the critic expects at every turn or token; None: there is no critic.
+
+    Where an episode was cut there is one more, of what was seen at the end.
+    """
+    if (critic := learner.critic) is None or learner.algorithm.critic is None:
+        return None
+    rows = point_rows(groups, per_token=learner.algorithm.critic.per_token, with_end=True)
+    hidden_states = learner.policy.hidden_states
+    return _columns(learner, rows, lambda layout: critic(hidden_states(layout).float()))[0]
 
 
-class RunBatches(Protocol):
-    """Makes something of every micro-batch; also returns how often memory ran out."""
+def token_kl(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | None:
+    """Log-prob minus the reference's of every token that the model wrote; None: not needed."""
+    if not learner.algorithm.needs_token_kl:
+        return None
 
-    def __call__(
-        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], T]
-    ) -> tuple[list[T], int]:
-        """Run `run` on all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class BeforeUpdate:
-    """Computes columns of whole rollouts with the weights as they are."""
-
-    policy: Policy
-    algorithm: Algorithm
-    critic: nn.Module | None
-    temperature: float
-    in_micro_batches: RunBatches
-    workers: Workers
-
-    def values(self, groups: Sequence[Group[Trainable]]) -> Columns | None:
-        """What the critic expects at every turn or token; None: there is no critic.
-
-        Where an episode was cut there is one more, of what was seen at the end.
-        """
-        if self.critic is None or self.algorithm.critic is None:
-            return None
-        critic, per_token = self.critic, self.algorithm.critic.per_token
-        rows = point_rows(groups, per_token=per_token, with_end=True)
-        return self._columns(rows, lambda own: critic(self.policy.hidden_states(own).float()))[0]
-
-    def token_kl(self, groups: Sequence[Group[Trainable]]) -> Columns | None:
-        """Log-prob minus the reference's of every token that the model wrote; None: not needed."""
-        if not self.algorithm.needs_token_kl:
-            return None
-
-        def compute(layout: Layout) -> Tensor:
-            ours, theirs = (
-                self.policy.logps(layout, temperature=self.temperature, reference=is_reference)
-                for is_reference in (False, True)
-            )
-            return ours.logp_N - theirs.logp_N
-
-        return self._columns(point_rows(groups, per_token=True, with_end=False), compute)[0]
-
-    def logps(self, groups: Sequence[Group[PackedRollout]]) -> tuple[dict[str, Tensor], int]:
-        """The trainer's own log-probs of trained tokens, and how often memory ran out."""
-        found, num_splits = self._columns(
-            groups, lambda own: self.policy.logps(own, temperature=self.temperature).logp_N
+    def compute(layout: Layout) -> Tensor:
+        ours, theirs = (
+            learner.policy.logps(layout, temperature=learner.temperature, reference=is_reference)
+            for is_reference in (False, True)
         )
-        columns = {
-            name: torch.tensor(one, dtype=torch.float64, device=self.policy.device)
-            for name, one in found.items()
-        }
-        return columns, num_splits
+        return ours.logp_N - theirs.logp_N
 
-    def _columns(
-        self, groups: Sequence[Group[PackedRollout]], compute: Callable[[Layout], Tensor]
-    ) -> tuple[Columns, int]:
-        """A number for each marked token of each rollout, and how often memory ran out."""
+    return _columns(learner, point_rows(groups, per_token=True, with_end=False), compute)[0]
 
-        def run(batch: MicroBatch) -> Columns:
-            with torch.no_grad():
-                parts = compute(batch.layout).cpu().split(batch.num_tokens)
-            return {name: p.tolist() for name, p in zip(batch.rollout_ids, parts, strict=True)}
 
-        found: Columns = {row.rollout_id: [] for group in groups for row in group.rollouts}
-        asked = [Group(g.id, tuple(row for row in g.rollouts if any(row.mask))) for g in groups]
-        num_splits = 0
-        for parts, splits in self.workers.gather(self.in_micro_batches(asked, run)):
-            num_splits += splits
-            for part in parts:
-                found |= part
-        return found, num_splits
+def logps(
+    learner: Learner, groups: Sequence[Group[PackedRollout]]
+) -> tuple[dict[str, Tensor], int]:
+    """The trainer's own log-probs of trained tokens, and how often memory ran out."""
+    policy, temperature = learner.policy, learner.temperature
+    found, num_splits = _columns(
+        learner, groups, lambda layout: policy.logps(layout, temperature=temperature).logp_N
+    )
+    columns = {
+        name: torch.tensor(one, dtype=torch.float64, device=policy.device)
+        for name, one in found.items()
+    }
+    return columns, num_splits
+
+
+def _columns(
+    learner: Learner, groups: Sequence[Group[PackedRollout]], compute: Callable[[Layout], Tensor]
+) -> tuple[Columns, int]:
+    """A number for each marked token of each rollout, and how often memory ran out."""
+
+    def run(batch: MicroBatch) -> Columns:
+        with torch.no_grad():
+            parts = compute(batch.layout).cpu().split(batch.num_tokens)
+        return {name: p.tolist() for name, p in zip(batch.rollout_ids, parts, strict=True)}
+
+    found: Columns = {row.rollout_id: [] for group in groups for row in group.rollouts}
+    unmarked = {row.rollout_id for group in groups for row in group.rollouts if not any(row.mask)}
+    asked = without(groups, unmarked)
+    num_splits = 0
+    for parts, splits in learner.workers.gather(learner.in_micro_batches(asked, run)):
+        num_splits += splits
+        for part in parts:
+            found |= part
+    return found, num_splits

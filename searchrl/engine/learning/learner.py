@@ -22,9 +22,9 @@ from searchrl.core.columns import LossStats, loss_columns
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
+from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import MicroBatch, micro_batches, mini_batches, without
-from searchrl.engine.learning.before_update import BeforeUpdate
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import PackedRollout, pack_step
 from searchrl.engine.learning.sampled import SampledTokens, Sums, token_columns
@@ -129,12 +129,6 @@ class Learner:
             policy.keep_reference()
 
     @property
-    def before_update(self) -> BeforeUpdate:
-        """What can be known of rollouts before the first update on them."""
-        own = (self.policy, self.algorithm, self.critic, self.temperature)
-        return BeforeUpdate(*own, self._in_micro_batches, self.workers)
-
-    @property
     def max_updates(self) -> int:
         """Most updates that one step can have."""
         return self.optim.epochs * self.optim.mini_batches
@@ -160,14 +154,14 @@ class Learner:
             PolicyError: if memory runs out for a single rollout.
             WorkerError: if another process failed, or holds other weights afterwards.
         """
-        before = self.before_update
         with self.computing():
-            values, token_kl = before.values(groups), before.token_kl(groups)
+            values = before_update.values(self, groups)
+            token_kl = before_update.token_kl(self, groups)
         packed = pack_step(
             groups,
             self.algorithm.advantages,
             self.reduction,
-            keep_dead_groups=self.loss_settings.beta > 0,
+            keep_dead_groups=self.loss_settings.beta > 0 or self.critic is not None,
             constant=self.constant,
             holds_solved_groups=self.holds_solved_groups,
             length_penalty=self.length_penalty,
@@ -201,7 +195,7 @@ class Learner:
             old_logps = None
             # With a single update its own log-probs, detached, are those before it.
             if self.algorithm.needs_trainer_logp and len(updates) > 1:
-                old_logps, sums.num_splits = before.logps(packed.groups)
+                old_logps, sums.num_splits = before_update.logps(self, packed.groups)
             for number, batch in enumerate(updates):
                 is_first = number * self.optim.epochs < len(updates)
                 for share in self._accumulate(batch, old_logps, sums.num_updates, is_first):
@@ -292,7 +286,7 @@ class Learner:
             return seen
 
         share = Sums()
-        parts, share.num_splits = self._in_micro_batches(groups, run)
+        parts, share.num_splits = self.in_micro_batches(groups, run)
         for part in parts:
             share.take_in(part)
         self.workers.sum_gradients(self.parameters, totals)
@@ -301,7 +295,7 @@ class Learner:
             parameter.grad = total
         return shares
 
-    def _in_micro_batches(
+    def in_micro_batches(
         self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], T]
     ) -> tuple[list[T], int]:
         """What `run` makes of the rollouts of this process, and how often memory ran out.
@@ -344,7 +338,6 @@ class Learner:
             temperature=self.temperature,
             with_entropy=True,
             entropy_gradient=self.algorithm.trains_entropy,
-            with_hidden=self.critic is not None,
         )
         logp_N, entropy_N, value_N = told.logp_N, told.entropy_N, None
         assert entropy_N is not None

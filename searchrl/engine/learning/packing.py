@@ -101,7 +101,7 @@ def pack_step(
         groups: all groups of the step, of any size.
         advantages: sees every score of the step at once.
         reduction: how tokens become one number.
-        keep_dead_groups: True when beta > 0: the KL term still has a gradient there.
+        keep_dead_groups: True where something else has a gradient there: the KL term, a critic.
         constant: token budget for the constant reduction.
         holds_solved_groups: True where LLDS may act: good rollouts get a `hold_weight`, those of
             all-correct groups too, which are dead and may be in no other term.

@@ -201,7 +201,6 @@ class Policy:
         with_best: bool = False,
         reference: bool = False,
         entropy_gradient: bool = False,
-        with_hidden: bool = False,
     ) -> TokenLogps:
         """Log-probs of the tokens of a layout given everything before them.
 
@@ -212,10 +211,6 @@ class Policy:
             with_best: also return whether each token is the most probable one.
             reference: under the reference policy instead of the current one.
             entropy_gradient: let gradients flow through the entropies as well.
-            with_hidden: also return the hidden states before each token, which a critic reads.
-
-        Raises:
-            PolicyError: `with_hidden` of a model whose logits are not a matrix times them.
         """
         rows_ND, head = self._rows(layout, reference)
         asked: dict[str, Any] = {
@@ -225,18 +220,23 @@ class Policy:
             "entropy_gradient": entropy_gradient,
         }
         if head is None:
-            if with_hidden:
-                raise PolicyError(
-                    "this model's logits are scaled or capped behind its head, so a critic cannot "
-                    "read its hidden states; take an algorithm without one, such as grpo"
-                )
             return logits_logps(rows_ND, layout.target_N, **asked)
         found = head_logps(head, rows_ND, layout.target_N, **asked)
-        return found._replace(hidden_ND=rows_ND) if with_hidden else found
+        return found._replace(hidden_ND=rows_ND)
 
     def hidden_states(self, layout: Layout) -> Tensor:
-        """The hidden states [N, D] before the tokens that a layout names, without log-probs."""
-        return self._rows(layout, reference=False)[0]
+        """The hidden states [N, D] before the tokens that a layout names, which a critic reads.
+
+        Raises:
+            PolicyError: the model's logits are not a matrix times them.
+        """
+        rows_ND, head = self._rows(layout, reference=False)
+        if head is None:
+            raise PolicyError(
+                "this model's logits are scaled or capped behind its head, so a critic cannot "
+                "read its hidden states; take an algorithm without one, such as grpo"
+            )
+        return rows_ND
 
     def _rows(self, layout: Layout, reference: bool) -> tuple[Tensor, nn.Linear | None]:
         """Hidden states [N, D] of a layout with the head above them, or logits [N, V] and None."""

@@ -78,8 +78,8 @@ class Rollout:
 
     @property
     def is_cut(self) -> bool:
-        """Whether anything but the environment ended it, not the environment."""
-        return self.episode.stop_reason is not StopReason.ANSWERED
+        """Whether a limit ended it, neither the environment nor the model."""
+        return self.episode.stop_reason not in (StopReason.ANSWERED, StopReason.EOS)
 
     @property
     def turn_scores(self) -> tuple[float, ...] | None:
@@ -88,10 +88,12 @@ class Rollout:
         What the other components say of the whole episode is part of the last turn's.
         """
         per_turn, values = self.scored.per_turn, self.scored.scores
-        if not per_turn or self.reward is None or not self.episode.turns:
-            return None
         expression = self.world.scorer.schedule.at(self.episode.step)
+        scored = {name for weight, name in expression.terms if weight} & per_turn.keys()
+        if not scored or self.reward is None or not self.episode.turns:
+            return None
         scores = [0.0] * len(self.episode.turns)
+        scores[-1] = expression.constant
         for weight, name in expression.terms:
             if name in per_turn:
                 scores = [s + weight * own for s, own in zip(scores, per_turn[name], strict=True)]

@@ -75,7 +75,8 @@ def build_scorer(
         timeout_s=run.rollout.reward_timeout_s,
         owners={name: str(entry.owner) for name, entry in entries.items()},
         alone=[name for name, entry in entries.items() if not entry.is_concurrent],
-        judge=f"{config.judge.name} {model}" if model else config.judge.name,
+        # A slash in the name of a metric divides it.
+        judge=f"{config.judge.name} {model}".replace("/", ":") if model else config.judge.name,
     )
 
 

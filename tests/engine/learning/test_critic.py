@@ -17,10 +17,11 @@ from searchrl.core.advantage import StepScores
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import TrainItem, make_groups, settle
 from searchrl.core.reduction import LossSettings, Reduction
+from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import pack_step
+from searchrl.engine.learning.packing import pack_step, point_rows
 from searchrl.errors import PluginError
 
 SEEN: list[StepScores] = []
@@ -98,7 +99,7 @@ def test_values_are_those_of_the_states_before_turns_and_tokens(
             parameter.normal_(generator=torch.Generator().manual_seed(1))
     groups = make_groups(items())
     with learner.computing():
-        found = learner.before_update.values(groups)
+        found = before_update.values(learner, groups)
     assert found is not None
     for item in items():
         ids = item.trajectory.ids
@@ -181,11 +182,17 @@ def test_kl_in_the_reward_is_that_of_every_token_to_the_reference(micro_model: P
     algorithm = replace(make_grpo(), needs_token_kl=True, beta=0.0)
     learner = make_learner(policy, algorithm)
     groups = make_groups(items())
-    assert learner.before_update.token_kl(groups) == {"g/0": [0.0] * 3, "g/1": [0.0] * 3}
+    assert before_update.token_kl(learner, groups) == {"g/0": [0.0] * 3, "g/1": [0.0] * 3}
     with torch.no_grad():
         policy.parameters[-1].mul_(1.5)
-    found = learner.before_update.token_kl(groups) or {}
-    assert [len(one) for one in found.values()] == [3, 3] and any(found["g/0"])
+    with learner.computing():
+        found = before_update.token_kl(learner, groups) or {}
+    rows = point_rows(groups, per_token=True, with_end=False)
+    (batch,) = micro_batches(rows, 1000, policy.device)
+    ours, theirs = (policy.logps(batch.layout, reference=one).logp_N for one in (False, True))
+    expected = [found[name] for name in batch.rollout_ids]
+    assert torch.allclose((ours - theirs).view(2, 3), torch.tensor(expected), atol=1e-6)
+    assert any(found["g/0"])
 
 
 def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:

@@ -46,7 +46,7 @@ def test_every_stop_reason_is_reached(toy_world: Any, policy: Policy):
     assert len(cases[StopReason.TURN_LIMIT].episode.turns) == 2
     for reason, rollout in cases.items():
         assert rollout.is_scored == (reason is not StopReason.FAILED), reason
-        assert rollout.is_cut == (reason is not StopReason.ANSWERED), reason
+        assert rollout.is_cut == (reason not in (StopReason.ANSWERED, StopReason.EOS)), reason
 
 
 class TestBudgets:
@@ -352,13 +352,18 @@ def test_while_others_decode_only_a_driver_that_may_vary_takes_steps_in(
 
 
 def test_process_scores_reach_the_algorithm_weighted(toy_world: Any):
-    world = toy_world(reward="2*em-0.5*format", metrics=["searched"])
+    world = toy_world(reward="2*em-0.5*format+0.25", metrics=["searched"])
     (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], ByteCodec(), WIDE)
-    assert rollout.turn_scores is None and rollout.reward == rollout.scored.reward == -0.5
+    assert rollout.turn_scores is None and rollout.reward == rollout.scored.reward == -0.25
     earned = [turn.reward for turn in rollout.episode.turns]
-    assert sum(rollout.turn_rewards) == -0.5 != sum(earned), "together the reward"
+    assert sum(rollout.turn_rewards) == -0.25 != sum(earned), "together the reward"
     assert list(rollout.turn_rewards[:-1]) == earned[:-1]
+
     # `searched` is a metric: it has no weight.
-    per_turn = {"em": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
-    scored = replace(rollout.scored, per_turn=per_turn)
-    assert replace(rollout, scored=scored).turn_scores == (1.5, -0.25)
+    def scores(**per_turn: tuple[float, float]) -> Any:
+        return replace(rollout, scored=replace(rollout.scored, per_turn=per_turn)).turn_scores
+
+    assert scores(em=(1.0, 0.0), format=(1.0, 0.5), searched=(1.0, 1.0)) == (1.5, 0.0)
+    # What is said of the whole episode belongs to its last turn.
+    assert scores(em=(1.0, 0.0)) == (2.0, 0.25 - 0.5)
+    assert scores(searched=(1.0, 1.0)) is None

@@ -126,7 +126,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_loads_or_writes_anything(
 def test_turn_scores_that_nobody_reads_are_remarked_on() -> None:
     scored, plain = SimpleNamespace(turn_scores=(0.5, 1.0)), SimpleNamespace(turn_scores=None)
     said = unread_turn_scores(make_grpo(), [plain, scored])  # type: ignore[list-item]
-    assert "algorithm 'grpo' reads the sum alone" in said and "grpo_turns" in said
+    assert "algorithm 'grpo' reads the episode's" in said and "grpo_turns" in said
     assert unread_turn_scores(make_grpo_turns(), [scored]) == ""  # type: ignore[list-item]
     assert unread_turn_scores(make_grpo(), [plain]) == ""  # type: ignore[list-item]
 

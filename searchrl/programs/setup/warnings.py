@@ -104,7 +104,7 @@ def unread_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str
     if algorithm.reads_turns or all(rollout.turn_scores is None for rollout in rollouts):
         return ""
     return (
-        f"the reward scores every turn, and algorithm '{algorithm.name}' reads the sum alone: all "
+        f"the reward scores every turn, and algorithm '{algorithm.name}' reads the episode's: all "
         "turns of an episode get one advantage. --algorithm grpo_turns tells them apart"
     )
 

@@ -24,6 +24,7 @@ def register_envs(register: RegisterEnv) -> None:
         protocol="r3",
         reward="r3",
         expert="searchrl_r3.traces:Oracle",
+        policies={"r3": "searchrl_r3:assets/tiny"},
         scripts={
             "chain_regex": "searchrl_r3.solver:ChainSolver",
             "no_search": "searchrl.envs.scripts:make_no_search",

@@ -90,7 +90,7 @@ class ChainSolver:
         kind = asked.split()[1] if asked.split()[1] in _KINDS else kind
         same = [known for known in _KNOWN if known[1] == subject and kind in ("", known[2])]
         best = max(same, key=lambda known: len(words & known[3]), default=_KNOWN[0])
-        if is_new or not words & best[3] and len({known[4] for known in same}) != 1:
+        if is_new or (not words & best[3] and len({known[4] for known in same}) != 1):
             best = asked, subject, kind, words, asked
         self._asked, (_, _, self._kind, self._words, cues) = asked, best
         self._rivals = set().union(*(known[3] for known in same if known[2] == self._kind))

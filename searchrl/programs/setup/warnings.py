@@ -129,16 +129,13 @@ def unready_policy(
         if share < least:
             yield (
                 f"{share:.0%} of its turns are well-formed before training, and protocol '{name}' "
-                f"asks for {least:.0%}: a reward will hardly teach the format. {show}"
+                f"asks for {least:.0%}. {show}"
             )
         source = find_source(config.init_from)
         rows = [] if source is None else source.read_metrics().rows
         seen = [row["metrics"]["epochs"]["value"] for row in rows if "epochs" in row["metrics"]]
         if seen and seen[-1] < 1:
-            yield (
-                f"the policy has seen {seen[-1]:.2g} of an epoch of its demonstrations; less than "
-                f"one is too little to explore from. {show}"
-            )
+            yield f"the policy has seen {seen[-1]:.2g} of an epoch of its demonstrations. {show}"
 
 
 def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:

@@ -80,7 +80,7 @@ class ChainSolver:
             if outer := re.fullmatch(text.replace("_", "(the .+)"), asked):
                 asked, kind = outer[1], of
         noun = re.search(rf"the (\w+) of {name}|the \w+ that {name} (\w+)s\b(?! with)", asked)
-        is_new = bool(noun) and not re.search(rf"\b({noun[1] or noun[2]})", _RELATIONS)
+        is_new = noun is not None and not re.search(rf"\b({noun[1] or noun[2]})", _RELATIONS)
         if noun and is_new:
             asked, kind = noun[0], ""
         for text, of, to, *_ in _KNOWN:

@@ -12,8 +12,10 @@ sys.path += [str(REPO / "tests"), *map(str, sorted(REPO.glob("plugins/searchrl-*
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Criteria are checked in processes of their own, too."""
+    """Criteria are checked in processes of their own, too. A port may have had a server before."""
     from exa_answers import KEY
+    from searchrl_dag.exa import client
 
+    client._shared_server.cache_clear()
     monkeypatch.setenv("EXA_API_KEY", KEY)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

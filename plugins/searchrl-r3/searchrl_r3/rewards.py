@@ -168,8 +168,9 @@ def _judged(
         said = list[float | Unscored | None]()
         for place, turn in enumerate(episode.turns):
             step = read_step(turn.text)
-            is_asked = isinstance(step, Step) and turn.action.kind in (kind or (SEARCH, ANSWER))
-            told = _ask(judge, text, episode, place, what(step)) if is_asked else None
+            told: float | Unscored | None = None
+            if isinstance(step, Step) and turn.action.kind in (kind or (SEARCH, ANSWER)):
+                told = _ask(judge, text, episode, place, what(step))
             said.append(grade(told) if isinstance(told, float) else told)
         found = _filled(said)
         return found if isinstance(found, Unscored) else _mean(episode, found, kind)

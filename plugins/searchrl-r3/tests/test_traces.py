@@ -187,7 +187,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
 
 def test_tiny_means_the_policy_and_the_recipe_makes_one_of_its_shape() -> None:
     tiny = ["train", "--env", "facts", "--model", "tiny", "--dry-run", "--json"]
-    done = CliRunner().invoke(main, tiny)
+    done = CliRunner().invoke(main, ["--plugin", "searchrl_r3", *tiny])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["model"].startswith("searchrl_r3:assets/tiny")
     plan = ["sft", "--config", str(PACKAGE / "cold_start.yaml"), "--dry-run", "--json"]

@@ -177,6 +177,15 @@ def test_a_checkpoint_holds_the_critic_and_resumes_exactly(
     assert all(map(torch.equal, whole.policy.parameters, other.policy.parameters))
 
 
+def test_a_critic_learns_where_no_advantage_is_left(micro_model: Path) -> None:
+    algorithm = replace(actor_critic(), advantages=zeros)
+    learner = make_learner(micro_policy(micro_model), algorithm)
+    assert learner.critic is not None
+    before = [one.detach().clone() for one in learner.critic.parameters()]
+    learner.train_step(make_groups(items()))
+    assert not all(map(torch.equal, before, learner.critic.parameters()))
+
+
 def test_kl_in_the_reward_is_that_of_every_token_to_the_reference(micro_model: Path) -> None:
     policy = micro_policy(micro_model)
     algorithm = replace(make_grpo(), needs_token_kl=True, beta=0.0)

@@ -1,5 +1,11 @@
+from .parts import Origin as Origin
 from .parts import StepScores as StepScores
+from .parts import Trajectory as Trajectory
+from .parts import TurnStop as TurnStop
+from .parts import grpo_advantages as grpo_advantages
 from .parts import kl_penalty as kl_penalty
 from .parts import ppo_clip_loss as ppo_clip_loss
 from .record import Algorithm as Algorithm
+from .record import Bench as Bench
 from .record import Critic as Critic
+from .record import Prompt as Prompt

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from searchrl.config.sections import AlgorithmConfig
+from searchrl.contracts import TagProtocol
 from searchrl.core.advantage import AdvantageFn, TargetFn
+from searchrl.core.episode import Task
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import LossSettings
+from searchrl.core.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +45,39 @@ class Critic:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt of a step: the task that a group plays, and how many rollouts of it are sampled."""
+
+    group_id: str
+    entry: int
+    """Place in the list of environments of the run."""
+    level: Any
+    """The difficulty, where it changes; else None."""
+    index: int
+    """Of the task among the training tasks of its environment."""
+    num_rollouts: int
+
+
+class Bench(Protocol):
+    """What an algorithm may ask of the run that it trains."""
+
+    seed: int
+    protocols: Sequence[TagProtocol]
+    """Of each environment of the run."""
+    on_note: Callable[[str], None]
+    """Tells the user a sentence."""
+
+    def tasks(self) -> Iterable[tuple[int, int, Task]]:
+        """Entry, index and task of all training tasks that their environments describe."""
+
+    def imitate(self, entry: int, index: int, turns: Sequence[str]) -> Any:
+        """Play turns that somebody wrote: the episode as a demonstration, with its reward."""
+
+    def mean_entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """Nats per token that the model wrote, under the current policy; 0 without any."""
+
+
+@dataclass(frozen=True, slots=True)
 class Algorithm:
     """What turns scored rollouts into a gradient.
 
@@ -49,8 +85,10 @@ class Algorithm:
     `loss(columns, settings) -> (loss, LossStats)`, like `core.loss.ppo_clip_loss`. `reduction`
     names a `core.reduction.Reduction`; `constant` divides by `rollout.max_total_tokens`. `extend`
     may add rollouts to groups, `parameters` may add trainable ones, `state_dict` is checkpointed
-    and `load_state_dict` restores it; all of these do nothing by default. Raises TypeError for
-    `targets` without a `critic`.
+    and `load_state_dict` restores it; all of these do nothing by default. So do `begin`, called
+    once before the first step, `ask`, which may put other training tasks in place of prompts of a
+    step or leave out rollouts, and `metrics`, which are recorded after every step. Raises TypeError
+    for `targets` without a `critic`.
     """
 
     name: str
@@ -61,6 +99,11 @@ class Algorithm:
     parameters: Callable[[], Iterable[Parameter]] = tuple
     state_dict: Callable[[], Mapping[str, Any]] = dict
     load_state_dict: Callable[[Mapping[str, Any]], None] = lambda state: None
+    begin: Callable[[Bench], None] = lambda bench: None
+    ask: Callable[[Sequence[Prompt], int], Sequence[Prompt]] = lambda prompts, step: prompts
+    metrics: Callable[[], Mapping[str, float]] = dict
+    off_policy: bool = False
+    """Its loss reads `LossColumns.is_off_T`: `extend` may add demonstrations."""
     clip_low: float = 0.2
     """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
     clip_high: float = 0.2

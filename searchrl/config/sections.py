@@ -249,7 +249,7 @@ class AlgorithmConfig(Section):
     [reduction](../explanation/mathematics.md#reduction)."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Passed to the algorithm's factory: settings that only this algorithm has, such as
-    `max_refills` of `dapo`."""
+    `max_refills` of `dapo`; `algorithm.max_refills` is short for that."""
 
 
 class RolloutConfig(Section):

@@ -12,7 +12,6 @@ Shape suffixes: T tokens of a micro-batch (any shape, all columns alike), R its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -58,6 +57,8 @@ class LossStats:
     """Tokens with a sampler log-prob apart from the old one: what `sum_sampler_ratio` runs over."""
     num_value: int = 0
     """Tokens with a value and a target: what `sum_square_error` runs over. 0 without a critic."""
+    num_off: int = 0
+    """Tokens that were not sampled in this step: they are in no mean but that of the loss."""
     num_held: int = 0
     """Tokens that LLDS watches: what `sum_drop` runs over. 0 for other losses."""
     sum_ratio: float = 0.0
@@ -78,15 +79,22 @@ class LossStats:
     """Largest |logp - old_logp| before the clamp; 0 at the first update, or something is wrong."""
     is_clipped_T: Tensor | None = field(default=None, compare=False, repr=False)
     """Of one micro-batch: the tokens whose gradient the clip took; None for a loss without one."""
+    factor_T: Tensor | None = field(default=None, compare=False, repr=False)
+    """Of one micro-batch: what weight and advantage of each token are multiplied with; None: 1."""
 
     def __add__(self, other: LossStats) -> LossStats:
         """Return the statistics of both micro-batches together."""
         if not isinstance(other, LossStats):
             return NotImplemented
-        names = [field.name for field in fields(self) if field.name != "is_clipped_T"]
+        names = [one.name for one in fields(self) if one.name not in ("is_clipped_T", "factor_T")]
         both = {name: getattr(self, name) + getattr(other, name) for name in names}
         both["max_abs_log_ratio"] = max(self.max_abs_log_ratio, other.max_abs_log_ratio)
         return LossStats(**both)
+
+    @property
+    def num_on(self) -> int:
+        """Tokens that entered and were sampled in this step."""
+        return self.num_tokens - self.num_off
 
     @property
     def num_clipped(self) -> int:
@@ -103,9 +111,9 @@ class LossStats:
         that LLDS watches; `nonfinite_frac`; of a critic, `value_loss` (mean square of target minus
         value) and `explained_variance`, 1 - Var(target - value) / Var(target).
         """
-        num_in, num_offered = self.num_tokens, self.num_tokens + self.num_nonfinite
+        num_in, num_offered = self.num_on, self.num_tokens + self.num_nonfinite
         measured = {
-            "loss": (self.loss, min(1, num_in + self.num_held)),
+            "loss": (self.loss, min(1, self.num_tokens + self.num_held)),
             "clip_frac": (self.num_clipped, self.num_clippable),
             "clip_low_frac": (self.num_clipped_low, self.num_clippable),
             "clip_high_frac": (self.num_clipped_high, self.num_clippable),
@@ -118,6 +126,7 @@ class LossStats:
             "cut_frac": (self.num_cut, self.num_cuttable),
             "likelihood_drop": (self.sum_drop, self.num_held),
             "nonfinite_frac": (self.num_nonfinite, num_offered),
+            "off_frac": (self.num_off, self.num_off and self.num_tokens),
             "value_loss": (self.sum_square_error, self.num_value),
         }
         means = {name: total / count for name, (total, count) in measured.items() if count}
@@ -167,6 +176,10 @@ class LossColumns:
     """What it is to become."""
     old_value_T: Tensor | None = None
     """What the critic expected at the start of the step."""
+    is_off_T: Tensor | None = None
+    """Whether a token is of a demonstration (its `old_logp_T` is 0, for its author took it with
+    certainty) or replayed (that of the policy that sampled it); None: none is. Only for an
+    algorithm that is `off_policy`."""
 
     def sum_per_rollout(self, column_T: Tensor) -> Tensor:
         """Return, at every token, the sum of `column_T` over the kept tokens of its rollout.
@@ -191,12 +204,14 @@ class LossColumns:
         is_cut_T: Tensor | None = None,
         drop_T: Tensor | None = None,
         extra_loss: Tensor | None = None,
+        factor_T: Tensor | None = None,
     ) -> tuple[Tensor, LossStats]:
         """Return - sum_t weight_t objective_t, plus `extra_loss`, and the statistics.
 
         The other columns are only counted: `ratio_T` is what a clip acts on, `is_clipped_T` where
         it took the gradient away, `is_cut_T` where an importance weight was cut, `drop_T` the
-        likelihood that was lost. None: the loss has no such thing, and it is not measured.
+        likelihood that was lost, `factor_T` what the record multiplies weights with. None: the loss
+        has no such thing, and it is not measured. What is off the policy is in no mean.
         """
         # Mask, denominator and reduction in one line: weight_T is 0 outside the mask and carries
         # the denominator of the whole step; every factor is finite, so no product can be NaN.
@@ -206,6 +221,9 @@ class LossColumns:
 
         with torch.no_grad():
             is_in_T = self.weight_T > 0
+            num_all = is_in_T.sum()
+            if self.is_off_T is not None:
+                is_in_T = is_in_T & ~self.is_off_T
             num_tokens = is_in_T.sum()
 
             def total(column_T: Tensor) -> Tensor:
@@ -213,7 +231,8 @@ class LossColumns:
 
             sums: dict[str, Tensor] = {
                 "loss": loss,
-                "num_tokens": num_tokens,
+                "num_tokens": num_all,
+                "num_off": num_all - num_tokens,
                 "num_nonfinite": self.num_dropped,
                 "sum_ratio": total(ratio_T),
                 "sum_approx_kl": total(k3(self.old_logp_T, self.logp_T)),
@@ -249,7 +268,7 @@ class LossColumns:
         counted = {k: int(v) if k.startswith("num_") else v for k, v in named.items()}
         if is_clipped_T is not None:
             is_clipped_T = is_clipped_T & is_in_T
-        return loss, LossStats(**counted, is_clipped_T=is_clipped_T)
+        return loss, LossStats(**counted, is_clipped_T=is_clipped_T, factor_T=factor_T)
 
 
 def loss_columns(
@@ -266,7 +285,7 @@ def loss_columns(
     value_T: Tensor | None = None,
     target_T: Tensor | None = None,
     old_value_T: Tensor | None = None,
-    on_clipped: Callable[[Tensor], None] | None = None,
+    is_off_T: Tensor | None = None,
 ) -> LossColumns:
     """Check the columns of a micro-batch and bring them into the form that losses read.
 
@@ -287,6 +306,7 @@ def loss_columns(
         value_T: of a critic; it has a gradient. One that is not finite drops its token.
         target_T: what `value_T` is to become.
         old_value_T: what it was at the start of the step.
+        is_off_T: whether a token is of a demonstration or replayed; None: none is.
 
     What stands at a token without a weight is never read. A token at which a log-prob is not finite
     is dropped and counted. It leaves the numerator only, and nothing takes over its weight: by the
@@ -308,6 +328,7 @@ def loss_columns(
         value_T=value_T,
         target_T=target_T,
         old_value_T=old_value_T,
+        is_off_T=is_off_T,
     )
     if hold_weight_T is None:
         hold_weight_T = torch.where(adv_T >= 0, weight_T, torch.zeros_like(weight_T))
@@ -342,6 +363,7 @@ def loss_columns(
         value_T=None if value_T is None else kept(value_T),
         target_T=None if target_T is None else kept(target_T.detach()),
         old_value_T=None if old_value_T is None else kept(old_value_T.detach()),
+        is_off_T=is_off_T,
     )
 
 

@@ -205,6 +205,18 @@ class Trajectory:
         return self._turns[0].start if self._turns else len(self._ids)
 
     @property
+    def trained(self) -> list[bool]:
+        """Which tokens a loss may take in: the model's, of a log-prob that a ratio can be taken of.
+
+        All of a demonstration: its author took each of them with certainty.
+        """
+        is_certain = self.origin is Origin.DEMONSTRATION
+        return [
+            author is Author.MODEL and (is_certain or is_finite(logp))
+            for author, logp in zip(self._authors, self._logps, strict=True)
+        ]
+
+    @property
     def num_model_tokens(self) -> int:
         """Tokens the model wrote: the only ones a loss may touch."""
         return sum(turn.stop - turn.start for turn in self._turns)
@@ -219,8 +231,9 @@ class TokenColumns(NamedTuple):
     """pi / sampler before that update."""
     entropy: tuple[float, ...]
     """Nats, of the full distribution at the sampling temperature."""
-    weight: float
-    """Of each token in the loss: what its advantage is multiplied with."""
+    weight: float | tuple[float, ...]
+    """Of each token in the loss: what its advantage is multiplied with. One number for the whole
+    rollout, unless the loss has a factor for every token."""
     clipped: tuple[int, ...] | None
     """Places of the tokens whose gradient the clip took, counted among the trained ones; None for a
     loss without a clip."""

@@ -42,7 +42,7 @@ from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finis
 from searchrl.programs.training_run import TrainingRun
 from searchrl.run_folder import Run, choose_folder, holding
 from searchrl.run_folder.shapes import MetricShape, Shape
-from searchrl.statistics import exact
+from searchrl.statistics import exact, finite_figures
 from searchrl.trackers.feed import Trackers
 from searchrl.trust.permission import Permission
 
@@ -283,7 +283,8 @@ class _Training(TrainingRun):
         if config.log.rollouts:
             trained = learned.tokens
             rows = (
-                rollout_record(r, "train", trained.get(r.trajectory.rollout_id)) for r in rollouts
+                rollout_record(r, "train", trained.get(r.trajectory.rollout_id))
+                for r in (*rollouts, *session.added)
             )
             name, keep = f"step_{step:06d}", config.log.max_rollout_files
             self.writer.write_rollouts(name, rows, compress=config.log.compress, keep=keep)
@@ -296,6 +297,8 @@ class _Training(TrainingRun):
             config.rollout.max_total_tokens,
         )
         metrics |= sampler_metrics(session.sampler, session.workers)
+        own = finite_figures(session.algorithm.metrics())
+        metrics |= {name: exact(value) for name, value in own.items()}
         metrics |= self.alarms.count()
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)

@@ -101,7 +101,7 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
             return None
         return [short(value) for value, mine in zip(column, is_own, strict=True) if mine]
 
-    advantage = row["advantage"]
+    advantage, weight = row["advantage"], row.get("weight")
     starts = [0, *(i for i in range(1, len(ids)) if row["turn"][i] != row["turn"][i - 1])]
     task = row["task"]
     return {
@@ -113,7 +113,8 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         "ratio": own("ratio"),
         "entropy": own("entropy"),
         "advantage": own("advantage") if isinstance(advantage, list) else short(advantage),
-        "weight": short(row.get("weight")),
+        "weight": own("weight") if isinstance(weight, list) else short(weight),
+        "origin": row["origin"],
         "clipped": row.get("clipped"),
         "policy_version": row["policy_version"],
         "answers": task["answers"],
@@ -150,9 +151,11 @@ def _pull(row: Mapping[str, Any]) -> float | None:
         return None
     clipped = set(row.get("clipped") or ())
     total = 0.0
-    for place, logp in enumerate(row["sampler_logp"]):
-        if logp is None or row["authors"][place] != "M" or place in clipped:
+    for place, ratio in enumerate(row["ratio"] or ()):
+        if ratio is None or place in clipped:
             continue
-        value = advantage[place] if isinstance(advantage, list) else advantage
-        total += weight * abs(value or 0.0)
+        of_token, value = (
+            one[place] if isinstance(one, list) else one for one in (weight, advantage)
+        )
+        total += (of_token or 0.0) * abs(value or 0.0)
     return total

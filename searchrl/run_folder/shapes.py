@@ -135,7 +135,7 @@ class RolloutRow(Shape):
     ratio: _Column | None = None
     entropy: _Column | None = None
     advantage: FiniteFloat | _Column | None
-    weight: FiniteFloat | None = None
+    weight: FiniteFloat | _Column | None = None
     clipped: list[int] | None = None
     turns: list[_Turn]
     signals: dict[str, FiniteFloat] = {}

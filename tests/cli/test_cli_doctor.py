@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import call, succeed
 
-from searchrl.core.trajectory import Author
+from searchrl.core.trajectory import Author, Trajectory
 from searchrl.engine.checks.doctor import CHECKS
-from searchrl.engine.learning import packing
 
 
 def test_a_healthy_run_passes_every_check(micro_flags: list[str]) -> None:
@@ -54,7 +53,9 @@ def test_training_that_would_go_wrong_ends_before_it_begins(
     micro_flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        packing, "_trained", lambda t: [author is not Author.PROMPT for author in t.authors]
+        Trajectory,
+        "trained",
+        property(lambda t: [author is not Author.PROMPT for author in t.authors]),
     )
     result = call("train", *micro_flags, "--run-dir", tmp_path / "run")
     assert result.exit_code == 1

@@ -111,6 +111,8 @@ class BatchCheck:
             )
 
     def _check_finite(self, trajectory: Trajectory) -> None:
+        if trajectory.origin is Origin.DEMONSTRATION:
+            return
         for place in _model_places(trajectory):
             logp = trajectory.sampler_logps[place]
             if logp is None or not math.isfinite(logp):

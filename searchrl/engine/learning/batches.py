@@ -40,6 +40,8 @@ class MicroBatch:
     """What they were before the step; None: there is no critic."""
     point_N: Tensor | None = None
     """Position of the token before which each token's value is said; None: before itself."""
+    is_off_N: Tensor | None = None
+    """Whether a token was not sampled in this step; None: all were."""
 
     @property
     def rollout_ids(self) -> tuple[str, ...]:
@@ -171,6 +173,7 @@ def _micro_batch(
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns
     )
     rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
+    is_off = [rollout.is_off for rollout in rollouts]
     own = (layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
     return MicroBatch(
         tuple(rollouts),
@@ -178,4 +181,5 @@ def _micro_batch(
         target_N=target_N if columns[4] else None,
         old_value_N=old_value_N if columns[5] else None,
         point_N=torch.tensor(points, device=device) if len(points) == len(owners) else None,
+        is_off_N=torch.tensor(is_off, device=device)[rollout_N] if any(is_off) else None,
     )

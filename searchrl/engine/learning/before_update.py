@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from searchrl.core.group import Group, Trainable
+from searchrl.core.group import Group, Trainable, TrainItem
+from searchrl.core.trajectory import Trajectory
 from searchrl.engine.learning.batches import MicroBatch, without
 from searchrl.engine.learning.packing import PackedRollout, point_rows
 from searchrl.engine.model.layout import Layout
@@ -64,6 +65,20 @@ def logps(
         for name, one in found.items()
     }
     return columns, num_splits
+
+
+def mean_entropies(learner: Learner, trajectories: Sequence[Trajectory]) -> list[float]:
+    """The mean entropy of the tokens that the model wrote, in nats; 0 without any."""
+    groups = [Group(one.rollout_id, (TrainItem(one, 0.0),)) for one in trajectories]
+    rows = point_rows(groups, per_token=True, with_end=False)
+
+    def compute(layout: Layout) -> Tensor:
+        told = learner.policy.logps(layout, temperature=learner.temperature, with_entropy=True)
+        assert told.entropy_N is not None
+        return told.entropy_N
+
+    found = _columns(learner, rows, compute)[0].values()
+    return [sum(column) / max(1, len(column)) for column in found]
 
 
 def _columns(

@@ -168,6 +168,7 @@ class Learner:
             critic=values,
             token_kl=token_kl,
             targets=self.algorithm.targets,
+            off_policy=self.algorithm.off_policy,
             owner=f"algorithm '{self.algorithm.name}'",
         )
         if self.check is not None:
@@ -211,8 +212,8 @@ class Learner:
         means = stats.means()
         if "loss" in means:
             means["loss"] /= len(updates)
-        if stats.num_tokens:
-            means["entropy"] = sums.entropy / stats.num_tokens
+        if stats.num_on:
+            means["entropy"] = sums.entropy / stats.num_on
         if num_taken:
             means["grad_norm"] = sums.grad_norm / num_taken
         extra = {}
@@ -269,7 +270,10 @@ class Learner:
         def run(batch: MicroBatch) -> Sums:
             self.optimizer.zero_grad(set_to_none=True)
             loss, stats, logp_N, entropy_N = self._forward(batch, old_logps)
-            seen = Sums(stats, entropy=float(entropy_N[batch.weight_N > 0].nansum()))
+            is_on_N = batch.weight_N > 0
+            if batch.is_off_N is not None:
+                is_on_N = is_on_N & ~batch.is_off_N
+            seen = Sums(stats, entropy=float(entropy_N[is_on_N].nansum()))
             if not num_updates:  # the weights are still those that sampled
                 if self.check is None:
                     columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
@@ -282,7 +286,7 @@ class Learner:
                 if parameter.grad is not None:
                     totals[number] = parameter.grad if total is None else total.add_(parameter.grad)
             if is_first:
-                seen.tokens = token_columns(batch, logp_N.detach(), entropy_N, stats.is_clipped_T)
+                seen.tokens = token_columns(batch, logp_N.detach(), entropy_N, stats)
             return seen
 
         share = Sums()
@@ -370,6 +374,7 @@ class Learner:
             value_T=value_N,
             target_T=batch.target_N,
             old_value_T=batch.old_value_N,
+            is_off_T=batch.is_off_N,
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
         return loss, stats, logp_N, entropy_N.detach()

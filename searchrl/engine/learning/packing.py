@@ -3,7 +3,7 @@
 Owns what enters a training step (unscored rollouts and, without a KL term, groups of one reward
 leave it), the broadcast of advantages onto tokens, and the token weights, which carry the
 denominator of a whole optimiser step and are fixed before any split (`batches`). Only MODEL tokens
-with a finite sampler log-prob are trained.
+with a finite sampler log-prob are trained; those of a demonstration have the log-prob 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from searchrl.core.advantage import (
 )
 from searchrl.core.group import Group, Trainable, settle
 from searchrl.core.reduction import Reduction, token_weights
-from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
+from searchrl.core.trajectory import Author, Origin, Trajectory
 from searchrl.engine.model.layout import TokenRow
 from searchrl.errors import PluginError
 
@@ -53,6 +53,8 @@ class PackedRollout(TokenRow):
     """What a critic expected of its tokens before the step; None: there is none."""
     points: tuple[int, ...] | None = None
     """Of each trained token, the first one of its turn, where a value is that of a turn."""
+    is_off: bool = False
+    """Whether it is a demonstration or replayed: not sampled in this step."""
 
     @property
     def hold_weights(self) -> list[float]:
@@ -91,6 +93,7 @@ def pack_step(
     critic: Mapping[str, Sequence[float]] | None = None,
     token_kl: Mapping[str, Sequence[float]] | None = None,
     targets: TargetFn | None = None,
+    off_policy: bool = False,
     owner: str = "the algorithm",
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole training step.
@@ -112,15 +115,16 @@ def pack_step(
         token_kl: of each rollout, by its name, log-prob minus that of the reference; None: nobody
             asked.
         targets: what values are to become; with a `critic`.
+        off_policy: whether the loss can take demonstrations.
         owner: who is named for advantages that fit no rollout.
 
     Raises:
-        ValueError: if a demonstration is offered (it has no sampler log-probs), or two groups or
-            two rollouts have one id.
+        ValueError: if a demonstration is offered (it has no sampler log-probs) and not
+            `off_policy`, or two groups or two rollouts have one id.
         PluginError: if a group is none, or the advantages are not one per rollout, per turn or per
             token.
     """
-    items = _select(groups, owner)
+    items = _select(groups, owner, off_policy)
     names = [item.trajectory.rollout_id for item in items]
     rewards = [item.reward or 0.0 for item in items]  # of an unscored rollout it is not read
     if length_penalty is not None:
@@ -178,7 +182,7 @@ def pack_step(
     )
 
 
-def _select(groups: Sequence[Group[Trainable]], owner: str) -> list[Trainable]:
+def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) -> list[Trainable]:
     """The rollouts of a step, group after group; whatever cannot enter a ratio is refused."""
     if strange := [group for group in groups if not isinstance(group, Group)]:
         raise PluginError(
@@ -187,10 +191,10 @@ def _select(groups: Sequence[Group[Trainable]], owner: str) -> list[Trainable]:
         )
     items = members(groups)
     for item in items:
-        if item.trajectory.origin is Origin.DEMONSTRATION:
+        if item.trajectory.origin is Origin.DEMONSTRATION and not off_policy:
             raise ValueError(
                 f"rollout {item.trajectory.rollout_id} is a demonstration: it has no sampler "
-                "log-probs and cannot enter a ratio; use sft"
+                "log-probs and cannot enter a ratio; use sft, or an algorithm that is off_policy"
             )
     for what, names, remedy in (
         ("groups", [group.id for group in groups], "put all its rollouts into one group"),
@@ -218,7 +222,7 @@ def _credit(
 
     A weight is 1 or 0 here: whether it is in that term.
     """
-    mask = _trained(trajectory)
+    mask = trajectory.trained
     logps = zip(trajectory.sampler_logps, mask, strict=True)
     return PackedRollout(
         list(trajectory.ids),
@@ -232,6 +236,7 @@ def _credit(
         target=None if aim is None else _broadcast(aim, trajectory, mask),
         old_value=None if old_value is None else _broadcast(old_value, trajectory, mask),
         points=_points(old_value, trajectory, mask),
+        is_off=trajectory.origin is not Origin.SAMPLED,
     )
 
 
@@ -322,14 +327,6 @@ def _broadcast(
     authors = zip(trajectory.authors, mask, strict=True)
     of_model = (is_trained for author, is_trained in authors if author is Author.MODEL)
     return tuple(one for one, is_trained in zip(value, of_model, strict=True) if is_trained)
-
-
-def _trained(trajectory: Trajectory) -> list[bool]:
-    """True at the tokens the model wrote and whose sampler log-prob is finite."""
-    return [
-        author is Author.MODEL and is_finite(logp)
-        for author, logp in zip(trajectory.authors, trajectory.sampler_logps, strict=True)
-    ]
 
 
 def weigh(

@@ -107,23 +107,25 @@ class SampledTokens:
 
 
 def token_columns(
-    batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, is_clipped_N: Tensor | None
+    batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, stats: LossStats
 ) -> dict[str, TokenColumns]:
-    """What an update with these figures saw of each rollout, by its name.
-
-    `is_clipped_N`: where the clip took the gradient; None for a loss without one.
-    """
+    """What an update with these figures saw of each rollout, by its name."""
     sizes = batch.num_tokens
     ratio_N = (logp_N - batch.sampler_logp_N).exp()
     found = {}
-    clipped = [None] * len(sizes) if is_clipped_N is None else is_clipped_N.split(sizes)
-    parts = zip(batch.rollouts, ratio_N.split(sizes), entropy_N.split(sizes), clipped, strict=True)
-    for rollout, ratio, entropy, cut in parts:
+    none: list[Tensor | None] = [None] * len(sizes)
+    clipped, factors = (
+        none if column_N is None else column_N.split(sizes)
+        for column_N in (stats.is_clipped_T, stats.factor_T)
+    )
+    columns = ratio_N.split(sizes), entropy_N.split(sizes), clipped, factors
+    for rollout, ratio, entropy, cut, factor in zip(batch.rollouts, *columns, strict=True):
+        weight = rollout.weight
         found[rollout.rollout_id] = TokenColumns(
             rollout.advantage,
             tuple(ratio.tolist()),
             tuple(entropy.tolist()),
-            rollout.weight,
+            weight if factor is None else tuple((weight * factor).tolist()),
             None if cut is None else tuple(cut.nonzero().flatten().tolist()),
         )
     return found

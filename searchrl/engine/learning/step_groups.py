@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from searchrl.core.group import Group, Trainable
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.prompts import PromptStream
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.sampling.slot_generator import SlotStats
@@ -42,21 +43,24 @@ def sample_groups(
     step: int,
     *,
     max_refills: int = 0,
+    ask: Callable[[Sequence[RolloutRequest], int], Sequence[RolloutRequest]] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> StepGroups:
     """Sample a group for each prompt of the step and replace groups of constant reward.
 
     At most `max_refills` times; a group that is still constant then keeps its place. The reward is
-    that of the reward expression, and a group without a scored rollout is constant, too.
+    that of the reward expression, and a group without a scored rollout is constant, too. `ask` is
+    that of an `Algorithm`, for the prompts of the step.
     """
     places: Sequence[int] = range(prompts.prompts_per_step)
     standing: dict[int, Group[Rollout]] = {}
     replaced: list[Group[Rollout]] = []
     refill = 0
     while True:
+        requests: Sequence[RolloutRequest] = prompts.requests(step, refill, places)
         sampled = sampler.run(
-            prompts.requests(step, refill, places),
+            ask(requests, step) if ask is not None and not refill else requests,
             on_progress=on_progress,
             should_stop=should_stop,
         )

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, EpisodeTurn
-from searchrl.core.trajectory import Author, TokenColumns, is_finite
+from searchrl.core.trajectory import TokenColumns, is_finite
 from searchrl.engine.rollout.drawing import draw_rollout
 from searchrl.engine.rollout.rollout import Rollout
 
@@ -54,8 +54,8 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "sampler_logp": [logp if is_finite(logp) else None for logp in trajectory.sampler_logps],
         "ratio": _spread(rollout, columns.ratio if columns else None),
         "entropy": _spread(rollout, columns.entropy if columns else None),
-        "advantage": _advantage(rollout, columns),
-        "weight": columns.weight if columns else None,
+        "advantage": _plain(rollout, columns.advantage if columns else None),
+        "weight": _plain(rollout, columns.weight if columns else None),
         "clipped": _places(rollout, columns.clipped if columns else None),
         "generated_text": trajectory.generated_text,
         "turns": [
@@ -105,22 +105,18 @@ def plain_payload(action: Action) -> Any:
         return repr(action.payload)
 
 
-def _advantage(rollout: Rollout, columns: TokenColumns | None) -> float | list[float | None] | None:
+def _plain(
+    rollout: Rollout, said: float | tuple[float, ...] | None
+) -> float | list[float | None] | None:
     """One number for the rollout where it is one, else a column like the others."""
-    if columns is None:
-        return None
-    advantage = columns.advantage
-    return _spread(rollout, advantage) if isinstance(advantage, tuple) else advantage
+    return _spread(rollout, said) if isinstance(said, tuple) else said
 
 
 def _places(rollout: Rollout, clipped: tuple[int, ...] | None) -> list[int] | None:
     """Places among the trained tokens as places among all tokens."""
     if clipped is None:
         return None
-    steps = zip(rollout.trajectory.authors, rollout.trajectory.sampler_logps, strict=True)
-    trained = [
-        at for at, (who, logp) in enumerate(steps) if who is Author.MODEL and is_finite(logp)
-    ]
+    trained = [at for at, is_trained in enumerate(rollout.trajectory.trained) if is_trained]
     return [trained[place] for place in clipped]
 
 
@@ -129,9 +125,5 @@ def _spread(rollout: Rollout, column: tuple[float, ...] | None) -> list[float | 
     if column is None:
         return None
     values = iter(column)
-    steps = zip(rollout.trajectory.authors, rollout.trajectory.sampler_logps, strict=True)
-    spread: list[float | None] = []
-    for author, logp in steps:
-        value = next(values) if author is Author.MODEL and is_finite(logp) else None
-        spread.append(value if is_finite(value) else None)
-    return spread
+    own = (next(values) if is_trained else None for is_trained in rollout.trajectory.trained)
+    return [value if is_finite(value) else None for value in own]

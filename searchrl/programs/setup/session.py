@@ -6,16 +6,21 @@ the first one. Nothing is evaluated or recorded here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Prompt
 from searchrl.config.sections import EvalConfig, RolloutConfig, SamplingConfig
+from searchrl.core.episode import Task
+from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import Report
 from searchrl.engine.checks.trial import Subject
+from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.learner import Learned, Learner
 from searchrl.engine.learning.sharing import share_driver
@@ -25,12 +30,14 @@ from searchrl.engine.memory.forecast import watch_memory
 from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.tolerance import tolerance_of
 from searchrl.engine.rollout.curriculum import Curriculum
-from searchrl.engine.rollout.drivers import make_driver
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_driver, make_scripted_driver
 from searchrl.engine.rollout.prompts import PromptStream
-from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.engine.sampling.slot_generator import SlotStats
+from searchrl.envs.splits import TRAIN
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
 from searchrl.programs.setup.warnings import ensure_can_learn, ensure_whole_distribution
@@ -52,6 +59,7 @@ class Session:
         plan.ensure_weights()
         self.plan = plan
         self.config = config
+        self.seed = config.seed
         self.registry = registry
         self.workers = workers
         self.on_note = on_note
@@ -81,10 +89,15 @@ class Session:
             check=BatchCheck(self.policy.tell, self.tolerance),
         )
         self.sampler = self.make_driver(rollout, on_note)
+        self.added: list[Rollout] = []
+        """The demonstrations and replayed episodes of the last update."""
+        self.imitator = make_scripted_driver(config, self.policy.renderer)
         self.curriculum = Curriculum(self.worlds)
         self.prompts = PromptStream(
             self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size, self.curriculum
         )
+        self.protocols = [world.protocol for world in self.worlds]
+        self.algorithm.begin(self)
 
     def make_driver(
         self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
@@ -121,14 +134,63 @@ class Session:
             self.on_note(begun)
         self.sampler.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0
-        return sample_groups(self.sampler, self.prompts, step, max_refills=max_refills, **watched)
+        return sample_groups(
+            self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
+        )
 
     def update(self, drawn: StepGroups, step: int) -> Learned:
-        """Learn from the groups of a step."""
+        """Learn from the groups of a step, and from what the algorithm adds to them."""
         self._free_cache()
-        learned = self.learner.train_step(self.algorithm.extend(drawn.groups, step))
+        groups = self.algorithm.extend(drawn.groups, step)
+        self.added = [
+            one
+            for group in groups
+            for one in group.rollouts
+            if isinstance(one, Rollout) and one.trajectory.origin is not Origin.SAMPLED
+        ]
+        learned = self.learner.train_step(groups)
         self._free_cache()
         return learned
+
+    def _ask(self, requests: Sequence[RolloutRequest], step: int) -> list[RolloutRequest]:
+        """The requests of a step as the algorithm would have them."""
+        prompts = []
+        for one in requests:
+            entry = next(n for n, world in enumerate(self.worlds) if world is one.world)
+            levels = one.world.levels.items()
+            level = next((key for key, world in levels if world is one.level), None)
+            prompts.append(Prompt(one.group_id, entry, level, one.index or 0, len(one.rng_keys)))
+        return [
+            replace(
+                request,
+                world=self.worlds[prompt.entry],
+                level=self.worlds[prompt.entry].levels.get(prompt.level),
+                index=prompt.index,
+                rng_keys=request.rng_keys[: prompt.num_rollouts],
+            )
+            for request, prompt in zip(requests, self.algorithm.ask(prompts, step), strict=True)
+        ]
+
+    def tasks(self) -> Iterator[tuple[int, int, Task]]:
+        """See `Bench`."""
+        for entry, world in enumerate(self.worlds):
+            for index in range(world.num_tasks(TRAIN)):
+                if (task := world.look_at(TRAIN, index)) is not None:
+                    yield entry, index, task
+
+    def imitate(self, entry: int, index: int, turns: Sequence[str]) -> Rollout:
+        """See `Bench`: the turns go through the driver of scripts."""
+        left = iter(turns)
+        expert = SimpleNamespace(act=lambda observation: next(left))
+        name, keys = f"demonstration/{entry}/{index}", (self.seed,)
+        world = self.worlds[entry]
+        request = RolloutRequest(name, world, TRAIN, index, keys, script=lambda *_: expert)
+        return self.imitator.run([request])[0].rollouts[0]
+
+    def mean_entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """See `Bench`: a forward pass."""
+        with self.learner.computing():
+            return before_update.mean_entropies(self.learner, trajectories)
 
     def close(self) -> None:
         """Close the environments."""

@@ -81,12 +81,14 @@ SEARCHRL.tokens = (() => {
       const advantage = at === null ? null : Array.isArray(rollout.advantage) ? of(rollout.advantage) : rollout.advantage;
       const trained = at !== null && of(rollout.ratio) !== null;
       const cut = clipped !== null && clipped.has(place);
-      const weighed = trained && rollout.weight !== null && advantage !== null;
-      const size = weighed ? (cut ? 0 : rollout.weight * Math.abs(advantage)) : null;
+      const weight = at !== null && Array.isArray(rollout.weight) ? of(rollout.weight) : rollout.weight;
+      const weighed = trained && weight !== null && advantage !== null;
+      const size = weighed ? (cut ? 0 : weight * Math.abs(advantage)) : null;
       tokens.push({
         place, id, author, turn, logp, advantage: trained ? advantage : null, trained,
         text: rollout.texts[place] ?? rollout.words[id] ?? `<${id}>`,
         ratio: of(rollout.ratio), entropy: of(rollout.entropy),
+        origin: at === null ? null : rollout.origin, weight: trained ? weight : null,
         clipped: trained && clipped ? cut : null,
         share: size !== null && push.total ? size / push.total : null,
         push: size !== null && push.mean ? size / push.mean : null,
@@ -107,6 +109,8 @@ SEARCHRL.tokens = (() => {
       ["id", `${token.id}, number ${token.place + 1} of the rollout`],
       ["author", AUTHORS[token.author] + (token.turn < 0 ? "" : `, turn ${token.turn + 1}`)],
       ["trained", token.trained ? "yes" : "no"],
+      ["origin", token.origin ?? "—"],
+      ["weight", token.weight === null ? "—" : number(token.weight)],
       ["log-prob", number(token.logp) + probability],
       ["ratio", number(token.ratio)],
       ["clipped", token.clipped === null ? "not recorded" : token.clipped ? "yes: no gradient" : "no"],

@@ -38,15 +38,17 @@ def ledgers(drawn: StepGroups) -> list[Trajectory]:
 
 def shift_mask(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """Off by one: the tokens behind those that the model wrote."""
-    trained = packing._trained
-    patch.setattr(packing, "_trained", lambda t: [False, *trained(t)[:-1]])
+    trained = Trajectory.trained.fget
+    patch.setattr(Trajectory, "trained", property(lambda t: [False, *trained(t)[:-1]]))
     shift_columns(patch)
 
 
 def train_observations(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """A patched trainer that ignores the mask (unsloth #5673)."""
     patch.setattr(
-        packing, "_trained", lambda t: [author is not Author.PROMPT for author in t.authors]
+        Trajectory,
+        "trained",
+        property(lambda t: [author is not Author.PROMPT for author in t.authors]),
     )
 
 
@@ -57,7 +59,7 @@ def lose_the_end(patch: Patch, session: Session, drawn: StepGroups) -> None:
         mask = [author is Author.MODEL for author in trajectory.authors]
         return [m and n < len(mask) - 1 for n, m in enumerate(mask)]
 
-    patch.setattr(packing, "_trained", short)
+    patch.setattr(Trajectory, "trained", property(short))
 
 
 def shift_columns(patch: Patch) -> None:

@@ -1,0 +1,347 @@
+"""`luffy`, `exgrpo` and `hybrid`: GRPO whose groups also hold what was not sampled now.
+
+One mixer fills the groups: a demonstration where the traces have one for the task (LUFFY), and, in
+a share of the prompts, an earlier success of a prompt that is asked again (ExGRPO). Both take the
+place of a rollout, so a group keeps its size and the step samples less.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from searchrl import ConfigError
+from searchrl.algorithms import Algorithm, Bench, Origin, Prompt, grpo_advantages
+from searchrl.contracts import Episode, EpisodeTurn
+from searchrl_offpolicy.demonstrations import Task, load
+from searchrl_offpolicy.experience import Experience, Place, Success
+from searchrl_offpolicy.loss import Shaping, mixed_loss
+from searchrl_offpolicy.traces import read_traces
+
+Weight = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def make_luffy(
+    *,
+    traces: str = "",
+    on: Weight = 1.0,
+    off: Weight = 1.0,
+    demonstrations: Count = 1,
+    share: Share = 0.5,
+    min_reward: float = 1.0,
+    gamma: Positive = 0.1,
+    shaping: Shaping = "rational",
+) -> Algorithm:
+    """LUFFY (arXiv 2504.14945): demonstrations in the groups of GRPO, one advantage for both.
+
+    Args:
+        traces: a file of traces, or a run folder whose episodes are taken.
+        on: weight of what was sampled.
+        off: weight of demonstrations; 0: GRPO, without any.
+        demonstrations: in a group whose task has some; they take the places of rollouts.
+        share: of the prompts of a step that are to have demonstrations; such tasks take the place
+            of others. 0: the order of the tasks stays as it is.
+        min_reward: least reward of a demonstration, by the reward of the run.
+        gamma: of f(x) = x / (x + gamma), with which a demonstration is weighed.
+        shaping: `rational` is that f; `none` is f(x) = x.
+    """
+    mixer = Mixer(
+        traces=traces if off else "", per_group=demonstrations, share=share, min_reward=min_reward
+    )
+    _ensure_traces(traces, off)
+    return mixer.algorithm("luffy", on, off, gamma, shaping)
+
+
+def make_exgrpo(
+    *,
+    on: Weight = 1.0,
+    off: Weight = 1.0,
+    ratio: Share = 0.5,
+    threshold: Share = 0.35,
+    min_reward: float = 1.0,
+    buffer: Count = 10_000,
+    gamma: Positive = 0.1,
+    shaping: Shaping = "rational",
+) -> Algorithm:
+    """ExGRPO (arXiv 2510.02245): prompts that sometimes succeed are asked again, with a success.
+
+    Args:
+        on: weight of what was sampled.
+        off: weight of replayed successes; 0: GRPO, without any.
+        ratio: share of the prompts of a step that are asked again, once that has begun.
+        threshold: it begins after the first step of which more rollouts than this share succeed.
+        min_reward: least reward of a success.
+        buffer: most rollouts that are kept.
+        gamma: of f(x) = x / (x + gamma), x the ratio to the recorded log-probs.
+        shaping: `rational` is that f; `none` is f(x) = x.
+    """
+    mixer = Mixer(
+        min_reward=min_reward, ratio=ratio if off else 0.0, threshold=threshold, capacity=buffer
+    )
+    return mixer.algorithm("exgrpo", on, off, gamma, shaping)
+
+
+def make_hybrid(
+    *,
+    traces: str = "",
+    on: Weight = 1.0,
+    off: Weight = 1.0,
+    demonstrations: Count = 1,
+    share: Share = 0.5,
+    ratio: Share = 0.5,
+    threshold: Share = 0.35,
+    min_reward: float = 1.0,
+    buffer: Count = 10_000,
+    gamma: Positive = 0.1,
+    shaping: Shaping = "rational",
+) -> Algorithm:
+    """LUFFY and ExGRPO together; a prompt that is asked again gets no demonstration besides.
+
+    Args:
+        traces: a file of traces, or a run folder whose episodes are taken.
+        on: weight of what was sampled.
+        off: weight of demonstrations and replayed successes; 0: GRPO, without any.
+        demonstrations: in a group whose task has some; they take the places of rollouts.
+        share: of the prompts of a step that are to have demonstrations; such tasks take the place
+            of others. 0: the order of the tasks stays as it is.
+        ratio: share of the prompts of a step that are asked again, once that has begun.
+        threshold: it begins after the first step of which more rollouts than this share succeed.
+        min_reward: least reward of a demonstration or a success.
+        buffer: most rollouts that are kept.
+        gamma: of f(x) = x / (x + gamma).
+        shaping: `rational` is that f; `none` is f(x) = x.
+    """
+    mixer = Mixer(
+        traces=traces if off else "",
+        per_group=demonstrations,
+        share=share,
+        min_reward=min_reward,
+        ratio=ratio if off else 0.0,
+        threshold=threshold,
+        capacity=buffer,
+    )
+    _ensure_traces(traces, off)
+    return mixer.algorithm("hybrid", on, off, gamma, shaping)
+
+
+def _ensure_traces(traces: str, off: float) -> None:
+    if off and not traces:
+        raise ConfigError(
+            "this algorithm learns from traces: name a file of them, or a run folder, with "
+            "--set algorithm.traces=PATH; without traces, take exgrpo or grpo"
+        )
+
+
+@dataclass(slots=True)
+class Mixer:
+    """What is added to the groups of a step, and which prompts are asked again."""
+
+    traces: str = ""
+    per_group: int = 1
+    share: float = 0.0
+    min_reward: float = 1.0
+    ratio: float = 0.0
+    threshold: float = 0.35
+    capacity: int = 10_000
+    experience: Experience = field(init=False)
+    has_begun: bool = False
+    """Whether the success of a step was above the threshold."""
+    demonstrations: dict[Task, list[Any]] = field(default_factory=dict)
+    bench: Bench | None = None
+    _asked: dict[str, Prompt] = field(default_factory=dict)
+    """The prompts of the step, by group."""
+    _again: set[str] = field(default_factory=set)
+    """Groups that were asked before."""
+    _counts: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.experience = Experience(self.capacity)
+
+    def algorithm(
+        self, name: str, on: float, off: float, gamma: float, shaping: Shaping
+    ) -> Algorithm:
+        """The algorithm that mixes with this."""
+        return Algorithm(
+            name,
+            grpo_advantages,
+            partial(mixed_loss, on=on, off=off, gamma=gamma, shaping=shaping),
+            extend=self.extend,
+            state_dict=self.state_dict,
+            load_state_dict=self.load_state_dict,
+            begin=self.begin,
+            ask=self.ask,
+            metrics=self._counts.copy,
+            off_policy=True,
+        )
+
+    def begin(self, bench: Bench) -> None:
+        """Read the traces and play them."""
+        self.bench = bench
+        if self.traces:
+            self.demonstrations = load(read_traces(self.traces), bench, self.min_reward)
+
+    def ask(self, prompts: Sequence[Prompt], step: int) -> list[Prompt]:
+        """The prompts of a step: the last ones are known ones, and all ask for less."""
+        assert self.bench is not None
+        asked, group_size = list(prompts), prompts[0].num_rollouts
+        count = round(self.ratio * len(asked)) if self.has_begun else 0
+        rng = random.Random(f"{self.bench.seed}/again/{step}")
+        drawn = self.experience.draw(count, group_size, rng)
+        first = len(asked) - len(drawn)
+        # Tasks with a demonstration take the first places that have none, up to their share.
+        free = [n for n in range(first) if not self._own(asked[n])]
+        missing = round(self.share * len(asked)) - (first - len(free))
+        tasks = [
+            rng.choice([*self.demonstrations])
+            for _ in free[: max(0, missing)]
+            if self.demonstrations
+        ]
+        for n, (entry, index) in zip(free, tasks, strict=False):
+            asked[n] = replace(asked[n], entry=entry, level=None, index=index)
+        self._again = {prompt.group_id for prompt in asked[first:]}
+        for n, (entry, level, index) in enumerate(drawn, first):
+            asked[n] = replace(asked[n], entry=entry, level=level, index=index)
+        self._asked = {prompt.group_id: prompt for prompt in asked}
+        for n, prompt in enumerate(asked):
+            num_added = len(self._demonstrated(prompt, step)) or n >= first
+            asked[n] = replace(prompt, num_rollouts=max(1, group_size - num_added))
+        return asked
+
+    def extend(self, groups: Sequence[Any], step: int) -> list[Any]:
+        """Add what belongs to the groups, and take in what they show."""
+        replays = self._replays(groups)
+        mixed = []
+        num_successes, num_scored = 0, 0
+        for group in groups:
+            prompt = self._asked[group.id]
+            added = [*self._demonstrated(prompt, step), *replays.get(group.id, ())]
+            first = group.rollouts[0]
+            num_prompt = first.trajectory.num_prompt_tokens
+            added = [
+                _renamed(one, f"{group.id}/off{n}", group.id, step)
+                for n, one in enumerate(added)
+                # A prompt that is drawn from the seed may be another one this time.
+                if one.trajectory.ids[: one.trajectory.num_prompt_tokens]
+                == first.trajectory.ids[:num_prompt]
+            ]
+            mixed.append(replace(group, rollouts=(*group.rollouts, *added)))
+            scored = [one for one in group.rollouts if one.reward is not None]
+            won = [one for one in scored if one.reward >= self.min_reward]
+            num_successes, num_scored = num_successes + len(won), num_scored + len(scored)
+            if self.ratio:
+                kept = {one.trajectory.rollout_id: _success(one) for one in won}
+                again = len(added) if group.id in self._again else 0
+                self.experience.learn(_place(prompt), len(won) + again, len(scored) + again, kept)
+        self.has_begun |= num_successes > self.threshold * num_scored
+        self._counts |= {
+            "off_rollouts": float(
+                sum(len(m.rollouts) - len(g.rollouts) for m, g in zip(mixed, groups, strict=True))
+            )
+        }
+        if self.ratio:
+            known = {"prompts": len(self.experience.prompts), "rollouts": len(self.experience)}
+            known |= {"retired": len(self.experience.retired), "begun": self.has_begun}
+            self._counts |= {f"experience_{name}": float(count) for name, count in known.items()}
+        return mixed
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs; demonstrations are read anew."""
+        if not self.ratio:
+            return {}
+        return {"experience": self.experience.state_dict(), "has_begun": self.has_begun}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        if self.ratio:
+            self.experience.load_state_dict(state["experience"])
+            self.has_begun = state["has_begun"]
+
+    def _own(self, prompt: Prompt) -> list[Any]:
+        return self.demonstrations.get((prompt.entry, prompt.index), [])
+
+    def _demonstrated(self, prompt: Prompt, step: int) -> list[Any]:
+        """The demonstrations of a group: others in every step, where the task has several."""
+        own = self._own(prompt)
+        if not own or prompt.group_id in self._again or self.bench is None:
+            return []
+        rng = random.Random(f"{self.bench.seed}/{step}/{prompt.group_id}")
+        return rng.sample(own, min(self.per_group, len(own)))
+
+    def _replays(self, groups: Sequence[Any]) -> dict[str, list[Any]]:
+        """Of each prompt that was asked again, the success that is most certain now."""
+        assert self.bench is not None
+        known = {
+            group.id: list(
+                self.experience.prompts[_place(self._asked[group.id])].successes.values()
+            )
+            for group in groups
+            if group.id in self._again
+        }
+        several = [one.trajectory for own in known.values() if len(own) > 1 for one in own]
+        entropies = self.bench.mean_entropies(several) if several else []
+        entropy_of = dict(zip((one.rollout_id for one in several), entropies, strict=True))
+        return {
+            group.id: [
+                _replayed(
+                    min(
+                        known[group.id],
+                        key=lambda one: entropy_of.get(one.trajectory.rollout_id, 0.0),
+                    ),
+                    group.rollouts[0],
+                )
+            ]
+            for group in groups
+            if group.id in known
+        }
+
+
+def _place(prompt: Prompt) -> Place:
+    return prompt.entry, prompt.level, prompt.index
+
+
+def _success(rollout: Any) -> Success:
+    said = tuple((turn.text, turn.observation) for turn in rollout.episode.turns)
+    scored = rollout.scored
+    return Success(rollout.trajectory, scored.reward or 0.0, dict(scored.scores), said)
+
+
+def _replayed(success: Success, beside: Any) -> Any:
+    """A success as an episode of the task of `beside`; what it had read is in its observations."""
+    protocol, texts = beside.world.protocol, [text for text, _ in success.said]
+    episode = Episode(
+        task=beside.episode.task,
+        turns=tuple(
+            EpisodeTurn(text, protocol.parse(text), observation=shown)
+            for text, shown in success.said
+        ),
+        final_answer=protocol.final_answer(texts),
+        format_score=protocol.format_score(texts),
+        num_model_tokens=success.trajectory.num_model_tokens,
+    )
+    return replace(
+        beside,
+        trajectory=replace(success.trajectory, origin=Origin.REPLAY),
+        episode=episode,
+        scored=replace(
+            beside.scored,
+            reward=success.reward,
+            scores=success.scores,
+            per_turn={},
+            missing={},
+            unscored=None,
+            failure=None,
+        ),
+    )
+
+
+def _renamed(rollout: Any, name: str, group_id: str, step: int) -> Any:
+    trajectory = replace(rollout.trajectory, rollout_id=name, group_id=group_id)
+    return replace(rollout, trajectory=trajectory, episode=replace(rollout.episode, step=step))

@@ -1,0 +1,108 @@
+"""Demonstrations: traces that were played in the training task that asks their question.
+
+A trace is written anew by nobody: its turns go through the driver that plays scripts, which
+tokenises each once, records who wrote which token and scores the episode. Only what comes out as it
+went in is kept; the others are counted by reason and left out whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from searchrl import DataError
+from searchrl.algorithms import Bench
+from searchrl.contracts import INVALID
+from searchrl_offpolicy.traces import Trace, key_of, written_by
+
+Task = tuple[int, int]
+"""Entry, and index of a training task."""
+
+QUESTION = "its question is asked by no training task"
+TEMPLATE = "it holds tokens of a chat template"
+LENGTH = "it is longer than the limits of the run"
+AUTHORS = "a turn of it holds what the environment writes"
+OBSERVATIONS = "the environment answers something else"
+TAGS = "a turn is not as the protocol writes it"
+END = "its last turn does not end the episode, or one before it does"
+FAILED = "its episode failed or was not scored"
+TWICE = "it is there twice"
+
+
+def load(traces: Iterable[Trace], bench: Bench, min_reward: float) -> dict[Task, list[Any]]:
+    """Play traces; those that fit, by their tasks. The user is told how many and why not.
+
+    Raises:
+        DataError: none fits.
+    """
+    kept: dict[Task, list[Any]] = {}
+    reasons: Counter[str] = Counter()
+    seen = set[tuple[str, ...]]()
+    for place, trace in _placed(list(traces), bench):
+        fault = QUESTION
+        if place is not None:
+            trace = written_by(trace, bench.protocols[place[0]])
+            fault = TWICE if trace.turns in seen else ""
+        if place is not None and not fault:
+            seen.add(trace.turns)
+            rollout, fault = _play(trace, place, bench, min_reward)
+            if rollout is not None:
+                kept.setdefault(place, []).append(rollout)
+                continue
+        reasons[fault] += 1
+    num_kept, num_left = sum(map(len, kept.values())), reasons.total()
+    told = f"traces: {num_kept} of {num_kept + num_left} fit, for {len(kept)} training tasks"
+    why = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+    if not kept:
+        raise DataError(f"no trace of algorithm.traces fits this run ({why or 'there are none'})")
+    bench.on_note(f"{told}; left out {why}" if why else told)
+    return kept
+
+
+def _placed(traces: Sequence[Trace], bench: Bench) -> Iterator[tuple[Task | None, Trace]]:
+    """Each trace with the training task that has its id or asks its question."""
+    wanted = {key for trace in traces for key in (*trace.questions(), trace.task_id) if key}
+    places: dict[str, Task] = {}
+    for entry, index, task in bench.tasks():
+        for key in {task.id, key_of(task.question)} & wanted:
+            places.setdefault(key, (entry, index))
+        if len(places) == len(wanted):
+            break
+    for trace in traces:
+        keys = (trace.task_id, *trace.questions())
+        yield next((places[key] for key in keys if key in places), None), trace
+
+
+def _play(trace: Trace, place: Task, bench: Bench, min_reward: float) -> tuple[Any | None, str]:
+    """The trace as an episode, or why it is none."""
+    if trace.holds_template:
+        return None, TEMPLATE
+    rollout = bench.imitate(*place, trace.turns)
+    played = rollout.episode.turns
+    if played and trace.turns and played[0].text != trace.turns[0]:
+        # The chat template has begun the turn already, as that of a thinking model does.
+        prefix = played[0].text.removesuffix(trace.turns[0])
+        turns = (trace.turns[0].removeprefix(prefix), *trace.turns[1:])
+        rollout = bench.imitate(*place, turns)
+    return (None, fault) if (fault := _find_fault(trace, rollout, min_reward)) else (rollout, "")
+
+
+def _find_fault(trace: Trace, rollout: Any, min_reward: float) -> str:
+    episode, played = rollout.episode, rollout.episode.turns
+    if episode.stop_reason in ("turn_tokens", "total_tokens"):
+        return LENGTH
+    if any(turn.text_behind.strip() for turn in rollout.trajectory.turns):
+        return AUTHORS
+    if any(turn.action.kind == INVALID for turn in played):
+        return TAGS
+    shown = zip(trace.observations, played, strict=False)
+    if any(before.strip() and before.strip() != now.observation.strip() for before, now in shown):
+        return OBSERVATIONS
+    if len(played) != len(trace.turns) or episode.stop_reason != "answered":
+        return END
+    if [turn.text for turn in played] != list(trace.turns):
+        return TAGS
+    if rollout.reward is None:
+        return FAILED
+    return f"its reward is below {min_reward:g}" if rollout.reward < min_reward else ""

@@ -1,0 +1,170 @@
+"""Earlier successes of training prompts, and which of them are asked again (ExGRPO).
+
+    kept       prompts with 0 < k < K successes the last time, arXiv 2510.02245, section 3.2
+    drawn      bucket k with a chance proportional to N(k; K/2, 1), then uniform within it
+    retired    k = K: never kept again
+
+Owns the buffer and its state. Nothing here knows a policy: which success of a prompt is replayed is
+decided by its caller, who can compute entropies.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from searchrl.algorithms import Origin, Trajectory, TurnStop
+
+Place = tuple[int, Any, int]
+"""Entry, difficulty (None: it has none) and index of a training task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A rollout as it was sampled. `said` are (text, observation) of its turns."""
+
+    trajectory: Trajectory
+    reward: float
+    scores: Mapping[str, float] = field(default_factory=dict)
+    said: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of a prompt: successes of the last group, and rollouts that succeeded."""
+
+    num_successes: int
+    successes: dict[str, Success] = field(default_factory=dict)
+    """By their names, oldest first."""
+
+
+class Experience:
+    """The buffer; `capacity` counts rollouts, of which the oldest leave first."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.prompts: dict[Place, Known] = {}
+        self.retired: set[Place] = set()
+        self._order: dict[str, Place] = {}
+        """Whose a rollout is, oldest first."""
+
+    def __len__(self) -> int:
+        """Rollouts that are kept."""
+        return len(self._order)
+
+    def learn(
+        self, prompt: Place, num_successes: int, num_scored: int, new: Mapping[str, Success]
+    ) -> None:
+        """Take in a group: `num_successes` of `num_scored`, and the new ones by their names."""
+        if prompt in self.retired:
+            return
+        if not 0 < num_successes < num_scored:
+            for name in self.prompts.pop(prompt, Known(0)).successes:
+                del self._order[name]
+            if num_scored and num_successes == num_scored:
+                self.retired.add(prompt)
+            return
+        known = self.prompts.setdefault(prompt, Known(num_successes))
+        known.num_successes = num_successes
+        known.successes |= new
+        self._order |= dict.fromkeys(new, prompt)
+        while len(self._order) > self.capacity:
+            name, owner = next(iter(self._order.items()))
+            del self._order[name], self.prompts[owner].successes[name]
+            if not self.prompts[owner].successes:
+                del self.prompts[owner]
+
+    def draw(self, count: int, group_size: int, rng: random.Random) -> list[Place]:
+        """Up to `count` different prompts."""
+        buckets: dict[int, list[Place]] = {}
+        for prompt, known in self.prompts.items():
+            buckets.setdefault(known.num_successes, []).append(prompt)
+        drawn = list[Place]()
+        while buckets and len(drawn) < count:
+            sizes = sorted(buckets)
+            chances = bucket_chances(sizes, group_size)
+            bucket = rng.choices(sizes, chances)[0]
+            drawn.append(buckets[bucket].pop(rng.randrange(len(buckets[bucket]))))
+            if not buckets[bucket]:
+                del buckets[bucket]
+        return drawn
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything; the tokens of all rollouts are two tensors."""
+        ids, logps = list[int](), list[float]()
+        rollouts = []
+        for name, prompt in self._order.items():
+            success = self.prompts[prompt].successes[name]
+            own = success.trajectory
+            ids += own.ids
+            logps += [math.nan if logp is None else logp for logp in own.sampler_logps]
+            turns = [
+                (t.start, t.stop, str(t.reason), t.text_behind, own.policy_versions[t.start])
+                for t in own.turns
+            ]
+            facts = (own.env, own.task_id, len(own), turns, success.said)
+            rollouts.append((name, prompt, *facts, success.reward, dict(success.scores)))
+        return {
+            "rollouts": rollouts,
+            "counts": {prompt: known.num_successes for prompt, known in self.prompts.items()},
+            "retired": sorted(self.retired, key=repr),
+            "ids": torch.tensor(ids, dtype=torch.int32),
+            "logps": torch.tensor(logps, dtype=torch.float64),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        self.prompts = {prompt: Known(count) for prompt, count in state["counts"].items()}
+        self.retired = set(state["retired"])
+        self._order = {}
+        ids, logps = state["ids"].tolist(), state["logps"].tolist()
+        start = 0
+        for name, prompt, env, task_id, length, turns, said, reward, scores in state["rollouts"]:
+            own = slice(start, start := start + length)
+            trajectory = _restore(name, env, task_id, turns, ids[own], logps[own])
+            self.prompts[prompt].successes[name] = Success(trajectory, reward, scores, said)
+            self._order[name] = prompt
+
+
+def bucket_chances(sizes: Sequence[int], group_size: int) -> list[float]:
+    """N(k; K/2, 1) at every bucket k, so that they add up to 1.
+
+    >>> [round(one, 4) for one in bucket_chances([1, 2, 3], 4)]
+    [0.2741, 0.4519, 0.2741]
+    """
+    weights = [math.exp(-((size - group_size / 2) ** 2) / 2) for size in sizes]
+    return [weight / sum(weights) for weight in weights]
+
+
+def _restore(
+    name: str,
+    env: str,
+    task_id: str,
+    turns: Sequence[tuple[int, int, str, str, int]],
+    ids: Sequence[int],
+    logps: Sequence[float],
+) -> Trajectory:
+    group_id = name.rpartition("/")[0]
+    trajectory = Trajectory(name, group_id, env, task_id, Origin.SAMPLED)
+    trajectory.append_prompt(ids[: turns[0][0]])
+    for (start, stop, reason, behind, version), until in zip(turns, _ends(turns, ids), strict=True):
+        trajectory.append_model(
+            ids[start:stop],
+            logps[start:stop],
+            version=version,
+            reason=TurnStop(reason),
+            text_behind=behind,
+        )
+        trajectory.append_env(ids[stop:until])
+    return trajectory
+
+
+def _ends(turns: Sequence[tuple[int, int, str, str, int]], ids: Sequence[int]) -> Iterator[int]:
+    """Where what was said to each turn ends: at the next one, or the end."""
+    yield from (turn[0] for turn in turns[1:])
+    yield len(ids)

@@ -67,8 +67,11 @@ class Bench(Protocol):
     on_note: Callable[[str], None]
     """Tells the user a sentence."""
 
-    def tasks(self) -> Iterable[tuple[int, int, Task]]:
-        """Entry, index and task of all training tasks that their environments describe."""
+    def tasks(self, indices: Sequence[int] | None = None) -> Iterable[tuple[int, int, Task]]:
+        """Entry, index and task of the training tasks that their environments describe.
+
+        `indices`: those alone, of each environment; None: all.
+        """
 
     def imitate(self, entry: int, index: int, turns: Sequence[str]) -> Any:
         """Play turns that somebody wrote: the episode as a demonstration, with its reward."""

@@ -54,9 +54,11 @@ def make_luffy(
         shaping: `rational` is that f; `none` is f(x) = x.
     """
     mixer = Mixer(
-        traces=traces if off else "", per_group=demonstrations, share=share, min_reward=min_reward
+        traces=traces if off else None,
+        per_group=demonstrations,
+        share=share,
+        min_reward=min_reward,
     )
-    _ensure_traces(traces, off)
     return mixer.algorithm("luffy", on, off, gamma, shaping)
 
 
@@ -120,7 +122,7 @@ def make_hybrid(
         shaping: `rational` is that f; `none` is f(x) = x.
     """
     mixer = Mixer(
-        traces=traces if off else "",
+        traces=traces if off else None,
         per_group=demonstrations,
         share=share,
         min_reward=min_reward,
@@ -128,23 +130,15 @@ def make_hybrid(
         threshold=threshold,
         capacity=buffer,
     )
-    _ensure_traces(traces, off)
     return mixer.algorithm("hybrid", on, off, gamma, shaping)
-
-
-def _ensure_traces(traces: str, off: float) -> None:
-    if off and not traces:
-        raise ConfigError(
-            "this algorithm learns from traces: name a file of them, or a run folder, with "
-            "--set algorithm.traces=PATH; without traces, take exgrpo or grpo"
-        )
 
 
 @dataclass(slots=True)
 class Mixer:
     """What is added to the groups of a step, and which prompts are asked again."""
 
-    traces: str = ""
+    traces: str | None = None
+    """None: no demonstrations are wanted."""
     per_group: int = 1
     share: float = 0.0
     min_reward: float = 1.0
@@ -183,8 +177,13 @@ class Mixer:
         )
 
     def begin(self, bench: Bench) -> None:
-        """Read the traces and play them."""
+        """Read the traces and play them. ConfigError if none are named."""
         self.bench = bench
+        if self.traces == "":
+            raise ConfigError(
+                "this algorithm learns from traces: name a file of them, or a run folder, with "
+                "--set algorithm.traces=PATH; without traces, take exgrpo or grpo"
+            )
         if self.traces:
             self.demonstrations = load(read_traces(self.traces), bench, self.min_reward)
 

@@ -22,7 +22,7 @@ Task = tuple[int, int]
 QUESTION = "its question is asked by no training task"
 TEMPLATE = "it holds tokens of a chat template"
 LENGTH = "it is longer than the limits of the run"
-AUTHORS = "a turn of it holds what the environment writes"
+AUTHORS = "a turn goes on behind its end, with what the environment writes"
 OBSERVATIONS = "the environment answers something else"
 TAGS = "a turn is not as the protocol writes it"
 END = "its last turn does not end the episode, or one before it does"
@@ -62,22 +62,28 @@ def load(traces: Iterable[Trace], bench: Bench, min_reward: float) -> dict[Task,
 
 def _placed(traces: Sequence[Trace], bench: Bench) -> Iterator[tuple[Task | None, Trace]]:
     """Each trace with the training task that has its id or asks its question."""
-    wanted = {key for trace in traces for key in (*trace.questions(), trace.task_id) if key}
+    keys = [[trace.task_id, *trace.questions()] for trace in traces]
+    wanted = {key for own in keys for key in own if key}
     places: dict[str, Task] = {}
-    for entry, index, task in bench.tasks():
-        for key in {task.id, key_of(task.question)} & wanted:
-            places.setdefault(key, (entry, index))
-        if len(places) == len(wanted):
-            break
-    for trace in traces:
-        keys = (trace.task_id, *trace.questions())
-        yield next((places[key] for key in keys if key in places), None), trace
+    hints = sorted({trace.index for trace in traces if trace.index is not None})
+    # All are looked through only for those that come from no run: making them takes its time.
+    needs_all = any(trace.index is None for trace in traces)
+    for entry, index, task in bench.tasks(None if needs_all else hints):
+        if new := ({task.id, key_of(task.question)} & wanted) - places.keys():
+            places |= dict.fromkeys(new, (entry, index))
+            if all(places.keys() & own for own in keys):
+                break
+    for trace, own in zip(traces, keys, strict=True):
+        yield next((places[key] for key in own if key in places), None), trace
 
 
 def _play(trace: Trace, place: Task, bench: Bench, min_reward: float) -> tuple[Any | None, str]:
     """The trace as an episode, or why it is none."""
     if trace.holds_template:
         return None, TEMPLATE
+    stops = bench.protocols[place[0]].stops
+    if any(stop in text.strip().removesuffix(stop) for text in trace.turns for stop in stops):
+        return None, AUTHORS
     rollout = bench.imitate(*place, trace.turns)
     played = rollout.episode.turns
     if played and trace.turns and played[0].text != trace.turns[0]:
@@ -92,8 +98,6 @@ def _find_fault(trace: Trace, rollout: Any, min_reward: float) -> str:
     episode, played = rollout.episode, rollout.episode.turns
     if episode.stop_reason in ("turn_tokens", "total_tokens"):
         return LENGTH
-    if any(turn.text_behind.strip() for turn in rollout.trajectory.turns):
-        return AUTHORS
     if any(turn.action.kind == INVALID for turn in played):
         return TAGS
     shown = zip(trace.observations, played, strict=False)

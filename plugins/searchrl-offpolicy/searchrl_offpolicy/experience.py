@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from searchrl.algorithms import Origin, Trajectory, TurnStop
+from searchrl.algorithms import Trajectory, TurnStop
 
 Place = tuple[int, Any, int]
 """Entry, difficulty (None: it has none) and index of a training task."""
@@ -61,7 +61,7 @@ class Experience:
         self, prompt: Place, num_successes: int, num_scored: int, new: Mapping[str, Success]
     ) -> None:
         """Take in a group: `num_successes` of `num_scored`, and the new ones by their names."""
-        if prompt in self.retired:
+        if prompt in self.retired or not (new or prompt in self.prompts):
             return
         if not 0 < num_successes < num_scored:
             for name in self.prompts.pop(prompt, Known(0)).successes:
@@ -107,7 +107,7 @@ class Experience:
                 (t.start, t.stop, str(t.reason), t.text_behind, own.policy_versions[t.start])
                 for t in own.turns
             ]
-            facts = (own.env, own.task_id, len(own), turns, success.said)
+            facts = (own.env, own.task_id, own.generated_text, len(own), turns, success.said)
             rollouts.append((name, prompt, *facts, success.reward, dict(success.scores)))
         return {
             "rollouts": rollouts,
@@ -124,9 +124,9 @@ class Experience:
         self._order = {}
         ids, logps = state["ids"].tolist(), state["logps"].tolist()
         start = 0
-        for name, prompt, env, task_id, length, turns, said, reward, scores in state["rollouts"]:
+        for name, prompt, *texts, length, turns, said, reward, scores in state["rollouts"]:
             own = slice(start, start := start + length)
-            trajectory = _restore(name, env, task_id, turns, ids[own], logps[own])
+            trajectory = _restore(name, texts, turns, ids[own], logps[own])
             self.prompts[prompt].successes[name] = Success(trajectory, reward, scores, said)
             self._order[name] = prompt
 
@@ -143,14 +143,13 @@ def bucket_chances(sizes: Sequence[int], group_size: int) -> list[float]:
 
 def _restore(
     name: str,
-    env: str,
-    task_id: str,
+    texts: Sequence[str],
     turns: Sequence[tuple[int, int, str, str, int]],
     ids: Sequence[int],
     logps: Sequence[float],
 ) -> Trajectory:
-    group_id = name.rpartition("/")[0]
-    trajectory = Trajectory(name, group_id, env, task_id, Origin.SAMPLED)
+    group_id, (env, task_id, text) = name.rpartition("/")[0], texts
+    trajectory = Trajectory(name, group_id, env, task_id, generated_text=text)
     trajectory.append_prompt(ids[: turns[0][0]])
     for (start, stop, reason, behind, version), until in zip(turns, _ends(turns, ids), strict=True):
         trajectory.append_model(

@@ -39,6 +39,8 @@ class Trace:
     turns: tuple[str, ...]
     observations: tuple[str, ...] = ()
     task_id: str = ""
+    index: int | None = None
+    """Of the task, if an episode of a run says it."""
 
     @property
     def holds_template(self) -> bool:
@@ -102,7 +104,7 @@ def _of_episode(row: Mapping[str, Any]) -> Trace:
     texts = tuple(turn["text"] for turn in turns)
     shown = tuple(turn["observation"] for turn in turns)
     task = row["task"]
-    return Trace(row["rollout_id"], task["question"], texts, shown, task["id"])
+    return Trace(row["rollout_id"], task["question"], texts, shown, task["id"], task["index"])
 
 
 def _of_row(row: Row) -> list[Trace]:

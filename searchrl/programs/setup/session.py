@@ -171,10 +171,12 @@ class Session:
             for request, prompt in zip(requests, self.algorithm.ask(prompts, step), strict=True)
         ]
 
-    def tasks(self) -> Iterator[tuple[int, int, Task]]:
+    def tasks(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, int, Task]]:
         """See `Bench`."""
         for entry, world in enumerate(self.worlds):
-            for index in range(world.num_tasks(TRAIN)):
+            total = world.num_tasks(TRAIN)
+            known = range(total) if indices is None else (n for n in indices if n < total)
+            for index in known:
                 if (task := world.look_at(TRAIN, index)) is not None:
                     yield entry, index, task
 

@@ -28,8 +28,8 @@ class Verdict(StrEnum):
     """All of it is below 0."""
     GAINED = "gained"
     """All of it is above 0."""
-    KEPT = "kept"
-    """It holds 0: neither is shown. A wide one may hide a loss."""
+    KEPT = "no change shown"
+    """It holds 0. A wide one may hide a loss."""
     UNKNOWN = "no interval"
     """Too few tasks changed."""
 

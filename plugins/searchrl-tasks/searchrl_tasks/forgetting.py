@@ -134,9 +134,10 @@ def _show(rows: Sequence[Mapping[str, Any]], *, has_alone: bool) -> None:
     for row in rows:
         cells = [_say(row["before"]), _say(row["after"]), _say(row["change"], "+")]
         cells += [str(row["change"]["n"]), row["verdict"]]
-        if "alone" in row:
-            ratio = row["ratio"]
-            cells += [_say(row["alone"]), "—" if ratio is None else f"{ratio:.2f}"]
+        if has_alone:
+            ratio = row.get("ratio")
+            cells += [_say(row["alone"]) if "alone" in row else "—"]
+            cells += ["—" if ratio is None else f"{ratio:.2f}"]
         table.add_row(row["env"], row["figure"], *cells)
     # In a file or a pipe there is no width that lines must fit.
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)

@@ -46,8 +46,8 @@ def make_row(phase: str, step: int, env: str, group: str, question: str, score: 
     return {
         "rollout_id": f"{group}/0", "group_id": group, "segment": 0, "origin": "sampled",
         "phase": phase, "step": step, "env": env,
-        "task": {"id": group.rpartition("/")[2], "split": "test", "index": 0, "kind": "x", "slices": [],
-                 "question": question, "answers": ["a"], "gold_ids": []},
+        "task": {"id": group.rpartition("/")[2], "split": "test", "index": 0, "kind": "x",
+                 "slices": [], "question": question, "answers": ["a"], "gold_ids": []},
         "ids": [], "authors": "", "turn": [], "policy_version": 0, "sampler_logp": [],
         "advantage": None, "turns": [], "final_answer": "a", "stop_reason": "answered",
         "reward": 2 * score, "scores": {"env": score}, "unscored": None, "failure": None,

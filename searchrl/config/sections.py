@@ -93,9 +93,9 @@ class TaskConfig(Section):
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
     own [settings](built-ins.md)."""
-    weight: Annotated[float, Field(gt=0)] | dict[Step, Weight] = 1.0
+    weight: Weight | dict[Step, Weight] = 1.0
     """How often this task is drawn compared with the others: a number, or stages such as `{0: 1.0,
-    30: 0.5}`."""
+    30: 0.5}`. With 0 it is evaluated and never trained on."""
     difficulty: dict[Step, Level] | None = None
     """The environment's setting `difficulty` as it changes in training: stages such as `{0: easy,
     30: hard}`. Evaluations play the last one. One that never changes is `env.difficulty`."""

@@ -39,6 +39,7 @@ def describe_run(run: Run) -> dict[str, Any]:
         "curves": _curves(rows),
         "before": both.get("before"),
         "after": both.get("after"),
+        "changes": _changes(run),
         "components": list(
             dict.fromkeys(["reward", *(n for t in config.tasks for n in t.metrics)])
         ),
@@ -47,6 +48,14 @@ def describe_run(run: Run) -> dict[str, Any]:
         "faults": [*find_damage(run.path), *find_missing_rollouts(run)],
         "is_finished": bool(summary),
     }
+
+
+def _changes(run: Run) -> list[dict[str, Any]]:
+    """What each of several environments gained or lost; empty if the folder does not tell."""
+    with suppress(SearchRLError):
+        changes = run.changes() if len(run.config.tasks) > 1 else []
+        return [one._asdict() | {"verdict": one.verdict} for one in changes]
+    return []
 
 
 def _curves(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[list[float | None]]]]:

@@ -213,6 +213,15 @@ class RewardSchedule:
         """Every component of any stage, once, in order of first appearance."""
         return tuple(dict.fromkeys(name for one in self.expressions for name in one.names))
 
+    @property
+    def headline(self) -> str:
+        """What is judged by it: `em`, or the environment's own reward, if paid; else `reward`.
+
+        What the last expression pays counts.
+        """
+        paid = {name for weight, name in self.expressions[-1].terms if weight}
+        return next((name for name in HEADLINES if name in paid), "reward")
+
     def __str__(self) -> str:
         ends = zip(self.expressions, self.begins[1:], strict=False)
         parts = [f"{expression} until step {end}" for expression, end in ends]

@@ -28,7 +28,7 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.rewards.components import SIGNAL
-from searchrl.rewards.expression import HEADLINES, RewardSchedule
+from searchrl.rewards.expression import RewardSchedule
 from searchrl.tool_calls import CallLock, DeadlineExceeded, Raised, call_together
 
 _TOLERANCE = 1e-9
@@ -120,12 +120,8 @@ class Scorer:
 
     @property
     def headline(self) -> str:
-        """What a run is judged by: `em`, or the environment's own reward, if paid; else `reward`.
-
-        In a schedule, what its last expression pays counts.
-        """
-        paid = {name for weight, name in self.schedule.expressions[-1].terms if weight}
-        return next((name for name in HEADLINES if name in paid), "reward")
+        """What a run is judged by."""
+        return self.schedule.headline
 
     def score(self, episode: Episode) -> ScoredEpisode:
         """Score one finished episode, a group by itself. Never raises for what a component does."""

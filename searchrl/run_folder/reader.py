@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from os.path import lexists
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.config import RunConfig, build_config, load_yaml
 from searchrl.errors import ConfigError, DamagedError, RunFolderError, suggest_path
@@ -22,6 +22,9 @@ from searchrl.run_folder.sealing import CHANGED, RESTORE, read_whole
 from searchrl.run_folder.shapes import AlarmRow, MetricRow, Shape, find_problem, read_record
 from searchrl.trackers.rows import parse_rows
 from searchrl.trust.folders import ensure_plain
+
+if TYPE_CHECKING:
+    from searchrl.run_folder.forgetting import Change
 
 CONFIG, PROVENANCE = "config.yaml", "provenance.json"
 METRICS, ALARMS, SUMMARY = "metrics.jsonl", "alarms.jsonl", "summary.json"
@@ -190,6 +193,25 @@ class Run:
             if phase is None or may_hold(path, phase):
                 rows = read_rollouts(path)
                 yield from (row for row in rows if phase is None or row.get("phase") == phase)
+
+    def changes(self, since: Run | None = None, step: int | None = None) -> list[Change]:
+        """What each environment gained or lost: `env`, `figure`, `before`, `after`, `change`.
+
+        Its last evaluation, or that after `step`, minus the one before training, or the last one
+        of `since`: paired on the tasks that both asked. Environments that share none are absent.
+        """
+        from searchrl.run_folder.forgetting import find_changes  # with numpy
+
+        before = self.rollouts("before") if since is None else since._evaluated()
+        return find_changes(self.config, before, self._evaluated(step))
+
+    def _evaluated(self, step: int | None = None) -> list[dict[str, Any]]:
+        """The episodes of the last evaluation, or of that after `step`; empty without one."""
+        for phase in ("after", "eval") if step is None else ("after", "during"):
+            rows = self.rollouts(phase)
+            if found := [row for row in rows if step is None or row["step"] == step]:
+                return found
+        return []
 
     def _written(self, name: str) -> Mapping[str, Any] | None:
         """Size and checksum of a file as provenance.json knows them; None if it cannot be read."""

@@ -27,6 +27,7 @@ def test_stages_are_kept_as_they_are_written() -> None:
     assert build_config(yaml.safe_load(config.to_yaml())).fingerprint == config.fingerprint
     assert describe_stages(config.tasks)[0] == "tasks.0.weight: 0.2, then 0.5 after step 30"
     assert describe_stages(build_config({}).tasks) == []
+    assert build_config(two(0)).tasks[0].weight == 0, "evaluated, never trained on"
 
 
 def test_a_flag_replaces_stages_as_a_whole() -> None:

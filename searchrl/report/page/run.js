@@ -83,8 +83,20 @@ SEARCHRL.views.run = (() => {
       el("h2", {}, "Before and after"),
       el("p", { class: "note" }, "Value, its 95 % interval, and the number of episodes behind it. ",
         el("a", { href: "#/compare" }, "Compare the two task by task.")),
+      changes(run),
       scroll("Before and after", el("table", {}, el("thead", {}, el("tr", {}, ["metric", "before", "after", "change"]
         .map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows))));
+  }
+
+  // Of several environments: whether one was forgotten.
+  function changes(run) {
+    if (!run.changes.length) return null;
+    const rows = run.changes.map((one) => el("tr", {}, el("th", { scope: "row" }, one.env), el("td", {}, one.figure),
+      cell(one.before), cell(one.after), cell(one.change),
+      el("td", { class: { forgot: "minus", gained: "plus" }[one.verdict] || "" }, one.verdict)));
+    return scroll("What each environment gained or lost", el("table", { id: "changes" }, el("thead", {}, el("tr", {},
+      ["environment", "figure", "before", "after", "change, task by task", "verdict"]
+        .map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows)));
   }
 
   function cell(metric) {

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from searchrl.contracts import SEARCH, Action, Episode, ToolCall
+from searchrl import show_value
+from searchrl.contracts import Episode, ToolCall, make_encodable
+from searchrl.data import BadRow
 
 TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -21,75 +23,66 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 _FENCED = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 
 
-class Tool(NamedTuple):
-    """A tool: its JSON for the prompt, and the types of its parameters, where they are known."""
+def load_json(said: object) -> Any:
+    """The JSON value of a text, or of what can be written as JSON; BadRow if there is none.
 
-    name: str
-    text: str
-    types: Mapping[str, tuple[type, ...] | None]
-    required: Sequence[str]
-
-
-def load_json(text: str) -> Any:
-    """The value of strict JSON that can be written again; ValueError if it is none."""
+    NaN becomes null, half a surrogate pair the sign for what could not be read.
+    """
     try:
-        value = json.loads(text)
+        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+        value = json.loads(make_encodable(text), parse_constant=lambda _: None)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    except (ValueError, RecursionError):
+        raise BadRow(f"holds something that is not JSON: {show_value(said)}") from None
     return value
 
 
-def call_of(action: Action) -> ToolCall | None:
-    """The call of a turn. A tool may be named `search`, which protocols read as a search."""
-    if action.kind == SEARCH:
-        several = len(action.queries) > 1
-        said = {"queries": [*action.queries]} if several else {"query": "".join(action.queries)}
-        return ToolCall(SEARCH, said)
-    return action.payload if isinstance(action.payload, ToolCall) else None
-
-
 def read_call(text: str) -> ToolCall | None:
-    """The call in an answer, bare or in a fence; None for other JSON. ValueError: no JSON."""
+    """The call that an answer is, bare or in a fence, as JSON; None if it is anything else."""
     fenced = _FENCED.fullmatch(text.strip())
-    match load_json(fenced[1] if fenced else text):
-        case {"name": str(name), "arguments": dict(arguments), **others} if not others:
-            return ToolCall(name, arguments)
+    try:
+        match load_json(fenced[1] if fenced else text):
+            case {"name": str(name), "arguments": dict(arguments), **others} if not others:
+                return ToolCall(name, arguments)
+    except BadRow:
+        pass
     return None
 
 
-def call_facts(episode: Episode) -> dict[str, float]:
+def call_facts(episode: Episode) -> Mapping[str, float]:
     """What is right (1) or not (0) about the first call, or about an answer that is one."""
-    calls = (call_of(turn.action) for turn in episode.turns)
-    call, answer = next(filter(None, calls), None), episode.final_answer or ""
-    if call is None and "{" not in answer:
-        return {"missing": 1.0}
-    try:
-        call = call or read_call(answer)
-    except ValueError:
-        return {"broken": 1.0}
-    facts = {"json": 1.0, "call": float(call is not None)}
-    if call is None:
-        return facts
-    recorded: ToolCall = episode.task.meta["call"]
-    tools = {tool.name: tool for tool in episode.task.meta["tools"]}
-    is_known = call.name in (tools or [recorded.name])
-    facts |= {"known": float(is_known), "unknown": float(not is_known)}
-    if is_known:
-        tool = tools.get(call.name, Tool("", "", {}, ()))
-        facts["required"] = _share([name in call.arguments for name in tool.required])
-        kinds = [(value, tool.types.get(name, ())) for name, value in call.arguments.items()]
-        fits = [types is None or type(value) in types for value, types in kinds]
-        facts["types"] = _share(fits if tool.types else [])
+    answer = episode.final_answer or ""
+    made = [turn.action.payload for turn in episode.turns]
+    calls = [call for call in [*made, read_call(answer)] if isinstance(call, ToolCall)]
+    if not calls:
+        return {"broken" if "{" in answer else "missing": 1.0}
+    call, recorded, facts = calls[0], episode.task.meta["call"], {"json": 1.0}
+    schemas = {tool["name"]: tool.get("parameters") for tool in episode.task.meta["tools"]}
+    if call.name in (schemas or [recorded.name]):
+        facts |= {"known": 1.0, "required": 1.0, "types": 1.0}
+        match schemas.get(call.name):
+            case {"properties": dict(known), **others}:
+                required = others.get("required")
+                needed = required if isinstance(required, list) else []
+                facts["required"] = _share([str(key) in call.arguments for key in needed])
+                facts["types"] = _share([_fits(*pair, known) for pair in call.arguments.items()])
+    else:
+        facts["unknown"] = 1.0
     if call.name == recorded.name:
-        given, wanted = ({*map(_write, one.arguments.items())} for one in (call, recorded))
+        given, wanted = (
+            {json.dumps(pair, sort_keys=True) for pair in one.arguments.items()}
+            for one in (call, recorded)
+        )
         facts |= {"name": 1.0, "same": float(given == wanted)}
-        facts["values"] = len(given & wanted) / max(1, len(given | wanted)) if wanted else 1.0
+        facts["values"] = _share([pair in given & wanted for pair in given | wanted])
     return facts
 
 
-def _write(pair: tuple[str, Any]) -> str:
-    return json.dumps(pair, sort_keys=True)
+def _fits(key: str, value: Any, known: Mapping[str, Any]) -> bool:
+    """Whether an argument is known, and of its type where that is one of `TYPES`."""
+    schema = known.get(key)
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return key in known and (str(kind) not in TYPES or type(value) in TYPES[str(kind)])
 
 
 def _share(found: Sequence[bool]) -> float:

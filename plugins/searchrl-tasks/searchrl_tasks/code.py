@@ -21,16 +21,21 @@ def find_code(text: str) -> str:
 
 
 def parse_code(code: str) -> ast.Module | None:
-    """The syntax tree; None for nothing, for what is not Python, too long or nested too deeply."""
-    if not code.strip() or len(code) > MAX_CHARS:
+    """The syntax tree; None for what is not Python, too long, nested too deeply, or a lone value.
+
+    A word or a number is Python, too, but no program.
+    """
+    if len(code) > MAX_CHARS:
         return None
     try:
         # A strange escape warns, and where warnings are errors, it would be bad syntax.
         with _LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(code)
+            tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    does = (not isinstance(one, ast.Expr) or isinstance(one.value, ast.Call) for one in tree.body)
+    return tree if any(does) else None
 
 
 def describe_style(tree: ast.Module) -> tuple[float, float]:

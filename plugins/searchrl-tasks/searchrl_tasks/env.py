@@ -15,7 +15,7 @@ from searchrl import ConfigError
 from searchrl.contracts import ANSWER, TOOL, Action, TagProtocol, Task, TokenBudget, ToolCall
 from searchrl.data import Problems, Row, parse_rows
 from searchrl.envs import TextSpace, ensure_index, ensure_split, example_turns
-from searchrl_tasks.calls import call_of, read_call
+from searchrl_tasks.calls import read_call
 from searchrl_tasks.made import make_rows
 from searchrl_tasks.rows import KINDS, SHAPES, Example, parse_example, split_examples
 
@@ -121,12 +121,11 @@ class Examples(gymnasium.Env[str, str]):
             self._turns_left = 0
             return "", float(self._is_right(str(parsed.payload))), True, False, info
         self._turns_left -= 1
-        call = call_of(parsed)
         told = parsed.reason or f"There is no action '{parsed.kind}' here."
-        if call and call == example.call:
+        if parsed.kind == TOOL and parsed.payload == example.call:
             self._is_called, told = True, example.response or "Done."
-        elif call:
-            names = ", ".join(tool.name for tool in example.tools) or "none"
+        elif parsed.kind == TOOL:
+            names = ", ".join(tool["name"] for tool in example.tools) or "none"
             told = f"Nothing is known of this call. Functions: {names}."
         return (
             self.protocol.render_notice(told, self.budget),
@@ -139,13 +138,9 @@ class Examples(gymnasium.Env[str, str]):
     def _is_right(self, answer: str) -> bool:
         """Whether the recorded call was made, or the recorded answer given."""
         call = self.example(self._task).call
-        if call is None or self.has_calls:
-            is_same = answer.split() == self._task.answers[0].split()
-            return self._is_called or (call is None and is_same)
-        try:
-            return read_call(answer) == call
-        except ValueError:
-            return False
+        if call is None:
+            return answer.split() == self._task.answers[0].split()
+        return self._is_called if self.has_calls else read_call(answer) == call
 
 
 class Expert:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from searchrl.contracts import Episode, Table, Unscored
-from searchrl.rewards import FunctionReward, em
+from searchrl.contracts import Episode, Table, Task, Unscored
+from searchrl.rewards import em
 from searchrl_tasks.calls import call_facts
 from searchrl_tasks.code import describe_style, find_code, parse_code
 from searchrl_tasks.rows import CALL, CHAT, CODE
@@ -76,56 +76,35 @@ FACTS: Mapping[str, Callable[[Episode], Facts]] = {
     CALL: call_facts,
     CHAT: chat_facts,
 }
-STYLE = dict.fromkeys(("documented", "hinted", "tidy"), 1 / 3)
-CALLED = dict.fromkeys(("json", "known", "name", "required", "types", "values"), 1 / 6)
-AUTO: Mapping[str, tuple[str, Facts]] = {
-    CODE: (
-        "0.5*code_syntax+0.5*code_style",
-        {"syntax": 0.5, **{name: weight / 2 for name, weight in STYLE.items()}},
-    ),
-    CALL: ("function_call", CALLED),
-    CHAT: ("chat", {"fresh": 1.0}),
-}
-"""What `auto` chooses for a kind: its name and its weights."""
+Rules = Mapping[str, tuple[str, Facts]]
+"""What is chosen for a kind: its name and its weights."""
 
 
-def _score(kind: str, weights: Facts, low: float, episode: Episode) -> float | Unscored:
-    """The weighted sum of the facts of an episode, from `low` to 1."""
-    if kind == CALL and "call" not in episode.task.meta:
-        return Unscored(f"task {episode.task.id!r} has no recorded call")
-    facts = FACTS[kind](episode)
-    total = math.fsum(weight * facts.get(name, 0.0) for name, weight in weights.items())
-    return max(low, min(1.0, total))
+class Weighted:
+    """A weighted sum of facts of the task's kind; every row has a table that names it.
 
-
-def _make(name: str, kind: str, weights: Facts) -> FunctionReward:
-    """A reward of tasks of one kind."""
-    score = partial(_score, kind, weights, 0.0)
-    return FunctionReward(name, score, (0.0, 1.0), True, lambda task: task.kind == kind)
-
-
-make_code_syntax = partial(_make, "code_syntax", CODE, {"syntax": 1.0})
-make_code_style = partial(_make, "code_style", CODE, STYLE)
-make_function_call = partial(_make, "function_call", CALL, CALLED)
-make_chat = partial(_make, "chat", CHAT, {"fresh": 1.0})
-
-
-class ByKind:
-    """The reward of the task's kind; every row has a table that names it, with its facts.
-
-    Tasks of other kinds, such as searches, get the exact match of their answer.
+    With `is_for_all`, tasks of other kinds, such as searches, get the exact match of their answer.
     """
 
     is_range = True
 
-    def __init__(self, name: str, low: float, rules: Mapping[str, tuple[str, Facts]]) -> None:
+    def __init__(
+        self, name: str, rules: Rules, low: float = 0.0, *, is_for_all: bool = False
+    ) -> None:
         self.name, self.values, self.rules = name, (low, 1.0), rules
+        self.is_for_all = is_for_all
+
+    def applies(self, task: Task) -> bool:
+        """Whether something is said about a task."""
+        return self.is_for_all or task.kind in self.rules
 
     def __call__(self, episode: Episode) -> float | Unscored:
         """Score an episode by its task's kind."""
         task = episode.task
         if task.kind in self.rules:
-            return _score(task.kind, self.rules[task.kind][1], self.values[0], episode)
+            facts, weights = FACTS[task.kind](episode), self.rules[task.kind][1]
+            total = math.fsum(weight * facts.get(name, 0.0) for name, weight in weights.items())
+            return max(self.values[0], min(1.0, total))
         if not task.answers:
             return Unscored(f"task {task.id!r} of kind '{task.kind}' has no answer to compare with")
         return em(episode.final_answer, task.answers)
@@ -133,20 +112,28 @@ class ByKind:
     def draw_episode(self, episode: Episode) -> list[Table]:
         """Which reward was chosen, and what it saw."""
         kind = episode.task.kind
-        chosen, facts = self.rules.get(kind, ("em", {}))[0], dict[str, float]()
-        if kind in self.rules:
-            facts = dict(FACTS[kind](episode))
-        rows = [(name, value) for name, value in facts.items()]
-        return [Table(f"{self.name}: {chosen}", ["fact", "value"], rows)]
+        chosen = self.rules[kind][0] if kind in self.rules else "em"
+        facts = FACTS[kind](episode) if kind in self.rules else {}
+        return [Table(f"{self.name}: {chosen}", ["fact", "value"], [*facts.items()])]
 
 
-def make_auto() -> ByKind:
-    """The reward of this package for the task's kind."""
-    return ByKind("auto", 0.0, AUTO)
+SYNTAX: Rules = {CODE: ("code_syntax", {"syntax": 1.0})}
+STYLE: Rules = {CODE: ("code_style", dict.fromkeys(("documented", "hinted", "tidy"), 1 / 3))}
+CALLED = dict.fromkeys(("json", "known", "name", "required", "types", "values"), 1 / 6)
+CALLS: Rules = {CALL: ("function_call", CALLED)}
+CHATS: Rules = {CHAT: ("chat", {"fresh": 1.0})}
+HALVES = {name: one / 2 for own in (SYNTAX, STYLE) for name, one in own[CODE][1].items()}
+CODES: Rules = {CODE: ("0.5*code_syntax+0.5*code_style", HALVES)}
+
+make_code_syntax = partial(Weighted, "code_syntax", SYNTAX)
+make_code_style = partial(Weighted, "code_style", STYLE)
+make_function_call = partial(Weighted, "function_call", CALLS)
+make_chat = partial(Weighted, "chat", CHATS)
+make_auto = partial(Weighted, "auto", {**CODES, **CALLS, **CHATS}, is_for_all=True)
 
 
-def make_published() -> ByKind:
+def make_published() -> Weighted:
     """The published numbers for the task's kind."""
     text = Path(__file__).with_name("assets").joinpath("published.toml").read_text("utf-8")
-    rules = {kind: (f"published {kind}", own) for kind, own in tomllib.loads(text).items()}
-    return ByKind("published", -1.0, rules)
+    rules = {kind: (kind, weights) for kind, weights in tomllib.loads(text).items()}
+    return Weighted("published", rules, -1.0, is_for_all=True)

@@ -68,15 +68,12 @@ class Examples(gymnasium.Env[str, str]):
         except ValueError:
             self.has_calls = False
         self._task = self.make_task("train", 0)
+        self._example = self._examples["train"][0]
         self._turns_left, self._is_called = 0, False
 
     def num_tasks(self, split: str) -> int:
         """How many examples a split has."""
         return len(self._examples[ensure_split("examples", split, self.splits)])
-
-    def example(self, task: Task) -> Example:
-        """What a task was made of."""
-        return self._examples[task.split][task.index]
 
     def make_task(self, split: str, index: int) -> Task:
         """Example `index` of a split. A call is its answer where the protocol has no calls."""
@@ -106,16 +103,16 @@ class Examples(gymnasium.Env[str, str]):
         total = self.num_tasks(split)
         index = (options or {}).get("index", int(self.np_random.integers(total)))
         self._task = self.make_task(split, ensure_index("examples", split, index, total))
+        self._example = self._examples[split][self._task.index]
         self._turns_left, self._is_called = self.max_turns, False
-        is_call = "call" in self._task.meta and not self.has_calls
-        prompt = self.example(self._task).prompt
-        return f"{prompt}\n{AS_JSON}" if is_call else prompt, {"task": self._task}
+        as_json = f"\n{AS_JSON}" if self._example.call and not self.has_calls else ""
+        return self._example.prompt + as_json, {"task": self._task}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Take an answer, or a call: the recorded one brings the recorded response."""
         if not self._turns_left:
             raise ResetNeeded("env examples: call reset() before step(), and after an episode")
-        parsed, example = self.protocol.parse(action), self.example(self._task)
+        parsed, example = self.protocol.parse(action), self._example
         info: dict[str, Any] = {"task": self._task, "action": parsed}
         if parsed.kind == ANSWER:
             self._turns_left = 0
@@ -137,7 +134,7 @@ class Examples(gymnasium.Env[str, str]):
 
     def _is_right(self, answer: str) -> bool:
         """Whether the recorded call was made, or the recorded answer given."""
-        call = self.example(self._task).call
+        call = self._example.call
         if call is None:
             return answer.split() == self._task.answers[0].split()
         return self._is_called if self.has_calls else read_call(answer) == call
@@ -148,7 +145,7 @@ class Expert:
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
         own: Examples = env.unwrapped
-        call = own.example(task).call
+        call = task.meta.get("call")
         self.turns = [protocol.render_turn(Action(ANSWER, task.answers[0]), "I can answer.")]
         if call is not None and own.has_calls:
             self.turns.insert(0, protocol.render_turn(Action(TOOL, call), "I need a function."))

@@ -83,20 +83,17 @@ Rules = Mapping[str, tuple[str, Facts]]
 class Weighted:
     """A weighted sum of facts of the task's kind; every row has a table that names it.
 
-    With `is_for_all`, tasks of other kinds, such as searches, get the exact match of their answer.
+    One with rules for several kinds gives tasks of other kinds, such as searches, the exact match.
     """
 
     is_range = True
 
-    def __init__(
-        self, name: str, rules: Rules, low: float = 0.0, *, is_for_all: bool = False
-    ) -> None:
+    def __init__(self, name: str, rules: Rules, low: float = 0.0) -> None:
         self.name, self.values, self.rules = name, (low, 1.0), rules
-        self.is_for_all = is_for_all
 
     def applies(self, task: Task) -> bool:
         """Whether something is said about a task."""
-        return self.is_for_all or task.kind in self.rules
+        return len(self.rules) > 1 or task.kind in self.rules
 
     def __call__(self, episode: Episode) -> float | Unscored:
         """Score an episode by its task's kind."""
@@ -129,11 +126,11 @@ make_code_syntax = partial(Weighted, "code_syntax", SYNTAX)
 make_code_style = partial(Weighted, "code_style", STYLE)
 make_function_call = partial(Weighted, "function_call", CALLS)
 make_chat = partial(Weighted, "chat", CHATS)
-make_auto = partial(Weighted, "auto", {**CODES, **CALLS, **CHATS}, is_for_all=True)
+make_auto = partial(Weighted, "auto", {**CODES, **CALLS, **CHATS})
 
 
 def make_published() -> Weighted:
     """The published numbers for the task's kind."""
     text = Path(__file__).with_name("assets").joinpath("published.toml").read_text("utf-8")
     rules = {kind: (kind, weights) for kind, weights in tomllib.loads(text).items()}
-    return Weighted("published", rules, -1.0, is_for_all=True)
+    return Weighted("published", rules, -1.0)

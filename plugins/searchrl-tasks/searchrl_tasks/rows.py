@@ -66,7 +66,7 @@ def parse_example(row: Row, name: str = "row") -> Example:
     called = [at for at, one in enumerate(said) if one.call]
     answered = [at for at, one in enumerate(said) if one.role == "assistant" and one.text]
     at = called[0] if called else answered[-1] if answered else 0
-    before, answer, response = said[:at], "", ""
+    before, after, answer, response = said[:at], said[at + 1 : at + 3], "", ""
     while before and before[-1].role != "user":
         before.pop()
     if not before or not before[-1].text:
@@ -74,8 +74,9 @@ def parse_example(row: Row, name: str = "row") -> Example:
     question = before.pop().text
     if not called:
         answer = said[at].text
-    elif [one.role for one in said[at + 1 : at + 3]] == ["tool", "assistant"]:
-        response, answer = said[at + 1].text, said[at + 2].text
+    elif after and after[0].role == "tool":
+        response = after[0].text
+        answer = "".join(one.text for one in after[1:] if one.role == "assistant" and not one.call)
     is_code = ("```" in answer or "instruction" in value) and parse_code(find_code(answer))
     named = value.get("kind") if value.get("kind") in (CHAT, CODE) else None
     kind = CALL if called else named or (CODE if is_code else CHAT)

@@ -65,6 +65,8 @@ def test_glaive() -> None:
     assert (one.response, one.answer) == ('{"ok": true}', "Done.")
     assert one.tools == TOOLS
     assert one.prompt.startswith("You may call -\n") and "assistant: Hello!" in one.prompt
+    again = GLAIVE["chat"].replace("Done.", '<functioncall> {"name": "ring", "arguments": {}}')
+    assert read({"chat": again}).answer == "" and read({"chat": again}).response == one.response
     plain = read({"system": "SYSTEM: Be kind.", "chat": "USER: Hi\n\nASSISTANT: Hello!"})
     assert (plain.kind, plain.answer, plain.prompt) == ("chat", "Hello!", "Be kind.\nHi")
 
@@ -106,7 +108,7 @@ def test_chatml_as_messages_and_as_text() -> None:
         ({"chat": "USER: Hi"}, "has no answer of an assistant"),
         ({"chat": "ASSISTANT: Hi"}, "has no answer of an assistant"),
         ({"instruction": " ", "output": "x"}, "has no answer of an assistant"),
-        ({"chat": "USER: Hi\nASSISTANT: <functioncall> {name: x}"}, 'is not JSON: "{name: x}"'),
+        ({"chat": "USER: Hi\nASSISTANT: <functioncall> {name: x}"}, "is not JSON: '{name: x}'"),
         ({"chat": "USER: Hi\nASSISTANT: <functioncall> [1]"}, "call that is not a name"),
         ({"chat": "USER: Hi\nASSISTANT: x", "system": "{1}"}, "is not JSON"),
         ({"chat": "USER: Hi\nASSISTANT: x", "system": "{}"}, "no list of objects with a name"),

@@ -109,6 +109,7 @@ def test_chatml_as_messages_and_as_text() -> None:
         ({"chat": "ASSISTANT: Hi"}, "has no answer of an assistant"),
         ({"instruction": " ", "output": "x"}, "has no answer of an assistant"),
         ({"chat": "USER: Hi\nASSISTANT: <functioncall> {name: x}"}, "is not JSON: '{name: x}'"),
+        ({"chat": "USER: Hi\nASSISTANT: <functioncall> " + "[" * 5000}, "is not JSON"),
         ({"chat": "USER: Hi\nASSISTANT: <functioncall> [1]"}, "call that is not a name"),
         ({"chat": "USER: Hi\nASSISTANT: x", "system": "{1}"}, "is not JSON"),
         ({"chat": "USER: Hi\nASSISTANT: x", "system": "{}"}, "no list of objects with a name"),

@@ -87,7 +87,7 @@ DONE = '```python\ndef f(a: int, b) -> int:\n    """Add."""\n    return a + b\n`
         # Two of three hints; 61 characters: published 0.3 + 0.1 + 0.1 * 2/3 + 0.1, no shared word.
         (DONE, 1.0, (1 + 2 / 3 + 1) / 3, 0.5 + 0.2 / 3),
         # Of total, first, second it has one.
-        ("total = 1", 1.0, 0.0, 0.3 - 0.2 + 0.4 / 3),
+        ("total = 1 + 1", 1.0, 0.0, 0.3 - 0.2 + 0.4 / 3),
         ("total = 1 + 1 + 1 + 1", 1.0, 1 / 3, 0.3 + 0.4 / 3),
         ("```python\ndef f(:\n```", 0.0, 0.0, -0.3 - 0.2),
         ("```java\nint x;\n```", 0.0, 0.0, -0.5),

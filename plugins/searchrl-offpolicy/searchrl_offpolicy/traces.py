@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl import Run, show_value
-from searchrl.contracts import ANSWER, INVALID, Action, TagProtocol
+from searchrl.contracts import ANSWER, Action, TagProtocol
 from searchrl.data import BadRow, Problems, Row, parse_rows
 
 SHAPES = "prompt and turns, prompt and target, messages, question and reasoning_content, response"
@@ -79,9 +79,9 @@ def read_traces(source: str) -> Iterator[Trace]:
 def written_by(trace: Trace, protocol: TagProtocol) -> Trace:
     """The trace in the protocol's words: reasoning and an answer become its one turn.
 
-    What the protocol can read stays as it is.
+    What holds an end of the protocol's turns stays as it is: it was written for it.
     """
-    if len(trace.turns) != 1 or protocol.parse(trace.turns[0]).kind != INVALID:
+    if len(trace.turns) != 1 or any(stop in trace.turns[0] for stop in protocol.stops):
         return trace
     before, mark, behind = trace.turns[0].rpartition("</think>")
     thought, answer = before.strip().removeprefix("<think>").strip(), behind.strip()

@@ -166,6 +166,13 @@ def test_another_plugin_does_not_inherit_the_settings_of_the_one_it_replaces(key
     assert getattr(other.tasks[0], key).settings == {}
 
 
+def test_a_setting_of_an_algorithm_is_a_key_of_its_section() -> None:
+    layers = {"algorithm": {"name": "mine", "beta": 0, "width": 3}}, {"algorithm": {"depth": 2}}
+    own = build_config(*layers).algorithm
+    assert (own.beta, own.settings) == (0, {"width": 3, "depth": 2})
+    assert build_config(*layers, {"algorithm": "other"}).algorithm.settings == {}
+
+
 def test_another_algorithm_keeps_the_clip_range_and_drops_foreign_settings() -> None:
     mine = {"algorithm": {"name": "mine", "clip_high": 0.28, "settings": {"critic_lr": 1e-5}}}
     assert build_config(mine).algorithm.settings == {"critic_lr": 1e-5}

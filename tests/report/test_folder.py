@@ -79,6 +79,16 @@ def test_a_clipped_token_pushes_nothing(tmp_path: Path):
     assert less == pytest.approx(whole * (len(own) - 2) / len(own), rel=1e-3)
 
 
+def test_a_demonstration_pushes_with_the_weight_of_each_token(tmp_path: Path):
+    row = make_row("s/p/0", CHESS, [answer("x")], advantage=2.0, origin="demonstration")
+    own = [author == "M" for author in row["authors"]]
+    row |= {"sampler_logp": [None] * len(own), "weight": [0.25 if mine else None for mine in own]}
+    write_report([Run.open(write_run(tmp_path / "run", {"step_000001": [row]}))], tmp_path / "out")
+    assert read_data(tmp_path / "out", "index")["columns"]["pull"] == [0.5 * sum(own)]
+    (shown,) = read_data(tmp_path / "out", "rollouts_0001")
+    assert shown["origin"] == "demonstration" and shown["weight"] == [0.25] * sum(own)
+
+
 def test_what_a_run_says_is_never_code_or_markup(run: Run, tmp_path: Path):
     report = write_report([run], tmp_path / "out")
     assert "document.title" not in report.page.read_text("utf-8")

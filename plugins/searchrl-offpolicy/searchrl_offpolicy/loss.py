@@ -49,13 +49,12 @@ def mixed_loss(
     penalty_T = kl_penalty(columns, settings)
     on_T = on * torch.where(is_clipped_T, surr2_T, surr1_T) - penalty_T
     if is_off_T is None:
-        return columns.reduce(on_T, ratio_T, is_clipped_T=is_clipped_T)
+        factor_T = None if on == 1 else torch.full_like(ratio_T.detach(), on)
+        return columns.reduce(on_T, ratio_T, is_clipped_T=is_clipped_T, factor_T=factor_T)
     shaped_T = ratio_T / (ratio_T + gamma) if shaping == "rational" else ratio_T
     objective_T = torch.where(is_off_T, off * shaped_T * adv_T, on_T)
     with torch.no_grad():
         slope_T = gamma * ratio_T / (ratio_T + gamma).square()
         slope_T = slope_T if shaping == "rational" else ratio_T
         factor_T = torch.where(is_off_T, off * slope_T, torch.full_like(slope_T, on))
-    return columns.reduce(
-        objective_T, ratio_T, is_clipped_T=is_clipped_T & ~is_off_T, factor_T=factor_T
-    )
+    return columns.reduce(objective_T, ratio_T, is_clipped_T=is_clipped_T, factor_T=factor_T)

@@ -42,8 +42,9 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
     """What the provenance keeps of data and tasks.
 
     Args:
-        config: every setting of a task's environment, retriever, protocol, judge and reward,
-            and `sft.traces`, that names a file or folder counts as its data, but for caches.
+        config: every setting of a task's environment, retriever, protocol and judge, of the
+            algorithm, and `sft.traces`, that names a file or folder counts as its data, but for
+            caches.
         num_tasks: tasks by split.
 
     Returns:
@@ -52,6 +53,7 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
     """
     parts = [p for task in config.tasks for p in (task.env, task.retriever, task.protocol)]
     settings = [part.settings for part in (*parts, *(task.judge for task in config.tasks))]
+    settings.append(config.algorithm.settings)
     name = EMBEDDED if config.model.name == "tiny" else config.model.name
     folder = find_packaged(name)
     return {

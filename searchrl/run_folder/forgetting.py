@@ -21,6 +21,10 @@ Asked = Mapping[str, list[Row]]
 """By split, id and question: environments may give their tasks the same ids."""
 
 
+_SURE = 0.05
+"""p of a change that counts where there is no interval."""
+
+
 class Verdict(StrEnum):
     """What the 95 % interval of a change says."""
 
@@ -31,7 +35,7 @@ class Verdict(StrEnum):
     KEPT = "no change shown"
     """It holds 0. A wide one may hide a loss."""
     UNKNOWN = "no interval"
-    """Too few tasks changed."""
+    """Too few tasks changed, and the test of the change is not sure either."""
 
 
 class Change(NamedTuple):
@@ -48,7 +52,9 @@ class Change(NamedTuple):
         """Whether it was forgotten."""
         low, high = self.change.get("low"), self.change.get("high")
         if low is None or high is None:
-            return Verdict.UNKNOWN
+            if self.change["p"] >= _SURE:
+                return Verdict.UNKNOWN
+            low = high = self.change["value"]  # all tasks changed alike
         if high < 0:
             return Verdict.FORGOT
         return Verdict.GAINED if low > 0 else Verdict.KEPT

@@ -55,6 +55,8 @@ def read_recorded(
     protocols = {env: make_protocol(task, config, registry) for env, task in tasks.items()}
     found = []
     for row in rows:  # one at a time: its columns of tokens need far more memory than its episode
+        if row["phase"] == "train" and row["origin"] != "sampled":
+            continue  # a demonstration or replayed: no figure of the policy
         if row["env"] not in protocols:
             raise RunFolderError(
                 f"rollout {row['rollout_id']!r} is of env {row['env']!r}, and the run has "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any
@@ -154,7 +155,12 @@ class Mixer:
     """The prompts of the step, by group."""
     _again: set[str] = field(default_factory=set)
     """Groups that were asked before."""
-    _counts: dict[str, float] = field(default_factory=dict)
+    _news: list[Any] = field(default_factory=list)
+    """What the groups of a step showed, until they are trained on."""
+    _begins: bool = False
+    _num_off: int = 0
+    _size: int = 0
+    """Of a group."""
 
     def __post_init__(self) -> None:
         self.experience = Experience(self.capacity)
@@ -172,7 +178,7 @@ class Mixer:
             load_state_dict=self.load_state_dict,
             begin=self.begin,
             ask=self.ask,
-            metrics=self._counts.copy,
+            metrics=self.metrics,
             off_policy=True,
         )
 
@@ -190,66 +196,75 @@ class Mixer:
     def ask(self, prompts: Sequence[Prompt], step: int) -> list[Prompt]:
         """The prompts of a step: the last ones are known ones, and all ask for less."""
         assert self.bench is not None
-        asked, group_size = list(prompts), prompts[0].num_rollouts
-        count = round(self.ratio * len(asked)) if self.has_begun else 0
+        asked, self._size = list(prompts), prompts[0].num_rollouts
         rng = random.Random(f"{self.bench.seed}/again/{step}")
-        drawn = self.experience.draw(count, group_size, rng)
+        count = _share(self.ratio, len(asked)) if self.has_begun else 0
+        drawn = self.experience.draw(count, self._size, rng)
         first = len(asked) - len(drawn)
-        # Tasks with a demonstration take the first places that have none, up to their share.
+        # Tasks with a demonstration take the first places that have none, up to their share; each
+        # that of a task of its own environment, so that a mixture stays what it is.
         free = [n for n in range(first) if not self._own(asked[n])]
-        missing = round(self.share * len(asked)) - (first - len(free))
-        tasks = [
-            rng.choice([*self.demonstrations])
-            for _ in free[: max(0, missing)]
-            if self.demonstrations
-        ]
-        for n, (entry, index) in zip(free, tasks, strict=False):
-            asked[n] = replace(asked[n], entry=entry, level=None, index=index)
-        self._again = {prompt.group_id for prompt in asked[first:]}
+        missing = max(0, _share(self.share, len(asked)) - (first - len(free)))
+        for n in free:
+            known = [index for entry, index in self.demonstrations if entry == asked[n].entry]
+            if known and missing:
+                asked[n] = replace(asked[n], level=None, index=rng.choice(known))
+                missing -= 1
         for n, (entry, level, index) in enumerate(drawn, first):
             asked[n] = replace(asked[n], entry=entry, level=level, index=index)
+        self._again = {prompt.group_id for prompt in asked[first:]}
         self._asked = {prompt.group_id: prompt for prompt in asked}
         for n, prompt in enumerate(asked):
             num_added = len(self._demonstrated(prompt, step)) or n >= first
-            asked[n] = replace(prompt, num_rollouts=max(1, group_size - num_added))
+            asked[n] = replace(prompt, num_rollouts=self._size - num_added)
         return asked
 
     def extend(self, groups: Sequence[Any], step: int) -> list[Any]:
-        """Add what belongs to the groups, and take in what they show."""
+        """Add what belongs to the groups; what they show is taken in once they are trained on."""
         replays = self._replays(groups)
-        mixed = []
-        num_successes, num_scored = 0, 0
+        mixed, num_successes, num_scored = list[Any](), 0, 0
+        self._news = []
         for group in groups:
             prompt = self._asked[group.id]
-            added = [*self._demonstrated(prompt, step), *replays.get(group.id, ())]
-            first = group.rollouts[0]
-            num_prompt = first.trajectory.num_prompt_tokens
-            added = [
-                _renamed(one, f"{group.id}/off{n}", group.id, step)
-                for n, one in enumerate(added)
+            added = []
+            if beside := _played(group):
+                own = [*self._demonstrated(prompt, step), *replays.get(group.id, ())]
+                named = [_renamed(one, f"{group.id}/off{n}", step) for n, one in enumerate(own)]
                 # A prompt that is drawn from the seed may be another one this time.
-                if one.trajectory.ids[: one.trajectory.num_prompt_tokens]
-                == first.trajectory.ids[:num_prompt]
-            ]
+                added = [
+                    one
+                    for one in named
+                    if one.reward >= self.min_reward and _prompt_ids(one) == _prompt_ids(beside)
+                ]
             mixed.append(replace(group, rollouts=(*group.rollouts, *added)))
             scored = [one for one in group.rollouts if one.reward is not None]
             won = [one for one in scored if one.reward >= self.min_reward]
             num_successes, num_scored = num_successes + len(won), num_scored + len(scored)
-            if self.ratio:
-                kept = {one.trajectory.rollout_id: _success(one) for one in won}
+            if self.ratio and scored:
                 again = len(added) if group.id in self._again else 0
-                self.experience.learn(_place(prompt), len(won) + again, len(scored) + again, kept)
-        self.has_begun |= num_successes > self.threshold * num_scored
-        self._counts |= {
-            "off_rollouts": float(
-                sum(len(m.rollouts) - len(g.rollouts) for m, g in zip(mixed, groups, strict=True))
-            )
-        }
-        if self.ratio:
-            known = {"prompts": len(self.experience.prompts), "rollouts": len(self.experience)}
-            known |= {"retired": len(self.experience.retired), "begun": self.has_begun}
-            self._counts |= {f"experience_{name}": float(count) for name, count in known.items()}
+                kept = {one.trajectory.rollout_id: _success(one) for one in won}
+                counts = len(won) + again, len(group.rollouts) + again
+                self._news.append((_place(prompt), *counts, kept))
+        self._begins = num_successes > self.threshold * num_scored
+        self._num_off = sum(map(_size_of, mixed)) - sum(map(_size_of, groups))
         return mixed
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of the step that was trained on; what its groups showed is taken in now."""
+        for news in self._news:
+            self.experience.learn(*news)
+        self.has_begun |= self._begins
+        self._news, self._begins = [], False
+        figures = {"off_rollouts": float(self._num_off)}
+        if self.ratio:
+            known = self.experience
+            figures |= {
+                "experience_prompts": float(len(known.prompts)),
+                "experience_rollouts": float(len(known)),
+                "experience_retired": float(len(known.retired)),
+                "experience_begun": float(self.has_begun),
+            }
+        return figures
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs; demonstrations are read anew."""
@@ -264,7 +279,12 @@ class Mixer:
             self.has_begun = state["has_begun"]
 
     def _own(self, prompt: Prompt) -> list[Any]:
-        return self.demonstrations.get((prompt.entry, prompt.index), [])
+        """Those of its task; they were played at the last difficulty."""
+        return (
+            self.demonstrations.get((prompt.entry, prompt.index), [])
+            if prompt.level is None
+            else []
+        )
 
     def _demonstrated(self, prompt: Prompt, step: int) -> list[Any]:
         """The demonstrations of a group: others in every step, where the task has several."""
@@ -272,7 +292,7 @@ class Mixer:
         if not own or prompt.group_id in self._again or self.bench is None:
             return []
         rng = random.Random(f"{self.bench.seed}/{step}/{prompt.group_id}")
-        return rng.sample(own, min(self.per_group, len(own)))
+        return rng.sample(own, min(self.per_group, len(own), self._size - 1))
 
     def _replays(self, groups: Sequence[Any]) -> dict[str, list[Any]]:
         """Of each prompt that was asked again, the success that is most certain now."""
@@ -294,11 +314,11 @@ class Mixer:
                         known[group.id],
                         key=lambda one: entropy_of.get(one.trajectory.rollout_id, 0.0),
                     ),
-                    group.rollouts[0],
+                    _played(group),
                 )
             ]
             for group in groups
-            if group.id in known
+            if group.id in known and _played(group)
         }
 
 
@@ -306,10 +326,30 @@ def _place(prompt: Prompt) -> Place:
     return prompt.entry, prompt.level, prompt.index
 
 
+def _share(share: float, count: int) -> int:
+    """So many of `count`: at least one, where some are wanted."""
+    return max(1, round(share * count)) if share else 0
+
+
+def _size_of(group: Any) -> int:
+    return len(group.rollouts)
+
+
+def _played(group: Any) -> Any:
+    """A rollout of a group whose environment did begin; None without any."""
+    return next((one for one in group.rollouts if one.trajectory.turns), None)
+
+
+def _prompt_ids(rollout: Any) -> tuple[int, ...]:
+    trajectory = rollout.trajectory
+    return tuple(trajectory.ids[: trajectory.num_prompt_tokens])
+
+
 def _success(rollout: Any) -> Success:
     said = tuple((turn.text, turn.observation) for turn in rollout.episode.turns)
     scored = rollout.scored
-    return Success(rollout.trajectory, scored.reward or 0.0, dict(scored.scores), said)
+    stop = str(rollout.episode.stop_reason)
+    return Success(rollout.trajectory, scored.reward or 0.0, dict(scored.scores), said, stop)
 
 
 def _replayed(success: Success, beside: Any) -> Any:
@@ -324,6 +364,7 @@ def _replayed(success: Success, beside: Any) -> Any:
         final_answer=protocol.final_answer(texts),
         format_score=protocol.format_score(texts),
         num_model_tokens=success.trajectory.num_model_tokens,
+        stop_reason=type(beside.episode.stop_reason)(success.stop_reason),
     )
     return replace(
         beside,
@@ -341,6 +382,13 @@ def _replayed(success: Success, beside: Any) -> Any:
     )
 
 
-def _renamed(rollout: Any, name: str, group_id: str, step: int) -> Any:
+def _renamed(rollout: Any, name: str, step: int) -> Any:
+    """One of a group of this step, with the reward of the step, where that changes in training."""
+    group_id = name.rpartition("/")[0]
     trajectory = replace(rollout.trajectory, rollout_id=name, group_id=group_id)
-    return replace(rollout, trajectory=trajectory, episode=replace(rollout.episode, step=step))
+    schedule, scored = rollout.world.scorer.schedule, rollout.scored
+    if len(schedule.expressions) > 1:
+        with suppress(KeyError):  # a score that this task does not have
+            scored = replace(scored, reward=schedule.at(step).evaluate(scored.scores))
+    episode = replace(rollout.episode, step=step)
+    return replace(rollout, trajectory=trajectory, episode=episode, scored=scored)

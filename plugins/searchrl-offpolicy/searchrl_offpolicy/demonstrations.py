@@ -38,14 +38,14 @@ def load(traces: Iterable[Trace], bench: Bench, min_reward: float) -> dict[Task,
     """
     kept: dict[Task, list[Any]] = {}
     reasons: Counter[str] = Counter()
-    seen = set[tuple[str, ...]]()
+    seen = set[tuple[Task, tuple[str, ...]]]()
     for place, trace in _placed(list(traces), bench):
         fault = QUESTION
         if place is not None:
             trace = written_by(trace, bench.protocols[place[0]])
-            fault = TWICE if trace.turns in seen else ""
+            fault = TWICE if (place, trace.turns) in seen else ""
         if place is not None and not fault:
-            seen.add(trace.turns)
+            seen.add((place, trace.turns))
             rollout, fault = _play(trace, place, bench, min_reward)
             if rollout is not None:
                 kept.setdefault(place, []).append(rollout)
@@ -61,20 +61,32 @@ def load(traces: Iterable[Trace], bench: Bench, min_reward: float) -> dict[Task,
 
 
 def _placed(traces: Sequence[Trace], bench: Bench) -> Iterator[tuple[Task | None, Trace]]:
-    """Each trace with the training task that has its id or asks its question."""
-    keys = [[trace.task_id, *trace.questions()] for trace in traces]
-    wanted = {key for own in keys for key in own if key}
-    places: dict[str, Task] = {}
+    """Each trace with the training task whose question it answers.
+
+    That is its whole prompt or a line of it; or the task has its id, and the prompt holds it.
+    """
+    keys = [set(filter(None, trace.questions())) for trace in traces]
+    wanted = set().union(*keys)
+    by_id: dict[str, list[int]] = {}
+    for number, trace in enumerate(traces):
+        by_id.setdefault(trace.task_id, []).append(number)
+    asked: dict[str, Task] = {}
+    named: dict[int, Task] = {}
     hints = sorted({trace.index for trace in traces if trace.index is not None})
     # All are looked through only for those that come from no run: making them takes its time.
     needs_all = any(trace.index is None for trace in traces)
     for entry, index, task in bench.tasks(None if needs_all else hints):
-        if new := ({task.id, key_of(task.question)} & wanted) - places.keys():
-            places |= dict.fromkeys(new, (entry, index))
-            if all(places.keys() & own for own in keys):
-                break
-    for trace, own in zip(traces, keys, strict=True):
-        yield next((places[key] for key in own if key in places), None), trace
+        question = key_of(task.question)
+        own = {n for n in by_id.get(task.id, ()) if question in key_of(traces[n].question)}
+        if question not in wanted and not own:
+            continue
+        asked.setdefault(question, (entry, index))
+        named = dict.fromkeys(own, (entry, index)) | named
+        if all(n in named or asked.keys() & keys[n] for n in range(len(traces))):
+            break
+    for number, trace in enumerate(traces):
+        found = next((asked[key] for key in trace.questions() if key in asked), None)
+        yield found or named.get(number), trace
 
 
 def _play(trace: Trace, place: Task, bench: Bench, min_reward: float) -> tuple[Any | None, str]:

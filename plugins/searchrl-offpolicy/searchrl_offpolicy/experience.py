@@ -32,6 +32,7 @@ class Success:
     reward: float
     scores: Mapping[str, float] = field(default_factory=dict)
     said: tuple[tuple[str, str], ...] = ()
+    stop_reason: str = "answered"
 
 
 @dataclass(slots=True)
@@ -58,15 +59,15 @@ class Experience:
         return len(self._order)
 
     def learn(
-        self, prompt: Place, num_successes: int, num_scored: int, new: Mapping[str, Success]
+        self, prompt: Place, num_successes: int, group_size: int, new: Mapping[str, Success]
     ) -> None:
-        """Take in a group: `num_successes` of `num_scored`, and the new ones by their names."""
+        """Take in a group: so many successes in it, and the new ones by their names."""
         if prompt in self.retired or not (new or prompt in self.prompts):
             return
-        if not 0 < num_successes < num_scored:
+        if not 0 < num_successes < group_size:
             for name in self.prompts.pop(prompt, Known(0)).successes:
                 del self._order[name]
-            if num_scored and num_successes == num_scored:
+            if num_successes == group_size:
                 self.retired.add(prompt)
             return
         known = self.prompts.setdefault(prompt, Known(num_successes))
@@ -107,8 +108,9 @@ class Experience:
                 (t.start, t.stop, str(t.reason), t.text_behind, own.policy_versions[t.start])
                 for t in own.turns
             ]
-            facts = (own.env, own.task_id, own.generated_text, len(own), turns, success.said)
-            rollouts.append((name, prompt, *facts, success.reward, dict(success.scores)))
+            facts = (own.env, own.task_id, own.generated_text, len(own), turns)
+            said = success.said, success.stop_reason
+            rollouts.append((name, prompt, *facts, *said, success.reward, dict(success.scores)))
         return {
             "rollouts": rollouts,
             "counts": {prompt: known.num_successes for prompt, known in self.prompts.items()},
@@ -124,10 +126,10 @@ class Experience:
         self._order = {}
         ids, logps = state["ids"].tolist(), state["logps"].tolist()
         start = 0
-        for name, prompt, *texts, length, turns, said, reward, scores in state["rollouts"]:
+        for name, prompt, *texts, length, turns, said, stop, reward, scores in state["rollouts"]:
             own = slice(start, start := start + length)
             trajectory = _restore(name, texts, turns, ids[own], logps[own])
-            self.prompts[prompt].successes[name] = Success(trajectory, reward, scores, said)
+            self.prompts[prompt].successes[name] = Success(trajectory, reward, scores, said, stop)
             self._order[name] = prompt
 
 

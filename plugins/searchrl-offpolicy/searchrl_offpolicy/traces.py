@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +89,10 @@ def written_by(trace: Trace, protocol: TagProtocol) -> Trace:
         return trace
     boxed = _BOXED.findall(answer)
     action = Action(ANSWER, boxed[-1].strip() if boxed else answer)
-    turn = protocol.render_turn(action, thought)
-    return Trace(trace.id, trace.question, (turn,), (), trace.task_id)
+    try:
+        return replace(trace, turns=(protocol.render_turn(action, thought),))
+    except ValueError:  # it has no answers
+        return trace
 
 
 def _training_rows(run: Run) -> Iterator[Mapping[str, Any]]:
@@ -123,7 +125,10 @@ def _of_row(row: Row) -> list[Trace]:
         traces = [(_question(value), (text,), ()) for text in _responses(value)]
     if not all(question.strip() and texts for question, texts, _ in traces):
         raise BadRow(f"needs a question and a turn that answers it; expected {SHAPES}")
-    return [Trace(name, question, texts, shown, task_id) for question, texts, shown in traces]
+    return [
+        Trace(name, question, tuple(text.rstrip() for text in texts), shown, task_id)
+        for question, texts, shown in traces
+    ]
 
 
 def _question(value: Mapping[str, Any]) -> str:

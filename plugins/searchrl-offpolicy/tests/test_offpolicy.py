@@ -217,7 +217,8 @@ def played(prompt: Prompt, rewards: list[float]) -> Group[Rollout]:
     protocol = SimpleNamespace(
         parse=lambda text: None, final_answer=lambda texts: "x", format_score=lambda texts: 1.0
     )
-    world: Any = SimpleNamespace(protocol=protocol)
+    schedule = SimpleNamespace(expressions=[None])
+    world: Any = SimpleNamespace(protocol=protocol, scorer=SimpleNamespace(schedule=schedule))
     rollouts = []
     for n in range(prompt.num_rollouts):
         trajectory = replace(rollout(f"{prompt.group_id}/{n}", [[3]]), group_id=prompt.group_id)
@@ -231,6 +232,14 @@ def prompts(step: int, indices: list[int], size: int = 4) -> list[Prompt]:
     return [Prompt(f"s{step}/{n}", 0, None, index, size) for n, index in enumerate(indices)]
 
 
+def trained(algorithm: Any, groups: list[Any], step: int) -> list[Any]:
+    """The groups as they are trained on, after which they are taken in."""
+    mixed: list[Any] = algorithm.extend(groups, step)
+    added = sum(len(one.rollouts) for one in mixed) - sum(len(one.rollouts) for one in groups)
+    assert algorithm.metrics()["off_rollouts"] == added
+    return mixed
+
+
 def test_a_step_asks_known_prompts_again_and_adds_their_most_certain_success() -> None:
     bench = World({"s1/0/0": 2.0, "s1/0/1": 0.5})
     mixer = Mixer(ratio=0.5, threshold=0.35)
@@ -239,15 +248,15 @@ def test_a_step_asks_known_prompts_again_and_adds_their_most_certain_success() -
     assert asked == prompts(1, [10, 11])
     groups = [played(asked[0], [1.0, 1.0, 0.0, 0.0]), played(asked[1], [0.0] * 4)]
     # Two of eight are below the threshold: as GRPO, and the prompt is kept.
-    assert mixer.extend(groups, 1) == groups
+    assert trained(mixer, groups, 1) == groups
     asked = mixer.ask(prompts(2, [12, 13]), 2)
     assert asked == prompts(2, [12, 13]) and not bench.measured
     groups = [played(asked[0], [1.0] * 4), played(asked[1], [0.0] * 4)]
-    assert mixer.extend(groups, 2) == groups  # half of them: it begins with the next step
+    assert trained(mixer, groups, 2) == groups  # half of them: it begins with the next step
     asked = mixer.ask(prompts(3, [14, 15]), 3)
     assert [(one.index, one.num_rollouts) for one in asked] == [(14, 4), (10, 3)]
     groups = [played(asked[0], [0.0] * 4), played(asked[1], [0.0] * 3)]
-    mixed = mixer.extend(groups, 3)
+    mixed = trained(mixer, groups, 3)
     assert mixed[0] == groups[0] and mixed[1].rollouts[:3] == groups[1].rollouts
     replay = mixed[1].rollouts[3]
     assert replay.trajectory.origin is Origin.REPLAY and replay.reward == 1.0
@@ -255,10 +264,9 @@ def test_a_step_asks_known_prompts_again_and_adds_their_most_certain_success() -
     assert (replay.trajectory.rollout_id, replay.trajectory.group_id) == ("s3/1/off0", "s3/1")
     assert sorted(bench.measured) == ["s1/0/0", "s1/0/1"]
     assert mixer.experience.prompts[(0, None, 10)].num_successes == 1
-    assert mixer._counts["off_rollouts"] == 1.0
     # All of its group succeed, the replay among them: never again.
     asked = mixer.ask(prompts(4, [16, 17]), 4)
-    mixer.extend([played(asked[0], [0.0] * 4), played(asked[1], [1.0] * 3)], 4)
+    trained(mixer, [played(asked[0], [0.0] * 4), played(asked[1], [1.0] * 3)], 4)
     assert mixer.experience.retired == {(0, None, 12), (0, None, 10)} and not mixer.experience
 
 
@@ -271,21 +279,21 @@ def test_of_several_successes_the_one_with_the_lowest_entropy_is_replayed() -> N
         replace(one, trajectory=replace(one.trajectory, task_id=f"number {n}"))
         for n, one in enumerate(group.rollouts)
     ]
-    mixer.extend([replace(group, rollouts=tuple(marked))], 1)
+    trained(mixer, [replace(group, rollouts=tuple(marked))], 1)
     asked = mixer.ask(prompts(2, [11]), 2)
-    (mixed,) = mixer.extend([played(asked[0], [0.0] * 3)], 2)
+    (mixed,) = trained(mixer, [played(asked[0], [0.0] * 3)], 2)
     assert mixed.rollouts[-1].trajectory.task_id == "number 1"
 
 
 def test_a_stored_success_of_another_prompt_text_is_not_mixed_in() -> None:
     mixer = Mixer(ratio=1.0, threshold=0.0)
     mixer.begin(World({}))  # type: ignore[arg-type]
-    mixer.extend([played(mixer.ask(prompts(1, [10]), 1)[0], [1.0, 0.0, 0.0, 0.0])], 1)
+    trained(mixer, [played(mixer.ask(prompts(1, [10]), 1)[0], [1.0, 0.0, 0.0, 0.0])], 1)
     group = played(mixer.ask(prompts(2, [11]), 2)[0], [0.0] * 3)
     other = [
         replace(one, trajectory=_with_prompt(one.trajectory, [7, 7, 7])) for one in group.rollouts
     ]
-    (mixed,) = mixer.extend([replace(group, rollouts=tuple(other))], 2)
+    (mixed,) = trained(mixer, [replace(group, rollouts=tuple(other))], 2)
     assert len(mixed.rollouts) == 3
 
 
@@ -304,7 +312,7 @@ def test_tasks_with_demonstrations_get_their_share_and_one_rollout_less() -> Non
     asked = mixer.ask(prompts(1, [10, 77, 12, 13]), 1)
     assert [(one.index, one.num_rollouts) for one in asked] == [(77, 3), (77, 3), (12, 4), (13, 4)]
     groups = [played(one, [0.0] * 4) for one in asked]
-    mixed = mixer.extend(groups, 1)
+    mixed = trained(mixer, groups, 1)
     assert [len(one.rollouts) for one in mixed] == [4, 4, 4, 4]
     names = [one.rollouts[-1].trajectory.rollout_id for one in mixed[:2]]
     assert names == ["s1/0/off0", "s1/1/off0"] and mixed[2:] == groups[2:]
@@ -320,7 +328,7 @@ def test_without_weight_nothing_is_asked_or_added() -> None:
         algorithm.begin(World({}))  # type: ignore[arg-type]
         asked = algorithm.ask(prompts(1, [10, 11]), 1)
         groups = [played(asked[0], [1.0, 0.0, 0.0, 0.0]), played(asked[1], [1.0] * 4)]
-        assert asked == prompts(1, [10, 11]) and algorithm.extend(groups, 1) == groups
+        assert asked == prompts(1, [10, 11]) and trained(algorithm, groups, 1) == groups
         assert algorithm.state_dict() == {}
 
 

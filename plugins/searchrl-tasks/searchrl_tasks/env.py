@@ -47,6 +47,8 @@ class Examples(gymnasium.Env[str, str]):
         max_turns: int = 4,
         world_seed: int = 0,
     ) -> None:
+        if unknown := [kind for kind in kinds if kind not in KINDS]:
+            raise ConfigError(f"env.kinds: {unknown[0]!r} is none of {', '.join(KINDS)}")
         self.protocol, self.max_turns = protocol, max_turns
         self.budget: TokenBudget | None = None  # how long an observation may be: set by who plays
         self.action_space = TextSpace(turns=example_turns(protocol))
@@ -60,7 +62,6 @@ class Examples(gymnasium.Env[str, str]):
         if "train" not in self.splits:
             raise ConfigError(
                 f"env examples: no task of the kinds {list(kinds)} in {questions or 'made-up rows'}"
-                f"; env.kinds takes some of {', '.join(KINDS)}"
             )
         try:
             protocol.render_turn(Action(TOOL, ToolCall("look", {})))

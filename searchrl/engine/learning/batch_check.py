@@ -74,7 +74,7 @@ class BatchCheck:
         is_own = [_is_own(self._recorded[name], version) for name in batch.rollout_ids]
         is_own_N = torch.tensor(is_own, device=batch.rollout_N.device)[batch.rollout_N]
         columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
-        sampled = SampledTokens.measure(logp_N, *columns, is_own_N)
+        sampled = SampledTokens.measure(logp_N, *columns, is_own_N, batch.is_off_N)
         gap = sampled.max_gap
         if self._worst is None or gap > self._worst[0]:
             self._worst = gap, self._worst_of(batch, logp_N.detach(), is_own_N)

@@ -277,7 +277,7 @@ class Learner:
             if not num_updates:  # the weights are still those that sampled
                 if self.check is None:
                     columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
-                    seen.sampled = SampledTokens.measure(logp_N, *columns)
+                    seen.sampled = SampledTokens.measure(logp_N, *columns, is_off_N=batch.is_off_N)
                 else:
                     seen.sampled = self.check.look_at(batch, logp_N, self.policy.version)
             (loss * self.loss_scale.value).backward()

@@ -36,6 +36,7 @@ class SampledTokens:
         adv_N: Tensor,
         weight_N: Tensor,
         is_own_N: Tensor | None = None,
+        is_off_N: Tensor | None = None,
     ) -> SampledTokens:
         """The sums of one micro-batch.
 
@@ -47,10 +48,11 @@ class SampledTokens:
                 log-prob that is not finite.
             is_own_N: tokens that these weights sampled; only those are compared with the record.
                 None: all of them.
+            is_off_N: tokens of demonstrations and replays, which nothing is measured of.
         """
         with torch.no_grad():
             logp_N, sampler_logp_N = logp_N.float(), sampler_logp_N.float()
-            has_weight_N = weight_N > 0
+            has_weight_N = weight_N > 0 if is_off_N is None else (weight_N > 0) & ~is_off_N
             is_in_N = has_weight_N & torch.isfinite(logp_N) & torch.isfinite(sampler_logp_N)
             is_good_N = is_in_N & (adv_N > 0)
             if is_own_N is not None:
@@ -120,12 +122,15 @@ def token_columns(
     )
     columns = ratio_N.split(sizes), entropy_N.split(sizes), clipped, factors
     for rollout, ratio, entropy, cut, factor in zip(batch.rollouts, *columns, strict=True):
-        weight = rollout.weight
+        weight: float | tuple[float, ...] = rollout.weight
+        if factor is not None:
+            each = tuple((rollout.weight * factor).tolist())
+            weight = each if rollout.is_off else each[0]
         found[rollout.rollout_id] = TokenColumns(
             rollout.advantage,
             tuple(ratio.tolist()),
             tuple(entropy.tolist()),
-            weight if factor is None else tuple((weight * factor).tolist()),
+            weight,
             None if cut is None else tuple(cut.nonzero().flatten().tolist()),
         )
     return found

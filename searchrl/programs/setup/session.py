@@ -91,7 +91,9 @@ class Session:
         self.sampler = self.make_driver(rollout, on_note)
         self.added: list[Rollout] = []
         """The demonstrations and replayed episodes of the last update."""
-        self.imitator = make_scripted_driver(config, self.policy.renderer)
+        scripted = make_scripted_driver(config, self.policy.renderer)
+        scripted.limits = self.sampler.limits
+        self.imitator = share_driver(scripted, workers)
         self.curriculum = Curriculum(self.worlds)
         self.prompts = PromptStream(
             self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size, self.curriculum
@@ -158,7 +160,8 @@ class Session:
         for one in requests:
             entry = next(n for n, world in enumerate(self.worlds) if world is one.world)
             levels = one.world.levels.items()
-            level = next((key for key, world in levels if world is one.level), None)
+            is_own = one.level is one.world  # the last level is the world itself
+            level = next((k for k, w in levels if w is one.level and not is_own), None)
             prompts.append(Prompt(one.group_id, entry, level, one.index or 0, len(one.rng_keys)))
         return [
             replace(
@@ -187,7 +190,8 @@ class Session:
         name, keys = f"demonstration/{entry}/{index}", (self.seed,)
         world = self.worlds[entry]
         request = RolloutRequest(name, world, TRAIN, index, keys, script=lambda *_: expert)
-        return self.imitator.run([request])[0].rollouts[0]
+        (group,) = self.imitator.run([request])
+        return group.rollouts[0]
 
     def mean_entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """See `Bench`: a forward pass."""

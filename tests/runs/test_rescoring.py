@@ -43,8 +43,9 @@ def changed(row: dict[str, Any], **facts: Any) -> dict[str, Any]:
 
 def test_episodes_of_another_step_phase_or_prompt_are_another_group(row: dict[str, Any]) -> None:
     about = [("during", 10, "g"), ("during", 20, "g"), ("train", 10, "g"), ("train", 10, "h")]
-    rows = [changed(row, phase=p, step=s, group_id=g) for p, s, g in about]
-    found = read_recorded([*rows, rows[0]], CONFIG, PLUGINS)
+    rows = [changed(row, phase=p, step=s, group_id=g, origin="sampled") for p, s, g in about]
+    replayed = changed(row, phase="train", origin="replay")  # no figure of the policy
+    found = read_recorded([*rows, rows[0], replayed], CONFIG, PLUGINS)
     assert len({one.group for one in found}) == 4 and found[0].group == found[-1].group
     assert [one.phase for one in found[:4]] == [phase for phase, _, _ in about]
     assert found[1].name == f"during.20/{row['rollout_id']}" and found[1].episode.step == 20

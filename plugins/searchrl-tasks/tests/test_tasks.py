@@ -70,7 +70,7 @@ def test_without_calls_the_answer_is_the_call_as_json() -> None:
 
 
 def test_a_kind_that_there_is_not_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="no task of the kinds .'codes'.*env.kinds takes some of"):
+    with pytest.raises(ConfigError, match="env.kinds: 'codes' is none of chat"):
         Examples(protocol=PLAIN, kinds=["codes"])
 
 

@@ -223,7 +223,7 @@ class Mixer:
         """Add what belongs to the groups; what they show is taken in once they are trained on."""
         replays = self._replays(groups)
         mixed, num_successes, num_scored = list[Any](), 0, 0
-        self._news = []
+        self._news, self._num_off = [], 0
         for group in groups:
             prompt = self._asked[group.id]
             added = []
@@ -236,6 +236,7 @@ class Mixer:
                     for one in named
                     if one.reward >= self.min_reward and _prompt_ids(one) == _prompt_ids(beside)
                 ]
+            self._num_off += len(added)
             mixed.append(replace(group, rollouts=(*group.rollouts, *added)))
             scored = [one for one in group.rollouts if one.reward is not None]
             won = [one for one in scored if one.reward >= self.min_reward]
@@ -246,7 +247,6 @@ class Mixer:
                 counts = len(won) + again, len(group.rollouts) + again
                 self._news.append((_place(prompt), *counts, kept))
         self._begins = num_successes > self.threshold * num_scored
-        self._num_off = sum(map(_size_of, mixed)) - sum(map(_size_of, groups))
         return mixed
 
     def metrics(self) -> dict[str, float]:
@@ -329,10 +329,6 @@ def _place(prompt: Prompt) -> Place:
 def _share(share: float, count: int) -> int:
     """So many of `count`: at least one, where some are wanted."""
     return max(1, round(share * count)) if share else 0
-
-
-def _size_of(group: Any) -> int:
-    return len(group.rollouts)
 
 
 def _played(group: Any) -> Any:

@@ -34,7 +34,6 @@ _TEMPLATE = re.compile(r"<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|\[/?INST\
 class Trace:
     """Turns that somebody wrote; `observations` are what was shown after each, "" if unknown."""
 
-    id: str
     question: str
     turns: tuple[str, ...]
     observations: tuple[str, ...] = ()
@@ -106,12 +105,12 @@ def _of_episode(row: Mapping[str, Any]) -> Trace:
     texts = tuple(turn["text"] for turn in turns)
     shown = tuple(turn["observation"] for turn in turns)
     task = row["task"]
-    return Trace(row["rollout_id"], task["question"], texts, shown, task["id"], task["index"])
+    return Trace(task["question"], texts, shown, task["id"], task["index"])
 
 
 def _of_row(row: Row) -> list[Trace]:
     value = row.value
-    name, task_id = str(value.get("id", row.number)), str(value.get("id", ""))
+    task_id = str(value.get("id", ""))
     if isinstance(turns := value.get("turns"), list):
         texts = tuple(_text(turn, "text", f"turn {n}") for n, turn in enumerate(turns))
         shown = tuple(str(turn.get("observation") or "") for turn in turns)
@@ -126,7 +125,7 @@ def _of_row(row: Row) -> list[Trace]:
     if not all(question.strip() and texts for question, texts, _ in traces):
         raise BadRow(f"needs a question and a turn that answers it; expected {SHAPES}")
     return [
-        Trace(name, question, tuple(text.rstrip() for text in texts), shown, task_id)
+        Trace(question, tuple(text.rstrip() for text in texts), shown, task_id)
         for question, texts, shown in traces
     ]
 

@@ -90,7 +90,7 @@ def test_a_row_of_no_shape_is_named(tmp_path: Path, row: dict[str, Any]) -> None
     ],
 )
 def test_reasoning_and_answer_become_a_turn_of_the_protocol(text: str, turn: str) -> None:
-    trace = written_by(Trace("t", "Q?", (text,)), ThinkSearchAnswer())
+    trace = written_by(Trace("Q?", (text,)), ThinkSearchAnswer())
     assert trace.turns[0].replace("\n", "") == turn.replace("\n", "")
 
 

@@ -298,8 +298,8 @@ class OptimConfig(Section):
     larger one. At most 1: AdamW moves every weight by about this much, and weights are smaller."""
     warmup_steps: Annotated[int, Field(ge=0)] = 5
     """Steps of linear warm-up: at first the optimiser has no statistics of the gradients."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """After warm-up: constant, or cosine to zero at `max_steps`."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """After warm-up: constant, or linear or cosine to zero at `max_steps`."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
     """Gradients are scaled down to this norm; with a large number (1e9), never."""
     micro_batch_tokens: Count = 8192

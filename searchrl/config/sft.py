@@ -30,8 +30,8 @@ class SftStage(Section):
     """Demonstrations per step."""
     warmup_steps: Annotated[int, Field(ge=0)] = 20
     """Steps of linear warm-up."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    """After warm-up: constant, or cosine to zero at the end of the stage."""
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """After warm-up: constant, or linear or cosine to zero at the end of the stage."""
 
     @field_validator("mix")
     @classmethod

@@ -140,6 +140,9 @@ def find_verdict_problem(value: object, *, is_ranked: bool = False) -> str:
         return f"a Verdict whose reason is {value.reason!r}; expected text"
     if isinstance(value.score, bool) or not is_finite_number(value.score):
         return f"a Verdict whose score is {value.score!r}; expected a number"
+    number = 0 if value.number is None else value.number
+    if not is_finite_number(number) or not 0 <= number <= 1:
+        return f"a Verdict whose number is {number!r}; expected 0 to 1, or None"
     is_fit = 0 <= value.score <= 1 if is_ranked else value.score in JUDGE_SCALE
     allowed = "0 to 1" if is_ranked else "one of " + ", ".join(f"{one:g}" for one in JUDGE_SCALE)
     return "" if is_fit else f"a Verdict with the score {value.score:g}; expected {allowed}"

@@ -50,7 +50,7 @@ class Judge(Protocol):
     """
 
     def judge(self, case: JudgeCase) -> Verdict | Unscored:
-        """Judge one answer: 0, 0.5 or 1; Unscored where nothing can be said of it.
+        """Judge one answer: 0, 0.5 or 1, made of a `number` if the judge gives one; or Unscored.
 
         Raises on failure: an outage, a reply that is no verdict. It never gives a 0 in place of an
         error. Called by several threads at once.

@@ -214,10 +214,14 @@ class JudgeCase:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a judge says of one answer: a score, and why in a few words (may be empty)."""
+    """What a judge says of one answer: a score, and why in a few words (may be empty).
+
+    `number` is the judge's own, 0 to 1, if it was asked for one; `score` is then made of it.
+    """
 
     score: float
     reason: str = ""
+    number: float | None = None
 
 
 def is_finite_number(value: Any) -> bool:

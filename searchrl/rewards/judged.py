@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchrl.contracts import JUDGE_SCALE, Judge, RankingJudge, find_verdict_problem
+from searchrl.contracts import Judge, RankingJudge, find_verdict_problem
 from searchrl.contracts.scoring import Reward
 from searchrl.core.episode import Episode, JudgeCase, Unscored, Verdict
 from searchrl.errors import ScoringFailure
@@ -16,18 +16,20 @@ from searchrl.rewards.components import FunctionReward
 
 def make_judged(judge: Judge) -> Reward:
     """The component `judge`: what the judge says of the final answer."""
-    return FunctionReward("judge", lambda episode: ask_judge(judge, episode), JUDGE_SCALE)
+    return FunctionReward("judge", lambda e: ask_judge(judge, e, as_number=True), (0.0, 1.0), True)
 
 
-def ask_judge(judge: Judge, episode: Episode) -> float | Unscored:
+def ask_judge(judge: Judge, episode: Episode, *, as_number: bool = False) -> float | Unscored:
     """What a judge says of the final answer of an episode: 0, 0.5 or 1; 0 without an answer.
+
+    With `as_number`, its number from 0 to 1, if it was asked for one.
 
     Raises:
         ScoringFailure: if it says anything else.
         Exception: whatever the judge raises.
     """
     case = make_case(episode)
-    return 0.0 if case is None else _read(judge.judge(case), is_ranked=False)
+    return 0.0 if case is None else _read(judge.judge(case), as_number=as_number)
 
 
 def ask_ranking(judge: RankingJudge, episodes: Sequence[Episode]) -> list[float | Unscored]:
@@ -56,7 +58,11 @@ def make_case(episode: Episode) -> JudgeCase | None:
     return JudgeCase(task.question, episode.final_answer, tuple(task.answers))
 
 
-def _read(said: Verdict | Unscored, *, is_ranked: bool) -> float | Unscored:
+def _read(
+    said: Verdict | Unscored, *, is_ranked: bool = False, as_number: bool = False
+) -> float | Unscored:
     if problem := find_verdict_problem(said, is_ranked=is_ranked):
         raise ScoringFailure(f"its judge returned {problem}")
-    return said if isinstance(said, Unscored) else float(said.score)
+    if isinstance(said, Unscored):
+        return said
+    return float(said.score if said.number is None or not as_number else said.number)

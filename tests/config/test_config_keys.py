@@ -43,7 +43,7 @@ def test_types_and_defaults_are_in_words() -> None:
     lr = key("optim.lr")
     assert (lr.type, lr.default, lr.section) == ("number ≥ 0 ≤ 1", "`2e-5`", "optim")
     assert key("algorithm.clip_low").type == "number > 0 < 1 or null"
-    assert key("sft.stages[].schedule").type == "`constant`, `cosine`"
+    assert key("sft.stages[].schedule").type == "`constant`, `linear`, `cosine`"
     assert key("sft").type == "section"
     assert [write(v) for v in (1e-4, 1.5e-5, 0.01, None, "a")] == [
         "1e-4", "1.5e-5", "0.01", "null", "a",

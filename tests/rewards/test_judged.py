@@ -23,7 +23,7 @@ from searchrl.errors import (
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
 from searchrl.rewards.expression import RewardSchedule
-from searchrl.rewards.judged import ask_ranking, make_judged
+from searchrl.rewards.judged import ask_judge, ask_ranking, make_judged
 from searchrl.rewards.lexical import LexicalJudge
 from searchrl.rewards.scorer import Scorer
 
@@ -131,9 +131,10 @@ def test_nobody_is_asked_about_an_answer_that_is_not_there(answer: str | None) -
 
 
 def test_a_judge_is_shown_the_question_the_answer_and_the_accepted_answers() -> None:
-    judge = Says(Verdict(0.5))
-    assert make_judged(judge)(answered("noon")) == 0.5
+    judge = Says(Verdict(0.5, number=0.7))
+    assert make_judged(judge)(answered("noon")) == 0.7
     assert judge.asked == [JudgeCase("When does it close?", "noon", ("16:45", "at 16:45"))]
+    assert ask_judge(judge, answered("noon")) == 0.5, "who wants one of three gets its score"
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,8 @@ def test_a_judge_is_shown_the_question_the_answer_and_the_accepted_answers() -> 
         (Verdict(0.7), "the score 0.7; expected one of 0, 0.5, 1"),
         (Verdict(float("nan")), "score is nan; expected a number"),
         (Verdict(True), "score is True; expected a number"),
+        (Verdict(1.0, number=1.5), "number is 1.5; expected 0 to 1, or None"),
+        (Verdict(1.0, number=float("nan")), "number is nan; expected 0 to 1"),
         (1.0, "float; expected a Verdict, or Unscored"),
         (Unscored(""), "Unscored without a reason"),
     ],

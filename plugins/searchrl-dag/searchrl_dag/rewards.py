@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from searchrl.contracts import JUDGE_SCALE, SEARCH, Episode, Judge, Unscored
+from searchrl.contracts import SEARCH, Episode, Judge, Unscored
 from searchrl.rewards import FunctionReward, ask_judge
 from searchrl_dag.plans.plan import Plan
 from searchrl_dag.plans.reading import read_any_plan
@@ -25,12 +25,12 @@ def make_dag() -> FunctionReward:
 
 
 def make_dag_judge(judge: Judge) -> FunctionReward:
-    """The judge's 0, 0.5 or 1; 0 without a valid plan, or without an answer, as published."""
+    """What the judge says, 0 to 1; 0 without a valid plan, or without an answer, as published."""
 
     def score(episode: Episode) -> float | Unscored:
-        return ask_judge(judge, episode) if _score_dag(episode) == 1 else 0.0
+        return ask_judge(judge, episode, as_number=True) if _score_dag(episode) == 1 else 0.0
 
-    return FunctionReward("dag_judge", score, JUDGE_SCALE)
+    return FunctionReward("dag_judge", score, (0.0, 1.0), is_range=True)
 
 
 def make_nodes() -> FunctionReward:

@@ -157,7 +157,7 @@ class Judge:
 
     def judge(self, case: JudgeCase) -> Verdict:
         self.asked += 1
-        return Verdict(0.5)
+        return Verdict(0.5, number=0.6)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_plans_earn_and_cost(turns: list[str], dag: int, nodes: int, levels
     assert make_levels()(episode) == levels
     # Nobody is asked about what has no valid plan, or no answer.
     judge, is_judged = Judge(), dag and turns[-1] == ANSWER
-    assert make_dag_judge(judge)(episode) == 0.5 * is_judged and judge.asked == is_judged
+    assert make_dag_judge(judge)(episode) == 0.6 * is_judged and judge.asked == is_judged
     # Nor is a search without any plan one, where the protocol lets it through.
     plain = make_episode(task, ["<think>a</think><search>mayor</search>"], ThinkSearchAnswer())
     assert plain.turns[0].action.kind == SEARCH and make_dag()(plain) == 0

@@ -10,19 +10,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from searchrl import ConfigError, EndpointFailure
 from searchrl.api_client import Client, EndpointConfig, Request
 from searchrl.contracts import Address, JudgeCase, Traffic, Unscored, VariableName, Verdict
-from searchrl_judge.prompts import (
-    MAX_RANKED,
-    ask_scores,
-    ask_verdict,
-    read_rubric,
-)
+from searchrl_judge.prompts import MAX_RANKED, ask_scores, ask_verdict, read_rubric
 from searchrl_judge.replies import Unreadable, read_scores, read_verdict
 
 T = TypeVar("T")
@@ -41,6 +37,7 @@ _TYPICAL = JudgeCase("x" * 120, "x" * 40, ("x" * 30,))
 Count = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Price = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class EndpointJudge:
@@ -50,15 +47,20 @@ class EndpointJudge:
         client: where and how it is asked.
         rubric: when an answer is right.
         ranking_rubric: when an answer is better than another one.
+        thresholds: it is asked for numbers, which are partly right, and right, from these on;
+            none: for words.
     """
 
     absence = ""
     """Why it cannot be asked at all; empty if it can."""
 
-    def __init__(self, client: Client, rubric: str, ranking_rubric: str) -> None:
+    def __init__(
+        self, client: Client, rubric: str, ranking_rubric: str, thresholds: Sequence[float] = ()
+    ) -> None:
         self._client = client
         self._rubric = rubric
         self._ranking_rubric = ranking_rubric
+        self._thresholds = thresholds
         # Its threads and its cache end with it.
         weakref.finalize(self, client.close)
 
@@ -76,7 +78,7 @@ class EndpointJudge:
         if self.absence:
             raise ConfigError(self.absence)
         if group_size == 1:
-            request = ask_verdict(self._rubric, _TYPICAL)
+            request = ask_verdict(self._rubric, _TYPICAL, as_number=bool(self._thresholds))
         else:
             cases = [_TYPICAL] * min(group_size, MAX_RANKED)
             request = ask_scores(self._ranking_rubric, cases)
@@ -91,7 +93,8 @@ class EndpointJudge:
             BudgetSpent: if nothing may be sent any more.
             EndpointFailure: if no reply comes, or none that can be read.
         """
-        return self._ask(lambda draw: ask_verdict(self._rubric, case, draw), read_verdict)
+        make = partial(ask_verdict, self._rubric, case, as_number=bool(self._thresholds))
+        return self._ask(make, partial(read_verdict, thresholds=self._thresholds))
 
     def rank(self, cases: Sequence[JudgeCase]) -> list[Verdict | Unscored]:
         """Ask how good the answers are compared with each other; a single one is judged.
@@ -108,10 +111,8 @@ class EndpointJudge:
         if len(distinct) < 2:
             said = [self.judge(case) for case in distinct]
         else:
-            scores = self._ask(
-                lambda draw: ask_scores(self._ranking_rubric, distinct, draw),
-                lambda text: read_scores(text, len(distinct)),
-            )
+            make = partial(ask_scores, self._ranking_rubric, distinct)
+            scores = self._ask(make, partial(read_scores, count=len(distinct)))
             said = [scores] * len(distinct) if isinstance(scores, Unscored) else [*scores]
         found = dict(zip(distinct, said, strict=True))
         return [found[case] for case in cases]
@@ -142,6 +143,8 @@ def make_endpoint(
     *,
     url: Address = "http://localhost:8000/v1",
     model: str = "default",
+    scale: Literal["discrete", "continuous"] = "discrete",
+    thresholds: tuple[Share, Share] = (0.25, 0.75),
     rubric: str | None = None,
     ranking_rubric: str | None = None,
     key_env: VariableName = "SEARCHRL_API_KEY",
@@ -161,6 +164,9 @@ def make_endpoint(
     Args:
         url: the address, such as that of vLLM: `http://localhost:8000/v1`.
         model: the name under which the server knows the model.
+        scale: `discrete`: wrong, partly right or right; `continuous`: a number from 0 to 1.
+        thresholds: from which number on an answer is partly right, and right, for whoever wants
+            0, 0.5 or 1.
         rubric: a text file that says when an answer is right; None: that of the package.
         ranking_rubric: a text file that says which answer is better; None: that of the package.
         key_env: the environment variable with the key; without one, none is sent.
@@ -174,7 +180,8 @@ def make_endpoint(
         extra: keys added to every body; null takes one out, such as `response_format`.
 
     Raises:
-        ConfigError: a setting is wrong, or a rubric cannot be read.
+        ConfigError: a setting is wrong, or a rubric cannot be read. Without a key for Google the
+            judge is made, and says so when it is asked.
     """
     given = {key: value for key, value in locals().items() if key in EndpointConfig.model_fields}
     try:
@@ -184,30 +191,23 @@ def make_endpoint(
         place = ".".join(["judge", *map(str, first["loc"])])
         text = str(first["msg"]).replace("endpoint.", "judge.")
         raise ConfigError(f"{place}: {text}") from error
-    texts = (read_rubric(rubric, "rubric"), read_rubric(ranking_rubric, "ranking"))
-    return EndpointJudge(Client(url, model, settings, "judge"), *texts)
-
-
-def make_gemini(
-    *,
-    model: str = "gemini-2.5-flash",
-    url: Address = GEMINI_URL,
-    key_env: VariableName = "GEMINI_API_KEY",
-    concurrency: Count = 16,
-    extra: dict[str, Any] | None = None,
-    **settings: Any,
-) -> EndpointJudge:
-    """Make the judge `gemini`: `endpoint` with Google's address; its other settings are the same.
-
-    Raises:
-        ConfigError: as `make_endpoint`. Without a key it is made, and says so when it is asked.
-    """
-    made = make_endpoint(
-        model=model, url=url, key_env=key_env, concurrency=concurrency, extra=extra, **settings
-    )
-    if not os.environ.get(key_env, "").strip():
+    as_number = scale == "continuous"
+    own = read_rubric(rubric, "scale" if as_number else "rubric")
+    client, ranking = Client(url, model, settings, "judge"), read_rubric(ranking_rubric, "ranking")
+    made = EndpointJudge(client, own, ranking, thresholds if as_number else ())
+    if url == GEMINI_URL and not os.environ.get(key_env, "").strip():
         made.absence = (
-            f"judge gemini: the environment variable {key_env} holds no key; set it to one of "
+            f"judge: the environment variable {key_env} holds no key; set it to one of "
             "https://aistudio.google.com, or name another variable with --set judge.key_env=NAME"
         )
     return made
+
+
+make_gemini = partial(
+    make_endpoint,
+    model="gemini-2.5-flash",
+    url=GEMINI_URL,
+    key_env="GEMINI_API_KEY",
+    concurrency=16,
+)
+"""Makes the judge `gemini`: `endpoint` with Google's address; its other settings are the same."""

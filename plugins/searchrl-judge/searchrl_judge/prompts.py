@@ -40,12 +40,13 @@ _DATA = (
 )
 _FORMS = {
     "verdict": '{"reason": "…", "verdict": "wrong" | "partly right" | "right"}',
+    "score": '{"reason": "…", "score": a number from 0 to 1}',
     "scores": f'{{"reason": "…", "scores": [{{"id": "A", "score": 0 to {TOP}}}, …]}}, each id once',
 }
 
 
 def read_rubric(path: str | None, name: str) -> str:
-    """The text of a rubric: a file of the user's, or the one of the package (`rubric`, `ranking`).
+    """The text of a rubric: the user's file, or that of the package: `rubric`, `scale`, `ranking`.
 
     Raises:
         ConfigError: if the file cannot be read, or is empty.
@@ -63,11 +64,12 @@ def read_rubric(path: str | None, name: str) -> str:
     return text
 
 
-def ask_verdict(rubric: str, case: JudgeCase, draw: int = 0) -> Request:
-    """The question for one verdict."""
+def ask_verdict(rubric: str, case: JudgeCase, draw: int = 0, *, as_number: bool) -> Request:
+    """The question for one verdict: one of three words, or a number from 0 to 1."""
     shown = {**_frame(case), "answer": clean(case.answer)}
-    choices = {"type": "string", "enum": list(WORDS)}
-    return _request(rubric, "verdict", shown, choices, draw)
+    if as_number:
+        return _request(rubric, "score", shown, {"type": "number"}, draw)
+    return _request(rubric, "verdict", shown, {"type": "string", "enum": list(WORDS)}, draw)
 
 
 def ask_scores(rubric: str, cases: Sequence[JudgeCase], draw: int = 0) -> Request:
@@ -80,13 +82,7 @@ def ask_scores(rubric: str, cases: Sequence[JudgeCase], draw: int = 0) -> Reques
 
 
 def name_answers(count: int) -> list[str]:
-    """The names of answers in a list: A, B, ….
-
-    Raises:
-        ValueError: for more than there are letters.
-    """
-    if count > MAX_RANKED:
-        raise ValueError(f"{count} answers cannot be ranked in one question: at most {MAX_RANKED}")
+    """The names of answers in a list: A, B, …; at most `MAX_RANKED`."""
     return list(string.ascii_uppercase[:count])
 
 

@@ -7,8 +7,8 @@ servers do not know schemas, so JSON may stand in a fence or after some words.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 from searchrl import show_value
 from searchrl.contracts import Verdict
@@ -21,9 +21,15 @@ class Unreadable(ValueError):
     """A reply that is not what was asked for; the text quotes it."""
 
 
-def read_verdict(text: str) -> Verdict:
-    """The verdict in a reply."""
+def read_verdict(text: str, thresholds: Sequence[float] = ()) -> Verdict:
+    """The verdict in a reply: a word or, with thresholds, a number and what they make of it."""
     found = _read_object(text)
+    if thresholds:
+        number = found.get("score")
+        if not _is_within(number, 1):
+            raise Unreadable(f"its score is no number from 0 to 1: {show_value(text)}")
+        score = sum(number >= one for one in thresholds) / len(thresholds)
+        return Verdict(score, _reason(found), number)
     said = found.get("verdict")
     value = WORDS.get(said.strip().lower()) if isinstance(said, str) else None
     if value is None:
@@ -37,10 +43,10 @@ def read_scores(text: str, count: int) -> list[Verdict]:
     listed = found.get("scores")
     scores: dict[str, float] = {}
     for one in listed if isinstance(listed, list) else ():
-        name, score = _read_score(one, text)
-        if name in scores:
-            raise Unreadable(f"it scores {name} twice: {show_value(text)}")
-        scores[name] = score
+        name, score = map(one.get, ("id", "score")) if isinstance(one, Mapping) else (None, None)
+        if not isinstance(name, str) or name in scores or not _is_within(score, TOP):
+            raise Unreadable(f"it has the score {one!r}, or has it twice: {show_value(text)}")
+        scores[name] = score / TOP
     names = name_answers(count)
     if sorted(scores) != names:
         raise Unreadable(
@@ -49,15 +55,8 @@ def read_scores(text: str, count: int) -> list[Verdict]:
     return [Verdict(scores[name], _reason(found)) for name in names]
 
 
-def _read_score(one: object, text: str) -> tuple[str, float]:
-    """One entry of a list: the name of the answer, and its score from 0 to 1."""
-    if isinstance(one, Mapping):
-        name: Any = one.get("id")
-        score: Any = one.get("score")
-        is_number = isinstance(score, int | float) and not isinstance(score, bool)
-        if isinstance(name, str) and is_number and 0 <= score <= TOP:
-            return name, score / TOP
-    raise Unreadable(f"it has the score {one!r}: {show_value(text)}")
+def _is_within(value: object, top: float) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= top
 
 
 def _read_object(text: str) -> Mapping[str, Any]:

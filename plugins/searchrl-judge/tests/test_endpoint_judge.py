@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.openai_server import Fault, OpenAIServer, Raw
+from fixtures.openai_server import Fault, OpenAIServer
 from judge_models import careful, say, shown
 from searchrl_judge.judge import GEMINI_URL, MAX_DRAWS, make_endpoint, make_gemini
 from searchrl_judge.prompts import MAX_CHARS, clean
 from searchrl_judge.replies import Unreadable, read_scores, read_verdict
 
-from searchrl import BudgetSpent, ConfigError, EndpointFailure, load_plugins
+from searchrl import ConfigError, EndpointFailure, load_plugins
 from searchrl.contracts import JudgeCase, Unscored, Verdict
 
 CASE = JudgeCase("When does it close?", "at 16:45", ("16:45",))
@@ -51,6 +51,19 @@ def test_it_asks_for_one_of_three_words_and_says_why() -> None:
         "accepted answers": ["16:45"],
         "answer": "at 16:45",
     }
+
+
+def test_it_asks_for_a_number_on_the_continuous_scale_and_makes_a_score_of_it() -> None:
+    numbers = {1: 1.0, 0.75: 1.0, 0.7: 0.5, 0.3: 0.5, 0.25: 0.5, 0: 0.0, 0.2: 0.0}
+    replies = in_turn(*(json.dumps({"reason": "r", "score": one}) for one in numbers))
+    with OpenAIServer(replies) as server:
+        judge = make(server.url, scale="continuous")
+        said = [judge.judge(CASE) for _ in numbers]
+        assert make(server.url, scale="continuous", thresholds=(0.2, 0.5)).judge(CASE).score == 0.5
+    assert said == [Verdict(score, "r", number) for number, score in numbers.items()]
+    schema = server.bodies[0]["response_format"]["json_schema"]["schema"]["properties"]
+    assert schema == {"reason": {"type": "string"}, "score": {"type": "number"}}
+    assert "as a number from 0 to 1" in server.bodies[0]["messages"][0]["content"]
 
 
 def test_the_rubric_is_a_file_of_yours(tmp_path: Path) -> None:
@@ -96,12 +109,14 @@ def test_servers_without_schemas_are_read_as_well(text: str) -> None:
 
 
 NO_VERDICTS = ('{"verdict": "good"}', '{"verdict": 1}', '{"verdict": ["right"]}')
+NO_NUMBERS = [f'{{"score": {one}}}' for one in ("1.01", "-0.1", "NaN", "1e999", '"0.8"', "true")]
 
 
-@pytest.mark.parametrize("text", ["", "right", "[]", "{" * 50, *NO_VERDICTS])
+@pytest.mark.parametrize("text", ["", "right", "0.8", "[]", "{" * 50, *NO_VERDICTS, *NO_NUMBERS])
 def test_what_is_no_verdict_is_never_guessed(text: str) -> None:
-    with pytest.raises(Unreadable):
-        read_verdict(text)
+    for thresholds in ((), (0.25, 0.75)):
+        with pytest.raises(Unreadable):
+            read_verdict(text, thresholds)
 
 
 def scored(*scores: Any) -> str:
@@ -151,15 +166,8 @@ def test_a_reply_that_cannot_be_read_is_not_kept_in_the_cache(tmp_path: Path) ->
         assert make(server.url, cache=cache).judge(CASE) == Verdict(1.0, "because")
 
 
-@pytest.mark.parametrize(
-    ("said", "text"),
-    [
-        (Fault(401, "bad key"), "answered 401: bad key; .*judge.key_env"),
-        (Fault(400, "no response_format"), "judge.extra.KEY=null"),
-        (Raw(b"<html>"), "sent no JSON"),
-    ],
-)
-def test_a_server_that_fails_is_a_failure_that_says_what_to_do(said: Any, text: str) -> None:
+def test_a_server_that_takes_no_schemas_is_a_failure_that_says_what_to_do() -> None:
+    said, text = Fault(400, "no response_format"), r"judge\.extra\.KEY=null"
     with OpenAIServer(lambda body: said) as server, pytest.raises(EndpointFailure, match=text):
         make(server.url).judge(CASE)
 
@@ -177,17 +185,6 @@ def test_a_verdict_is_asked_for_once_and_kept_without_the_key(
     assert len(server.bodies) == 1
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert KEY.encode() not in cache.read_bytes() and KEY not in repr(vars(judge))
-
-
-def test_a_budget_stops_it_and_names_the_setting() -> None:
-    with OpenAIServer(careful) as server:
-        judge = make(server.url, max_calls=1)
-        judge.judge(CASE)
-        with pytest.raises(
-            BudgetSpent, match="budget of the judge, max_calls = 1, .* --set judge.max_calls"
-        ):
-            judge.judge(JudgeCase("another", "x"))
-    assert len(server.bodies) == 1
 
 
 GROUP = [JudgeCase("q", text, ("x",)) for text in ("four", "a", "four", "eleven")]
@@ -237,15 +234,18 @@ def test_the_estimate_counts_calls_and_what_they_cost(tmp_path: Path) -> None:
         ({"concurrency": 0}, "concurrency"),
         ({"extra": {"model": "x"}}, "judge.extra: .*'model' is not for you to set"),
         ({"modle": "x"}, "has no setting 'modle'. Did you mean 'model'"),
+        ({"scale": "continuos"}, "cannot use scale"),
+        ({"thresholds": [0.5]}, "cannot use thresholds"),
         ({"url": "http://me:pw@x/v1"}, r"judge\.key_env"),
     ],
 )
 def test_wrong_settings_are_said_before_anything_is_sent(
     settings: dict[str, Any], text: str
 ) -> None:
-    entry = load_plugins(["searchrl_judge"]).get("judge", "endpoint")
-    with pytest.raises(ConfigError, match=text):
-        entry.make(**settings)
+    for name in ("endpoint", "gemini"):
+        entry = load_plugins(["searchrl_judge"]).get("judge", name)
+        with pytest.raises(ConfigError, match=text):
+            entry.make(**settings)
     assert entry.make(cache="off", max_retries=0, max_calls=0, max_cost=None).traffic.calls == 0
 
 

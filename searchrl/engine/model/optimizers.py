@@ -48,7 +48,7 @@ def make_optimizer(name: OptimizerName, groups: Sequence[dict[str, Any]]) -> Opt
 def learning_rate(
     peak: float, step: int, settings: OptimConfig | SftStage, max_steps: int
 ) -> float:
-    """Linear warm-up over `settings.warmup_steps`, then constant or cosine to zero.
+    """Linear warm-up over `settings.warmup_steps`, then constant, or linear or cosine to zero.
 
     `step` counts from 0.
     """
@@ -58,4 +58,6 @@ def learning_rate(
         return peak
     span = max(1, max_steps - settings.warmup_steps)
     progress = min(1.0, (step - settings.warmup_steps) / span)
+    if settings.schedule == "linear":
+        return peak * (1.0 - progress)
     return peak * 0.5 * (1.0 + math.cos(math.pi * progress))

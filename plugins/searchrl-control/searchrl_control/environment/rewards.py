@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from searchrl.contracts import JUDGE_SCALE, Episode, Judge, Unscored
+from searchrl.contracts import Episode, Judge, Unscored
 from searchrl.rewards import FunctionReward, ask_judge
 from searchrl_control.searching.reformulators import as_shown
 
@@ -17,11 +17,11 @@ _MAX_CHARACTERS = 500
 
 
 def make_list_judge(judge: Judge) -> FunctionReward:
-    """The component `list_judge`: 0, 0.5 or 1; 0 of an empty list."""
+    """The component `list_judge`: 0 to 1; 0 of an empty list."""
 
     def score(episode: Episode) -> float | Unscored:
         passages = episode.turns[-1].passages if episode.turns else ()
         shown = "\n\n".join(as_shown(one)[:_MAX_CHARACTERS] for one in passages[:_SHOWN])
-        return ask_judge(judge, replace(episode, final_answer=shown))
+        return ask_judge(judge, replace(episode, final_answer=shown), as_number=True)
 
-    return FunctionReward("list_judge", score, JUDGE_SCALE)
+    return FunctionReward("list_judge", score, (0.0, 1.0), is_range=True)

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from searchrl_retrieval.dense.kinds import Dense, Static
+from searchrl_retrieval.evaluation.collection import Judged
 
 from searchrl import ConfigError, cache_path
-from searchrl_control.collections.judged import Judged, find_collection, read_judged
+from searchrl_control.collections.judged import find_collection, read_judged
 from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position, Top
 from searchrl_control.environment.measures import CUTOFF, Difficulty, difficulty_of
 from searchrl_control.environment.settings import HEADS, OF_EPISODES, SETS, Action, EnvSettings

@@ -21,6 +21,10 @@ VECTOR_WEIGHT = 0.15
 """The share of the vectors: the same for every collection, chosen on training questions of three by
 `benchmarks/bench_hybrid.py`, which prints what it gives on other questions."""
 
+DEPTH = 200
+"""Passages that are read of each part: twice 100, because the last places of a list go to passages
+that one part has far below its own best 100."""
+
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -66,7 +70,7 @@ def make_hybrid(
     vector: RetrieverFactory | None = None,
     bm25: RetrieverFactory | None = None,
     vector_weight: Share = VECTOR_WEIGHT,
-    depth: AtLeastOne = 100,
+    depth: AtLeastOne = DEPTH,
 ) -> Retriever:
     """The retriever `hybrid`; without `vector` and `bm25` it is made of `static` and `bm25s`.
 

@@ -55,11 +55,11 @@ def test_two_rankings_become_one_and_both_are_read_to_the_depth() -> None:
     assert vector.asked == words.asked == [(["q"], 9), (["q"], 4)]
 
 
-def test_if_nobody_says_words_count_most_and_100_passages_are_read() -> None:
+def test_if_nobody_says_words_count_most_and_200_passages_are_read() -> None:
     vector, words = Fixed(a=0.9, b=0.8), Fixed(c=12.0, d=10.0)
     (found,) = make_hybrid(CORPUS, vector=vector, bm25=words).search(["q"], 9)
     assert [(p.id, p.score) for p in found[:2]] == [("c", pytest.approx(0.85)), ("a", 0.15)]
-    assert vector.asked == words.asked == [(["q"], 100)]
+    assert vector.asked == words.asked == [(["q"], 200)]
 
 
 def test_weights_0_and_1_ask_only_the_other() -> None:

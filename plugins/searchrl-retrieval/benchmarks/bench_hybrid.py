@@ -26,7 +26,7 @@ from searchrl_retrieval.dense.kinds import make_dense, make_static
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 from searchrl_retrieval.evaluation.measures import measure
 from searchrl_retrieval.fusion import fuse
-from searchrl_retrieval.hybrid import DEPTH, VECTOR_WEIGHT
+from searchrl_retrieval.hybrid import VECTOR_WEIGHT
 
 from searchrl import compare
 from searchrl.contracts import Paired, Passage
@@ -40,6 +40,8 @@ COLLECTIONS = {
 """Name -> its folder, the split that chooses (none: "") and the split that is reported."""
 
 WEIGHTS = [round(float(w), 2) for w in np.arange(0.05, 1, 0.05)]
+DEPTH = 100
+"""Passages that are read of each part: the default of `hybrid`."""
 NDCG = "ndcg@10"
 
 VECTORS = {"static": make_static, "dense": make_dense}

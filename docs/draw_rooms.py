@@ -22,6 +22,7 @@ PICTURE = DOCS / "rooms.svg"
 FLOORS: Mapping[str, int] = {
     "core": 0,
     "errors": 0,
+    "files": 0,
     "contracts": 1,
     "algorithms": 1,
     "hookspecs": 1,

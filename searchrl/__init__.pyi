@@ -18,6 +18,8 @@ from .errors import UnknownNameError as UnknownNameError
 from .errors import show_value as show_value
 from .errors import suggest as suggest
 from .errors import suggest_path as suggest_path
+from .files import cache_path as cache_path
+from .files import replace_file as replace_file
 from .hookspecs import Register as Register
 from .hookspecs import RegisterEnv as RegisterEnv
 from .hookspecs import RegisterReward as RegisterReward
@@ -37,4 +39,3 @@ from .run_folder import choose_policy as choose_policy
 from .run_folder.sealing import file_fault as file_fault
 from .statistics import compare as compare
 from .statistics import estimate as estimate
-from .trackers.rows import replace_file as replace_file

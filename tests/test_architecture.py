@@ -37,6 +37,7 @@ OPEN_TO_PARTS = (
     "searchrl.contracts",
     "searchrl.core",
     "searchrl.errors",
+    "searchrl.files",
     "searchrl.hookspecs",
     "searchrl.config.sections",
     "searchrl.config.curriculum",

@@ -7,7 +7,7 @@ A model behind an OpenAI-compatible address is a `Client`, any other server that
 from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.client import Client
 from searchrl.api_client.exchange import Message, Reply, Request
-from searchrl.api_client.server import Refused, Server, read_key
+from searchrl.api_client.server import Server, read_key
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.tool_calls import Raised, call_together
 
@@ -17,7 +17,6 @@ __all__ = [
     "JsonCache",
     "Message",
     "Raised",
-    "Refused",
     "Reply",
     "Request",
     "Server",

@@ -40,13 +40,6 @@ class JsonCache:
             raise self._failure(error) from error
 
     @staticmethod
-    def default_path(name: str = "endpoints") -> Path:
-        """Where answers are kept if nothing else is said: in the user's own cache folder."""
-        import platformdirs
-
-        return platformdirs.user_cache_path("searchrl") / f"{name}.sqlite"
-
-    @staticmethod
     def key(url: str, body: Mapping[str, Any], draw: int = 0) -> str:
         """The key of an answer: two requests share it if the server could not tell them apart."""
         asked = json.dumps([url, body, draw], sort_keys=True, ensure_ascii=True)

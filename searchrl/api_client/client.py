@@ -18,6 +18,7 @@ from searchrl.api_client.server import Server, quote, read_key
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.contracts import Traffic
 from searchrl.errors import BudgetSpent, EndpointFailure
+from searchrl.files import cache_path
 
 
 class Client:
@@ -54,7 +55,7 @@ class Client:
         )
         self._cache: JsonCache | None = None
         if settings.has_cache:
-            path = settings.cache_path or JsonCache.default_path()
+            path = settings.cache_path or cache_path("endpoints.sqlite")
             self._cache = JsonCache(path, section=section)
         self.traffic = self.estimate(0, 0, 0)
         self._is_closed = False

@@ -18,12 +18,12 @@ from jinja2 import Environment, StrictUndefined
 
 from searchrl import __version__
 from searchrl.errors import RunFolderError
+from searchrl.files import replace_file
 from searchrl.report.index import Index, describe_tokens
 from searchrl.report.overview import describe_run
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run, guarding
 from searchrl.run_folder.place import filling
-from searchrl.trackers.rows import replace_file
 from searchrl.trust.texts import clean_json
 
 PAGE = Path(__file__).resolve().parent / "page"

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.errors import DamagedError
+from searchrl.files import replace_file
 from searchrl.run_folder.sealing import CHANGED, file_fault, read_whole
 from searchrl.run_folder.shapes import RolloutRow, find_problem
-from searchrl.trackers.rows import encode_row, parse_rows, replace_file
+from searchrl.trackers.rows import encode_row, parse_rows
 
 _WAY_ON = "Restore it from a copy, or delete it: its trajectories are then left out"
 

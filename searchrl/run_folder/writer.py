@@ -20,6 +20,7 @@ from typing import Any
 from searchrl.config import RunConfig
 from searchrl.core.encoding import encode_text
 from searchrl.errors import DamagedError
+from searchrl.files import replace_file
 from searchrl.plugins.provenance import find_commit
 from searchrl.run_folder.checkpoints import clean_partial, set_aside, set_aside_newer
 from searchrl.run_folder.place import ensure_free, guarding
@@ -42,7 +43,7 @@ from searchrl.run_folder.rollouts import (
 )
 from searchrl.run_folder.sealing import RESTORE, encode_sealed
 from searchrl.run_folder.shapes import read_record
-from searchrl.trackers.rows import encode_row, replace_file
+from searchrl.trackers.rows import encode_row
 
 _README = """# A SearchRL run
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.errors import RunFolderError
-from searchrl.trackers.rows import encode_row, read_rows, replace_file
+from searchrl.files import replace_file
+from searchrl.trackers.rows import encode_row, read_rows
 from searchrl.trust.folders import place_inside
 
 

@@ -1,13 +1,12 @@
 """Rows on disk: one JSON object per line, as the run folder and the `jsonl` tracker write them.
 
-Owns how a row becomes a line, how lines are read after a kill or damage, and how a whole file is
-replaced. What the rows mean is the business of the callers: `run_folder` and `trackers/jsonl`.
+Owns how a row becomes a line, and how lines are read after a kill or damage. What the rows mean is
+the business of the callers: `run_folder` and `trackers/jsonl`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from pathlib import Path
@@ -69,16 +68,3 @@ def parse_rows(file: BufferedIOBase, *, may_be_torn: bool) -> Iterator[dict[str,
 def _refuse(word: str) -> None:
     """JSON has no word for a number that is not finite, though Python's reader takes it."""
     raise ValueError(f"{word} is no JSON")
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write beside and rename: readers see the old file or the new one, never a part.
-
-    It is on disk when this returns; only the renaming may come later.
-    """
-    beside = path.with_name(path.name + ".partial")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

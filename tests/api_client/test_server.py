@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 
-from searchrl.api_client import Refused, Server, read_key
+from searchrl.api_client.server import Refused, Server, read_key
 from searchrl.errors import ConfigError, EndpointFailure
 
 KEY = "sk-secret-0123"

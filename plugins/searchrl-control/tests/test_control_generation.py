@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from control_toy import PASSAGES, QUESTIONS, make_library
-from searchrl_control.collections.judged import Judged, read_judged
+from searchrl_control.collections.judged import read_judged
 from searchrl_control.collections.written import (
     Kind,
     Leakage,
@@ -17,6 +17,7 @@ from searchrl_control.collections.written import (
     write_questions,
 )
 from searchrl_control.environment.measures import Difficulty, difficulty_of, order_by
+from searchrl_retrieval.evaluation.collection import Judged
 
 from searchrl import ConfigError
 

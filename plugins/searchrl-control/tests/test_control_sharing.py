@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from control_toy import episode
-from searchrl_control.collections.judged import Judged
 from searchrl_control.comparison.sequences import list_sequences, play_sequences
 from searchrl_control.environment import worlds
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import SETS, EnvSettings
+from searchrl_retrieval.evaluation.collection import Judged
 
 from searchrl.testing import Status, check_plugin
 

@@ -69,8 +69,8 @@ class Parts(NamedTuple):
         """nDCG@10 of the fusion in which the vectors have this share."""
         weights = (weight, 1 - weight)
         rankings = {
-            question: fuse((self.vector[question], self.bm25[question]), weights)
-            for question in self.collection.questions
+            one.id: fuse((self.vector[one.id], self.bm25[one.id]), weights)
+            for one in self.collection.questions
         }
         return _judge(self.collection, rankings)
 
@@ -78,14 +78,9 @@ class Parts(NamedTuple):
 def search_parts(data: Path, name: str, split: str, vector: str) -> Parts:
     """Search a split of a collection with both parts."""
     collection = read_collection(data / COLLECTIONS[name][0], split)
+    texts = [one.text for one in collection.questions]
     found = [
-        dict(
-            zip(
-                collection.questions,
-                make(collection.passages).search(list(collection.questions.values()), DEPTH),
-                strict=True,
-            )
-        )
+        dict(zip(collection.qrels, make(collection.passages).search(texts, DEPTH), strict=True))
         for make in (VECTORS[vector], make_bm25s)
     ]
     return Parts(collection, *found, *(_judge(collection, one) for one in found))

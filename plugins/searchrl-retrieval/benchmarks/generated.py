@@ -1,7 +1,5 @@
 """Corpora of any size for the benchmarks: real passages first, then generated ones.
 
-    python generated.py --count 1000000 --data FOLDER corpus.jsonl
-
 Owns the generator. A generated passage has a title of two words and a text of 100, drawn from a
 vocabulary of 200,000 words with the frequencies of Zipf and Mandelbrot. The words of the real
 passages come first in it, in the order of their frequency, so that a real question meets
@@ -11,10 +9,7 @@ retriever.
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -126,25 +121,3 @@ def _generate(real: Sequence[Passage], seed: int) -> Iterator[Passage]:
                 title=" ".join(words[titles[place]]).title(),
                 text=" ".join(words[drawn[place]]),
             )
-
-
-def main() -> None:
-    """Write a corpus file, a row for each passage."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("out", type=Path, help="the file; .jsonl or .jsonl.gz")
-    parser.add_argument("--count", type=int, required=True, help="passages, real ones included")
-    parser.add_argument("--data", type=Path, help="folder with corpora of real passages")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    real = read_real(args.data) if args.data else []
-    opener = gzip.open if args.out.suffix == ".gz" else open
-    with opener(args.out, "wt", encoding="utf-8") as file:
-        for passage in make_passages(real, args.count, seed=args.seed):
-            row = {"id": passage.id, "title": passage.title, "text": passage.text}
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-if __name__ == "__main__":
-    main()

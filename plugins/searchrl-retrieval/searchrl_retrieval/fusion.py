@@ -29,9 +29,8 @@ def min_max(scores: Sequence[float]) -> list[float]:
 def fuse(rankings: Sequence[Sequence[Passage]], weights: Sequence[float]) -> list[Passage]:
     """Return every passage of the rankings once, with its fused score, best first.
 
-    A ranking of weight 0 is left out with all its passages. A passage that a ranking has twice
-    counts at its first place. Equal fused scores stand in the order of the first ranking that has
-    them; so renaming passages changes no place.
+    A passage that a ranking has twice counts at its first place. Equal fused scores stand in the
+    order of the first ranking that has them; so renaming passages changes no place.
 
     Args:
         rankings: of one query, best first each.
@@ -47,8 +46,6 @@ def fuse(rankings: Sequence[Sequence[Passage]], weights: Sequence[float]) -> lis
     parts: dict[str, list[float]] = {}
     known: dict[str, Passage] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
-        if not weight:
-            continue
         once = list({passage.id: passage for passage in reversed(ranking)}.values())[::-1]
         for passage in once:
             if not math.isfinite(passage.score):

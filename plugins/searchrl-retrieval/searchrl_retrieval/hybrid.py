@@ -21,6 +21,10 @@ VECTOR_WEIGHT = 0.15
 """The share of the vectors: the same for every collection, chosen on training questions of three by
 `benchmarks/bench_hybrid.py`, which prints what it gives on other questions."""
 
+DEEPER = 3
+"""Passages that are read of each part for one that is asked for. In a list as long as what is read,
+the last places go to passages that the better part does not know, and recall is lost."""
+
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -28,7 +32,7 @@ class HybridRetriever:
     """Two retrievers over the same passages, asked for `depth` passages each, and fused.
 
     `vector_weight` is what the first counts, the second has the rest; 0 and 1 leave one out. More
-    than `depth` passages are read only where more are asked for.
+    than `depth` passages are read only if that is less than `DEEPER` times those asked for.
     """
 
     def __init__(
@@ -43,8 +47,9 @@ class HybridRetriever:
         if k <= 0:
             return [[] for _ in queries]
         weights = (self.vector_weight, 1 - self.vector_weight)
+        deep = max(DEEPER * k, self.depth)
         rankings = [
-            ask("hybrid", part, queries, max(k, self.depth)) if weight else [[]] * len(queries)
+            ask("hybrid", part, queries, deep) if weight else [[]] * len(queries)
             for part, weight in zip((self.vector, self.bm25), weights, strict=True)
         ]
         return [fuse(both, weights)[:k] for both in zip(*rankings, strict=True)]

@@ -79,6 +79,12 @@ def test_words_are_those_of_a_language_without_stop_words_unless_a_text_has_no_o
     assert retriever.search(queries, 0) == retriever.search(queries, -1) == [[] for _ in queries]
 
 
+def test_numbers_of_one_digit_are_no_words_of_a_list() -> None:
+    terms = Analyzer("none").terms
+    assert terms("at 3, 17, 4, 120, 9; 第１、２、３、４、５条") == ["at", "17", "120", "第", "条"]
+    assert [*terms("v1.2.3.4 on 5 5"), *terms("1 2 3 4 5")] == ["v1", *"234", "on", *"5512345"]
+
+
 def test_equal_scores_keep_the_order_of_the_corpus_whatever_the_ids() -> None:
     texts = ["same words here"] * 50 + ["same words here and there"] * 50
     names = [f"{i * 37 % 100:03}" for i in range(100)]

@@ -60,12 +60,6 @@ def test_ties_missing_and_doubled_passages() -> None:
     assert [p.id for p in fuse([right, left], [1, 1])] == ["e", "d", "c", "b", "a"]
 
 
-def test_weight_0_leaves_a_ranking_out() -> None:
-    left, right = ranking([("a", 2), ("b", 1)]), ranking([("c", 9), ("b", 8)])
-    assert [p.id for p in fuse([left, right], [1, 0])] == ["a", "b"]
-    assert [p.id for p in fuse([left, right], [0, 1])] == ["c", "b"]
-
-
 @given(rankings(), rankings(), weights, weights, st.permutations("abcdefghij"))
 def test_what_holds_for_all(
     left: Ranking, right: Ranking, one: float, two: float, names: list[str]

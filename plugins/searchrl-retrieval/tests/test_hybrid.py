@@ -44,15 +44,15 @@ def ids(retriever: Retriever, k: int = 9) -> list[str]:
     return [passage.id for passage in retriever.search(["q"], k)[0]]
 
 
-def test_two_rankings_become_one_and_both_are_read_to_the_depth() -> None:
+def test_two_rankings_become_one_and_both_are_read_deeper_than_asked() -> None:
     vector, words = Fixed(a=0.9, b=0.8, c=0.1), Fixed(d=12.0, b=10.0, a=2.0)
     made = make_hybrid(CORPUS, vector=vector, bm25=words, vector_weight=0.5, depth=4)
     (found,) = made.search(["q"], 9)
     assert [p.id for p in found] == ["b", "a", "d", "c"]
     assert [p.score for p in found] == pytest.approx([(0.875 + 0.8) / 2, 0.5, 0.5, 0.0])
     assert (found[0].text, found[0].title) == ("text b", "title b")
-    assert ids(made, 2) == ["b", "a"] and ids(made, 0) == []
-    assert vector.asked == words.asked == [(["q"], 9), (["q"], 4)]
+    assert ids(made, 1) == ["b"] and ids(made, 0) == []
+    assert vector.asked == words.asked == [(["q"], 27), (["q"], 4)]
 
 
 def test_if_nobody_says_words_count_most_and_100_passages_are_read() -> None:

@@ -124,8 +124,8 @@ def built(tmp_path: Path) -> Index:
         ("../manifest.json", lambda data: b"\xff\x00", False, "cannot be read"),
         ("../manifest.json", lambda data: data.replace(b'"scale": 1', b'"scale": 2'), False,
          "its checksum is wrong"),
-        ("../manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), False,
-         "in format 1, and this version reads 2"),
+        ("../manifest.json", lambda data: data.replace(b'"format": 3', b'"format": 2'), False,
+         "in format 2, and this version reads 3"),
     ],
 )  # fmt: skip
 def test_damage_is_refused_with_the_command_that_builds_it_again(

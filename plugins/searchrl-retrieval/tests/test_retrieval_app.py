@@ -81,7 +81,7 @@ def test_a_body_that_is_too_large_is_refused_and_the_answer_arrives(
         ("GET", "/retrieve", b"", 405),
         ("POST", "/", b"{}", 404),
         ("POST", "/retrieve", b"\x00" * 19_000, 400),
-        ("POST", "/retrieve", b'{"queries": ["a"], "topk": 101}', 422),
+        ("POST", "/retrieve", b'{"queries": ["a"], "topk": 301}', 422),
         ("POST", "/mcp", b"{}", 404),
     ],
 )
@@ -134,7 +134,7 @@ def test_the_retriever_gets_one_call_at_a_time_and_everybody_their_own_answer() 
         facts = LINE.get(f"{url}/health").json()
     assert answers == {f"q{i}": [f"q{i}/0", f"q{i}/1"] for i in range(20)}
     assert facts["status"] == "ok" and facts["requests"] == 20 and facts["failed"] == 0
-    assert facts["passages"] == len(TOWN) and facts["limits"]["max_k"] == 100
+    assert facts["passages"] == len(TOWN) and facts["limits"]["max_k"] == 300
 
 
 def test_a_retriever_that_fails_gives_too_much_or_ends_the_program_does_no_harm() -> None:

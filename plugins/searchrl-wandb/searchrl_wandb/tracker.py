@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
-from searchrl import ConfigError
+from searchrl import ConfigError, replace_file
 from searchrl.contracts import Metric
 
 STATE_FILE = "wandb_run.json"
@@ -136,9 +136,8 @@ class WandbTracker:
         return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
 
     def _write_state(self) -> None:
-        beside = self._dir / f"{STATE_FILE}.partial"
-        beside.write_text(json.dumps({"id": self._id, "step": self._last}), "utf-8")
-        beside.replace(self._dir / STATE_FILE)
+        state = json.dumps({"id": self._id, "step": self._last})
+        replace_file(self._dir / STATE_FILE, state.encode())
 
 
 def _read_run(run_dir: Path) -> dict[str, Any]:

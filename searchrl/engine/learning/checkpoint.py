@@ -26,6 +26,7 @@ from searchrl.engine.learning.state_files import load_state, save_state, tensors
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import DamagedError, PolicyError, RunFolderError
+from searchrl.files import replace_file
 from searchrl.run_folder import guarding, list_checkpoints, read_state
 from searchrl.run_folder.place import partial_of
 from searchrl.run_folder.sealing import STATE, encode_sealed, write_checksums
@@ -54,11 +55,8 @@ def save_checkpoint(
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     text = encode_sealed(state)
     if folder in list_checkpoints(run_dir):
-        newer = folder / f"{STATE}.partial"
         with guarding(run_dir):
-            newer.write_bytes(text)
-            _sync(newer)
-            newer.replace(folder / STATE)
+            replace_file(folder / STATE, text)
             _sync(folder)
         return folder
     optimizer = learner.state_dict()

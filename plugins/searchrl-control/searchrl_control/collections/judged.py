@@ -19,7 +19,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from searchrl_retrieval.evaluation.collection import Collection, read_collection
+from searchrl_retrieval.evaluation.collection import Collection, Judged, read_collection
 
 from searchrl import DataError, suggest, suggest_path
 from searchrl.contracts import Passage
@@ -30,18 +30,6 @@ SPLITS = (TRAIN, TEST)
 
 SEED = 18
 TRAIN_SHARE = 0.5
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """One question, and how relevant each passage is to it: above 0 is relevant.
-
-    It is equal to itself alone, so it can be the key of what is known of it.
-    """
-
-    id: str
-    text: str
-    qrels: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +92,7 @@ def draw_split(
 def _list(collection: Collection) -> tuple[Judged, ...]:
     """The questions that have a relevant passage: of the others, no list is better than another."""
     return tuple(
-        Judged(identity, text, dict(collection.qrels[identity]))
-        for identity, text in collection.questions.items()
-        if any(grade > 0 for grade in collection.qrels[identity].values())
+        one for one in collection.questions if any(grade > 0 for grade in one.qrels.values())
     )
 
 

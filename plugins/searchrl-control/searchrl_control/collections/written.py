@@ -17,11 +17,11 @@ from random import Random
 from typing import NamedTuple
 
 import numpy as np
+from searchrl_retrieval.evaluation.collection import Judged
 
 from searchrl import ConfigError
 from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
-from searchrl_control.collections.judged import Judged
 from searchrl_control.searching.library import Library
 from searchrl_control.searching.reformulators import Neighbours
 from searchrl_control.searching.writer import Ask, read_line

@@ -17,11 +17,12 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete, flatten
 from numpy.typing import NDArray
+from searchrl_retrieval.evaluation.collection import Judged
 
 from searchrl.contracts import ACT, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.contracts import Action as Act
 from searchrl.envs import TextAdapter, ensure_index, ensure_split
-from searchrl_control.collections.judged import SPLITS, Judged
+from searchrl_control.collections.judged import SPLITS
 from searchrl_control.environment.features import BOUND
 from searchrl_control.environment.games import Moves, Position
 from searchrl_control.environment.measures import ANY, ndcg, order_by, recall

@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
 from searchrl_retrieval.dense.kinds import Dense, Static
+from searchrl_retrieval.evaluation.collection import Judged
 
-from searchrl import ConfigError
-from searchrl_control.collections.judged import Judged, find_collection, read_judged
+from searchrl import ConfigError, cache_path
+from searchrl_control.collections.judged import find_collection, read_judged
 from searchrl_control.environment.games import Game, HeadGame, ListGame, Moves, Position, Top
 from searchrl_control.environment.measures import CUTOFF, Difficulty, difficulty_of
 from searchrl_control.environment.settings import HEADS, OF_EPISODES, SETS, Action, EnvSettings
@@ -53,8 +53,7 @@ class World:
     """
 
     def __init__(self, place: EnvSettings, reformulator: Reformulator | None = None) -> None:
-        own = user_cache_path("searchrl") / "control"
-        cache = Path(place.cache).expanduser() if place.cache else own
+        cache = Path(place.cache).expanduser() if place.cache else cache_path("control")
         data = Path(place.data).expanduser() if place.data else None
         path = find_collection(place.collection, data, hub=place.hub, cache=cache)
         self.name = Path(place.collection).name

@@ -10,10 +10,10 @@ it holds. `N` is the number of passages, `V` of terms, `D` of dimensions.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.dense.encoders import Encoder, as_text
 from searchrl_retrieval.dense.kinds import VectorKind
 
-from searchrl import DataError
+from searchrl import DataError, replace_file
 from searchrl.contracts import Passage
 
 Floats = NDArray[np.float32]
@@ -45,10 +45,9 @@ def load_vectors(passages: Sequence[Passage], encoder: Encoder, path: Path) -> F
     blocks = [passages[at : at + _BATCH] for at in range(0, len(passages), _BATCH)]
     vectors = np.concatenate([encoder.encode_passages(block) for block in blocks])
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Another process may do the same: whoever is last puts the same file there.
-    half = path.with_name(f"{path.stem}.{os.getpid()}.half.npy")
-    np.save(half, vectors)
-    half.replace(path)
+    content = BytesIO()
+    np.save(content, vectors)
+    replace_file(path, content.getvalue())
     return vectors
 
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from searchrl import ConfigError, EndpointFailure, RetrieverFailure
+from searchrl import ConfigError, EndpointFailure, RetrieverFailure, cache_path
 from searchrl.api_client import JsonCache, Server, read_key
 from searchrl.contracts import Address, Passage, make_encodable
 from searchrl_dag.exa.wire import Content, Form, cut_answer, read_passages, write_request
@@ -183,7 +183,7 @@ def _open_cache(cache: str | Literal[False], is_replay: bool) -> JsonCache | Non
                 "retriever.cache=FILE, or auto"
             )
         return None
-    path = JsonCache.default_path("exa") if cache == "auto" else Path(cache).expanduser()
+    path = cache_path("exa.sqlite") if cache == "auto" else Path(cache).expanduser()
     if is_replay and not path.is_file():
         raise ConfigError(f"retriever exa: the recorded cache '{path}' is not there")
     try:

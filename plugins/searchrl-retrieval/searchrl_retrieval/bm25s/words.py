@@ -1,14 +1,15 @@
 """Index terms of `bm25s`: the words of the core, without stop words, stemmed.
 
-Owns which languages there are. Words come from `searchrl.retrieval.words`, so that scripts without
-spaces give pairs of characters; stop words from bm25s, stemmers from Snowball. Used on passages
-and queries alike.
+Owns which languages there are and what a list of numbers is. Words come from the core, so that
+scripts without spaces give pairs of characters; stop words from bm25s, stemmers from Snowball. Used
+on passages and queries alike.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import groupby
 
 from searchrl.retrieval import tokenize
 
@@ -22,11 +23,15 @@ LANGUAGES = tuple(
 PLAIN = "none"
 """The language of a corpus whose words are taken as they are."""
 
+LIST = 5
+"""Numbers with no word between them that are a list. A date, a version or an address has fewer."""
+
 
 class Analyzer:
     """Turns text into the terms of a language. Safe to use from several threads.
 
-    Words that a text is made of entirely are kept though they are stop words: "It" is a novel.
+    Of a list of numbers, those of one digit are left out: they say little and are in many texts. A
+    text that has nothing else keeps them, and its stop words, too: "It" is a novel.
     """
 
     def __init__(self, language: str) -> None:
@@ -47,7 +52,12 @@ class Analyzer:
     def terms(self, text: str) -> list[str]:
         """The terms of a text in order, repeats included."""
         words = tokenize(text)
-        return self.stem([word for word in words if word not in self.stops] or words)
+        kept: list[str] = []
+        for is_number, found in groupby(words, str.isdecimal):
+            run = list(found)
+            shortest = 2 if is_number and len(run) >= LIST else 1
+            kept += [one for one in run if len(one) >= shortest and one not in self.stops]
+        return self.stem(kept or words)
 
     def stem(self, words: list[str]) -> list[str]:
         """The terms of words."""

@@ -18,7 +18,7 @@ from searchrl.contracts import Metric, Paired
 from searchrl_retrieval.commands.choice import JSON, PLUGIN, showing_progress
 from searchrl_retrieval.commands.surroundings import load_registry, quiet_stdout
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
-from searchrl_retrieval.evaluation.judging import Difference, Judged, compare_all, judge
+from searchrl_retrieval.evaluation.judging import Difference, Measured, compare_all, judge
 from searchrl_retrieval.evaluation.measures import ALL_GOLD, CUTOFFS, SUPPORT_RECALL
 
 EVERY = "retriever"
@@ -133,7 +133,7 @@ def retrieve_eval(
 
 
 def _show(
-    collection: Collection, judged: Mapping[str, Judged], differences: Sequence[Difference]
+    collection: Collection, judged: Mapping[str, Measured], differences: Sequence[Difference]
 ) -> None:
     """A row for each retriever, then one for each pair. `--json` has all figures."""
     from rich.console import Console
@@ -186,7 +186,7 @@ def _with_interval(metric: Metric | Paired, sign: str = "") -> str:
 def _as_json(
     collection: Collection,
     contenders: Mapping[str, Contender],
-    judged: Mapping[str, Judged],
+    judged: Mapping[str, Measured],
     differences: Sequence[Difference],
 ) -> dict[str, Any]:
     """Figures by retriever, differences by pair, and what was measured."""
@@ -209,17 +209,17 @@ def _as_json(
     }
 
 
-def _write_rows(path: Path, collection: Collection, judged: Mapping[str, Judged]) -> None:
+def _write_rows(path: Path, collection: Collection, judged: Mapping[str, Measured]) -> None:
     """A row for each question and retriever: its figures, what was found and what is relevant."""
     with path.open("w", encoding="utf-8") as file:
-        for question, text in collection.questions.items():
+        for question in collection.questions:
             for label, one in judged.items():
                 row = {
-                    "query_id": question,
+                    "query_id": question.id,
                     "retriever": label,
-                    **{name: values[question] for name, values in one.figures.items()},
-                    "question": text,
-                    "relevant": dict(collection.qrels[question]),
-                    "found": list(one.rankings[question]),
+                    **{name: values[question.id] for name, values in one.figures.items()},
+                    "question": question.text,
+                    "relevant": dict(question.qrels),
+                    "found": list(one.rankings[question.id]),
                 }
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")

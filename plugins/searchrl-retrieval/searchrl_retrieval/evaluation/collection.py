@@ -38,21 +38,37 @@ _LAYOUTS = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """One question, and how relevant each passage is to it: above 0 is relevant.
+
+    It is equal to itself alone, so it can be the key of what is known of it.
+    """
+
+    id: str
+    text: str
+    qrels: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """Passages, and questions of which it is known what they should find.
 
-    `questions` and `qrels` have the same ids in the same order. `has_hops`: the relevant passages
-    of a question are needed together. `notes` say what was left out.
+    `has_hops`: the relevant passages of a question are needed together. `notes` say what was left
+    out.
     """
 
     path: Path
     split: str
     passages: Sequence[Passage]
-    questions: Mapping[str, str]
-    qrels: Mapping[str, Mapping[str, int]]
+    questions: tuple[Judged, ...]
     has_hops: bool
     notes: tuple[str, ...] = ()
+
+    @property
+    def qrels(self) -> dict[str, Mapping[str, int]]:
+        """The judgements by the id of the question."""
+        return {one.id: one.qrels for one in self.questions}
 
 
 def read_collection(path: Path, split: str = "") -> Collection:
@@ -73,18 +89,18 @@ def read_collection(path: Path, split: str = "") -> Collection:
     is_beir = path.is_dir() and bool(find_judgements(path))
     if is_beir:
         split = split or TEST
-        passages, texts, qrels, notes = _read_beir(path, split, problems)
+        passages, questions, notes = _read_beir(path, split, problems)
     else:
-        passages, texts, qrels, notes = _read_gold(path, split, problems)
+        passages, questions, notes = _read_gold(path, split, problems)
     problems.ensure_none()
-    if not qrels:
+    if not questions:
         raise DataError(f"'{path}' has no judged questions" + f" of split '{split}'" * bool(split))
-    relevant = {name for scores in qrels.values() for name in scores}
+    relevant = {name for one in questions for name in one.qrels}
     if missing := len(relevant - find_passages(passages, relevant).keys()):
         notes.append(
             f"judged passages that are not in the corpus, so nothing finds them: {missing}"
         )
-    return Collection(path, split, passages, texts, qrels, not is_beir, (*problems.notes, *notes))
+    return Collection(path, split, passages, questions, not is_beir, (*problems.notes, *notes))
 
 
 def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, Passage]:
@@ -93,30 +109,31 @@ def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, 
     return {passage.id: passage for passage in passages if passage.id in wanted}
 
 
-_Read = tuple[Sequence[Passage], dict[str, str], dict[str, dict[str, int]], list[str]]
-"""Passages, the text of every question, what is relevant to it, and what was left out."""
+_Read = tuple[Sequence[Passage], tuple[Judged, ...], list[str]]
+"""Passages, questions, and what was left out."""
 
 
 def _read_beir(path: Path, split: str, problems: Problems) -> _Read:
     """A BEIR folder. Published collections lack the text of some queries (NFCorpus, for one)."""
-    judged = find_judgements(path)
+    splits = find_judgements(path)
     wanted = _OUR_NAMES.get(split, split)
-    if wanted not in judged:
-        known = ", ".join(sorted(judged))
+    if wanted not in splits:
+        known = ", ".join(sorted(splits))
         raise DataError(f"'{path}' has no qrels/{split}.tsv; its splits: {known}")
     if not find_corpus(path):
         raise DataError(f"'{path}' has no corpus; expected {_LAYOUTS}")
-    read = read_judgements(judged[wanted], problems)
+    read = read_judgements(splits[wanted], problems)
     found = {query.id: query.question for query in read_questions([path], problems)}
-    texts = {name: found[name] for name in read if name in found}
-    if read and not texts:
+    questions = tuple(
+        Judged(name, found[name], judged) for name, judged in read.items() if name in found
+    )
+    if read and not questions:
         first = show_value(next(iter(read)))
-        problems.add(judged[wanted], 0, f"judges {first}, which is no query; nor is another")
-    left_out = len(read) - len(texts)
+        problems.add(splits[wanted], 0, f"judges {first}, which is no query; nor is another")
+    left_out = len(read) - len(questions)
     text = "judged queries without a text or a relevant passage, left out: "
     notes = [f"{text}{left_out}"] if left_out else []
-    qrels = {name: dict(read[name]) for name in texts}
-    return load_corpus(path, problems), texts, qrels, notes
+    return load_corpus(path, problems), questions, notes
 
 
 def _read_gold(path: Path, split: str, problems: Problems) -> _Read:
@@ -135,8 +152,8 @@ def _read_gold(path: Path, split: str, problems: Problems) -> _Read:
     found = [one for one in questions if one.gold_ids]
     if left_out := len(questions) - len(found):
         notes.append(f"questions without a known gold passage, left out: {left_out}")
-    texts = {one.id: one.question for one in found}
-    return passages, texts, {one.id: dict.fromkeys(one.gold_ids, 1) for one in found}, notes
+    judged = (Judged(one.id, one.question, dict.fromkeys(one.gold_ids, 1)) for one in found)
+    return passages, tuple(judged), notes
 
 
 def _is_of(split: str, row: Row, split_of_file: str) -> bool:

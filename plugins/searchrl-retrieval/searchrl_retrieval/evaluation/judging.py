@@ -30,7 +30,7 @@ BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Measured:
     """What one retriever did.
 
     `rankings` are the ids that it found for each question, best first; `figures` the values by
@@ -58,7 +58,7 @@ def judge(
     collection: Collection,
     factories: Mapping[str, RetrieverFactory],
     cutoffs: Sequence[int] = CUTOFFS,
-) -> dict[str, Judged]:
+) -> dict[str, Measured]:
     """Let every retriever answer every question, one retriever after another.
 
     A passage that has the id of a question and its text is that question itself, as in ArguAna. It
@@ -68,7 +68,7 @@ def judge(
         RetrieverFailure: a retriever could not search; nothing is counted as not found instead.
         PluginError: it returned something else than its contract says.
     """
-    asked = collection.questions
+    asked = {one.id: one.text for one in collection.questions}
     same = find_passages(collection.passages, asked)
     itself = {name for name, passage in same.items() if passage.text == asked[name]}
     judged = {}
@@ -83,7 +83,7 @@ def judge(
             for question, passages in zip(asked, found, strict=True)
         }
         figures = measure(collection.qrels, rankings, cutoffs, has_hops=collection.has_hops)
-        judged[label] = Judged(
+        judged[label] = Measured(
             rankings={question: ids[: max(cutoffs)] for question, ids in rankings.items()},
             figures=figures,
             metrics=estimate(figures),
@@ -93,7 +93,7 @@ def judge(
     return judged
 
 
-def compare_all(judged: Mapping[str, Judged]) -> list[Difference]:
+def compare_all(judged: Mapping[str, Measured]) -> list[Difference]:
     """Every pair of retrievers, in the order in which they were named."""
     return [
         Difference(first, second, compare(judged[first].figures, judged[second].figures))

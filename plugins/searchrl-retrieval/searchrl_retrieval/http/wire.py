@@ -25,11 +25,12 @@ from searchrl.data import BadRow, parse_passage
 class Limits:
     """What a server takes, and how many passages it gives if nothing is said.
 
-    `passages` (queries times k) bounds one answer; `search_s` is how long a search may take.
+    `passages` (queries times k) bounds one answer; `max_k` allows `hybrid` lists of 100;
+    `search_s` is how long a search may take.
     """
 
     topk: int = 3
-    max_k: int = 100
+    max_k: int = 300
     queries: int = 4096
     query_chars: int = 16_384
     passages: int = 20_000

@@ -17,8 +17,8 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from searchrl import SearchRLError, file_fault, replace_file
 
-FORMAT = 2
-"""The layout of index folders; another one is refused as outdated."""
+FORMAT = 3
+"""The layout of index folders and the words of `bm25s`; another one is refused as outdated."""
 
 NAME = "manifest.json"
 

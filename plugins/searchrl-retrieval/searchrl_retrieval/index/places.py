@@ -18,6 +18,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from searchrl import cache_path
 from searchrl.contracts import Passage, Retriever
 from searchrl_retrieval.index.build import CACHE_VARIABLE, build_index
 from searchrl_retrieval.index.folder import PLACES, IndexKind, has_index, open_index
@@ -89,9 +90,7 @@ def cache_folder() -> Path:
     """The folder of all indexes that nobody named."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(os.path.expanduser(named))
-    import platformdirs
-
-    return platformdirs.user_cache_path("searchrl") / "indexes"
+    return cache_path("indexes")
 
 
 def _build_for_now(kind: IndexKind, passages: Sequence[Passage]) -> Retriever:

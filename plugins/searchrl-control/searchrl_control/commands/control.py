@@ -17,6 +17,7 @@ from searchrl_control.commands.compare import (
     collections_flag,
     compare,
     config_flag,
+    evaluate,
     say,
     sequences,
     set_flag,
@@ -32,13 +33,16 @@ def control() -> None:
     \b
     Examples:
       searchrl control sequences --collection data/scifact --set env.actions=heads
-      searchrl control train --run-dir runs/seed1 --set env.actions=heads --set seed=1
+      searchrl control train --run-dir runs/seed1 --collection data/scifact \\
+        --set env.actions=heads --set 'network.start=[Follow, Hop]' --set seed=1
       searchrl control compare runs/seed1 runs/seed2 runs/seed3 --out figures.json
+      searchrl control eval runs/seed1 --collection data/mine
     """
 
 
 control.add_command(sequences)
 control.add_command(compare)
+control.add_command(evaluate)
 
 
 @control.command("train")

@@ -16,7 +16,6 @@ import argparse
 import json
 from pathlib import Path
 
-import click
 from searchrl_control.commands.compare import say, show_difference
 from searchrl_control.comparison.sequences import describe, open_envs, play_all
 from searchrl_control.comparison.study import compare_runs
@@ -71,7 +70,7 @@ def main() -> None:
         agent, against = [*figures["against"].items()][-1]
         ndcg = figures["tables"]["pooled"][agent]["ndcg"]
         differences = [show_difference(against[one]["pooled"]) for one in BASELINES]
-        click.echo(f"| {name} | {ndcg['n']} | {ndcg['value']:.4f} | {' | '.join(differences)} |")
+        print(f"| {name} | {ndcg['n']} | {ndcg['value']:.4f} | {' | '.join(differences)} |")
 
 
 if __name__ == "__main__":

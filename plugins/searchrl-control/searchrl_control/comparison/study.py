@@ -63,17 +63,17 @@ def compare_runs(
 
     Raises `ConfigError`, `DamagedError`: a network was trained for another space, or is not whole.
     """
-    tested = others or envs
-    space, told_runs = shared_space([*envs.values(), *tested.values()]), []
-    seeds: dict[str, list[Played]] = {}
+    tested, told_runs = others or envs, []
+    space = shared_space([*envs.values(), *tested.values()])
+    agents: dict[str, list[list[Played]]] = {}
     for run in runs:
         say(f"{run.path}: {len(run.checkpoints)} checkpoints on the training questions …")
-        rows = sweep(run, envs)
+        swept = sweep(run, envs)
         # Of equals, the earliest.
-        step = max(rows, key=lambda row: row["train"]["ndcg"]["value"])["step"]
+        step = max(swept, key=lambda row: row["train"]["ndcg"]["value"])["step"]
         name = "agent" if len(runs) == 1 else f"agent {run.path.resolve().name}"
         played, _ = play_greedily(load_network(run, step, space), tested, TEST)
-        seeds[f"{name} (step {step})"] = played
+        agents[f"{name} (step {step})"] = [played]
         ways = {one.actions for one in played}
         faults = ["step 0 was chosen: nothing that was learned is better"] * (step == 0)
         if len(ways) == 1:
@@ -85,12 +85,11 @@ def compare_runs(
                 "network": run.settings.network.model_dump(),
                 "checkpoint": step,
                 "faults": faults,
-                "sweep": rows,
+                "sweep": swept,
             }
         )
-    agents = {name: [played] for name, played in seeds.items()}
     if len(runs) > 1:
-        agents[f"agent, mean of {len(runs)} runs"] = list(seeds.values())
+        agents[f"agent, mean of {len(runs)} runs"] = [*chain(*agents.values())]
     training = play_all(envs, say)
     told = describe(training)
     own = describe(play_all(others, say)) if others else told
@@ -101,6 +100,7 @@ def compare_runs(
         "best fixed sequence": _play_fixed(tested, dict.fromkeys(tested, fixed)),
         "best of each collection": _play_fixed(tested, best),
     }
+    rows = {name: [played] for name, played in baselines.items()} | agents
     return {
         "sequences": told["sequences"],
         "best": told["best"],
@@ -114,11 +114,8 @@ def compare_runs(
         "oracle": measure_oracle(tested, TEST, training),
         "tables": {
             part: {
-                name: row_of([one for one in played if one.collection in names])
-                for name, played in {
-                    **baselines,
-                    **{name: [*chain(*of)] for name, of in agents.items()},
-                }.items()
+                name: row_of([one for one in chain(*seeds) if one.collection in names])
+                for name, seeds in rows.items()
             }
             for part, names in parts_of(tested).items()
         },
@@ -154,10 +151,9 @@ def read_runs(
 def other_places(places: Sequence[dict[str, Any]], names: Iterable[str]) -> list[dict[str, Any]]:
     """The settings of environments for collections by name, as those of some runs are compared.
 
-    One that is of the runs is drawn as in training: its test questions are the same.
+    One that is of the runs is drawn as in training, so its test questions are the same.
     """
     own = {Path(one.get("collection", DEMO)).name: one for one in places}
-    # How questions are drawn is said of one collection.
     usual = {key: of for key, of in places[0].items() if key not in ("train_share", "split_seed")}
     return [{**own.get(Path(name).name, usual), "collection": name} for name in names]
 
@@ -171,10 +167,9 @@ def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
     for step in run.checkpoints:
         network = load_network(run, step, space)
         played, episodes = play_greedily(network, envs, TRAIN)
-        choices, least = watch(network, episodes, space.actions, run.settings.floor)
+        choices, _ = watch(network, episodes, space.actions, run.settings.floor)
         shares = {name: count / choices.total() for name, count in choices.most_common()}
-        row = {"step": step, "train": row_of(played)}
-        found.append({**row, "choices": shares, "least_probability": least})
+        found.append({"step": step, "train": row_of(played), "choices": shares})
     return found
 
 

@@ -139,8 +139,9 @@ class Settings(BaseModel):
     epochs: Count = 1
     """Updates of a step. With one, every ratio is 1 and nothing is clipped."""
     lr: Annotated[float, Field(gt=0)] = 0.01
-    beta: AtLeastZero = 0.001
-    """Weight of the KL to the network as it began, which keeps a fixed sequence (`start`) alive."""
+    beta: AtLeastZero = 0.005
+    """Weight of the KL to the network as it began (`start`). In `dr_grpo`, greedy play leaves the
+    start where it expects to win more than `STRENGTH` times beta; else it falls back to it."""
     decay: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Lambda of GAE. Later rewards are not discounted: episodes have five steps."""
     value_weight: AtLeastZero = 0.5

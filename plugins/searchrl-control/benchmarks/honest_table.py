@@ -70,7 +70,8 @@ def main() -> None:
         agent, against = [*figures["against"].items()][-1]
         ndcg = figures["tables"]["pooled"][agent]["ndcg"]
         differences = [show_difference(against[one]["pooled"]) for one in BASELINES]
-        print(f"| {name} | {ndcg['n']} | {ndcg['value']:.4f} | {' | '.join(differences)} |")
+        cells = [name, str(ndcg["n"]), f"{ndcg['value']:.4f}", *differences]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ NOT_RUN: dict[str, int] = {
     "docs/how-to/after-training.md": 4,  # one of them is run by `runs/test_serving.py`
     "docs/how-to/endpoint.md": 1,
     "docs/how-to/plan-then-search.md": 2,  # run by the package's tests, as the next two
-    "docs/how-to/retrieval-control.md": 4,
+    "docs/how-to/retrieval-control.md": 3,
     "docs/how-to/retrieval.md": 2,
     "docs/how-to/qwen3_4b.md": 5,  # run with the tiny model by `test_qwen3_4b.py`
     "docs/how-to/run-and-resume.md": 1,

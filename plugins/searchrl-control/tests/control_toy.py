@@ -145,7 +145,7 @@ def play(
 def episode(settings: Mapping[str, Any], seed: int) -> list[Any]:
     """All that a random episode says, but for the ids."""
     env, rng = RetrievalControlEnv(**settings), Random(seed)
-    shown, _ = env.reset(options={"split": "train", "index": seed % 3})
+    shown, _ = env.reset(options={"split": "train", "index": seed % env.num_tasks("train")})
     told: list[Any] = []
     is_over = False
     while not is_over:

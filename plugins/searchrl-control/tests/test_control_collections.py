@@ -10,13 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from control_toy import PASSAGES, QUESTIONS, write_beir, write_toy
+from control_toy import PASSAGES, QUESTIONS, episode, write_beir, write_toy
 from searchrl_control.collections.judged import draw_split, find_collection, read_judged
-from searchrl_control.comparison.study import make_heuristic, play_greedily
+from searchrl_control.comparison.sequences import play_sequences
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import SETS, EnvSettings
 from searchrl_control.environment.worlds import World
-from searchrl_control.training.networks import space_of
 
 from searchrl import DataError
 from searchrl.contracts import Passage
@@ -191,10 +190,10 @@ def test_it_opens_says_what_is_left_out_and_is_played(
         env = RetrievalControlEnv(**place, actions=actions)
         assert note in " ".join(env.world.judged.notes)
         played = [
-            play_greedily(make_heuristic(space_of(env)), {"odd": env}, split)[0]
-            for split in ("train", "test")
+            play_sequences(env.world, split, [()])["Search"].keys() for split in ("train", "test")
         ]
         assert tuple(map(len, played)) == counts
+        episode({**place, "actions": actions}, 0)
 
 
 @pytest.mark.parametrize(

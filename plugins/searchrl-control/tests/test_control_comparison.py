@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from control_toy import act_fixed, play
 from searchrl_control.commands.compare import render
 from searchrl_control.comparison.sequences import (
@@ -24,17 +23,11 @@ from searchrl_control.comparison.sequences import (
 from searchrl_control.comparison.study import (
     Played,
     compare_played,
-    make_heuristic,
-    play_greedily,
     row_of,
 )
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.features import LIST_FEATURES
 from searchrl_control.environment.measures import ndcg
 from searchrl_control.environment.settings import HEADS, PUBLISHED, SETS
-from searchrl_control.training.networks import space_of
-
-from searchrl import compare
 
 
 @pytest.mark.parametrize(
@@ -52,9 +45,9 @@ def test_every_sequence_is_there_once(actions: str, count: int) -> None:
 def test_a_sequence_is_worth_what_an_episode_of_it_is(toy: dict[str, Any], actions: str) -> None:
     env = RetrievalControlEnv(**toy, actions=actions)
     sequences = list_sequences(env.actions, 3)
-    values = play_sequences(env.world, "train", sequences)
+    values = play_sequences(env.world, "test", sequences)
     for sequence in sequences:
-        played = play(env, "train", act_fixed(env, sequence))
+        played = play(env, "test", act_fixed(env, sequence))
         of = values[name_of(env.actions, sequence)]
         assert {question: worth for question, worth, _ in played} == of
 
@@ -76,27 +69,6 @@ def test_kinds_differ_in_length_or_in_their_last_action() -> None:
     assert len(choose_kinds({f"Search, {letter}": 0.5 for letter in "abcdefgh"})) == 6
 
 
-@pytest.mark.parametrize("actions", list(SETS))
-def test_the_heuristic_looks_once_and_then_ends(toy: dict[str, Any], actions: str) -> None:
-    env = RetrievalControlEnv(**toy, actions=actions)
-    space = space_of(env)
-    block = space.slices["list" if actions == PUBLISHED else "searches"]
-    step = space.slices["step"]
-
-    def look(at: int, share: float, gap: float) -> str:
-        seen = torch.zeros((1, 1, space.width))
-        seen[0, 0, step.start + at] = 1
-        seen[0, 0, block.start + [*LIST_FEATURES].index("share_three")] = share
-        seen[0, 0, block.start + [*LIST_FEATURES].index("gap_last")] = gap
-        return space.actions[int(make_heuristic(space)(seen).logits_BSA.argmax())]
-
-    assert look(1, 0.49, 1) == look(1, 0.49, 0.19) == "Broad"
-    assert look(1, 0.5, 0.19) == "Narrow"
-    assert look(1, 0.5, 0.21) == look(2, 0.1, 0.1) == "Terminate"
-    played, _ = play_greedily(make_heuristic(space), {"toy": env}, "train")
-    assert all(one.actions[0] == "Search" and len(one.actions) <= 3 for one in played)
-
-
 def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_control() -> None:
     draws = Random(0)
     lists = {f"q{n}": [(f"d{place}", 1 - place / 30) for place in range(30)] for n in range(150)}
@@ -107,6 +79,8 @@ def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_contro
         orders = [[d for d, _ in listed], *(redraw(listed, 0.15, rng) for _ in range(5))]
         cases.append(Case([ndcg(one, qrels[name]) for one in orders], listed, qrels[name]))
     margin = measure_margin(cases)
+    assert margin["best"] == pytest.approx(np.mean([case.values[0] for case in cases]))
+    assert margin["oracle"] == pytest.approx(np.mean([max(case.values) for case in cases]))
     assert margin["oracle"] - margin["best"] > 0.05  # it looks as if there were much to win
     assert abs(margin["learnable"]) < 0.02
     assert margin["control_spread"] == pytest.approx(margin["spread"], rel=0.1)
@@ -119,7 +93,7 @@ def test_pooled_interval_knows_no_spread_between_collections() -> None:
             worth = float(value + shift + 0.1 * rng.standard_normal())
             first.append(Played(f"{name}/q{n}", name, "easy", worth, ()))
             second.append(Played(f"{name}/q{n}", name, "easy", float(value), ()))
-    found = compare_played(first, second)
+    found = compare_played([first], second)
     told = found["pooled"]
     minus = [(a.collection, a.ndcg - b.ndcg) for a, b in zip(first, second, strict=True)]
     strata = [np.array([d for c, d in minus if c == name]) for name in ("big", "small")]
@@ -129,10 +103,24 @@ def test_pooled_interval_knows_no_spread_between_collections() -> None:
     assert told["n"] == total and found["small"]["n"] == 40
     assert found["small"]["value"] == pytest.approx(strata[1].mean())
     assert told["high"] - told["low"] == pytest.approx(2 * 1.96 * error, rel=0.05)
-    # All questions together have a spread that is none: that between collections.
-    flat = [{p.question: p.ndcg for p in one} for one in (first, second)]
-    loose = compare({"x": flat[0]}, {"x": flat[1]})["x"]
-    assert told["high"] - told["low"] < 0.85 * (loose["high"] - loose["low"])
+
+
+def test_an_interval_over_questions_and_seeds_by_hand() -> None:
+    """Two seeds that win .1 and .3: their mean has the error .1, and t(1) at .975 is 12.7062."""
+    draws = Random(0)
+    other = [Played(f"toy/q{n}", "toy", ("easy", "hard")[n % 2], 0.1, ()) for n in range(20)]
+    seeds = [
+        [one._replace(ndcg=win + noise) for one, noise in zip(other, noises, strict=True)]
+        for noises in [[draws.uniform(0, 0.2) for _ in other]]
+        for win in (0.1, 0.3)
+    ]
+    mean = [one._replace(ndcg=one.ndcg + 0.1) for one in seeds[0]]
+    for part in ("pooled", "toy", "easy questions", "hard questions"):
+        one, both = (compare_played(of, other)[part] for of in ([mean], seeds))
+        assert both["value"] == pytest.approx(one["value"]) and both["n"] == one["n"]
+        for end in ("low", "high"):
+            half = math.hypot(one[end] - one["value"], 1.27062)
+            assert abs(both[end] - both["value"]) == pytest.approx(half, abs=1e-5)
 
 
 def test_the_table_by_hand() -> None:

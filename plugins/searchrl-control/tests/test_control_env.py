@@ -11,11 +11,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from control_toy import PASSAGES, QUESTIONS, episode, write_beir
+from control_toy import PASSAGES, QUESTIONS, episode, write_beir, write_toy
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from searchrl_control.environment.env import RetrievalControlEnv
-from searchrl_control.environment.measures import difficulty_of, ndcg
+from searchrl_control.environment.measures import ndcg
 from searchrl_control.environment.settings import SETS
 
 from searchrl import ConfigError, load_plugins
@@ -128,7 +128,7 @@ def test_who_changes_an_observation_changes_no_other_episode(toy: dict[str, Any]
 
 def test_tasks_are_numbered_and_say_what_they_are(toy: dict[str, Any]) -> None:
     env = make(toy)
-    assert env.num_tasks("train") == env.num_tasks("test") == 3
+    assert [env.num_tasks(split) for split in env.splits] == [2, 1, 3]
     task = env.make_task("test", 0)
     assert task.id == "retrieval-control-toy-test-q-sand" and task.gold_ids == ("glass", "lost")
     assert task.difficulty == "medium" and task.kind == "toy"
@@ -138,17 +138,38 @@ def test_tasks_are_numbered_and_say_what_they_are(toy: dict[str, Any]) -> None:
         env.reset(options={"split": "tset"})
 
 
-def test_difficulty_chooses_the_questions(toy: dict[str, Any]) -> None:
-    env = make(toy, difficulty="hard")
-    assert [env.make_task("test", n).meta["question"] for n in range(env.num_tasks("test"))] == [
-        "q-none"
-    ]
-    with pytest.raises(ConfigError, match="no question of this collection is medium"):
-        make(toy, difficulty="medium").num_tasks("train")
-    qrels = {"a": 2, "b": 1, "c": 1, "d": 0}
-    for ranking, level in (("dx", "hard"), ("ad", "medium"), ("ac", "easy"), ("abc", "easy")):
-        assert difficulty_of(ranking, qrels) == level  # a third is medium, two thirds are easy
-    assert difficulty_of("a", {"a": 1, "b": 1}) == "medium"
+def test_difficulty_chooses_what_is_trained_on_and_nothing_that_is_held_out(
+    toy: dict[str, Any], tmp_path: Path
+) -> None:
+    """Held-out tasks of the last stage were played several times each: .26 where nDCG was .43."""
+    splits = {"train": ["q-none", "q-sand", "q-fish"], "test": ["q-salt", "q-quill", "q-hive"]}
+    folder = str(write_toy(tmp_path / "toy", splits))
+    for level, trained in {"any": ["q-none", "q-sand"], "hard": ["q-none"]}.items():
+        env = make(toy, collection=folder, difficulty=level)
+        for split, asked in {**splits, "train": trained, "validation": ["q-fish"]}.items():
+            tasks = [env.make_task(split, number) for number in range(env.num_tasks(split))]
+            assert [task.meta["question"] for task in tasks] == asked
+    with pytest.raises(ConfigError, match="no question of this collection is easy"):
+        make(toy, collection=folder, difficulty="easy").num_tasks("train")
+
+
+@pytest.mark.parametrize(
+    ("search", "action", "level"),
+    [("bm25s", "Words", "hard"), ("dense", "Dense", "easy"), ("hybrid", "Fuse", "easy")],
+)
+def test_search_and_difficulty_are_by_the_retriever_of_the_setting(
+    toy: dict[str, Any], search: str, action: str, level: str
+) -> None:
+    """The question `zebra quagga` has no word of its passage; by vectors all eight are found."""
+    env, lists = make(toy, actions="heads", search=search), []
+    for names in (("Search",), ("Search", action)):
+        env.reset(options={"split": "test", "index": 0})
+        lists.append([passage.id for passage in do(env, *names)[-1]["passages"]])
+    assert lists[0] == lists[1] and lists[0]
+    assert env.make_task("test", 1).difficulty == level
+    published = make(toy, search=search)
+    published.reset(options={"split": "test", "index": 0})
+    assert [one.id for one in do(published, "Search")[-1]["passages"]] == lists[0]
 
 
 @pytest.mark.parametrize(

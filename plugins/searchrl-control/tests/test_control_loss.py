@@ -1,4 +1,4 @@
-"""What a network learns from, by hand: the loss with all its terms, a judged list, an oracle."""
+"""What a network learns from, by hand: the loss with all its terms, and a judged list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from searchrl_control.comparison.sequences import Case, measure_margin, redraw
 from searchrl_control.environment.rewards import make_list_judge
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Training
@@ -51,7 +50,8 @@ def update(
 ) -> dict[str, float]:
     """One update from episodes that all did action 0; action 2 is never legal."""
     env = {**toy, "actions": "heads"}
-    training = Training(build_settings({"envs": [env], "group_size": 2}, more))
+    made = build_settings({"envs": [env], "group_size": 2, "floor": 1e-9}, more)
+    training = Training(made)
     training.network, training.start = Says(old, new), Says(start)  # type: ignore[assignment]
     training.optimizer = torch.optim.Adam(training.network.parameters())
     is_done_BS = torch.tensor(is_done)
@@ -129,14 +129,16 @@ def test_a_gradient_that_is_not_finite_ends_the_run_before_it_is_taken(toy: dict
 
 def test_a_step_is_described_by_its_episodes(toy: dict[str, Any]) -> None:
     training = Training(build_settings({"envs": [toy], "questions": 3, "group_size": 4}))
-    played: Any = training.play(np.random.default_rng(0))
-    told = training.describe(played)
+    rng = np.random.default_rng(0)
+    played: Any = training.play(*training._draw(rng), rng)
+    told = training.describe(played, played)
     assert len(played.is_done_BS) == 12
     assert told["ndcg"] == pytest.approx(np.mean([turn.worth for turn in played.turns]))
     assert told["reward"] == pytest.approx(float(played.reward_BS.sum()) / 12)
     assert told["actions"] == pytest.approx(int(played.is_done_BS.sum()) / 12)
     shares = [value for name, value in told.items() if name.startswith("action/")]
     assert sum(shares) == pytest.approx(1) and 0 < told["least_action_p"] <= 0.25
+    assert told["greedy_actions"] == sum(share > 0 for share in shares)
 
 
 def test_a_judge_of_a_list_reads_the_start_of_its_first_three_passages() -> None:
@@ -157,21 +159,3 @@ def test_a_judge_of_a_list_reads_the_start_of_its_first_three_passages() -> None
     ]
     empty = EpisodeTurn("", Action(SEARCH, ("q",)))
     assert score(Episode(task, (turns[0], empty))) == 0.0 and len(asked) == 1
-
-
-def test_an_oracle_by_hand() -> None:
-    """Two questions, two lists: the second is better by .25 of one and worse by .5 of the other."""
-    listed = [("a", 4.0), ("b", 3.0), ("c", -1.0)]
-    cases = [Case([0.5, 0.75], listed, {"b": 1}), Case([1.0, 0.5], listed, {"a": 1})]
-    margin = measure_margin(cases)
-    assert (margin["best"], margin["oracle"], margin["spread"]) == (0.75, 0.875, 0.375)
-    assert margin["learnable"] == margin["oracle"] - margin["control"]
-    assert margin["control"] >= margin["best"], "the control may keep the best list"
-    rng = np.random.default_rng(0)
-    assert redraw(listed[::-1], 0.0, rng) == ["a", "b", "c"]
-    assert redraw([("x", 2.0), ("y", 2.0)], 0.0, rng) == ["x", "y"]
-    # Points are 1, .8 and 0: noise of .01 moves nothing, noise of 100 everything.
-    orders = {
-        noise: {tuple(redraw(listed, noise, rng)) for _ in range(40)} for noise in (0.01, 100)
-    }
-    assert len(orders[0.01]) == 1 and len(orders[100]) == 6

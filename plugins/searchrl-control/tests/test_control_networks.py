@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from searchrl_control.training.networks import (
     Network,
     NetworkSettings,
     Space,
+    masked_logps,
     space_of,
 )
 
@@ -117,17 +119,20 @@ def test_a_sequence_that_cannot_be_played_is_refused(
         made("linear", space_in(toy, HEADS), start=names)
 
 
-@every_network
-def test_no_action_can_become_impossible(toy: dict[str, Any], name: str) -> None:
-    """The published agent ended with 100 % Terminate, from where no gradient leads back."""
-    space = space_in(toy, HEADS)
-    network = made(name, space, start=("Fuse",))
-    with torch.no_grad():
-        network.actor.bias.fill_(-1e6)
-        network.actor.bias[space.actions.index("Terminate")] = 1e6
-        logits = network(steps_of(space)).logits_BSA[0]
-    assert logits[:, space.actions.index("Terminate")].tolist() == [8.0, 8.0, 11.0, 8.0, 8.0]
-    assert logits.min() == -8 and logits[1, space.actions.index("Fuse")] == -5
+def test_the_floor_by_hand() -> None:
+    """Softmax .75 and .25 of two legal actions: .8 * .75 + .1 = .7, and d log .7 / dz is
+    .8 * .75 * .25 / .7. Far out, the softmax has underflowed, and the floor is there."""
+    legal = torch.tensor([True, True, False])
+    logits = torch.tensor([math.log(3), 0.0, 99.0], requires_grad=True)
+    logps = masked_logps(logits, legal, 0.1)
+    assert logps.exp().tolist() == pytest.approx([0.7, 0.3, 0.0]) and logps[2] == -torch.inf
+    logps[0].backward()
+    assert logits.grad.tolist() == pytest.approx([0.15 / 0.7, -0.15 / 0.7, 0.0])  # type: ignore[union-attr]
+    far = torch.tensor([500.0, 0.0, 0.0], requires_grad=True)
+    least = masked_logps(far, legal, 0.001)[1]
+    least.backward()
+    assert least.exp().item() == pytest.approx(0.001) and far.grad.isfinite().all()  # type: ignore[union-attr]
+    assert masked_logps(far, torch.tensor([False, True, False]), 0.1)[1].item() == 0
 
 
 def test_candidates_are_read_beside_each_other(toy: dict[str, Any]) -> None:

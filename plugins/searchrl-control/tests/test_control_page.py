@@ -17,7 +17,6 @@ from searchrl_control.collections.written import Kind
 from searchrl_control.commands.control import control
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.settings import Action, EnvSettings, Level
-from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Settings
 from searchrl_control.training.networks import NetworkSettings
 
@@ -61,22 +60,25 @@ def test_the_page_has_every_action_block_and_setting(toy: dict[str, Any]) -> Non
 
 @needs_model
 def test_the_commands_of_the_page_run_one_after_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(REPO / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```bash\n(.*?)^```", PAGE, re.M | re.S)
-    commands = [shlex.split(line)[1:] for line in "".join(blocks).splitlines()]
+    lines = "".join(blocks).replace("FOLDER", str(toy["collection"])).splitlines()
+    commands = [shlex.split(line)[1:] for line in lines]
     said = {}
-    assert len(commands) == 5
+    assert len(commands) == 6
     for words in commands:
         small = SMALL if words[:2] == ["control", "train"] else ()
         result = CliRunner().invoke(main, ["--plugin", "searchrl_control", *words, *small])
         assert result.exit_code == 0, result.output
         said[" ".join(words[:2])] = result.output
-    assert "--set 'network.start=[" in said["control sequences"]
-    assert "learnable" in said["control sequences"] and "| heuristic |" in said["control compare"]
+    start = ", ".join(load_yaml(EXAMPLE)["network"]["start"])
+    assert f"--set 'network.start=[{start}]'" in said["control sequences"]
+    assert f"--set 'network.start=[{start}]'" in README
+    assert "learnable" in said["control sequences"] and "toy, test" in said["control eval"]
     told = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert [one["step"] for one in told["runs"][0]["sweep"]] == [0, 1]
     made = (tmp_path / "made" / "queries.jsonl").read_text("utf-8")
@@ -92,16 +94,8 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert told["total"] <= told["info"]["signals"]["ndcg"] <= 1
 
 
-def test_the_example_has_the_published_curriculum() -> None:
-    settings = build_settings(load_yaml(EXAMPLE))
-    per_step = settings.questions * settings.group_size
-    (env,) = settings.envs
-    assert env["difficulty"] == {0: "any", 1_000 // per_step: "mostly_hard"}
-    assert settings.checkpoint_every * per_step == 1_000
-
-
 def test_the_page_names_every_command_and_its_own_flags() -> None:
-    assert set(control.commands) == {"sequences", "train", "compare", "questions"}
+    assert set(control.commands) == {"sequences", "train", "compare", "eval", "questions"}
     for name, command in control.commands.items():
         assert f"searchrl control {name}" in PAGE
         options = [one for one in command.params if isinstance(one, click.Option)]

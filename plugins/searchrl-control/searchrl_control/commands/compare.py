@@ -1,4 +1,4 @@
-"""`searchrl control sequences` and `compare`: what an agent has to beat, and whether it does.
+"""`searchrl control sequences`, `compare` and `eval`: what an agent has to beat, and if it does.
 
 Owns what is printed, and the flags that the commands share; the order of the comparison is in
 `comparison.study`.
@@ -61,7 +61,6 @@ def sequences(
 
     \b
     Examples:
-      searchrl control sequences --collection data/scifact --set env.actions=heads
       searchrl control sequences --config run.yaml --out sequences.json
     """
     from searchrl_control.collections.judged import TRAIN
@@ -75,10 +74,10 @@ def sequences(
     from searchrl_control.training.folder import read_training
 
     envs = open_envs(compared_envs(read_training(config, names, assignments)))
-    training = play_all(envs, TRAIN, say)
+    training = play_all(envs, say)
     told = describe(training)
     _show_best(told)
-    told["oracle"] = measure_oracle(envs, TRAIN, training, training)
+    told["oracle"] = measure_oracle(envs, TRAIN, training)
     _show_oracle(told["oracle"], "training")
     _write(out, told)
 
@@ -108,41 +107,71 @@ def _show_oracle(told: Mapping[str, Any], split: str) -> None:
         )
 
 
-def _parts(told: Mapping[str, Any]) -> dict[str, Any]:
+def _parts(told: Mapping[str, Any], collections: int = 0) -> dict[str, Any]:
     """A figure of each collection, and of the pool where there are several."""
-    return {name: said for name, said in told.items() if name != "pooled" or len(told) > 2}
+    is_one = (collections or len(told) - 1) == 1
+    return {name: said for name, said in told.items() if name != "pooled" or not is_one}
 
 
 @click.command("compare")
 @click.argument("paths", metavar="RUN...", nargs=-1, required=True, type=FOLDER)
-@collections_flag
 @set_flag
 @_out_flag
-def compare(
-    paths: tuple[Path, ...],
-    names: tuple[str, ...],
-    assignments: tuple[str, ...],
-    out: Path | None,
-) -> None:
+def compare(paths: tuple[Path, ...], assignments: tuple[str, ...], out: Path | None) -> None:
     """Compare trained networks with every fixed sequence, on the test questions of their runs.
 
-    RUN is a run of `searchrl control train`; several are seeds of one training. The
-    checkpoint of a run and the best sequences are chosen on training questions. `--collection NAME`
-    compares on this one of the runs alone. `--set env.data=FOLDER` says where the collections lie
-    on this machine.
+    RUN is a run of `searchrl control train`; several are seeds of one training. The checkpoint of
+    a run and the best sequences are chosen on training questions. `--set env.data=FOLDER` says
+    where the collections lie on this machine.
 
     \b
     Examples:
       searchrl control compare runs/seed1
       searchrl control compare runs/seed1 runs/seed2 runs/seed3 --out figures.json
     """
+    _compare(paths, (), assignments, out)
+
+
+@click.command("eval")
+@click.argument("paths", metavar="RUN...", nargs=-1, required=True, type=FOLDER)
+@click.option(
+    "--collection", "names", multiple=True, required=True, metavar="FOLDER",
+    help="What to play, which the runs need not have seen; repeat it for several.",
+)  # fmt: skip
+@set_flag
+@_out_flag
+def evaluate(
+    paths: tuple[Path, ...], names: tuple[str, ...], assignments: tuple[str, ...], out: Path | None
+) -> None:
+    """Compare trained networks with fixed sequences on another collection than their own.
+
+    As `compare`, on the test questions of FOLDER. Checkpoint and best fixed sequence are chosen on
+    the training questions of the runs; only `best of each collection` reads those of FOLDER.
+
+    \b
+    Example:
+      searchrl control eval runs/seed1 runs/seed2 runs/seed3 --collection data/mine
+    """
+    _compare(paths, names, assignments, out)
+
+
+def _compare(
+    paths: Sequence[Path], names: Sequence[str], assignments: Sequence[str], out: Path | None
+) -> None:
     from searchrl_control.comparison.sequences import open_envs
-    from searchrl_control.comparison.study import compare_runs, read_runs
+    from searchrl_control.comparison.study import compare_runs, other_places, read_runs
     from searchrl_control.training.folder import read_assignments
 
     changes, _ = read_assignments(assignments)
-    runs, envs = read_runs(paths, changes)
-    told = compare_runs(open_envs(envs, names), runs, say)
+    runs, places = read_runs(paths, changes)
+    others = open_envs(other_places(places, names)) if names else None
+    told = compare_runs(open_envs(places), runs, say, others)
+    _show_comparison(told)
+    _write(out, told)
+
+
+def _show_comparison(told: Mapping[str, Any]) -> None:
+    """Tables, differences, and what speaks against the networks."""
     for name, own in told["collections"].items():
         click.echo(f"{name}: {own['train']:,} training, {own['test']:,} test questions")
         for note in own["notes"]:
@@ -150,38 +179,24 @@ def compare(
     _show_best(told)
     for name, rows in _parts(told["tables"]).items():
         click.echo(f"\n{name}, test questions\n\n{render(rows)}")
-    means = told["on_test"]
-    highest = max(means, key=lambda one: means[one])
-    click.echo(
-        f"\nall {len(means):,} fixed sequences on the test questions: the highest, known only "
-        f"afterwards, is {means[highest]:.4f} ({highest})"
-    )
-    for name in told["against"]:
-        value = told["tables"]["pooled"][name]["ndcg"]["value"]
-        click.echo(f"  {name}: above {sum(one < value for one in means.values()):,} of them")
     _show_oracle(told["oracle"], "test")
-    click.echo("\nnDCG@10 of the agent minus that of …, paired, 95 %")
-    for agent, others in told["against"].items():
-        click.echo(agent)
-        for other, against in others.items():
-            for name, found in _parts(against).items():
-                ends = f" [{found['low']:+.4f}, {found['high']:+.4f}]" if "low" in found else ""
-                click.echo(
-                    f"  {other}, {name}: {found['value']:+.4f}{ends}  p {found['p']:.3f}  "
-                    f"n {found['n']}"
-                )
+    agent, baselines = [*told["against"].items()][-1]
+    of = "questions and seeds" if len(told["runs"]) > 1 else "questions"
+    click.echo(f"\nnDCG@10 of {agent} minus that of …, paired, 95 % over {of}")
+    for other, against in baselines.items():
+        for name, found in _parts(against, len(told["collections"])).items():
+            click.echo(f"  {other}, {name}: {show_difference(found)}  n {found['n']}")
     for run in told["runs"]:
-        rows = run["sweep"]
-        least = min(one["least_probability"] for one in rows)
-        most = max(one["terminate"] for one in rows)
-        click.echo(
-            f"\n{run['path']}: {len(rows)} checkpoints, step {run['checkpoint']} chosen; the least "
-            f"probability of a legal action is {least:.1e}, the largest share of Terminate among "
-            f"decisions {most:.1%}"
-        )
-        if collapsed := [str(one["step"]) for one in rows if one["has_collapsed"]]:
-            click.echo(f"  collapsed at step {', '.join(collapsed)}")
-    _write(out, told)
+        count = len(run["sweep"])
+        click.echo(f"\n{run['path']}: {count} checkpoints, step {run['checkpoint']} chosen")
+        for fault in run["faults"]:
+            click.echo(f"  warning: {fault}")
+
+
+def show_difference(found: Mapping[str, Any]) -> str:
+    """A paired difference with its interval, where it has one."""
+    ends = f" [{found['low']:+.4f}, {found['high']:+.4f}]" if "low" in found else ""
+    return f"{found['value']:+.4f}{ends}"
 
 
 def render(rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -17,6 +17,7 @@ from searchrl_control.commands.compare import (
     collections_flag,
     compare,
     config_flag,
+    evaluate,
     say,
     sequences,
     set_flag,
@@ -34,11 +35,13 @@ def control() -> None:
       searchrl control sequences --collection data/scifact --set env.actions=heads
       searchrl control train --run-dir runs/seed1 --set env.actions=heads --set seed=1
       searchrl control compare runs/seed1 runs/seed2 runs/seed3 --out figures.json
+      searchrl control eval runs/seed1 --collection data/mine
     """
 
 
 control.add_command(sequences)
 control.add_command(compare)
+control.add_command(evaluate)
 
 
 @control.command("train")
@@ -60,7 +63,6 @@ def train(
 
     \b
     Examples:
-      searchrl control train --run-dir runs/mine --set env.actions=heads --set max_steps=40
       searchrl control train --config examples/retrieval_control.yaml --run-dir runs/control
       searchrl control train --resume runs/control
     """
@@ -117,9 +119,7 @@ def questions(
 
     \b
     Examples:
-      searchrl control questions made --collection data/scifact --count 500
-      searchrl control questions made --collection data/scifact --kind multi \\
-        --set env.policy=models/Qwen3-4B
+      searchrl control questions made --collection data/scifact --kind multi --count 500
     """
     from searchrl_control.collections.judged import TEST
     from searchrl_control.collections.written import (

@@ -13,11 +13,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from searchrl import ConfigError
+from searchrl_control.collections.judged import TRAIN
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
 from searchrl_control.environment.settings import OF_EPISODES, Action
@@ -61,6 +63,11 @@ def name_of(actions: Sequence[Action], sequence: Sequence[int]) -> str:
     return ", ".join([SINGLE_PASS, *(str(actions[number]) for number in sequence)])
 
 
+def numbers_of(actions: Sequence[Action], name: str) -> tuple[int, ...]:
+    """A sequence in words as numbers, without Search."""
+    return tuple(actions.index(Action(one)) for one in name.split(", ")[1:])
+
+
 def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]]) -> Values:
     """nDCG@k of every question of a split after every sequence.
 
@@ -87,11 +94,10 @@ def compared_envs(settings: Settings) -> list[dict[str, Any]]:
     return found
 
 
-def open_envs(settings: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> Envs:
-    """The environments of some settings by the name of their collection, or of those in `names`.
+def open_envs(settings: Sequence[Mapping[str, Any]]) -> Envs:
+    """The environments of some settings by the name of their collection.
 
-    Raises `ConfigError`, `DataError`: settings or data are wrong, two collections have one name, or
-    none has a name of `names`.
+    Raises `ConfigError`, `DataError`: settings or data are wrong, or two collections have one name.
     """
     found: dict[str, RetrievalControlEnv] = {}
     for one in settings:
@@ -103,22 +109,21 @@ def open_envs(settings: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) 
             )
         found[env.world.name] = env
     shared_space(found.values())
-    for name in names:
-        if name not in found:
-            raise ConfigError(
-                f"the runs were not trained on a collection {name!r}; theirs: {', '.join(found)}"
-            )
-    return {name: env for name, env in found.items() if not names or name in names}
+    return found
 
 
-def play_all(envs: Envs, split: str, say: Say) -> dict[str, Values]:
-    """Every sequence on the questions of every collection; `say` is told what takes a while."""
+@lru_cache(maxsize=16)
+def play_every(world: World, max_steps: int) -> Values:
+    """Every sequence on the training questions of a collection; a table asks again and again."""
+    return play_sequences(world, TRAIN, list_sequences(world.actions, max_steps))
+
+
+def play_all(envs: Envs, say: Say) -> dict[str, Values]:
+    """Every sequence on the training questions of collections; `say` hears what takes a while."""
     found = {}
     for name, env in envs.items():
-        sequences = list_sequences(env.actions, env.max_steps)
-        count = len(env.world.questions[split])
-        say(f"{name}: {len(sequences):,} sequences on {count:,} questions of {split} …")
-        found[name] = play_sequences(env.world, split, sequences)
+        say(f"{name}: every sequence on {len(env.world.questions[TRAIN]):,} training questions …")
+        found[name] = play_every(env.world, env.max_steps)
     return found
 
 
@@ -173,19 +178,18 @@ class Case(NamedTuple):
     qrels: Mapping[str, int]
 
 
-def measure_oracle(
-    envs: Envs, split: str, training: Mapping[str, Values], values: Mapping[str, Values]
-) -> dict[str, Any]:
+def measure_oracle(envs: Envs, split: str, training: Mapping[str, Values]) -> dict[str, Any]:
     """The oracle over six sequences that are best in training, and its control, on a split."""
     kinds = choose_kinds(means_of(list(training.values())))
     if len(kinds) < 2:
         return {}
     cases: dict[str, list[Case]] = {name: [] for name in envs}
     for name, env in envs.items():
-        best = tuple(env.action_names.index(one) for one in kinds[0].split(", ")[1:])
+        sequences = [numbers_of(env.actions, kind) for kind in kinds]
+        values = play_sequences(env.world, split, sequences)
         for question in env.world.questions[split]:
-            (listed,) = env.world.lists_after(question, [best], LONG)
-            worth = [values[name][kind][question.id] for kind in kinds]
+            (listed,) = env.world.lists_after(question, sequences[:1], LONG)
+            worth = [values[kind][question.id] for kind in kinds]
             cases[name].append(Case(worth, listed, question.qrels))
     parts = {
         part: measure_margin([case for name in names for case in cases[name]])

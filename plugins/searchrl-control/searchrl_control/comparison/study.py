@@ -1,6 +1,6 @@
 """The comparison as a whole: networks against everything that decides nothing, on test questions.
 
-Owns its order, its statistics, and the published heuristic. All that is chosen (the best sequences,
+Owns its order and its statistics. All that is chosen (the best sequences,
 the checkpoint of a run) is chosen on training questions; the test questions are played with what
 was chosen. In the pool each collection is a stratum: its share is no matter of chance. Shapes: B
 episodes, S choices, D numbers seen, A actions.
@@ -8,44 +8,36 @@ episodes, S choices, D numbers seen, A actions.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+from scipy.special import stdtrit
 
 from searchrl import ConfigError, compare, estimate
 from searchrl.contracts import Paired
-from searchrl_control.collections.judged import TEST, TRAIN
+from searchrl_control.collections.judged import DEMO, TEST, TRAIN
 from searchrl_control.comparison.sequences import (
     SINGLE_PASS,
     Envs,
-    Values,
     compared_envs,
     describe,
-    means_of,
     measure_oracle,
+    numbers_of,
     parts_of,
     play_all,
+    play_sequences,
 )
 from searchrl_control.environment.env import Turn
-from searchrl_control.environment.features import LIST_FEATURES
 from searchrl_control.environment.measures import Difficulty
 from searchrl_control.environment.settings import Action
 from searchrl_control.training.folder import Run, Say, change_envs, load_network, read_run
-from searchrl_control.training.loop import Policy, play, watch
-from searchrl_control.training.networks import Decided, Space, masked_logps, shared_space
-
-COLLAPSED = 0.98
-"""A network that ends in so many of its decisions has collapsed."""
-
-_CLOSE, _UNCOVERED = 0.2, 0.5
-"""The bounds of the heuristic: scores that lie so close together, and so little of the question in
-the first three passages."""
+from searchrl_control.training.loop import Episodes, Policy, choose_greedily, play, watch
+from searchrl_control.training.networks import shared_space
 
 
 class Played(NamedTuple):
@@ -61,41 +53,54 @@ class Played(NamedTuple):
     actions: tuple[str, ...]
 
 
-def compare_runs(envs: Envs, runs: Sequence[Run], say: Say) -> dict[str, Any]:
+def compare_runs(
+    envs: Envs, runs: Sequence[Run], say: Say, others: Envs | None = None
+) -> dict[str, Any]:
     """The whole comparison as JSON; `say` is told what takes a while.
+
+    The collections of `envs` choose checkpoints and sequences; the test questions are theirs, or
+    those of `others`, which the runs need not have seen.
 
     Raises `ConfigError`, `DamagedError`: a network was trained for another space, or is not whole.
     """
-    space, agents, told_runs = shared_space(envs.values()), {}, []
+    tested, told_runs = others or envs, []
+    space = shared_space([*envs.values(), *tested.values()])
+    agents: dict[str, list[list[Played]]] = {}
     for run in runs:
         say(f"{run.path}: {len(run.checkpoints)} checkpoints on the training questions …")
-        rows = sweep(run, envs)
+        swept = sweep(run, envs)
         # Of equals, the earliest.
-        step = max(rows, key=lambda row: row["train"]["ndcg"]["value"])["step"]
+        step = max(swept, key=lambda row: row["train"]["ndcg"]["value"])["step"]
         name = "agent" if len(runs) == 1 else f"agent {run.path.resolve().name}"
-        network = load_network(run, step, space)
-        agents[f"{name} (step {step})"], _ = play_greedily(network, envs, TEST)
+        played, _ = play_greedily(load_network(run, step, space), tested, TEST)
+        agents[f"{name} (step {step})"] = [played]
+        ways = {one.actions for one in played}
+        faults = ["step 0 was chosen: nothing that was learned is better"] * (step == 0)
+        if len(ways) == 1:
+            faults.append(f"the agent plays one fixed sequence: {', '.join(ways.pop())}")
         told_runs.append(
             {
                 "path": str(run.path),
                 "seed": run.settings.seed,
                 "network": run.settings.network.model_dump(),
                 "checkpoint": step,
-                "sweep": rows,
+                "faults": faults,
+                "sweep": swept,
             }
         )
     if len(runs) > 1:
-        # The mean of the runs on every question: `worth_of` takes repeated questions so.
-        agents[f"agent, mean of {len(runs)} runs"] = list(chain(*agents.values()))
-    training, on_test = play_all(envs, TRAIN, say), play_all(envs, TEST, say)
+        agents[f"agent, mean of {len(runs)} runs"] = [*chain(*agents.values())]
+    training = play_all(envs, say)
     told = describe(training)
-    best = {name: one["sequence"] for name, one in told["best"].items()}
-    others = {
-        "single pass": _as_played(envs, on_test, dict.fromkeys(envs, SINGLE_PASS)),
-        "heuristic": play_greedily(make_heuristic(space), envs, TEST)[0],
-        "best fixed sequence": _as_played(envs, on_test, dict.fromkeys(envs, best["pooled"])),
-        "best of each collection": _as_played(envs, on_test, best),
+    own = describe(play_all(others, say)) if others else told
+    best = {name: own["best"][name]["sequence"] for name in tested}
+    fixed = told["best"]["pooled"]["sequence"]
+    baselines = {
+        "single pass": _play_fixed(tested, dict.fromkeys(tested, SINGLE_PASS)),
+        "best fixed sequence": _play_fixed(tested, dict.fromkeys(tested, fixed)),
+        "best of each collection": _play_fixed(tested, best),
     }
+    rows = {name: [played] for name, played in baselines.items()} | agents
     return {
         "sequences": told["sequences"],
         "best": told["best"],
@@ -104,19 +109,18 @@ def compare_runs(envs: Envs, runs: Sequence[Run], say: Say) -> dict[str, Any]:
                 **{split: len(asked) for split, asked in env.world.questions.items()},
                 "notes": env.world.judged.notes,
             }
-            for name, env in envs.items()
+            for name, env in tested.items()
         },
-        "on_test": means_of(list(on_test.values())),
-        "oracle": measure_oracle(envs, TEST, training, on_test),
+        "oracle": measure_oracle(tested, TEST, training),
         "tables": {
             part: {
-                name: row_of([one for one in played if one.collection in names])
-                for name, played in {**others, **agents}.items()
+                name: row_of([one for one in chain(*seeds) if one.collection in names])
+                for name, seeds in rows.items()
             }
-            for part, names in parts_of(envs).items()
+            for part, names in parts_of(tested).items()
         },
         "against": {
-            agent: {name: compare_played(played, of) for name, of in others.items()}
+            agent: {name: compare_played(played, of) for name, of in baselines.items()}
             for agent, played in agents.items()
         },
         "runs": told_runs,
@@ -144,6 +148,16 @@ def read_runs(
     return runs, envs[0]
 
 
+def other_places(places: Sequence[dict[str, Any]], names: Iterable[str]) -> list[dict[str, Any]]:
+    """The settings of environments for collections by name, as those of some runs are compared.
+
+    One that is of the runs is drawn as in training, so its test questions are the same.
+    """
+    own = {Path(one.get("collection", DEMO)).name: one for one in places}
+    usual = {key: of for key, of in places[0].items() if key not in ("train_share", "split_seed")}
+    return [{**own.get(Path(name).name, usual), "collection": name} for name in names]
+
+
 def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
     """Every checkpoint of a run on the training questions, in the order of its steps, as JSON.
 
@@ -152,72 +166,36 @@ def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
     space, found = shared_space(envs.values()), []
     for step in run.checkpoints:
         network = load_network(run, step, space)
-        played, (choices, least) = play_greedily(network, envs, TRAIN)
+        played, episodes = play_greedily(network, envs, TRAIN)
+        choices, _ = watch(network, episodes, space.actions, run.settings.floor)
         shares = {name: count / choices.total() for name, count in choices.most_common()}
-        ends = shares.get(Action.TERMINATE, 0.0)
-        found.append(
-            {
-                "step": step,
-                "train": row_of(played),
-                "choices": shares,
-                "terminate": ends,
-                "least_probability": least,
-                "has_collapsed": least <= 0 or ends >= COLLAPSED,
-            }
-        )
+        found.append({"step": step, "train": row_of(played), "choices": shares})
     return found
 
 
-def play_greedily(
-    policy: Policy, envs: Envs, split: str
-) -> tuple[list[Played], tuple[Counter[str], float]]:
-    """Play every question of a split once, with the most probable action at each choice.
-
-    Returns the episodes, and what `watch` says of the policy.
-    """
+def play_greedily(policy: Policy, envs: Envs, split: str) -> tuple[list[Played], Episodes]:
+    """Play every question of a split once, with the most probable action at each choice."""
     asked = [(env, question) for env in envs.values() for question in env.world.questions[split]]
     players = [env for env, _ in asked]
     turns = [Turn(question) for _, question in asked]
-    episodes = play(policy, players, turns, lambda *said: masked_logps(*said).argmax(dim=-1))
+    episodes = play(policy, players, turns, choose_greedily)
     played = []
     for env, turn in zip(players, episodes.turns, strict=True):
         name, level = env.world.name, str(env.world.level(turn.question))
         key, actions = f"{name}/{turn.question.id}", tuple(map(str, turn.done))
         played.append(Played(key, name, level, turn.worth, actions))
-    return played, watch(policy, episodes, players[0].action_names)
+    return played, episodes
 
 
-def make_heuristic(space: Space) -> Policy:
-    """The published heuristic: Search, then one look at the list.
-
-    Broad if the first passages hold little of the question, Narrow if the scores lie close
-    together, and then the end.
-    """
-    # In the set `heads`, the first of three lists is that of the single pass.
-    shown = space.slices.get("list") or space.slices["searches"]
-    share, gap = (shown.start + [*LIST_FEATURES].index(one) for one in ("share_three", "gap_last"))
-    begun = space.slices["step"].start + 1
-    narrow, broad, end = map(space.actions.index, (Action.NARROW, Action.BROAD, Action.TERMINATE))
-
-    def decide(seen_BSD: Tensor) -> Decided:
-        chosen_BS = torch.where(seen_BSD[..., gap] < _CLOSE, narrow, end)
-        chosen_BS = torch.where(seen_BSD[..., share] < _UNCOVERED, broad, chosen_BS)
-        # Once, when one action was done; before it, Search alone is legal.
-        chosen_BS = torch.where(seen_BSD[..., begun] > 0, chosen_BS, end)
-        logits_BSA = torch.nn.functional.one_hot(chosen_BS, len(space.actions)).float()
-        return Decided(logits_BSA, torch.zeros_like(seen_BSD[..., 0]))
-
-    return decide
-
-
-def _as_played(envs: Envs, values: Mapping[str, Values], chosen: Mapping[str, str]) -> list[Played]:
-    """The episodes of a sequence on the test questions, from what is known of it."""
+def _play_fixed(envs: Envs, chosen: Mapping[str, str]) -> list[Played]:
+    """The episodes of a sequence, of each collection its own, on the test questions."""
     found = []
     for name, env in envs.items():
         actions = tuple(chosen[name].split(", "))
+        values = play_sequences(env.world, TEST, [numbers_of(env.actions, chosen[name])])
         actions += (Action.TERMINATE,) * (len(actions) < env.max_steps)
         for question in env.world.questions[TEST]:
-            level, worth = str(env.world.level(question)), values[name][chosen[name]][question.id]
+            level, worth = str(env.world.level(question)), values[chosen[name]][question.id]
             found.append(Played(f"{name}/{question.id}", name, level, worth, actions))
     return found
 
@@ -230,16 +208,33 @@ def worth_of(played: Iterable[Played]) -> dict[str, float]:
     return {key: fmean(values) for key, values in found.items()}
 
 
-def compare_played(first: Sequence[Played], second: Sequence[Played]) -> dict[str, Paired]:
-    """The first policy minus the second, paired by question: pooled, and of each collection."""
-    strata = {one.question: one.collection for one in first}
+def compare_played(
+    seeds: Sequence[Sequence[Played]], second: Sequence[Played]
+) -> dict[str, Paired]:
+    """The mean of some seeds of a policy minus another policy, paired by question.
+
+    Pooled, of each collection, and of each level of difficulty. The interval of one seed is over
+    questions. That of several is over questions and seeds: of two independent errors, the squares
+    of the half widths add up (MOVER, Zou and Donner 2008), where that of the seeds is Student's t
+    of their mean differences. `p` is over questions.
+    """
+    strata = {one.question: one.collection for one in second}
+    parts = {name: {*names} for name, names in parts_of(dict.fromkeys(strata.values())).items()}
+    levels = dict.fromkeys(f"{one.level} questions" for one in second)
+    parts |= {level: {level} for level in levels}
     found = {}
-    for part, names in parts_of(dict.fromkeys(strata.values())).items():
-        ours, theirs = (
-            {"ndcg": worth_of(one for one in played if one.collection in names)}
-            for played in (first, second)
+    for part, names in parts.items():
+        own, *others = (
+            worth_of(one for one in played if {one.collection, f"{one.level} questions"} & names)
+            for played in (second, chain(*seeds), *seeds)
         )
-        found[part] = compare(ours, theirs, strata)["ndcg"]
+        found[part] = paired = compare({"ndcg": others[0]}, {"ndcg": own}, strata)["ndcg"]
+        if len(seeds) > 1 and "low" in paired:
+            means = [fmean(of.values()) for of in others[1:]]
+            t = float(stdtrit(len(seeds) - 1, 0.975))
+            half = t * stdev(means) / math.sqrt(len(seeds))
+            paired["low"] = paired["value"] - math.hypot(paired["value"] - paired["low"], half)
+            paired["high"] = paired["value"] + math.hypot(paired["high"] - paired["value"], half)
     return found
 
 

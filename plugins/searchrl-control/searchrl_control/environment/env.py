@@ -8,6 +8,7 @@ observed and what `info` tells. A plain Gymnasium environment without text: `Dis
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -22,7 +23,7 @@ from searchrl_retrieval.evaluation.collection import Judged
 from searchrl.contracts import ACT, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.contracts import Action as Act
 from searchrl.envs import TextAdapter, ensure_index, ensure_split
-from searchrl_control.collections.judged import SPLITS
+from searchrl_control.collections.judged import TEST, TRAIN
 from searchrl_control.environment.features import BOUND
 from searchrl_control.environment.games import Moves, Position
 from searchrl_control.environment.measures import ANY, ndcg, order_by, recall
@@ -30,6 +31,8 @@ from searchrl_control.environment.settings import Action, EnvSettings, ensure_se
 from searchrl_control.environment.worlds import ENV, MAX_POSITIONS, World, open_world
 from searchrl_control.searching.library import Floats
 from searchrl_control.searching.reformulators import Reformulator, as_shown
+
+VALIDATION = "validation"
 
 _TITLES = 5
 _CHARACTERS = 160
@@ -56,14 +59,15 @@ class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
     illegal one becomes Search, and `info["illegal"]` says so. Terminate ends the episode with the
     list that is there, and so does the last of `max_steps`: the limit is part of the task, and the
     observation shows the step. Nothing is truncated. `reformulation` is a `Reformulator` of your
-    own; the settings are those of `EnvSettings`.
+    own; the settings are those of `EnvSettings`. The split `validation` has the last tenth of the
+    training questions, which `train` then lacks; there and in `test` `difficulty` is always `any`.
 
     Raises `ConfigError`, `DataError`: a setting or the data are wrong.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
     name: ClassVar[str] = ENV
-    splits: tuple[str, ...] = SPLITS
+    splits: tuple[str, ...] = (TRAIN, VALIDATION, TEST)
 
     def __init__(
         self,
@@ -152,8 +156,7 @@ class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
     def begin(self, split: str, index: int) -> Turn:
         """The episode of task `index` of a split before its first action."""
         order = self._order(ensure_split(ENV, split, self.splits))
-        place = order[ensure_index(ENV, split, index, len(order))]
-        return Turn(self.world.questions[split][place])
+        return Turn(order[ensure_index(ENV, split, index, len(order))])
 
     def advance(self, turn: Turn, action: int) -> tuple[Turn, float]:
         """An episode after one more action, and the reward of the action."""
@@ -199,12 +202,19 @@ class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
             lines.append(f"{number}. {as_shown(passage)[:_CHARACTERS]}")
         return "\n".join(lines)
 
-    def _make_order(self, split: str) -> list[int]:
-        questions = self.world.questions[split]
+    def _make_order(self, split: str) -> Sequence[Judged]:
+        """The questions of a split by task; held-out ones once each."""
+        if split == TEST:
+            return self.world.questions[TEST]
+        questions = self.world.questions[TRAIN]
+        count = len(questions) - min(len(questions) - 1, max(1, len(questions) // 10))
+        if split == VALIDATION:
+            return questions[count:]
         if (wanted := self.settings.difficulty) == ANY:
-            return list(range(len(questions)))
-        levels = [self.world.level(question) for question in questions]
-        return order_by(wanted, levels, f"{ENV}/{self.world.name}/{split}")
+            return questions[:count]
+        levels = [self.world.level(question) for question in questions[:count]]
+        order = order_by(wanted, levels, f"{ENV}/{self.world.name}/{split}")
+        return [questions[number] for number in order]
 
     def _passages(self, position: Position) -> tuple[Passage, ...]:
         passages = self.world.library.passages

@@ -166,7 +166,7 @@ class ListGame(Game[ListState]):
     def begin(self) -> ListState:
         """As points, like every list after it: feedback weighs passages by them."""
         question = self.question
-        return ListState(question.query, question.text, points(question.words))
+        return ListState(question.query, question.text, points(question.single_pass))
 
     def play(self, state: ListState, action: Action) -> ListState:
         """Another search; words that the collection does not know change nothing."""
@@ -220,7 +220,7 @@ class HeadGame(Game[HeadState]):
 
     def begin(self) -> HeadState:
         """Nothing is kept."""
-        return HeadState((), self.order(Action.WORDS, ()))
+        return HeadState((), self.order(Action.SEARCH, ()))
 
     def play(self, state: HeadState, action: Action) -> HeadState:
         """One more is kept."""
@@ -274,6 +274,7 @@ class HeadGame(Game[HeadState]):
             return question.with_vectors(query or question.query)
         if action is Action.HOP:
             return question.follow(list(kept), HOP_WEIGHT)
-        lists = {Action.WORDS: "words", Action.DENSE: "similar", Action.FUSE: "fused"}
-        found: Found = getattr(question, lists.get(action, "followed"))
+        lists = {Action.SEARCH: "single_pass", Action.WORDS: "words", Action.DENSE: "similar"}
+        lists |= {Action.FUSE: "fused", Action.FOLLOW: "followed"}
+        found: Found = getattr(question, lists[action])
         return found

@@ -20,7 +20,7 @@ class Action(StrEnum):
     """What the agent can do."""
 
     SEARCH = "Search"
-    """The single pass: BM25 of the question. It is the first action of every episode."""
+    """The single pass, by `search`. It is the first action of every episode."""
     NARROW = "Narrow"
     """The reformulator's narrower search; RM3 by default."""
     BROAD = "Broad"
@@ -64,6 +64,8 @@ class EnvSettings(BaseModel):
     """Whether one of BEIR may be downloaded from the Hugging Face hub."""
     actions: Literal["published", "heads"] = "published"
     """The set of actions."""
+    search: Literal["bm25s", "dense", "hybrid"] = "bm25s"
+    """What Search, the single pass, does: by words, by vectors, or both (as Words, Dense, Fuse)."""
     split_seed: int = SEED
     train_share: Annotated[float, Field(gt=0, lt=1)] = TRAIN_SHARE
     """Of the draw, where a collection has no two splits."""
@@ -88,7 +90,7 @@ class EnvSettings(BaseModel):
     reward: Literal["ndcg", "gain"] = "ndcg"
     """nDCG at the end, or its gain in every step (the same sum)."""
     difficulty: Level = "any"
-    """By the single pass; `mostly_hard` has .7 hard tasks."""
+    """Of training tasks, by the single pass; `mostly_hard` has .7 hard ones."""
 
 
 OF_EPISODES = frozenset({"max_steps", "step_cost", "reward", "difficulty"})

@@ -64,6 +64,7 @@ class World:
         made = kind(model=place.model) if place.model else kind()
         self.library = Library(self.judged.passages, made, cache)
         self.ask = find_model(place, cache)
+        self.search = place.search
         self.actions: tuple[Action, ...] = SETS[place.actions]
         self._game: type[Game[Any]] = HeadGame if place.actions == HEADS else ListGame
         self._reformulator: Reformulator = reformulator or (
@@ -124,7 +125,7 @@ class World:
         words = question.text.split()
         if place is not None and self.library.passages[place].text.split() != words:
             place = None
-        asked = Question(self.library, question.text, place)
+        asked = Question(self.library, question.text, place, self.search)
         return self._game(asked, self.actions, self._reformulator)
 
     def _at(self, question: Judged, path: Moves | None) -> Position:
@@ -138,7 +139,7 @@ class World:
     def _level(self, question: Judged) -> Difficulty:
         game = self.open(question)
         with game.lock:
-            first = game.question.words.first(CUTOFF).tolist()
+            first = game.question.single_pass.first(CUTOFF).tolist()
         return difficulty_of([self.library.passages[place].id for place in first], question.qrels)
 
 

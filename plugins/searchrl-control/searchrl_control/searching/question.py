@@ -79,10 +79,13 @@ class Question:
     """The rankings of one question.
 
     `itself` is the place of a passage that is this question, as in ArguAna; it is never found.
+    `search` is what the single pass does: `bm25s`, `dense` or `hybrid`.
     """
 
-    def __init__(self, library: Library, text: str, itself: int | None = None) -> None:
-        self.library, self.text, self.itself = library, text, itself
+    def __init__(
+        self, library: Library, text: str, itself: int | None = None, search: str = "bm25s"
+    ) -> None:
+        self.library, self.text, self.itself, self.search = library, text, itself, search
         self.query = library.terms.query(text)
         self._rests: dict[int, Floats] = {}
 
@@ -91,9 +94,16 @@ class Question:
         """The embedding of the question."""
         return np.asarray(self.library.encoder.encode_queries([self.text])[0], dtype=np.float32)
 
+    @property
+    def single_pass(self) -> Found:
+        """What the first Search of an episode finds."""
+        if self.search == "bm25s":
+            return self.words
+        return self.similar if self.search == "dense" else self.fused
+
     @cached_property
     def words(self) -> Found:
-        """The single pass: BM25 of the question."""
+        """BM25 of the question."""
         return self.search_words(self.query)
 
     @cached_property

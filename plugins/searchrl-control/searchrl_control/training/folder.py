@@ -162,7 +162,9 @@ def run_training(training: Training, folder: Path, say: Say) -> None:
                 board.add_scalar(name, value, step)
             shown = ("reward", "ndcg", "entropy", "kl", "least_action_p", "episodes_per_s")
             figures = "  ".join(f"{name} {told[name]:.3g}" for name in shown if name in told)
-            say(f"step {step}/{settings.max_steps}  {figures}")
+            used = told.get("greedy_actions", 3)
+            few = f"  greedy play uses {used:.0f} of its actions only" if used < 3 else ""
+            say(f"step {step}/{settings.max_steps}  {figures}{few}")
             if step % settings.checkpoint_every == 0 or step == settings.max_steps:
                 os.fsync(metrics.fileno())  # a checkpoint never stands before its curves
                 save_checkpoint(training, folder)

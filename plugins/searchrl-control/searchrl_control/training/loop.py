@@ -1,5 +1,6 @@
 """Trains a network that decides: settings, episodes, loss and update, from top to bottom.
 
+    policy:  p = (1 - number of legal actions * floor) * softmax + floor
     dr_grpo: J = ratio * A - beta * k3(start, policy),    A = return - mean return of the question
     ppo:     J = min(ratio * A, clip(ratio) * A) + entropy_weight * H - beta * k3,    A by GAE
              loss = -J + value_weight * (target - value)^2
@@ -91,7 +92,14 @@ def play(
     return Episodes(seen_BSD, legal_BSA, action_BS, reward_BS, is_done_BS, turns)
 
 
-def watch(policy: Policy, played: Episodes, actions: Sequence[str]) -> tuple[Counter[str], float]:
+def choose_greedily(logits_BA: Tensor, legal_BA: Tensor) -> Tensor:
+    """The most probable legal action."""
+    return torch.where(legal_BA, logits_BA, -torch.inf).argmax(dim=-1)
+
+
+def watch(
+    policy: Policy, played: Episodes, actions: Sequence[str], floor: float
+) -> tuple[Counter[str], float]:
     """How the policy that played some episodes decided where more than one action was legal.
 
     Returns how often it chose each action there, and the smallest probability that a legal action
@@ -104,8 +112,7 @@ def watch(policy: Policy, played: Episodes, actions: Sequence[str]) -> tuple[Cou
     with torch.no_grad():
         logits_NA = policy(played.seen_BSD).logits_BSA[is_free_BS]
     legal_NA = played.legal_BSA[is_free_BS]
-    # In 64 bits, a probability is 0 only where nothing can come back.
-    return choices, float(masked_logps(logits_NA.double(), legal_NA)[legal_NA].min().exp())
+    return choices, float(masked_logps(logits_NA.double(), legal_NA, floor)[legal_NA].min().exp())
 
 
 Count = Annotated[int, Field(ge=1)]
@@ -132,13 +139,17 @@ class Settings(BaseModel):
     epochs: Count = 1
     """Updates of a step. With one, every ratio is 1 and nothing is clipped."""
     lr: Annotated[float, Field(gt=0)] = 0.01
-    beta: AtLeastZero = 0.001
-    """Weight of the KL to the network as it began, which keeps a fixed sequence (`start`) alive."""
+    beta: AtLeastZero = 0.005
+    """Weight of the KL to the network as it began (`start`). In `dr_grpo`, greedy play leaves the
+    start where it expects to win more than `STRENGTH` times beta; else it falls back to it."""
     decay: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Lambda of GAE. Later rewards are not discounted: episodes have five steps."""
     value_weight: AtLeastZero = 0.5
     entropy_weight: AtLeastZero = 0.01
-    """Of `ppo`: keeps every legal action alive."""
+    """Of `ppo`."""
+    floor: Annotated[float, Field(gt=0, le=0.1)] = 0.001
+    """The least probability of a legal action in training: none dies out. Greedy play is the same
+    with any."""
     checkpoint_every: Count = 1
     """They are small, and a comparison looks at each for a collapse."""
 
@@ -166,19 +177,22 @@ class Training:
         began = time.perf_counter()
         # Everything random of a step: what is asked, and what is done.
         rng = np.random.default_rng([self.settings.seed, self.step])
-        played = self.play(rng)
-        metrics = self.describe(played) | self.update(played)
+        envs, turns = self._draw(rng)
+        played, once = self.play(envs, turns, rng), slice(None, None, self.settings.group_size)
+        greedy = play(self.network, envs[once], turns[once], choose_greedily)
+        metrics = self.describe(played, greedy) | self.update(played)
         self.step += 1
         seconds = time.perf_counter() - began
         return metrics | {"episodes_per_s": len(played.turns) / seconds}
 
-    def play(self, rng: np.random.Generator) -> Episodes:
-        """Draw the questions of a step and play a group of episodes of each, all at once."""
-        envs, turns = self._draw(rng)
+    def play(
+        self, envs: Sequence[RetrievalControlEnv], turns: Sequence[Turn], rng: np.random.Generator
+    ) -> Episodes:
+        """Play the episodes of a step, all at once."""
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
 
         def draw(logits_BA: Tensor, legal_BA: Tensor) -> Tensor:
-            p_BA = masked_logps(logits_BA, legal_BA).exp()
+            p_BA = masked_logps(logits_BA, legal_BA, self.settings.floor).exp()
             return torch.multinomial(p_BA, 1, generator=generator)[:, 0]
 
         return play(self.network, envs, turns, draw)
@@ -233,23 +247,30 @@ class Training:
         told["clip_frac"] = _mean((surr2_BS < surr1_BS).float(), played)
         return told
 
-    def describe(self, played: Episodes) -> dict[str, float]:
-        """What was played: its worth, and how the network decided where more was legal."""
+    def describe(self, played: Episodes, greedy: Episodes) -> dict[str, float]:
+        """What was played: its worth, and how the network decided where more was legal.
+
+        `greedy_actions` are how many actions it used there in greedy play of the same questions.
+        """
         told = {
             "reward": float(played.reward_BS.sum(dim=1).mean()),
             "ndcg": float(np.mean([turn.worth for turn in played.turns])),
             "actions": float(played.is_done_BS.sum(dim=1).float().mean()),
         }
-        choices, least = watch(self.network, played, self.space.actions)
+        (choices, least), (used, _) = (
+            watch(self.network, one, self.space.actions, self.settings.floor)
+            for one in (played, greedy)
+        )
         if choices:
             total, told["least_action_p"] = choices.total(), least
+            told["greedy_actions"] = len(used)
             told |= {f"action/{name}": choices[name] / total for name in self.space.actions}
         return told
 
     def _look(self, network: Network, played: Episodes) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probs of what was done, values and entropies, all [B, S]."""
         logits_BSA, value_BS = network(played.seen_BSD)
-        logp_BSA = masked_logps(logits_BSA, played.legal_BSA)
+        logp_BSA = masked_logps(logits_BSA, played.legal_BSA, self.settings.floor)
         # `where` and not a product with the mask: 0 * -inf is NaN.
         known_BSA = torch.where(played.legal_BSA, logp_BSA, 0.0)
         entropy_BS = -(known_BSA.exp() * known_BSA).sum(dim=-1)

@@ -90,9 +90,15 @@ def shared_space(envs: Iterable[RetrievalControlEnv]) -> Space:
     return space_of(first)
 
 
-def masked_logps(logits: Tensor, legal: Tensor) -> Tensor:
-    """Log-probs [..., A] of the actions in nats; -inf for those that are not legal."""
-    return torch.log_softmax(torch.where(legal, logits, -torch.inf), dim=-1)
+def masked_logps(logits: Tensor, legal: Tensor, floor: float) -> Tensor:
+    """Log-probs [..., A] of the actions in nats; -inf for those that are not legal.
+
+    p = (1 - A * floor) * softmax + floor, over the A actions that are legal. The policy that is
+    played, scored and trained is this one.
+    """
+    share = 1 - floor * legal.sum(dim=-1, keepdim=True)
+    p = share * torch.softmax(torch.where(legal, logits, -torch.inf), dim=-1) + floor
+    return torch.where(legal, p.log(), -torch.inf)
 
 
 CANDIDATES = "candidates"

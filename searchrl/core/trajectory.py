@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 
@@ -74,11 +75,12 @@ class Turn:
 
 @dataclass(slots=True)
 class Trajectory:
-    """Append-only columns over the tokens of one rollout (one segment of it).
+    """Append-only columns over the tokens of one rollout.
 
     `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
     asked. `generated_text` is the decoded model and environment text after the prompt, for
-    reading only.
+    reading only. `starts` are the places where segments begin: a segment is what the model saw at
+    once, from its first token on, and most rollouts are one (see `join_segments`).
     """
 
     rollout_id: str
@@ -86,7 +88,7 @@ class Trajectory:
     env: str = ""
     task_id: str = ""
     origin: Origin = Origin.SAMPLED
-    segment: int = 0
+    starts: tuple[int, ...] = (0,)
     generated_text: str = ""
     _ids: list[int] = field(default_factory=list, repr=False)
     _authors: list[Author] = field(default_factory=list, repr=False)
@@ -205,6 +207,11 @@ class Trajectory:
         return self._turns[0].start if self._turns else len(self._ids)
 
     @property
+    def segments(self) -> list[range]:
+        """The places of each segment's tokens."""
+        return [range(*pair) for pair in pairwise((*self.starts, len(self._ids)))]
+
+    @property
     def trained(self) -> list[bool]:
         """Which tokens a loss may take in: the model's, of a log-prob that a ratio can be taken of.
 
@@ -220,6 +227,41 @@ class Trajectory:
     def num_model_tokens(self) -> int:
         """Tokens the model wrote: the only ones a loss may touch."""
         return sum(turn.stop - turn.start for turn in self._turns)
+
+
+def join_segments(segments: Sequence[Trajectory], asked: Sequence[int]) -> Trajectory:
+    """One rollout of several segments, one behind the other; its name is that of the first.
+
+    `asked` says of each turn, in the order in which turns were asked for, which segment it is in:
+    turns are numbered so, wherever their tokens stand.
+
+    Raises ValueError if a segment has more or fewer turns than `asked` says.
+    """
+    first, starts = segments[0], tuple(accumulate(map(len, segments), initial=0))[:-1]
+    joined = replace(
+        first,
+        starts=starts,
+        _ids=[token for one in segments for token in one.ids],
+        _authors=[author for one in segments for author in one.authors],
+        _logps=[logp for one in segments for logp in one.sampler_logps],
+        _versions=[version for one in segments for version in one.policy_versions],
+        _turns_of=[],
+        _turns=[],
+    )
+    numbers: list[list[int]] = [[] for _ in segments]
+    for number, segment in enumerate(asked):
+        numbers[segment].append(number)
+    turns: dict[int, Turn] = {}
+    for one, start, own in zip(segments, starts, numbers, strict=True):
+        if len(own) != len(one.turns):
+            raise ValueError(f"a segment has {len(one.turns)} turns, and {len(own)} were asked for")
+        joined._turns_of += [own[turn] if turn >= 0 else -1 for turn in one.turns_of]
+        for number, turn in zip(own, one.turns, strict=True):
+            turns[number] = replace(
+                turn, index=number, start=turn.start + start, stop=turn.stop + start
+            )
+    joined._turns += [turns[number] for number in range(len(asked))]
+    return joined
 
 
 class TokenColumns(NamedTuple):

@@ -19,7 +19,7 @@ from searchrl.core.excerpt import Excerpt, take_excerpt
 from searchrl.core.group import Group, Trainable
 from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.learning.batches import MicroBatch
-from searchrl.engine.learning.packing import PackedRollout, PackedStep
+from searchrl.engine.learning.packing import PackedRollout, PackedStep, RowId
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.model.tolerance import Tolerance
 from searchrl.errors import CheckError
@@ -41,7 +41,7 @@ class BatchCheck:
     def __init__(self, decode: Callable[[Sequence[int]], str], tolerance: Tolerance) -> None:
         self.decode = decode
         self.tolerance = tolerance
-        self._recorded: dict[str, Trajectory] = {}
+        self._recorded: dict[RowId, tuple[Trajectory, range]] = {}
         self._worst: tuple[float, Excerpt] | None = None
 
     def begin(self, groups: Sequence[Group[Trainable]], packed: PackedStep) -> None:
@@ -54,11 +54,12 @@ class BatchCheck:
         for group in groups:
             scored = [item.trajectory for item in group.rollouts if item.reward is not None]
             for trajectory in scored:
-                self._recorded[trajectory.rollout_id] = trajectory
+                for number, places in enumerate(trajectory.segments):
+                    self._recorded[trajectory.rollout_id, number] = trajectory, places
                 self._check_finite(trajectory)
                 self._check_prompt(group.id, scored[0], trajectory)
         for rollout in packed.rollouts:
-            self._check_packed(rollout, self._recorded[rollout.rollout_id])
+            self._check_packed(rollout, *self._recorded[rollout.row_id])
 
     def look_at(self, batch: MicroBatch, logp_N: Tensor, version: int) -> SampledTokens:
         """Compare the trainer's log-probs with the sampler's record.
@@ -71,7 +72,7 @@ class BatchCheck:
         Raises:
             CheckError: `finite` or `mismatch` (a single token).
         """
-        is_own = [_is_own(self._recorded[name], version) for name in batch.rollout_ids]
+        is_own = [_is_own(self._recorded[name][0], version) for name in batch.row_ids]
         is_own_N = torch.tensor(is_own, device=batch.rollout_N.device)[batch.rollout_N]
         columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
         sampled = SampledTokens.measure(logp_N, *columns, is_own_N, batch.is_off_N)
@@ -140,12 +141,13 @@ class BatchCheck:
                 _first_difference(prompts[1], prompts[0]),
             )
 
-    def _check_packed(self, rollout: PackedRollout, trajectory: Trajectory) -> None:
+    def _check_packed(self, rollout: PackedRollout, trajectory: Trajectory, places: range) -> None:
         """A packed rollout has the ids of its trajectory, and trains those that the model wrote."""
-        ids = list(trajectory.ids)
+        ids = list(trajectory.ids[places.start : places.stop])
         if rollout.ids != ids:
             place = _first_difference(rollout.ids, ids)
             was, now = (x[place] if place < len(x) else "nothing" for x in (ids, rollout.ids))
+            place += places.start
             self._fail(
                 "ids",
                 f"token {place} was sampled as {was} and packed as {now}: what would be trained is "
@@ -154,12 +156,13 @@ class BatchCheck:
                 place,
             )
         written = set(_model_places(trajectory))
-        mask = [place in written for place in range(len(ids))]
+        mask = [place in written for place in places]
         if rollout.mask != mask:
-            place = _first_difference(rollout.mask, mask)
+            place = places.start + _first_difference(rollout.mask, mask)
             what = "not trained and was" if place in written else "trained and was not"
             what = f"token {place} is {what} written by the model"
-            self._fail("mask", what, trajectory, place, rollout.mask)
+            before = [False] * places.start
+            self._fail("mask", what, trajectory, place, before + rollout.mask)
 
     def _worst_of(self, batch: MicroBatch, logp_N: Tensor, is_own_N: Tensor) -> Excerpt:
         """The tokens around the one with the largest difference."""
@@ -167,10 +170,11 @@ class BatchCheck:
         number = int(torch.where((batch.weight_N > 0) & is_own_N, gap_N, -1.0).argmax())
         owner = int(batch.rollout_N[number])
         rollout = batch.rollouts[owner]
-        places = [place for place, is_trained in enumerate(rollout.mask) if is_trained]
+        trajectory, segment = self._recorded[rollout.row_id]
+        mask = [False] * segment.start + rollout.mask
+        places = [place for place, is_trained in enumerate(mask) if is_trained]
         known = dict(zip(places, logp_N.split(batch.num_tokens)[owner].tolist(), strict=True))
         place = places[number - sum(batch.num_tokens[:owner])]
-        trajectory, mask = self._recorded[rollout.rollout_id], rollout.mask
         return take_excerpt(trajectory, place, self.decode, is_trained=mask, trainer_logps=known)
 
     def _fail(

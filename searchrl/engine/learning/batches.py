@@ -15,7 +15,7 @@ from torch import Tensor
 
 from searchrl.core.group import Group
 from searchrl.core.reduction import Reduction
-from searchrl.engine.learning.packing import PackedRollout, members, weigh
+from searchrl.engine.learning.packing import PackedRollout, RowId, members, weigh
 from searchrl.engine.model.layout import Layout, lay_out, num_suffix_tokens
 
 
@@ -44,9 +44,9 @@ class MicroBatch:
     """Whether a token was not sampled in this step; None: all were."""
 
     @property
-    def rollout_ids(self) -> tuple[str, ...]:
-        """Names of the rollouts, in order."""
-        return tuple(rollout.rollout_id for rollout in self.rollouts)
+    def row_ids(self) -> tuple[RowId, ...]:
+        """Names of the rollouts and their segments, in order."""
+        return tuple(rollout.row_id for rollout in self.rollouts)
 
     @property
     def num_tokens(self) -> list[int]:
@@ -55,11 +55,11 @@ class MicroBatch:
 
 
 def without(
-    groups: Iterable[Group[PackedRollout]], rollout_ids: Collection[str]
+    groups: Iterable[Group[PackedRollout]], row_ids: Collection[RowId]
 ) -> list[Group[PackedRollout]]:
-    """What is left of groups when some of their rollouts are done."""
+    """What is left of groups when some of their rows are done."""
     left = (
-        Group(group.id, tuple(r for r in group.rollouts if r.rollout_id not in rollout_ids))
+        Group(group.id, tuple(r for r in group.rollouts if r.row_id not in row_ids))
         for group in groups
     )
     return [group for group in left if group.rollouts]

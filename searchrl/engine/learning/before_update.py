@@ -15,7 +15,7 @@ from torch import Tensor
 from searchrl.core.group import Group, Trainable, TrainItem
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.learning.batches import MicroBatch, without
-from searchrl.engine.learning.packing import PackedRollout, point_rows
+from searchrl.engine.learning.packing import PackedRollout, RowId, members, point_rows
 from searchrl.engine.model.layout import Layout
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def values(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | No
         return None
     rows = point_rows(groups, per_token=learner.algorithm.critic.per_token, with_end=True)
     hidden_states = learner.policy.hidden_states
-    return _columns(learner, rows, lambda layout: critic(hidden_states(layout).float()))[0]
+    return _joined(_columns(learner, rows, lambda layout: critic(hidden_states(layout).float()))[0])
 
 
 def token_kl(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | None:
@@ -49,12 +49,13 @@ def token_kl(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | 
         )
         return ours.logp_N - theirs.logp_N
 
-    return _columns(learner, point_rows(groups, per_token=True, with_end=False), compute)[0]
+    rows = point_rows(groups, per_token=True, with_end=False)
+    return _joined(_columns(learner, rows, compute)[0])
 
 
 def logps(
     learner: Learner, groups: Sequence[Group[PackedRollout]]
-) -> tuple[dict[str, Tensor], int]:
+) -> tuple[dict[RowId, Tensor], int]:
     """The trainer's own log-probs of trained tokens, and how often memory ran out."""
     policy, temperature = learner.policy, learner.temperature
     found, num_splits = _columns(
@@ -77,22 +78,22 @@ def mean_entropies(learner: Learner, trajectories: Sequence[Trajectory]) -> list
         assert told.entropy_N is not None
         return told.entropy_N
 
-    found = _columns(learner, rows, compute)[0].values()
+    found = _joined(_columns(learner, rows, compute)[0]).values()
     return [sum(column) / max(1, len(column)) for column in found]
 
 
 def _columns(
     learner: Learner, groups: Sequence[Group[PackedRollout]], compute: Callable[[Layout], Tensor]
-) -> tuple[Columns, int]:
-    """A number for each marked token of each rollout, and how often memory ran out."""
+) -> tuple[dict[RowId, list[float]], int]:
+    """A number for each marked token of each row, and how often memory ran out."""
 
-    def run(batch: MicroBatch) -> Columns:
+    def run(batch: MicroBatch) -> dict[RowId, list[float]]:
         with torch.no_grad():
             parts = compute(batch.layout).cpu().split(batch.num_tokens)
-        return {name: p.tolist() for name, p in zip(batch.rollout_ids, parts, strict=True)}
+        return {name: p.tolist() for name, p in zip(batch.row_ids, parts, strict=True)}
 
-    found: Columns = {row.rollout_id: [] for group in groups for row in group.rollouts}
-    unmarked = {row.rollout_id for group in groups for row in group.rollouts if not any(row.mask)}
+    found: dict[RowId, list[float]] = {row.row_id: [] for row in members(groups)}
+    unmarked = {row.row_id for row in members(groups) if not any(row.mask)}
     asked = without(groups, unmarked)
     num_splits = 0
     for parts, splits in learner.workers.gather(learner.in_micro_batches(asked, run)):
@@ -100,3 +101,11 @@ def _columns(
         for part in parts:
             found |= part
     return found, num_splits
+
+
+def _joined(found: dict[RowId, list[float]]) -> Columns:
+    """Those of whole rollouts: a segment's behind those of the one before."""
+    columns: Columns = {}
+    for (name, _), own in found.items():
+        columns.setdefault(name, []).extend(own)
+    return columns

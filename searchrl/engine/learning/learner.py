@@ -26,8 +26,8 @@ from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import MicroBatch, micro_batches, mini_batches, without
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packing import PackedRollout, pack_step
-from searchrl.engine.learning.sampled import SampledTokens, Sums, token_columns
+from searchrl.engine.learning.packing import PackedRollout, RowId, pack_step
+from searchrl.engine.learning.sampled import SampledTokens, Sums, join_columns, token_columns
 from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
@@ -227,7 +227,7 @@ class Learner:
             **means,
             **sums.sampled.means(),
             "num_tokens": stats.num_tokens,
-            "num_rollouts": sum(rollout.weight > 0 for rollout in packed.rollouts),
+            "num_rollouts": len({row.rollout_id for row in packed.rollouts if row.weight > 0}),
             "num_unscored": packed.num_unscored,
             "num_groups": packed.num_groups,
             "num_dead_groups": packed.num_dead_groups,
@@ -236,7 +236,7 @@ class Learner:
             "lr": lr,
             **extra,
         }
-        return Learned(metrics, sums.tokens)
+        return Learned(metrics, join_columns(sums.tokens))
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -252,7 +252,7 @@ class Learner:
     def _accumulate(
         self,
         groups: Sequence[Group[PackedRollout]],
-        old_logps: Mapping[str, Tensor] | None,
+        old_logps: Mapping[RowId, Tensor] | None,
         num_updates: int,
         is_first: bool,
     ) -> list[Sums]:
@@ -315,7 +315,7 @@ class Learner:
             batch = next(micro_batches(waiting, size, device, is_packed=is_packed))
             try:
                 made.append(run(batch))
-                waiting = without(waiting, set(batch.rollout_ids))
+                waiting = without(waiting, set(batch.row_ids))
                 continue
             except RuntimeError as error:
                 if not is_out_of_memory(error):
@@ -334,7 +334,7 @@ class Learner:
         return made, num_splits
 
     def _forward(
-        self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None
+        self, batch: MicroBatch, old_logps: Mapping[RowId, Tensor] | None
     ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
         """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
         told = self.policy.logps(
@@ -358,7 +358,7 @@ class Learner:
                 ).logp_N
         old_logp_N, is_own = batch.sampler_logp_N, self.algorithm.needs_trainer_logp
         if old_logps is not None:
-            old_logp_N = torch.cat([old_logps[name] for name in batch.rollout_ids])
+            old_logp_N = torch.cat([old_logps[name] for name in batch.row_ids])
         elif is_own:
             old_logp_N = logp_N.detach()
         columns = loss_columns(

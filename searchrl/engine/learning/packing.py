@@ -13,6 +13,7 @@ import numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain, pairwise
 from typing import Any, TypeVar
 
 from searchrl.core.advantage import (
@@ -31,10 +32,13 @@ from searchrl.errors import PluginError
 
 R = TypeVar("R")
 
+RowId = tuple[str, int]
+"""A rollout by its name, and the number of a segment."""
+
 
 @dataclass(frozen=True, slots=True)
 class PackedRollout(TokenRow):
-    """One rollout: `ids` and `mask` over all its tokens, the other columns over the trained ones.
+    """One segment of a rollout: `ids` and `mask` over its tokens, other columns over the trained.
 
     `mask` marks the tokens that are trained. `advantage` is one number where the algorithm gave
     one, else a column.
@@ -55,6 +59,13 @@ class PackedRollout(TokenRow):
     """Of each trained token, the first one of its turn, where a value is that of a turn."""
     is_off: bool = False
     """Whether it is a demonstration or replayed: not sampled in this step."""
+    segment: int = 0
+    """Its number among those of the rollout, from 0."""
+
+    @property
+    def row_id(self) -> RowId:
+        """Names it within a step."""
+        return self.rollout_id, self.segment
 
     @property
     def hold_weights(self) -> list[float]:
@@ -125,7 +136,6 @@ def pack_step(
             token.
     """
     items = _select(groups, owner, off_policy)
-    names = [item.trajectory.rollout_id for item in items]
     rewards = [item.reward or 0.0 for item in items]  # of an unscored rollout it is not read
     if length_penalty is not None:
         lengths = [item.trajectory.num_model_tokens for item in items]
@@ -146,8 +156,8 @@ def pack_step(
         turn_tokens=[[turn.stop - turn.start for turn in i.trajectory.turns] for i in items],
         turn_rewards=earned,
         is_cut=[item.is_cut for item in items],
-        values=None if critic is None else [critic[name] for name in names],
-        token_kl=None if token_kl is None else [token_kl[name] for name in names],
+        values=None if critic is None else _by_turns(critic, items),
+        token_kl=None if token_kl is None else _by_turns(token_kl, items),
     )
     found = _checked(advantages(scores), items, owner)
     aims: Sequence[Advantage | None] = [None] * len(items)
@@ -157,8 +167,8 @@ def pack_step(
     if critic is not None:
         # Without the value of what was seen at the end of a cut episode.
         olds = [
-            critic[name][: len(critic[name]) - item.is_cut]
-            for name, item in zip(names, items, strict=True)
+            values[: len(values) - item.is_cut]
+            for values, item in zip(_by_turns(critic, items), items, strict=True)
         ]
     dead = dead_groups(found, scores.group_ids, scores.is_scored)
     in_loss = set(scores.group_ids) - (set() if keep_dead_groups else dead)
@@ -169,9 +179,9 @@ def pack_step(
     for item, name, value, aim, old in said:
         if item.reward is None or name not in in_loss | held:
             continue
-        rollout = _credit(item.trajectory, value, aim, old, name in in_loss, name in held)
-        num_nonfinite += item.trajectory.num_model_tokens - sum(rollout.mask)
-        credited[name] += [rollout] if any(rollout.mask) else []
+        rows = _credit(item.trajectory, value, aim, old, name in in_loss, name in held)
+        num_nonfinite += item.trajectory.num_model_tokens - sum(sum(row.mask) for row in rows)
+        credited[name] += [row for row in rows if any(row.mask)]
     kept = [Group(name, tuple(rollouts)) for name, rollouts in credited.items() if rollouts]
     return PackedStep(
         groups=weigh(kept, reduction, constant),
@@ -217,14 +227,14 @@ def _credit(
     old_value: Advantage | None,
     is_in_loss: bool,
     is_held: bool,
-) -> PackedRollout:
-    """A rollout with what was said of it on its trained tokens.
+) -> list[PackedRollout]:
+    """The segments of a rollout with what was said of it on its trained tokens.
 
     A weight is 1 or 0 here: whether it is in that term.
     """
     mask = trajectory.trained
     logps = zip(trajectory.sampler_logps, mask, strict=True)
-    return PackedRollout(
+    whole = PackedRollout(
         list(trajectory.ids),
         mask,
         trajectory.num_prompt_tokens,
@@ -238,6 +248,37 @@ def _credit(
         points=_points(old_value, trajectory, mask),
         is_off=trajectory.origin is not Origin.SAMPLED,
     )
+    return _split(whole, trajectory.starts)
+
+
+def _split(row: PackedRollout, starts: Sequence[int]) -> list[PackedRollout]:
+    """A row for each segment of a rollout: what the model saw at once."""
+    if len(starts) == 1:
+        return [row]
+    rows = []
+    for number, (start, stop) in enumerate(pairwise((*starts, len(row.ids)))):
+        mask, at = row.mask[start:stop], sum(row.mask[:start])
+        trained = slice(at, at + sum(mask))
+
+        rows.append(
+            replace(
+                row,
+                ids=row.ids[start:stop],
+                mask=mask,
+                num_prompt=mask.index(True) if any(mask) else stop - start,
+                sampler_logp=row.sampler_logp[trained],
+                advantage=_cut(row.advantage, trained),
+                target=row.target and _cut(row.target, trained),
+                old_value=row.old_value and _cut(row.old_value, trained),
+                points=row.points and tuple(point - at for point in row.points[trained]),
+                segment=number,
+            )
+        )
+    return rows
+
+
+def _cut(said: float | tuple[float, ...], part: slice) -> float | tuple[float, ...]:
+    return said[part] if isinstance(said, tuple) else said
 
 
 def _points(
@@ -260,7 +301,7 @@ def point_rows(
     there is before it.
     """
 
-    def row(item: Trainable) -> PackedRollout:
+    def rows(item: Trainable) -> list[PackedRollout]:
         trajectory = item.trajectory
         starts = {turn.start for turn in trajectory.turns}
         mask = [
@@ -271,9 +312,10 @@ def point_rows(
         ids = [*trajectory.ids, *map(int, end)]
         logps, num_prompt = [0.0] * (sum(mask) + len(end)), trajectory.num_prompt_tokens
         own = (num_prompt, trajectory.rollout_id, logps)
-        return PackedRollout(ids, mask + end, *own, advantage=0.0, weight=1.0)
+        whole = PackedRollout(ids, mask + end, *own, advantage=0.0, weight=1.0)
+        return _split(whole, trajectory.starts)
 
-    return [Group(group.id, tuple(map(row, group.rollouts))) for group in groups]
+    return [Group(group.id, tuple(chain(*map(rows, group.rollouts)))) for group in groups]
 
 
 def _checked(
@@ -324,9 +366,31 @@ def _broadcast(
     if len(value) == len(trajectory.turns):
         turns = zip(trajectory.turns_of, mask, strict=True)
         return tuple(value[turn] for turn, is_trained in turns if is_trained)
-    authors = zip(trajectory.authors, mask, strict=True)
-    of_model = (is_trained for author, is_trained in authors if author is Author.MODEL)
-    return tuple(one for one, is_trained in zip(value, of_model, strict=True) if is_trained)
+    lengths = [turn.stop - turn.start for turn in trajectory.turns]
+    behind = list(accumulate(lengths, initial=0))
+    said = {
+        place: value[before + number]
+        for turn, before in zip(trajectory.turns, behind, strict=False)
+        for number, place in enumerate(range(turn.start, turn.stop))
+    }
+    return tuple(said[place] for place, is_trained in enumerate(mask) if is_trained)
+
+
+def _by_turns(
+    columns: Mapping[str, Sequence[float]], items: Sequence[Trainable]
+) -> list[Sequence[float]]:
+    """Columns over tokens or turns as they stand, in the order of turns: segments may alternate."""
+    found: list[Sequence[float]] = []
+    for item in items:
+        column, turns = columns[item.trajectory.rollout_id], item.trajectory.turns
+        is_per_token = len(column) not in (len(turns), len(turns) + item.is_cut)
+        sizes = {t.index: t.stop - t.start if is_per_token else 1 for t in turns}
+        starts, at = {}, 0
+        for turn in sorted(turns, key=lambda one: one.start):
+            starts[turn.index], at = at, at + sizes[turn.index]
+        own = [column[starts[n] : starts[n] + sizes[n]] for n in range(len(turns))]
+        found.append([*chain(*own), *column[at:]])
+    return found
 
 
 def weigh(
@@ -336,15 +400,33 @@ def weigh(
 
     A weight of 0 stays 0: the rollout is not in that term.
     """
-    rollouts = members(groups)
-    in_loss = [len(r.sampler_logp) if r.weight else 0 for r in rollouts]
-    held = [sum(weight > 0 for weight in r.hold_weights) for r in rollouts]
-    columns = (token_weights(counts, reduction, constant=constant) for counts in (in_loss, held))
-    weighed = (
-        replace(rollout, weight=weight, hold_weight=hold_weight)
-        for rollout, weight, hold_weight in zip(rollouts, *columns, strict=True)
+    in_loss: Counter[str] = Counter()
+    held: Counter[str] = Counter()
+    for row in members(groups):
+        in_loss[row.rollout_id] += len(row.sampler_logp) if row.weight else 0
+        held[row.rollout_id] += sum(weight > 0 for weight in row.hold_weights)
+    weights, hold_weights = (
+        dict(
+            zip(
+                counts, token_weights([*counts.values()], reduction, constant=constant), strict=True
+            )
+        )
+        for counts in (in_loss, held)
     )
-    return tuple(Group(group.id, tuple(next(weighed) for _ in group.rollouts)) for group in groups)
+    return tuple(
+        Group(
+            group.id,
+            tuple(
+                replace(
+                    row,
+                    weight=weights[row.rollout_id],
+                    hold_weight=hold_weights[row.rollout_id],
+                )
+                for row in group.rollouts
+            ),
+        )
+        for group in groups
+    )
 
 
 def members(groups: Iterable[Group[R]]) -> list[R]:

@@ -6,6 +6,7 @@ tokens, and how likely the rollouts are that did well. Shape: N tokens of a micr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -15,6 +16,7 @@ from searchrl.core.columns import LossStats
 from searchrl.core.kl import k3
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.batches import MicroBatch
+from searchrl.engine.learning.packing import RowId
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ class SampledTokens:
 
 def token_columns(
     batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, stats: LossStats
-) -> dict[str, TokenColumns]:
-    """What an update with these figures saw of each rollout, by its name."""
+) -> dict[RowId, TokenColumns]:
+    """What an update with these figures saw of each segment of each rollout."""
     sizes = batch.num_tokens
     ratio_N = (logp_N - batch.sampler_logp_N).exp()
     found = {}
@@ -126,7 +128,7 @@ def token_columns(
         if factor is not None:
             each = tuple((rollout.weight * factor).tolist())
             weight = each if rollout.is_off else each[0]
-        found[rollout.rollout_id] = TokenColumns(
+        found[rollout.row_id] = TokenColumns(
             rollout.advantage,
             tuple(ratio.tolist()),
             tuple(entropy.tolist()),
@@ -136,6 +138,33 @@ def token_columns(
     return found
 
 
+def join_columns(found: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]:
+    """The columns of whole rollouts, by their names: those of a segment behind the one before."""
+    joined: dict[str, TokenColumns] = {}
+    for (name, _), own in sorted(found.items(), key=lambda pair: pair[0][1]):
+        before = joined.get(name)
+        if before is None:
+            joined[name] = own
+            continue
+        count = len(before.ratio)
+        places = None if own.clipped is None else tuple(count + place for place in own.clipped)
+        joined[name] = TokenColumns(
+            _behind(before.advantage, own.advantage),
+            before.ratio + own.ratio,
+            before.entropy + own.entropy,
+            _behind(before.weight, own.weight),
+            None if before.clipped is None or places is None else before.clipped + places,
+        )
+    return joined
+
+
+def _behind(
+    one: float | tuple[float, ...], other: float | tuple[float, ...]
+) -> float | tuple[float, ...]:
+    """Columns one behind the other; one number for a whole rollout stays one."""
+    return one + other if isinstance(one, tuple) and isinstance(other, tuple) else one
+
+
 @dataclass(slots=True)
 class Sums:
     """What the updates of one training step add up to, and what the first one saw of each token."""
@@ -143,8 +172,8 @@ class Sums:
     stats: LossStats = field(default_factory=LossStats)
     sampled: SampledTokens = field(default_factory=SampledTokens)
     entropy: float = 0.0
-    tokens: dict[str, TokenColumns] = field(default_factory=dict)
-    """Of the rollouts that were trained on, by their names."""
+    tokens: dict[RowId, TokenColumns] = field(default_factory=dict)
+    """Of the segments that were trained on."""
     num_splits: int = 0
     """How often memory ran out."""
     grad_norm: float = 0.0

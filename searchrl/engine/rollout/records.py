@@ -31,7 +31,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
     return {
         "rollout_id": trajectory.rollout_id,
         "group_id": trajectory.group_id,
-        "segment": trajectory.segment,
+        "segments": list(trajectory.starts),
         "origin": str(trajectory.origin),
         "phase": phase,
         "step": episode.step,

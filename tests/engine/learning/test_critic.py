@@ -199,7 +199,7 @@ def test_kl_in_the_reward_is_that_of_every_token_to_the_reference(micro_model: P
     rows = point_rows(groups, per_token=True, with_end=False)
     (batch,) = micro_batches(rows, 1000, policy.device)
     ours, theirs = (policy.logps(batch.layout, reference=one).logp_N for one in (False, True))
-    expected = [found[name] for name in batch.rollout_ids]
+    expected = [found[name] for name in [r.rollout_id for r in batch.rollouts]]
     assert torch.allclose((ours - theirs).view(2, 3), torch.tensor(expected), atol=1e-6)
     assert any(found["g/0"])
 

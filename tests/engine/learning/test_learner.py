@@ -106,7 +106,7 @@ class TestMicroBatchSplit:
 
     def test_a_rollout_longer_than_the_budget_gets_a_batch_of_its_own(self, items: Items):
         batches = list(_batches(items, 10))
-        assert [len(batch.rollout_ids) for batch in batches] == [1] * 9
+        assert [len(batch.rollouts) for batch in batches] == [1] * 9
         for batch in _batches(items, 300):
             assert batch.layout.ids_BT.numel() <= 300
 

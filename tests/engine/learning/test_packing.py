@@ -138,7 +138,7 @@ def test_advantages_that_fit_no_rollout_name_the_algorithm(
 def test_what_stands_for_an_unscored_rollout_is_never_read():
     items = [make_item("r0", [2, 3]), make_item("r1", [1, 4], None)]
     (batch,) = pack(items, [1.0, [float("nan")] * 9])
-    assert batch.rollout_ids == ("r0",)
+    assert batch.row_ids == (("r0", 0),)
 
 
 def test_an_algorithm_knows_how_many_turns_and_tokens_to_answer_for():

@@ -114,7 +114,7 @@ class TestWhatIsComputed:
     def test_a_micro_batch_stays_in_its_budget_and_a_group_that_fits_together(self, size: int):
         groups = pack_items(make_items()).groups
         batches = list(micro_batches(groups, size, CPU, is_packed=True))
-        names = [name for batch in batches for name in batch.rollout_ids]
+        names = [name for batch in batches for name in [r.rollout_id for r in batch.rollouts]]
         assert sorted(names) == sorted(r.rollout_id for group in groups for r in group.rollouts)
         for batch in batches:
             assert batch.layout.ids_BT.numel() <= size or len(batch.rollouts) == 1
@@ -122,7 +122,7 @@ class TestWhatIsComputed:
         for group in groups:
             cost = group.rollouts[0].num_prompt + sum(map(num_suffix_tokens, group.rollouts))
             names = {rollout.rollout_id for rollout in group.rollouts}
-            homes = [batch for batch in batches if names & set(batch.rollout_ids)]
+            homes = [batch for batch in batches if names & {r.rollout_id for r in batch.rollouts}]
             assert len(homes) == 1 or cost > size
 
     def test_rows_predict_what_the_ledger_says(self):

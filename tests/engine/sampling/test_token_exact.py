@@ -161,7 +161,7 @@ class TestEnvironmentTokensGetNoGradient:
         rollouts = [r for r in play(policy, short_world) if len(r.episode.turns) > 1]
         (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
         first_env = next(i for i, a in enumerate(rollouts[0].trajectory.authors) if a is Author.ENV)
-        row = batch.rollout_ids.index(rollouts[0].trajectory.rollout_id)
+        row = [r.rollout_id for r in batch.rollouts].index(rollouts[0].trajectory.rollout_id)
         other = batch.layout.ids_BT.clone()
         other[row, first_env] = (other[row, first_env] + 1) % 300
         later = trained_of(batch.layout)

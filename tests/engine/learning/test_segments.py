@@ -1,0 +1,94 @@
+"""Rollouts of several segments: one reward, each token trained once, in the context it had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_toy import make_trajectory
+from packed_toy import caught_gradients, is_close, make_learner, make_policy
+
+from searchrl.core.group import TrainItem, make_groups
+from searchrl.core.reduction import Reduction
+from searchrl.core.trajectory import Trajectory, join_segments
+from searchrl.engine.learning.batch_check import BatchCheck
+from searchrl.engine.learning.packing import pack_step
+from searchrl.engine.model.tolerance import Tolerance
+
+PROMPT, LOGP = [5, 6, 7], -5.77
+
+
+def segment(name: str, prompt: list[int], *parts: Any) -> Trajectory:
+    """A segment; a part of numbers below 100 was sampled, another is an observation."""
+    said = [(ids, [LOGP] * len(ids)) if ids[0] < 100 else ids for ids in parts]
+    return make_trajectory(name, "g", prompt, *said)
+
+
+def two_segments(name: str = "g/0") -> Trajectory:
+    """Requests went to the first, the second, and the first again."""
+    first = segment(name, PROMPT, [11, 12], [101], [13, 14, 15])
+    return join_segments([first, segment(name, [*PROMPT, 11, 12, 102], [21])], [0, 1, 0])
+
+
+def test_turns_are_numbered_as_they_were_asked_for_wherever_their_tokens_stand() -> None:
+    joined = two_segments()
+    assert joined.starts == (0, 9) and [one.start for one in joined.segments] == [0, 9]
+    asked = [[joined.ids[n] for n in range(turn.start, turn.stop)] for turn in joined.turns]
+    assert asked == [[11, 12], [21], [13, 14, 15]]
+    assert [turn.index for turn in joined.turns] == [0, 1, 2]
+    assert joined.turns_of == (-1, -1, -1, 0, 0, 0, 2, 2, 2, *[-1] * 6, 1)
+    assert (joined.num_model_tokens, joined.num_prompt_tokens) == (6, 3)
+    with pytest.raises(ValueError, match="has 2 turns, and 1 were asked for"):
+        join_segments([segment("g/0", PROMPT, [11], [101], [12])], [0])
+
+
+@pytest.mark.parametrize(
+    ("advantage", "expected"),
+    [
+        (2.0, [2.0, 2.0]),
+        ((1.0, 2.0, 3.0), [(1.0, 1.0, 3.0, 3.0, 3.0), (2.0,)]),
+        ((1.0, 2.0, 3.0, 4.0, 5.0, 6.0), [(1.0, 2.0, 4.0, 5.0, 6.0), (3.0,)]),
+    ],
+)
+def test_an_advantage_reaches_the_tokens_of_its_turn_in_every_segment(
+    advantage: Any, expected: Any
+) -> None:
+    items = [TrainItem(two_segments(), 1.0), TrainItem(two_segments("g/1"), 0.0)]
+    packed = pack_step(
+        make_groups(items),
+        lambda scores: [advantage, -1.0],
+        Reduction.SEQUENCE_MEAN,
+        keep_dead_groups=False,
+        constant=10,
+    )
+    assert [row.row_id for row in packed.rollouts] == [
+        ("g/0", 0), ("g/0", 1), ("g/1", 0), ("g/1", 1),
+    ]  # fmt: skip
+    assert [row.advantage for row in packed.rollouts[:2]] == expected
+    # A rollout weighs as one, however many segments it has.
+    assert {row.weight for row in packed.rollouts} == {1 / 2 / 6}
+    BatchCheck(str, Tolerance(1.0, 1.0)).begin(make_groups(items), packed)
+
+
+def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: Path) -> None:
+    """Beside a rollout of one segment; the same as three rollouts with the weights of two."""
+    policy = make_policy(micro_model)
+    other = segment("g/1", PROMPT, [31, 32])
+    joined = [TrainItem(two_segments(), 1.0), TrainItem(other, 0.0)]
+    parts = [
+        segment("g/0", PROMPT, [11, 12], [101], [13, 14, 15]),
+        segment("g/0b", [*PROMPT, 11, 12, 102], [21]),
+    ]
+    alone = [*(TrainItem(one, 1.0) for one in parts), TrainItem(other, 0.0)]
+    for reduction, factor in (("token-mean", 1.0), ("constant", 3 / 2)):
+        learner = make_learner(policy)
+        learner.reduction = Reduction(reduction)
+        learner.algorithm = replace(
+            learner.algorithm, advantages=lambda s: [2 * one - 1 for one in s.rewards]
+        )
+        (whole,), (split,) = (caught_gradients(learner, items) for items in (joined, alone))
+        assert is_close(whole, factor * split, 1e-6)
+    learned = make_learner(policy).train_step(make_groups(joined))
+    assert len(learned.tokens["g/0"].ratio) == 6 and learned.metrics["num_rollouts"] == 2

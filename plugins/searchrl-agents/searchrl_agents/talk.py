@@ -1,0 +1,109 @@
+"""What an agent and the policy say to each other, whatever the wire.
+
+Owns the request and the reply in neutral form, and the interface between the server, which knows
+HTTP, and a rollout, which knows tokens. Another route of the server reads into these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool call: of a reply, or in a message that repeats one. `arguments` is JSON as written."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `role` is system, user, assistant or tool (`developer` was read as system)."""
+
+    role: str
+    content: str = ""
+    """Parts of text are joined; null is empty."""
+    reasoning: str = ""
+    """Of an assistant: what a client sent back as `reasoning_content`."""
+    calls: tuple[Called, ...] = ()
+    call_id: str = ""
+    """Of a tool: which call it answers."""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Asks for the next message of the policy."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """As sent: `{"type": "function", "function": {…}}`. None if `tool_choice` is none."""
+    stops: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    """Tokens of the reply, at most; None: as many as the run allows."""
+    count: int = 1
+    """How many replies."""
+    thinking: bool = True
+    key: str = ""
+    """Equal for a request that is sent again because its connection broke; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A message of the policy, with what was sampled for it."""
+
+    id: str
+    content: str
+    reasoning: str
+    calls: tuple[Called, ...]
+    finish_reason: str
+    """`stop`, `length` or `tool_calls`."""
+    ids: tuple[int, ...]
+    """Every sampled id, the closing one included."""
+    logps: tuple[float, ...]
+    """Of each id, at the temperature of the run over the full vocabulary."""
+    tokens: tuple[str, ...]
+    """The text of each id."""
+    num_prompt: int
+    """Tokens that the policy had read."""
+
+
+class Refused(Exception):
+    """A request that gets no reply. `status` is HTTP's, `code` a word for programs."""
+
+    def __init__(self, message: str, status: int = 400, code: str = "invalid_request_error"):
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class Rollout(Protocol):
+    """What the server may ask of the rollout that a key belongs to; called in its own threads.
+
+    Every method may raise `Refused`. They block until the answer is there.
+    """
+
+    temperature: float
+    """That of the run: a request may name no other."""
+
+    def chat(self, request: Request) -> Sequence[Reply]:
+        """`request.count` replies of the policy."""
+
+    def tool(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What a tool of the environment says."""
+
+    def answer(self, text: str) -> None:
+        """The answer to the task; the last one counts."""
+
+    def reward(self, value: float) -> None:
+        """What the agent gives itself; the last one counts."""
+
+
+class Desk(Protocol):
+    """Finds rollouts by the keys of their agents."""
+
+    def find(self, key: str) -> Rollout | None:
+        """The rollout of a bearer token, compared in constant time; None: over, or never was."""

@@ -24,6 +24,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 HOOKS: Mapping[str, str] = {
     "env": "register_envs",
+    "wrapper": "register_wrappers",
     "protocol": "register_protocols",
     "reward": "register_rewards",
     "judge": "register_judges",
@@ -122,6 +123,16 @@ def register_envs(register: RegisterEnv) -> None:
     scheme: `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
     `is_safe("FrozenLake-v1")` says whether such a name imports nothing but the package's own code:
     only then is it taken from somebody else's run folder.
+    """
+
+
+@hookspec
+def register_wrappers(register: Register) -> None:
+    """Offer wrappers of environments: `register(name, factory)`.
+
+    `factory(env, **settings)` returns a `gymnasium.Wrapper` of it, or another `gymnasium.Env` that
+    passes on what the environment has. A configuration names it (`wrapper: NAME`, or a mapping with
+    its settings).
     """
 
 

@@ -103,6 +103,13 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 ENV = option("--env NAME", "Environment, by registered name.", TASKS, "env")
+AGENT = option(
+    "--agent COMMAND",
+    "An agent that acts: a command, or FILE.py:FUNCTION.",
+    TASKS,
+    "wrapper",
+    callback=lambda _context, _option, value: value and {"name": "agent", "command": value},
+)
 REWARD = option("--reward EXPR", "Reward expression, such as 0.2*format+em.", TASKS, "reward")
 PROTOCOL = option("--protocol NAME", "Tag protocol.", TASKS, "protocol")
 RETRIEVER = option("--retriever NAME", "Retriever: bm25, random, empty, ….", TASKS, "retriever")
@@ -156,7 +163,7 @@ DETAILS = option("--details", "Show every figure.", OUTPUT, is_flag=True)
 LOADED = together(PLUGIN, TRUST, STRICT, JSON)
 """What commands have that load the plugins of a run."""
 
-SHARED = together(ENV, PROTOCOL, RETRIEVER, CONFIG, SET, SEED, LOADED)
+SHARED = together(ENV, AGENT, PROTOCOL, RETRIEVER, CONFIG, SET, SEED, LOADED)
 """What `train`, `doctor`, `sft`, `eval`, `ask`, `play` and `bench` have."""
 
 TRAINED = together(REWARD, MODEL_NAME, INIT_FROM, POLICY, DEVICE)

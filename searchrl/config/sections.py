@@ -93,6 +93,9 @@ class TaskConfig(Section):
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
     own [settings](built-ins.md)."""
+    wrapper: Named | None = None
+    """A [wrapper](hooks.md) around it: a name, or a mapping of the name and its settings. `--agent
+    COMMAND` is short for `{name: agent, command: COMMAND}`."""
     weight: Weight | dict[Step, Weight] = 1.0
     """How often this task is drawn compared with the others: a number, or stages such as `{0: 1.0,
     30: 0.5}`. With 0 it is evaluated and never trained on."""

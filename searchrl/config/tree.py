@@ -42,13 +42,13 @@ from searchrl.config.yaml_text import MAX_CHARS, MAX_DEPTH, read_yaml
 from searchrl.contracts.settings import FilePath
 from searchrl.errors import ConfigError, show_value, suggest, suggest_path
 
-TASK_KEYS = ("env", "reward", "judge", "protocol", "retriever")
+TASK_KEYS = ("env", "wrapper", "reward", "judge", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
 NAMED_SECTIONS = ("model", "algorithm")
 """Keys whose text is read as the name: `model: PATH`, `algorithm: dapo`."""
 
-_PLUGIN_KEYS = ("env", "judge", "protocol", "retriever")
+_PLUGIN_KEYS = ("env", "wrapper", "judge", "protocol", "retriever")
 
 WHOLE_KEYS = ("mix", "weight", "difficulty", "reward")
 """Mappings that a later layer replaces as a whole: their values mean something only together."""
@@ -62,8 +62,8 @@ class RunConfig(Section):
 
     tasks: Annotated[list[TaskConfig], Field(min_length=1)] = Field(default=[TaskConfig()])
     """What is trained on. One entry is the normal case; several make a mixture, with metrics kept
-    per task. The short forms `env`, `reward`, `judge`, `protocol` and `retriever` write the first
-    entry."""
+    per task. The short forms `env`, `wrapper`, `reward`, `judge`, `protocol` and `retriever`
+    write the first entry."""
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     rollout: RolloutConfig = RolloutConfig()

@@ -89,6 +89,8 @@ class Trajectory:
     task_id: str = ""
     origin: Origin = Origin.SAMPLED
     starts: tuple[int, ...] = (0,)
+    own_prompt: bool = False
+    """Whether an agent wrote its prompt: then those of its group may have others."""
     generated_text: str = ""
     _ids: list[int] = field(default_factory=list, repr=False)
     _authors: list[Author] = field(default_factory=list, repr=False)

@@ -19,7 +19,7 @@ from searchrl.testing.criteria import Criterion, Finding, Report, Result, criter
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import find_place, run_criteria
 
-CHECKED = tuple(kind for kind in HOOKS if kind not in ("command", "generator"))
+CHECKED = tuple(kind for kind in HOOKS if kind not in ("command", "generator", "wrapper"))
 """The kinds that have criteria: a command may do anything, a generator needs a model."""
 
 Settings = Mapping[str, Any]

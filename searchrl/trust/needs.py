@@ -36,7 +36,7 @@ from searchrl.plugins.signatures import Setting, find_settings
 CODE, MODEL = "the code", "the model"
 _ASKING = ("the address", "the account", "the variable")
 """Marks of settings that make a part ask somebody by its name alone."""
-_PARTS = ("env", "protocol", "retriever", "judge")
+_PARTS = ("env", "wrapper", "protocol", "retriever", "judge")
 
 
 @dataclass(frozen=True, slots=True)

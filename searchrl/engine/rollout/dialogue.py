@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from searchrl.contracts import Expert
 from searchrl.contracts.playing import ExpertFactory
+from searchrl.contracts.serving import Rendered
 from searchrl.core.episode import (
     Episode,
     EpisodeTurn,
@@ -19,7 +20,7 @@ from searchrl.core.episode import (
     StopReason,
     Task,
 )
-from searchrl.core.trajectory import Origin, Trajectory
+from searchrl.core.trajectory import Origin, Trajectory, join_segments
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.rollout.boundary import Stepped, anonymous_task, classify
 from searchrl.engine.rollout.world import Env, TaskWorld
@@ -105,17 +106,34 @@ class Dialogue:
         self.prompt = ""
         self.prefix = ""
         self.expert: Expert | None = None
+        self.segments: list[Trajectory] = []
+        """Those of a wrapper that serves the policy; `trajectory` is the one that goes on."""
+        self.asked: list[int] = []
+        """The segment of each turn."""
+        self.stops: tuple[str, ...] = request.world.protocol.stops
+        self.answer: str | None = None
+        """What the environment took for the answer."""
         self.turns: list[EpisodeTurn] = []
         self.signals: dict[str, float] = {}
         self.env_return = self.cut_reward = 0.0
         self.stop: StopReason | None = None
         self.failure: Failure | None = None
-        self.trajectory = Trajectory(
-            rollout_id=f"{request.group_id}/{sample}",
-            group_id=request.group_id,
-            env=request.world.name,
-            origin=request.origin,
+        self.trajectory = self.new_segment()
+
+    def new_segment(self) -> Trajectory:
+        """A record without tokens."""
+        return Trajectory(
+            rollout_id=f"{self.request.group_id}/{self.sample}",
+            group_id=self.request.group_id,
+            env=self.request.world.name,
+            task_id=self.task.id if self.task else "",
+            origin=self.request.origin,
         )
+
+    @property
+    def is_served(self) -> bool:
+        """Whether its environment serves the policy and makes the ids of its prompts itself."""
+        return isinstance(self.prompt, Rendered)
 
     def fail(self, error: BaseException) -> None:
         """End it because something in it failed; its environment is not used again."""
@@ -132,6 +150,8 @@ class Dialogue:
             error = "RuntimeError: the generator lost this dialogue"
             self.failure = Failure(FailureKind.GENERATION, "generator", error)
             self.stop = StopReason.FAILED
+        if len(self.segments) > 1:
+            self.trajectory = join_segments(self.segments, self.asked)
         request, trajectory = self.request, self.trajectory
         trajectory.generated_text = codec.decode(trajectory.ids[trajectory.num_prompt_tokens :])
         texts = [turn.text for turn in self.turns]
@@ -142,6 +162,8 @@ class Dialogue:
         except ProtocolFailure as error:
             if self.failure is None:  # the first failure is the one that is told
                 self.fail(error)
+        if self.is_served:
+            final_answer, format_score = self.answer, 0.0
         assert self.stop is not None
         return Episode(
             task=self.task or anonymous_task(request.world.name, request.reset_options, ""),

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from searchrl.contracts.serving import Rendered, Reply
 from searchrl.core.episode import (
     INVALID,
     Action,
@@ -35,6 +36,7 @@ from searchrl.engine.rollout.dialogue import (
     RolloutRequest,
     Stepping,
 )
+from searchrl.engine.rollout.served import Served
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
@@ -128,6 +130,7 @@ class RolloutDriver:
         self.codec = codec
         self.limits = limits
         self.deterministic = deterministic
+        self._served = Served(generator, limits)
         self.sharing: Sharing | None = None
         """Has the others of several processes play their part; None: this one plays everything."""
 
@@ -231,6 +234,7 @@ class RolloutDriver:
                     options=request.reset_options,
                     seed=request.env_seed,
                     budget=self.codec.budget(self.limits.max_observation_tokens),
+                    serving=self._served.serving(self.codec),
                     script=request.script,
                 )
                 calls.append(dialogue.env.call(queue, begin))
@@ -247,7 +251,7 @@ class RolloutDriver:
 
     def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
         for handle in handles:
-            if live[handle].stop is not None:
+            if handle in live and live[handle].stop is not None:
                 self.generator.close(handle)
                 del live[handle]
 
@@ -260,9 +264,11 @@ class RolloutDriver:
             return {}
         for dialogue in ready:
             # The group shares one rendered prompt; another one would be answered blindly.
-            if dialogue.prompt != ready[0].prompt:
+            if dialogue.prompt != ready[0].prompt and not dialogue.is_served:
                 dialogue.fail(EnvironmentFailure(_TWO_PROMPTS))
         ready = [d for d in ready if d.stop is None]
+        if ready[0].is_served:
+            return self._served.open(request, ready)
         protocol = request.world.protocol
         try:
             opening = protocol.opening(request.forced) if request.forced else ""
@@ -309,16 +315,17 @@ class RolloutDriver:
         if turn.error is not None:
             dialogue.fail(turn.error)
             return ""
-        world = dialogue.request.world
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
         sampled = self.codec.decode(ids)
-        end = find_stop_end(sampled, world.protocol.stops)
+        end = find_stop_end(sampled, dialogue.stops)
         text, behind = (sampled, "") if end is None else (sampled[:end], sampled[end:])
         if not dialogue.turns:
             text = dialogue.prefix + text
         dialogue.trajectory.append_model(
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
+        if dialogue.is_served:
+            return Reply(text, turn.ids, turn.logps or (), turn.reason)
         if turn.reason is TurnStop.MAX_TOKENS:
             # An unfinished turn never reaches the environment: half a query is no action.
             out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
@@ -379,10 +386,17 @@ class RolloutDriver:
                 dialogue.turns.append(EpisodeTurn(text, action))
                 dialogue.fail(error)
             else:
-                self._advance(dialogue, turn, text, call.result.value)
+                self._advance(dialogue, turn, text, call.result.value, live)
         self._close_stopped([one.turn.handle for one in ready], live)
 
-    def _advance(self, dialogue: Dialogue, turn: FinishedTurn, text: str, made: Stepped) -> None:
+    def _advance(
+        self,
+        dialogue: Dialogue,
+        turn: FinishedTurn,
+        text: str,
+        made: Stepped,
+        live: dict[Handle, Dialogue],
+    ) -> None:
         """Take in what the environment made of a turn."""
         action = made.action or self._parse(dialogue, text)
         if dialogue.failure is not None:
@@ -390,11 +404,14 @@ class RolloutDriver:
             return
         dialogue.env_return += made.reward
         dialogue.signals.update(made.signals)
-        shown = ""
+        dialogue.answer, shown = made.answer, ""
         if made.terminated:
             dialogue.stop = StopReason.ANSWERED
         elif made.truncated:
             dialogue.stop = StopReason.TURN_LIMIT
+        elif isinstance(made.observation, Rendered) and dialogue.is_served:
+            shown, dialogue = made.observation, live.pop(turn.handle)
+            live[self._served.go_on(dialogue, turn.handle, made.observation)] = dialogue
         elif turn.reason is TurnStop.EOS:
             dialogue.stop = StopReason.EOS
         else:

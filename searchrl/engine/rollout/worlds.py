@@ -236,12 +236,25 @@ def _make_world(
         fill_parts(registry, env_entry, config.env.settings, make_retrievers)
     )
 
+    wrapper_entry = config.wrapper and registry.get("wrapper", config.wrapper.name)
+    if (
+        wrapper_entry
+        and hasattr(wrapper_entry.load(), "serve")
+        and "format" in scorer.schedule.names
+    ):
+        raise ConfigError(
+            f"the reward '{config.reward}' has the component 'format', which judges the turns of a "
+            f"protocol; with {wrapper_entry} an agent writes. Leave it out: --reward em"
+        )
+
     def make_env() -> Env:
         env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
+        entry = env_entry
+        if wrapper_entry and config.wrapper and isinstance(env, gymnasium.Env):
+            entry, env = wrapper_entry, wrapper_entry.make(env, **config.wrapper.settings)
         if not isinstance(env, gymnasium.Env):
             raise EnvironmentFailure(
-                f"{env_entry}: expected its factory to return a gymnasium.Env, "
-                f"got {type(env).__name__}"
+                f"{entry}: expected its factory to return a gymnasium.Env, got {type(env).__name__}"
             )
         return env
 

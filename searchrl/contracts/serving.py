@@ -1,0 +1,75 @@
+"""Contracts of a wrapper that serves the policy to somebody who acts: it speaks in tokens.
+
+An environment that returns `Rendered` text, at reset and at each step, has made its ids itself; a
+step is then given a `Reply`. Such a wrapper has a method `serve(serving)`, called before `reset`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class Rendered(str):
+    """Text for the policy whose ids are there already; the policy writes next.
+
+    Attributes:
+        ids: of the text: a prompt where a segment begins, else what follows the last token there.
+        segment: which one goes on; the next number begins one.
+        stops: strings that end the turn, besides the policy's own end.
+        max_tokens: tokens of the turn, at most; None: as many as the run allows.
+    """
+
+    ids: tuple[int, ...]
+    segment: int
+    stops: tuple[str, ...]
+    max_tokens: int | None
+
+    def __new__(
+        cls,
+        text: str,
+        ids: tuple[int, ...],
+        segment: int = 0,
+        stops: tuple[str, ...] = (),
+        max_tokens: int | None = None,
+    ) -> Rendered:
+        """See the class."""
+        made = super().__new__(cls, text)
+        made.ids, made.segment, made.stops, made.max_tokens = ids, segment, stops, max_tokens
+        return made
+
+
+class Reply(str):
+    """A turn of the policy, without what ended it. `reason` is a `TurnStop`.
+
+    Attributes:
+        ids: every sampled id, those that ended the turn included.
+        logps: of each, at the sampling temperature over the full vocabulary.
+        reason: `eos`, `stop_string` or `max_tokens`.
+    """
+
+    ids: tuple[int, ...]
+    logps: tuple[float, ...]
+    reason: str
+
+    def __new__(
+        cls, text: str, ids: tuple[int, ...], logps: tuple[float, ...], reason: str
+    ) -> Reply:
+        """See the class."""
+        made = super().__new__(cls, text)
+        made.ids, made.logps, made.reason = ids, logps, reason
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a wrapper that serves the policy has to know of it."""
+
+    codec: Any
+    """The policy's `Renderer`."""
+    temperature: float
+    max_turn_tokens: int
+    max_total_tokens: int
+    """Of one segment."""
+    timeout_s: float | None
+    """How long a reset or step may take."""

@@ -1,0 +1,96 @@
+"""Dialogues of a wrapper that serves the policy: its prompts are ids, its rollouts have segments.
+
+Owns which segment of a rollout goes on, where its tokens are recorded and with which key they are
+drawn. The rollout driver does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from searchrl.contracts.serving import Rendered, Serving
+from searchrl.core.episode import StopReason
+from searchrl.engine.rollout.dialogue import Dialogue, Limits, RolloutRequest
+from searchrl.engine.sampling.generator import Generator, Handle, mix_key
+
+
+class Served:
+    """Opens and continues them on one generator."""
+
+    def __init__(self, generator: Generator, limits: Limits) -> None:
+        self.generator = generator
+        self.limits = limits
+
+    def serving(self, codec: Any) -> Serving:
+        """What a wrapper that serves the policy is told."""
+        sampling = getattr(self.generator, "sampling", None)
+        limits = self.limits
+        return Serving(
+            codec,
+            getattr(sampling, "temperature", 1.0),
+            limits.max_turn_tokens,
+            limits.max_total_tokens,
+            limits.env_timeout_s,
+        )
+
+    def open(self, request: RolloutRequest, ready: Sequence[Dialogue]) -> dict[Handle, Dialogue]:
+        """Open dialogues whose prompts are those of agents; equal ones are computed once."""
+        live: dict[Handle, Dialogue] = {}
+        for ids in dict.fromkeys(said_by(d).ids for d in ready):
+            own = [d for d in ready if said_by(d).ids == ids]
+            keys = [request.rng_keys[d.sample] for d in own]
+            handles = self.generator.open(ids, len(own), keys)
+            for dialogue, handle in zip(own, handles, strict=True):
+                dialogue.trajectory.own_prompt = True
+                dialogue.trajectory.append_prompt(ids)
+                dialogue.segments.append(dialogue.trajectory)
+                self._ask(dialogue, handle, said_by(dialogue), [])
+                if dialogue.stop is None:
+                    live[handle] = dialogue
+                else:
+                    self.generator.close(handle)
+        return live
+
+    def go_on(self, dialogue: Dialogue, handle: Handle, said: Rendered) -> Handle:
+        """Ask for the turn that a wrapper wants next; the handle of its segment.
+
+        Another segment than the last one is opened anew, from its stored ids.
+        """
+        segments, number, ids = dialogue.segments, said.segment, list(said.ids)
+        if number == dialogue.asked[-1]:
+            dialogue.trajectory.append_env(ids)
+        else:
+            if number == len(segments):
+                segments.append(dialogue.new_segment())
+                segments[number].append_prompt(ids)
+            else:
+                segments[number].append_env(ids)
+            dialogue.trajectory = segments[number]
+            prompt = segments[number].ids[: segments[number].num_prompt_tokens]
+            # Of what it begins with, never of when it was asked for.
+            place = sum(one.ids[: len(prompt)] == prompt for one in segments[:number])
+            own = dialogue.request.rng_keys[dialogue.sample]
+            key = mix_key(own, *prompt, place) if number else own
+            self.generator.close(handle)
+            (handle,) = self.generator.open(segments[number].ids, 1, [key])
+            ids = []
+        self._ask(dialogue, handle, said, ids)
+        return handle
+
+    def _ask(self, dialogue: Dialogue, handle: Handle, said: Rendered, ids: list[int]) -> None:
+        """Submit the turn of a dialogue that is served, unless its segment is full."""
+        room = self.limits.max_total_tokens - len(dialogue.trajectory)
+        if room < 1:
+            dialogue.stop = StopReason.TOTAL_TOKENS
+            return
+        dialogue.asked.append(said.segment)
+        dialogue.stops = said.stops
+        most = min(self.limits.max_turn_tokens, room, said.max_tokens or room)
+        self.generator.submit(handle, ids, said.stops, most)
+
+
+def said_by(dialogue: Dialogue) -> Rendered:
+    """The prompt of a dialogue, which is rendered."""
+    assert isinstance(dialogue.prompt, Rendered)
+    return dialogue.prompt

@@ -5,7 +5,7 @@ Owns the state that the rollout driver moves from poll to poll, and the episode 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -197,3 +197,10 @@ class Stepping(NamedTuple):
     turn: FinishedTurn
     text: str
     call: Call[Stepped]
+
+
+def release(dialogues: Sequence[Dialogue]) -> None:
+    """Give back the environments that did not fail; their world closes them."""
+    for dialogue in dialogues:
+        if dialogue.env is not None:
+            dialogue.request.home.release(dialogue.env)

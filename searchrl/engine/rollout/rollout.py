@@ -35,6 +35,7 @@ from searchrl.engine.rollout.dialogue import (
     Limits,
     RolloutRequest,
     Stepping,
+    release,
 )
 from searchrl.engine.rollout.served import Served
 from searchrl.engine.rollout.world import TaskWorld
@@ -377,7 +378,8 @@ class RolloutDriver:
 
     def _take_in(self, ready: Sequence[Stepping], live: dict[Handle, Dialogue]) -> None:
         """Go on with what environments made of the turns."""
-        for dialogue, turn, text, call in ready:
+        for one in ready:
+            dialogue, _, text, call = one
             if isinstance(call.result, Raised):
                 error, protocol = call.result.error, dialogue.request.world.who("protocol")
                 # A protocol that hung would hang again here, where no clock runs.
@@ -386,18 +388,12 @@ class RolloutDriver:
                 dialogue.turns.append(EpisodeTurn(text, action))
                 dialogue.fail(error)
             else:
-                self._advance(dialogue, turn, text, call.result.value, live)
+                self._advance(one, call.result.value, live)
         self._close_stopped([one.turn.handle for one in ready], live)
 
-    def _advance(
-        self,
-        dialogue: Dialogue,
-        turn: FinishedTurn,
-        text: str,
-        made: Stepped,
-        live: dict[Handle, Dialogue],
-    ) -> None:
+    def _advance(self, one: Stepping, made: Stepped, live: dict[Handle, Dialogue]) -> None:
         """Take in what the environment made of a turn."""
+        dialogue, turn, text, _ = one
         action = made.action or self._parse(dialogue, text)
         if dialogue.failure is not None:
             dialogue.turns.append(EpisodeTurn(text, action))
@@ -410,8 +406,8 @@ class RolloutDriver:
         elif made.truncated:
             dialogue.stop = StopReason.TURN_LIMIT
         elif isinstance(made.observation, Rendered) and dialogue.is_served:
-            shown, dialogue = made.observation, live.pop(turn.handle)
-            live[self._served.go_on(dialogue, turn.handle, made.observation)] = dialogue
+            shown = made.observation
+            live[self._served.go_on(live.pop(turn.handle), turn.handle, shown)] = dialogue
         elif turn.reason is TurnStop.EOS:
             dialogue.stop = StopReason.EOS
         else:
@@ -451,10 +447,3 @@ class RolloutDriver:
             Group(request.group_id, tuple(next(finished) for _ in group))
             for request, group in zip(requests, dialogues, strict=True)
         ]
-
-
-def release(dialogues: Sequence[Dialogue]) -> None:
-    """Give back the environments that did not fail; their world closes them."""
-    for dialogue in dialogues:
-        if dialogue.env is not None:
-            dialogue.request.home.release(dialogue.env)

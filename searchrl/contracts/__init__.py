@@ -13,8 +13,10 @@ from searchrl.contracts.retrieving import (
     StoredRetriever,
 )
 from searchrl.contracts.scoring import Judge, PaidJudge, RankingJudge
+from searchrl.contracts.serving import Rendered, Reply, Serving
 from searchrl.contracts.settings import (
     Address,
+    Command,
     FilePath,
     VariableName,
 )
@@ -53,6 +55,7 @@ __all__ = [
     "Address",
     "AlarmAction",
     "Alert",
+    "Command",
     "Episode",
     "EpisodeTurn",
     "Expert",
@@ -66,9 +69,12 @@ __all__ = [
     "Paired",
     "Passage",
     "RankingJudge",
+    "Rendered",
+    "Reply",
     "Retriever",
     "RetrieverFactory",
     "Score",
+    "Serving",
     "Severity",
     "StoredRetriever",
     "Table",

@@ -7,7 +7,7 @@ text (users, corpora, tools) never becomes a control token. No torch.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -42,6 +42,21 @@ class TextCodec(Protocol):
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
     ) -> RenderedPrompt:
         """A prompt as ids, rendered once."""
+
+    def show(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> str:
+        """The chat template's text of a dialogue that goes on with the assistant.
+
+        Raises PolicyError if there is no template, or it fails.
+        """
+        if not self._tokenizer.chat_template:
+            raise PolicyError("this policy has no chat template, and messages need one")
+        return apply_template(self._tokenizer, messages, **settings)
+
+    def encode_shown(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        """Ids of parts of a shown dialogue: text, and whether it is the template's own."""
+        return self._encode(
+            (text, Trust.TEMPLATE if is_own else Trust.FOREIGN) for text, is_own in parts
+        )
 
     def encode_plain(self, text: str) -> list[int]:
         """Foreign text as ids; never a control token."""

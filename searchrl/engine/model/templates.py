@@ -8,7 +8,9 @@ from typing import Any
 from searchrl.errors import PolicyError
 
 
-def apply_template(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool) -> str:
+def apply_template(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, thinking: bool, tools: Any = None
+) -> str:
     """The text of a dialogue whose next turn is the assistant's.
 
     Raises:
@@ -16,7 +18,11 @@ def apply_template(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thi
     """
     try:
         text = tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=thinking
+            list(messages),
+            tools=tools,
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=thinking,
         )
     except Exception as error:  # it may compute anything: ZeroDivisionError, …
         raise PolicyError(

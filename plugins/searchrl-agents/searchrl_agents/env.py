@@ -1,0 +1,307 @@
+"""The wrapper `agent`: an agent acts in an environment, and the policy writes what it asks for.
+
+Owns the order of an episode: the agent is started, its requests become turns of the policy, its
+tool calls and its answer become steps of the environment. It is made by `--agent COMMAND`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import re
+import threading
+import time
+from collections import Counter
+from typing import Annotated, Any, ClassVar, Literal
+
+import gymnasium
+from pydantic import Field
+from searchrl_agents.agents import Agent, Ended, Running, Start, make_agent
+from searchrl_agents.history import History
+from searchrl_agents.server import AgentServer
+from searchrl_agents.session import Event, Session, read_turn
+from searchrl_agents.talk import Refused
+from searchrl_agents.talk import Reply as Message
+
+from searchrl import ConfigError, EnvironmentFailure
+from searchrl.contracts import (
+    ACT,
+    ANSWER,
+    SEARCH,
+    TOOL,
+    Action,
+    Command,
+    Passage,
+    Rendered,
+    Reply,
+    Serving,
+    ToolCall,
+)
+
+_WRAPPED = re.compile(r"\s*<(\w+)>(.*)</\1>\s*", re.DOTALL)
+_MARGIN = 0.9
+"""Share of the time limit of a step after which we give up, so that it is told in our words."""
+
+
+class _Office:
+    """The server of this process and the rollouts behind its keys; agents by their commands."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+        self._agents: dict[tuple[Any, ...], Agent] = {}
+        self._server: AgentServer | None = None
+        atexit.register(self.close)
+
+    def find(self, key: str) -> Session | None:
+        """See `talk.Desk`: tokens are random, and a dictionary compares their hashes."""
+        return self._sessions.get(key)
+
+    def open(self, session: Session) -> str:
+        """The base address for the agent of a session, which is found from now on."""
+        with self._lock:
+            if self._server is None:
+                self._server = AgentServer(self)
+                self._server.start()
+            self._sessions[session.key] = session
+            return f"{self._server.address}/v1"
+
+    def end(self, session: Session) -> None:
+        """The key is valid no more."""
+        session.close()
+        self._sessions.pop(session.key, None)
+
+    def agent(self, command: str, env: tuple[str, ...]) -> Agent:
+        """The agent of a command: a function is imported once."""
+        with self._lock:
+            if (command, env) not in self._agents:
+                self._agents[command, env] = make_agent(command, env=env)
+            return self._agents[command, env]
+
+    def close(self) -> None:
+        """End all that was started."""
+        for agent in self._agents.values():
+            agent.close()
+        if self._server is not None:
+            self._server.close()
+
+
+_OFFICE = _Office()
+
+
+class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Lets an agent act in `env`.
+
+    Args:
+        command: the agent: a command, or `file.py:function`.
+        history: `append` goes on with the tokens that were sampled though a client left out the
+            reasoning; `as_sent` begins a segment there.
+        max_requests: replies of the policy in one episode, at most.
+        env_names: further variables that its process inherits.
+
+    Raises:
+        ConfigError: there is no such command or function.
+    """
+
+    name: ClassVar[str] = "agent"
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        *,
+        command: Command,
+        history: Literal["append", "as_sent"] = "append",
+        max_requests: Annotated[int, Field(ge=1)] = 64,
+        env_names: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(env)
+        self._agent = _OFFICE.agent(command, tuple(env_names))
+        self._mode = history
+        self._max_requests = max_requests
+        self._serving: Serving | None = None
+        self._running: Running | None = None
+        self._count = 0
+
+    def serve(self, serving: Serving) -> None:
+        """See `searchrl.contracts.Serving`."""
+        self._serving = serving
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin a task, start the agent, and return what it asks the policy first.
+
+        Raises:
+            EnvironmentFailure: it asked for nothing.
+        """
+        self._end("its episode was given up")
+        question, info = self.env.reset(seed=seed, options=options)
+        if self._serving is None:
+            return question, info  # nobody plays: a task is looked at
+        if not hasattr(self._serving.codec, "show"):
+            raise ConfigError("an agent needs a policy with a chat template; scripts have none")
+        self._session = Session(self._serving.temperature, self._max_requests)
+        self._history = History(self._serving.codec, self._mode, self._serving.max_total_tokens)
+        self._waiting: Event | None = None
+        self._made: list[Message] = []
+        self._counts: Counter[str] = Counter()
+        self._last_text, self._is_over = "", False
+        self._count += 1
+        task = {"rollout_id": f"{id(self):x}-{self._count}", "question": question}
+        base = _OFFICE.open(self._session)
+        self._running = self._agent.start(Start(base, self._session.key, json.dumps(task)))
+        said = self._go_on([])
+        if not isinstance(said, Rendered):
+            raise EnvironmentFailure("the agent ended and never asked the policy for anything")
+        return said, info
+
+    def step(self, action: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Give the agent the policy's turn, and return what it asks next.
+
+        Raises:
+            EnvironmentFailure: it crashed, or was too slow.
+        """
+        if self._serving is None:
+            return self.env.step(action)  # type: ignore[return-value]
+        assert isinstance(action, Reply) and self._waiting is not None
+        self._reply(action)
+        steps: list[tuple[str, float, dict[str, Any]]] = []
+        said = self._go_on(steps)
+        rewards = sum(reward for _, reward, _ in steps)
+        passages: list[Passage] = [p for *_, info in steps for p in info.get("passages", ())]
+        queries = [q for *_, one in steps for q in one["action"].queries if "action" in one]
+        info: dict[str, Any] = {
+            "passages": tuple(passages),
+            "action": Action(SEARCH, tuple(queries)) if queries else Action(ACT, "reply"),
+            "signals": {
+                name: value for *_, one in steps for name, value in one.get("signals", {}).items()
+            },
+        }
+        if isinstance(said, Rendered):
+            return said, rewards, False, False, info
+        info["action"], info["answer"] = Action(ANSWER, said), said
+        info["signals"] |= {"requests": self._session.num_requests, **self._counts}
+        if self._session.rewarded is not None:
+            info["signals"]["agent_reward"] = self._session.rewarded
+        return "", rewards, True, False, info
+
+    def close(self) -> None:
+        """End the agent, if one is running."""
+        self._end("the run is over")
+        super().close()
+
+    def _go_on(self, steps: list[tuple[str, float, dict[str, Any]]]) -> str:
+        """What the policy is asked next (`Rendered`), or the answer of an agent that ended."""
+        assert self._serving is not None and self._running is not None
+        running, limit_s = self._running, (self._serving.timeout_s or 600.0) * _MARGIN
+        until = time.monotonic() + limit_s
+        while True:
+            if self._waiting is not None:
+                return self._ask(self._waiting)
+            event = self._session.next(lambda: running.wait(0), until - time.monotonic())
+            if event is None:
+                ended = self._end(f"it asked for nothing in {limit_s:.0f} s")
+                raise EnvironmentFailure(_failed(ended, "raise rollout.env_timeout_s"))
+            if event.kind == "ended":
+                return self._conclude(event.body, steps)
+            if event.kind == "tool":
+                try:
+                    event.future.set_result(self._call(*event.body, steps))
+                except Refused as error:
+                    event.future.set_exception(error)
+            else:
+                self._waiting, self._made = event, []
+
+    def _ask(self, event: Event) -> Rendered | Any:
+        """The tokens that the policy goes on from, or the refusal of a request."""
+        assert self._serving is not None
+        request = event.body
+        try:
+            placed = self._history.place(request)
+        except Refused as error:
+            self._waiting = None
+            event.future.set_exception(error)
+            return self._go_on([])
+        if placed.reason not in ("", "first"):
+            self._counts[f"forks_{placed.reason}"] += 1
+        self._counts["segments"] = self._history.num_segments
+        self._placed, self._request = placed, request
+        text = self._serving.codec.decode(placed.ids)
+        return Rendered(text, tuple(placed.ids), placed.segment, request.stops, request.max_tokens)
+
+    def _reply(self, turn: Reply) -> None:
+        """Hand a turn to the request that waits; one that wants more replies waits on."""
+        assert self._serving is not None and self._waiting is not None
+        event, request = self._waiting, self._request
+        reasoning, content, calls = read_turn(turn, bool(request.tools), self._history.num_replies)
+        decode = self._serving.codec.decode
+        is_cut = turn.reason == "max_tokens"
+        reply = Message(
+            id=f"chatcmpl-{self._session.key[:8]}-{self._history.num_replies}",
+            content=content,
+            reasoning=reasoning,
+            calls=calls,
+            finish_reason="length" if is_cut else "tool_calls" if calls else "stop",
+            ids=turn.ids,
+            logps=turn.logps,
+            tokens=tuple(decode([token]) for token in turn.ids),
+            num_prompt=self._history.num_tokens,
+        )
+        self._history.take(reply, ended_itself=turn.reason == "eos")
+        self._made.append(reply)
+        self._last_text = content or self._last_text
+        if len(self._made) == request.count:
+            self._waiting = None
+            event.future.set_result(tuple(self._made))
+
+    def _call(
+        self, name: str, arguments: Any, steps: list[tuple[str, float, dict[str, Any]]]
+    ) -> str:
+        """Step the environment with the turn that its protocol writes for a tool call."""
+        protocol = self.env.get_wrapper_attr("protocol")
+        if self._is_over:
+            raise Refused("the task takes no more calls", 409, "task_over")
+        try:
+            turn = protocol.render_turn(Action(TOOL, ToolCall(name, arguments)))
+        except ValueError:
+            query = arguments.get("query") or arguments.get("q")
+            if name != "search" or not isinstance(query, str):
+                what = f"there is no tool {name!r}; this environment has search(query)"
+                raise Refused(what, 404, "no_such_tool") from None
+            turn = protocol.render_turn(Action(SEARCH, (query,)))
+        observation = self._step(turn, steps)
+        found = _WRAPPED.fullmatch(observation)
+        return (found[2] if found else observation).strip()
+
+    def _step(self, turn: str, steps: list[tuple[str, float, dict[str, Any]]]) -> str:
+        observation, reward, terminated, truncated, info = self.env.step(turn)
+        self._is_over = terminated or truncated
+        steps.append((str(observation), float(reward), info))
+        return str(observation)
+
+    def _conclude(self, ended: Ended, steps: list[tuple[str, float, dict[str, Any]]]) -> str:
+        """Step the environment with the answer of an agent that ended, and return it."""
+        self._end("")
+        if ended.error:
+            raise EnvironmentFailure(_failed(ended, ""))
+        posted = self._session.posted
+        answer = posted if posted is not None else ended.last_line or self._last_text
+        if not self._is_over and self._history.num_replies:
+            protocol = self.env.get_wrapper_attr("protocol")
+            self._step(protocol.render_turn(Action(ANSWER, answer)), steps)
+        return answer
+
+    def _end(self, why: str) -> Ended | None:
+        running, self._running = self._running, None
+        if running is None:
+            return None
+        _OFFICE.end(self._session)
+        return running.stop(why)
+
+
+def _failed(ended: Ended | None, remedy: str) -> str:
+    """Why an agent gave no answer, with the end of its output."""
+    if ended is None:
+        return "the agent failed"
+    what = f"the agent failed: {ended.error}" + (f" ({remedy})" if remedy else "")
+    return f"{what}\n{ended.output}" if ended.output.strip() else what

@@ -1,0 +1,302 @@
+"""One rule for history: which segment of a rollout a request goes on with, and with which new ids.
+
+Owns the recognition of what was said before, and the rendering of what is new. Ids that were
+sampled stay as they are, whatever a client made of their text; only new messages are rendered, and
+no text of theirs becomes a control token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from searchrl_agents.talk import Message, Refused, Reply, Request
+
+from searchrl import PolicyError
+
+Parts = list[tuple[str, bool]]
+"""Text, and whether it is the template's own."""
+
+
+class Placed(NamedTuple):
+    """Where a request goes on: `ids` are new in `segment`, and all of a segment that begins."""
+
+    segment: int
+    ids: list[int]
+    reason: str
+    """Why a segment begins; empty: none does."""
+    num_shared: int = 0
+    """Tokens of a new segment that another one has already: a fork's."""
+
+
+@dataclass(slots=True)
+class _Said:
+    """A reply in a segment: what it was, what was read before it, and where its tokens stand."""
+
+    before: tuple[Message, ...]
+    """The messages since the reply before."""
+    reply: Reply
+    start: int
+    stop: int
+    ended_itself: bool
+    """Whether its last id is the one that closes a message."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    tools: str
+    ids: list[int] = field(default_factory=list)
+    said: list[_Said] = field(default_factory=list)
+
+
+class History:
+    """The segments of one rollout.
+
+    Args:
+        codec: the policy's renderer.
+        mode: `append` goes on with the stored ids although a client left out the reasoning;
+            `as_sent` then begins a segment, as deployment would read it.
+        max_tokens: of one segment.
+    """
+
+    def __init__(self, codec: Any, mode: str = "append", max_tokens: int = 1 << 30) -> None:
+        self._codec = codec
+        self._mode = mode
+        self._max_tokens = max_tokens
+        self._segments: list[_Segment] = []
+        self._asked: tuple[int, tuple[Message, ...]] = (0, ())
+        self.num_replies = 0
+
+    def place(self, request: Request) -> Placed:
+        """Where the request goes on; `take` must follow with what was sampled.
+
+        Raises:
+            Refused: the template does not show a message or tool exactly once, or there is no room
+                for a reply. Nothing has changed then.
+        """
+        tools = json.dumps(list(request.tools), sort_keys=True)
+        number, count, rest, reason = self._find(request, tools)
+        segment = self._segments[number] if number >= 0 else None
+        if segment is None:
+            ids = self._codec.encode_shown(render(self._codec, request))
+            return self._begin(tools, [], ids, request.messages, reason, [])
+        if count and rest:
+            last = segment.said[count - 1]
+            new = self._codec.encode_shown(render_after(self._codec, request, rest))
+            closing = last.reply.ids[-1:] if last.ended_itself else ()
+            new = new[1:] if tuple(new[:1]) == closing else new
+            if not reason:
+                self._ensure_room(len(segment.ids) + len(new))
+                segment.ids += new
+                self._asked = number, rest
+                return Placed(number, new, "")
+            shared = segment.ids[: last.stop]
+            return self._begin(tools, shared, new, rest, reason, segment.said[:count])
+        # The same request again: another sample of what was asked there.
+        again = segment.said[count]
+        shared = segment.ids[: again.start]
+        return self._begin(tools, shared, [], again.before, reason, segment.said[:count])
+
+    @property
+    def num_segments(self) -> int:
+        """Segments so far."""
+        return len(self._segments)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the segment that was placed last."""
+        return len(self._segments[self._asked[0]].ids)
+
+    def take(self, reply: Reply, ended_itself: bool) -> None:
+        """Record the reply to the request that was placed last."""
+        self.num_replies += 1
+        number, before = self._asked
+        segment = self._segments[number]
+        start = len(segment.ids)
+        segment.ids += reply.ids
+        segment.said.append(_Said(before, reply, start, len(segment.ids), ended_itself))
+
+    def _begin(
+        self,
+        tools: str,
+        shared: list[int],
+        new: list[int],
+        before: tuple[Message, ...],
+        reason: str,
+        said: list[_Said],
+    ) -> Placed:
+        self._ensure_room(len(shared) + len(new))
+        self._segments.append(_Segment(tools, [*shared, *new], list(said)))
+        self._asked = len(self._segments) - 1, before
+        return Placed(len(self._segments) - 1, [*shared, *new], reason, len(shared))
+
+    def _ensure_room(self, num_tokens: int) -> None:
+        if num_tokens >= self._max_tokens:
+            what = f"these messages have {num_tokens:,} tokens; the run allows {self._max_tokens:,}"
+            raise Refused(f"{what} with the reply", 400, "context_length_exceeded")
+
+    def _find(self, request: Request, tools: str) -> tuple[int, int, tuple[Message, ...], str]:
+        """(segment, replies of it that the request repeats, messages behind them, reason).
+
+        Segment -1: none. The reason is empty where the segment simply goes on.
+        """
+        best: tuple[int, int, tuple[Message, ...], str] = (-1, 0, (), "")
+        reasons: list[tuple[int, str]] = []
+        for number in reversed(range(len(self._segments))):
+            segment = self._segments[number]
+            count, rest, reason = self._match(segment, request.messages)
+            if segment.tools != tools:
+                reasons.append((count, "tools"))
+            elif reason in ("", "branch", "repeated"):
+                is_better = (not reason and best[3] != "") or (best[0] < 0 or count > best[1])
+                if is_better:
+                    best = number, count, rest, reason
+            else:
+                reasons.append((count, reason))
+        if best[0] < 0:
+            return -1, 0, (), max(reasons, default=(0, "first"), key=lambda one: one[0])[1]
+        return best
+
+    def _match(
+        self, segment: _Segment, messages: tuple[Message, ...]
+    ) -> tuple[int, tuple[Message, ...], str]:
+        """How many replies a request repeats, what follows them, and why it does not go on."""
+        at = 0
+        for count, said in enumerate(segment.said):
+            size = len(said.before)
+            if tuple(map(_plain, messages[at : at + size])) != tuple(map(_plain, said.before)):
+                if count and messages[at:]:
+                    return count, messages[at:], "branch"
+                return count, (), "edited" if messages[at : at + size] else "shortened"
+            at += size
+            if at == len(messages):
+                return count, (), "repeated"
+            if not self._repeats(messages[at], said.reply):
+                is_lost = self._mode == "as_sent" and _same_words(messages[at], said.reply)
+                return count, (), "reasoning" if is_lost else "edited"
+            at += 1
+        return len(segment.said), messages[at:], "" if messages[at:] else "shortened"
+
+    def _repeats(self, message: Message, reply: Reply) -> bool:
+        """Whether a message is the reply: by its words, however a client wrote them."""
+        is_same = _same_words(message, reply)
+        if self._mode == "as_sent" and reply.reasoning:
+            return is_same and _words(message.reasoning) == _words(reply.reasoning)
+        return is_same
+
+
+def render(codec: Any, request: Request) -> Parts:
+    """The whole dialogue of a request with the opening of the policy's turn.
+
+    Raises Refused if the template does not show each message and tool exactly once, in order.
+    """
+    return _show(codec, request.messages, request)[0]
+
+
+def render_after(codec: Any, request: Request, new: Sequence[Message]) -> Parts:
+    """What a dialogue goes on with behind the policy's own turn: its closing, messages, opening."""
+    turns = (Message("user", "go on"), Message("assistant", "said"), *new)
+    parts, ends = _show(codec, turns, request)
+    return parts[ends[1] :]
+
+
+def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Parts, list[int]]:
+    """The parts of a dialogue, and behind which part each message's text ends."""
+    slots: list[tuple[str, str, int]] = []
+
+    def slot(text: str, owner: int) -> str:
+        if not text:
+            return ""
+        word = f"qslot{len(slots)}q"
+        slots.append((word, text, owner))
+        return word
+
+    shown: list[dict[str, Any]] = []
+    for number, one in enumerate(messages):
+        made: dict[str, Any] = {"role": one.role, "content": slot(one.content, number)}
+        if one.calls:
+            made["tool_calls"] = [
+                {
+                    "type": "function",
+                    "id": call.id,
+                    "function": {
+                        "name": slot(call.name, number),
+                        "arguments": {slot(_arguments(call.arguments), number): 0},
+                    },
+                }
+                for call in one.calls
+            ]
+        if one.role == "tool":
+            made |= {"tool_call_id": one.call_id, "name": one.name}
+        shown.append(made)
+    tools = [dict(tool) for tool in request.tools] or None
+    try:
+        text = codec.show(shown, tools=tools, thinking=request.thinking)
+    except PolicyError as error:
+        raise Refused(f"the policy's chat template cannot show these messages: {error}") from error
+    places: list[tuple[int, int, str, int]] = []
+    for word, said, owner in slots:
+        # Arguments stand in the place of a mapping of one key.
+        found = [*re.finditer(rf'\{{"{word}": 0\}}|{word}', text)]
+        if len(found) != 1:
+            raise Refused(
+                f"the policy's chat template shows message {owner + 1} ({messages[owner].role}) "
+                f"{len(found)} times; it can only be trained where each stands there once"
+            )
+        places.append((*found[0].span(), said, owner))
+    for tool in tools or []:
+        said = json.dumps(tool, ensure_ascii=False)
+        if text.count(said) != 1:
+            raise Refused(
+                f"the policy's chat template shows the tool {tool.get('function', tool)!r:.200} "
+                f"{text.count(said)} times, not once"
+            )
+        places.append((text.index(said), text.index(said) + len(said), said, -1))
+    parts: Parts = []
+    at, ends = 0, [0] * len(messages)
+    for start, stop, said, owner in sorted(places):
+        parts += [(text[at:start], True), (said, False)]
+        at = stop
+        if owner >= 0:
+            ends[owner] = len(parts)
+    return [*parts, (text[at:], True)], ends
+
+
+def _arguments(text: str) -> str:
+    """Arguments as a template writes them, if they are JSON."""
+    try:
+        return json.dumps(json.loads(text or "{}"), ensure_ascii=False)
+    except json.JSONDecodeError:
+        return text
+
+
+def _words(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _calls(calls: Sequence[Any]) -> list[tuple[str, str]]:
+    return [(one.name, _sorted(one.arguments)) for one in calls]
+
+
+def _sorted(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text or "{}"), sort_keys=True)
+    except json.JSONDecodeError:
+        return _words(text)
+
+
+def _same_words(message: Message, reply: Reply) -> bool:
+    return (
+        message.role == "assistant"
+        and _words(message.content) == _words(reply.content)
+        and _calls(message.calls) == _calls(reply.calls)
+    )
+
+
+def _plain(message: Message) -> Mapping[str, Any] | tuple[Any, ...]:
+    """What of a foreign message is compared: all that a template can show."""
+    return message.role, message.content, message.reasoning, tuple(_calls(message.calls))

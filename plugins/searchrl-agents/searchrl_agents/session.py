@@ -1,0 +1,154 @@
+"""A rollout as its agent sees it: requests come in by threads of a server, turns go out in turn.
+
+Owns what waits for what. The environment's thread takes one event after the other, whatever order
+an agent's own threads have; a thread of the server waits for its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from searchrl_agents.talk import Called, Refused, Reply, Request
+
+_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_THOUGHT = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
+
+OVER = Refused("this rollout is over; its key is valid no more", 401, "invalid_api_key")
+
+
+class Event(NamedTuple):
+    """What an agent did: `chat`, `tool` or `ended`, and where the answer is awaited."""
+
+    kind: str
+    body: Any
+    future: Future[Any]
+
+
+class Session:
+    """One rollout: the server calls `chat`, `tool`, `answer` and `reward`, the environment `next`.
+
+    Args:
+        temperature: that of the run.
+        max_requests: replies of the policy, at most.
+    """
+
+    def __init__(self, temperature: float, max_requests: int) -> None:
+        self.key = secrets.token_urlsafe(24)
+        self.temperature = temperature
+        self.posted: str | None = None
+        self.rewarded: float | None = None
+        self.num_requests = 0
+        self._max_requests = max_requests
+        self._events: queue.Queue[Event] = queue.Queue()
+        self._lock = threading.Lock()
+        self._repeated: dict[str, Future[Any]] = {}
+        self._is_open = True
+
+    def chat(self, request: Request) -> Sequence[Reply]:
+        """See `talk.Rollout`. A request that was sent again gets the reply of the first one."""
+        with self._lock:
+            future = self._repeated.get(request.key) if request.key else None
+            if future is None:
+                if self.num_requests + request.count > self._max_requests:
+                    raise Refused(
+                        f"this rollout had its {self._max_requests} replies; end it, or raise "
+                        "wrapper.max_requests",
+                        429,
+                        "too_many_requests",
+                    )
+                self.num_requests += request.count
+                future = self._put("chat", request)
+                self._repeated[request.key] = future
+        replies: Sequence[Reply] = future.result()
+        with self._lock:  # delivered: the same request is a new sample from now on
+            self._repeated.pop(request.key, None)
+        return replies
+
+    def tool(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """See `talk.Rollout`."""
+        with self._lock:
+            future = self._put("tool", (name, arguments))
+        return str(future.result())
+
+    def answer(self, text: str) -> None:
+        """See `talk.Rollout`."""
+        self._ensure_open()
+        self.posted = text
+
+    def reward(self, value: float) -> None:
+        """See `talk.Rollout`."""
+        self._ensure_open()
+        self.rewarded = value
+
+    def next(self, look: Callable[[], Any], timeout_s: float) -> Event | None:
+        """The next event; None after so many seconds.
+
+        `look` says how the agent ended, or None: what it asked for before comes first.
+        """
+        waited = 0.0
+        while waited < timeout_s:
+            ended = look()
+            try:
+                return self._events.get(timeout=0 if ended is not None else _TICK_S)
+            except queue.Empty:
+                if ended is not None:
+                    return Event("ended", ended, Future())
+                waited += _TICK_S
+        return None
+
+    def close(self) -> None:
+        """Refuse everything from now on, and everything that waits."""
+        with self._lock:
+            self._is_open = False
+        for future in self._repeated.values():
+            if not future.done():
+                future.set_exception(OVER)
+        while True:
+            try:
+                future = self._events.get_nowait().future
+            except queue.Empty:
+                return
+            if not future.done():
+                future.set_exception(OVER)
+
+    def _put(self, kind: str, body: Any) -> Future[Any]:
+        self._ensure_open()
+        future: Future[Any] = Future()
+        self._events.put(Event(kind, body, future))
+        return future
+
+    def _ensure_open(self) -> None:
+        if not self._is_open:
+            raise OVER
+
+
+_TICK_S = 0.05
+"""How often the end of an agent is looked for while it asks for nothing."""
+
+
+def read_turn(text: str, has_tools: bool, number: int) -> tuple[str, str, tuple[Called, ...]]:
+    """(reasoning, content, calls) of a turn; calls that are not well-formed stay in the content."""
+    reasoning, content = "", text
+    if thought := _THOUGHT.match(text):
+        reasoning, content = thought[1].strip(), text[thought.end() :]
+    calls = []
+    for place, found in enumerate(_CALL.finditer(content) if has_tools else ()):
+        try:
+            call = json.loads(found[1])
+            name, arguments = call["name"], call.get("arguments", {})
+        except (json.JSONDecodeError, TypeError, KeyError, AttributeError):
+            return reasoning, content.strip(), ()
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return reasoning, content.strip(), ()
+        written = json.dumps(arguments, ensure_ascii=False)
+        calls.append(Called(f"call_{number}_{place}", name, written))
+    if calls:
+        content = _CALL.sub("", content)
+    return reasoning, content.strip(), tuple(calls)

@@ -43,21 +43,6 @@ class TextCodec(Protocol):
     ) -> RenderedPrompt:
         """A prompt as ids, rendered once."""
 
-    def show(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> str:
-        """The chat template's text of a dialogue that goes on with the assistant.
-
-        Raises PolicyError if there is no template, or it fails.
-        """
-        if not self._tokenizer.chat_template:
-            raise PolicyError("this policy has no chat template, and messages need one")
-        return apply_template(self._tokenizer, messages, **settings)
-
-    def encode_shown(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
-        """Ids of parts of a shown dialogue: text, and whether it is the template's own."""
-        return self._encode(
-            (text, Trust.TEMPLATE if is_own else Trust.FOREIGN) for text, is_own in parts
-        )
-
     def encode_plain(self, text: str) -> list[int]:
         """Foreign text as ids; never a control token."""
 
@@ -166,6 +151,21 @@ class Renderer:
         if not self._tokenizer.chat_template:
             ids = self._leading_ids() + ids
         return RenderedPrompt(ids, prefix + opening, "".join(text for text, _ in pieces))
+
+    def show(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> str:
+        """The chat template's text of a dialogue that goes on with the assistant.
+
+        Raises PolicyError if there is no template, or it fails.
+        """
+        if not self._tokenizer.chat_template:
+            raise PolicyError("this policy has no chat template, and messages need one")
+        return apply_template(self._tokenizer, messages, **settings)
+
+    def encode_shown(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        """Ids of parts of a shown dialogue: text, and whether it is the template's own."""
+        return self._encode(
+            (text, Trust.TEMPLATE if is_own else Trust.FOREIGN) for text, is_own in parts
+        )
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of foreign text (observations, users): never an added token, special or not."""

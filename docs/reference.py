@@ -34,7 +34,17 @@ METRICS = DOCS / "metrics.toml"
 HOME = "https://github.com/searchrl/searchrl/blob/main/"
 RAW = "https://raw.githubusercontent.com/searchrl/searchrl/main/"
 
-KINDS = ("env", "protocol", "retriever", "judge", "algorithm", "alarm", "tracker", "generator")
+KINDS = (
+    "env",
+    "wrapper",
+    "protocol",
+    "retriever",
+    "judge",
+    "algorithm",
+    "alarm",
+    "tracker",
+    "generator",
+)
 """The kinds of the page of what is built in; rewards have a page of their own."""
 MODULES: Mapping[str, str] = {
     "searchrl": "the Python API, hooks, errors, helpers for settings and messages",
@@ -50,7 +60,7 @@ MODULES: Mapping[str, str] = {
 }
 """The public modules: what packages may import."""
 PASSED = {
-    *("protocol", "retriever", "passages", "run_dir", "policy", "sampling", "name"),
+    *("protocol", "retriever", "passages", "run_dir", "policy", "sampling", "name", "env"),
     *("num_slots", "max_length"),
 }
 """What SearchRL itself gives to factories."""

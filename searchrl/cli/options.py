@@ -163,7 +163,7 @@ DETAILS = option("--details", "Show every figure.", OUTPUT, is_flag=True)
 LOADED = together(PLUGIN, TRUST, STRICT, JSON)
 """What commands have that load the plugins of a run."""
 
-SHARED = together(ENV, AGENT, PROTOCOL, RETRIEVER, CONFIG, SET, SEED, LOADED)
+SHARED = together(ENV, PROTOCOL, RETRIEVER, CONFIG, SET, SEED, LOADED)
 """What `train`, `doctor`, `sft`, `eval`, `ask`, `play` and `bench` have."""
 
 TRAINED = together(REWARD, MODEL_NAME, INIT_FROM, POLICY, DEVICE)

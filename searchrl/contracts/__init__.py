@@ -13,7 +13,7 @@ from searchrl.contracts.retrieving import (
     StoredRetriever,
 )
 from searchrl.contracts.scoring import Judge, PaidJudge, RankingJudge
-from searchrl.contracts.serving import Rendered, Reply, Serving
+from searchrl.contracts.serving import Rendered, SampledTurn, Serving
 from searchrl.contracts.settings import (
     Address,
     Command,
@@ -70,9 +70,9 @@ __all__ = [
     "Passage",
     "RankingJudge",
     "Rendered",
-    "Reply",
     "Retriever",
     "RetrieverFactory",
+    "SampledTurn",
     "Score",
     "Serving",
     "Severity",

@@ -1,7 +1,8 @@
 """Contracts of a wrapper that serves the policy to somebody who acts: it speaks in tokens.
 
 An environment that returns `Rendered` text, at reset and at each step, has made its ids itself; a
-step is then given a `Reply`. Such a wrapper has a method `serve(serving)`, called before `reset`.
+step is then given a `SampledTurn`. Such a wrapper has a method `serve(serving)`, called before
+`reset`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Rendered(str):
         return made
 
 
-class Reply(str):
+class SampledTurn(str):
     """A turn of the policy, without what ended it. `reason` is a `TurnStop`.
 
     Attributes:
@@ -54,7 +55,7 @@ class Reply(str):
 
     def __new__(
         cls, text: str, ids: tuple[int, ...], logps: tuple[float, ...], reason: str
-    ) -> Reply:
+    ) -> SampledTurn:
         """See the class."""
         made = super().__new__(cls, text)
         made.ids, made.logps, made.reason = ids, logps, reason

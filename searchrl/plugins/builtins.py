@@ -55,6 +55,16 @@ def register_envs(register: RegisterEnv) -> None:
 
 
 @hookimpl
+def register_wrappers(register: Register) -> None:
+    """Gymnasium's own that fits an environment of text."""
+    register(
+        "time_limit",
+        "searchrl.envs.wrappers:make_time_limit",
+        description="ends an episode after `max_turns` turns",
+    )
+
+
+@hookimpl
 def register_protocols(register: Register) -> None:
     """The tags for searching, for acting in other environments, and for calling tools."""
     for name, target, description in (

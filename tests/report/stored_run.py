@@ -68,7 +68,7 @@ def make_row(
     given = last["text"][8:-9] if last["action"] == "answer" else None
     is_right = given in task[3]
     return {
-        "rollout_id": name, "group_id": name.rpartition("/")[0], "segment": 0,
+        "rollout_id": name, "group_id": name.rpartition("/")[0], "segments": [0],
         "origin": "sampled", "phase": "train", "step": 1, "env": "regulations",
         "task": {"id": task[0], "split": "train", "index": 0, "kind": "two_hop", "slices": [],
                  "question": task[1], "answers": task[3], "gold_ids": list(task[2])},

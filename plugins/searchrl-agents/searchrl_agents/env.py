@@ -16,12 +16,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import gymnasium
 from pydantic import Field
-from searchrl_agents.agents import Agent, Ended, Running, Start, make_agent
-from searchrl_agents.history import History
-from searchrl_agents.server import AgentServer
-from searchrl_agents.session import Event, Session, read_turn
-from searchrl_agents.talk import Refused
-from searchrl_agents.talk import Reply as Message
 
 from searchrl import ConfigError, EnvironmentFailure
 from searchrl.contracts import (
@@ -33,10 +27,15 @@ from searchrl.contracts import (
     Command,
     Passage,
     Rendered,
-    Reply,
+    SampledTurn,
     Serving,
     ToolCall,
 )
+from searchrl_agents.agents import Agent, Ended, Running, Start, make_agent
+from searchrl_agents.history import History
+from searchrl_agents.server import AgentServer
+from searchrl_agents.session import Event, Session, read_turn
+from searchrl_agents.talk import Refused, Reply
 
 _WRAPPED = re.compile(r"\s*<(\w+)>(.*)</\1>\s*", re.DOTALL)
 _MARGIN = 0.9
@@ -143,7 +142,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._session = Session(self._serving.temperature, self._max_requests)
         self._history = History(self._serving.codec, self._mode, self._serving.max_total_tokens)
         self._waiting: Event | None = None
-        self._made: list[Message] = []
+        self._made: list[Reply] = []
         self._counts: Counter[str] = Counter()
         self._last_text, self._is_over = "", False
         self._count += 1
@@ -163,7 +162,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         if self._serving is None:
             return self.env.step(action)  # type: ignore[return-value]
-        assert isinstance(action, Reply) and self._waiting is not None
+        assert isinstance(action, SampledTurn) and self._waiting is not None
         self._reply(action)
         steps: list[tuple[str, float, dict[str, Any]]] = []
         said = self._go_on(steps)
@@ -229,14 +228,14 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         text = self._serving.codec.decode(placed.ids)
         return Rendered(text, tuple(placed.ids), placed.segment, request.stops, request.max_tokens)
 
-    def _reply(self, turn: Reply) -> None:
+    def _reply(self, turn: SampledTurn) -> None:
         """Hand a turn to the request that waits; one that wants more replies waits on."""
         assert self._serving is not None and self._waiting is not None
         event, request = self._waiting, self._request
         reasoning, content, calls = read_turn(turn, bool(request.tools), self._history.num_replies)
         decode = self._serving.codec.decode
         is_cut = turn.reason == "max_tokens"
-        reply = Message(
+        reply = Reply(
             id=f"chatcmpl-{self._session.key[:8]}-{self._history.num_replies}",
             content=content,
             reasoning=reasoning,

@@ -44,7 +44,7 @@ def write_run(folder: Path, before: Scores, after: Scores, asks: str = "q", **mo
 
 def make_row(phase: str, step: int, env: str, group: str, question: str, score: float) -> Any:
     return {
-        "rollout_id": f"{group}/0", "group_id": group, "segment": 0, "origin": "sampled",
+        "rollout_id": f"{group}/0", "group_id": group, "segments": [0], "origin": "sampled",
         "phase": phase, "step": step, "env": env,
         "task": {"id": group.rpartition("/")[2], "split": "test", "index": 0, "kind": "x",
                  "slices": [], "question": question, "answers": ["a"], "gold_ids": []},

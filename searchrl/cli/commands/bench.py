@@ -18,6 +18,7 @@ from searchrl.cli.options import Command, option, read_layers
 
 @click.command(cls=Command)
 @option("--steps N", "Steps to time, after one that is not.", type=click.IntRange(min=1), default=3)
+@options.AGENT
 @options.SHARED
 @options.TRAINED
 @options.ALGORITHM

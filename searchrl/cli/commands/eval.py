@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     key="eval.forced",
     default=None,
 )
+@options.AGENT
 @options.SHARED
 @options.SPLIT
 @options.REWARD

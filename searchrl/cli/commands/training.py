@@ -36,6 +36,7 @@ _GPU_MEMORY = option(
 
 
 @click.command(cls=Command)
+@options.AGENT
 @options.SHARED
 @options.TRAINED
 @options.ALGORITHM

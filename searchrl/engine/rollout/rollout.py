@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from searchrl.contracts.serving import Rendered, Reply
+from searchrl.contracts.serving import Rendered, SampledTurn
 from searchrl.core.episode import (
     INVALID,
     Action,
@@ -326,7 +326,7 @@ class RolloutDriver:
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
         if dialogue.is_served:
-            return Reply(text, turn.ids, turn.logps or (), turn.reason)
+            return SampledTurn(text, turn.ids, turn.logps or (), turn.reason)
         if turn.reason is TurnStop.MAX_TOKENS:
             # An unfinished turn never reaches the environment: half a query is no action.
             out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens

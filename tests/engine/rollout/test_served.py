@@ -11,7 +11,7 @@ import torch
 from engine_toy import LIMITS
 
 from searchrl.contracts import ANSWER, Action
-from searchrl.contracts.serving import Rendered, Reply, Serving
+from searchrl.contracts.serving import Rendered, SampledTurn, Serving
 from searchrl.core.episode import StopReason
 from searchrl.core.group import make_groups
 from searchrl.core.trajectory import Author
@@ -37,7 +37,7 @@ class Asking(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def serve(self, serving: Serving) -> None:
         """Remember what is said of the policy."""
-        self.serving, self.replies = serving, list[Reply]()
+        self.serving, self.replies = serving, list[SampledTurn]()
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """The first prompt."""
@@ -46,7 +46,7 @@ class Asking(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """The next prompt, or the end."""
-        assert isinstance(action, Reply)
+        assert isinstance(action, SampledTurn)
         self.replies.append(action)
         if len(self.replies) <= len(self.asked):
             return self.asked[len(self.replies) - 1], 0.0, False, False, {"passages": ()}

@@ -1,0 +1,258 @@
+"""How an agent is started for a rollout: a command in processes of its own, or a function.
+
+Owns what an agent is given, how its end is told, and the errors of a wrong agent. The processes
+are the keeper's. A function has the environment and the output of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any, NamedTuple, Protocol
+
+from searchrl import ConfigError, suggest, suggest_path
+
+INHERITED = "PATH HOME USER LANG TMPDIR TEMP TMP VIRTUAL_ENV PYTHONPATH CONDA_PREFIX".split()
+"""What a command gets of the environment of the run, with `LC_*`: no keys."""
+CLOSED = "the agents were closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the agent of one rollout gets; `task` is JSON with `rollout_id` and `question`."""
+
+    base_url: str
+    key: str
+    task: str
+
+
+class Ended(NamedTuple):
+    """How an agent ended."""
+
+    code: int | None = None
+    """The exit status; -9: by signal 9. None: a function, or it did not start, or was given up."""
+    output: str = ""
+    """The last 64 KiB of stdout and stderr in order of arrival; of a function: its traceback."""
+    last_line: str = ""
+    """The last non-blank line of stdout; of a function: what it returned, if that is text."""
+    error: str = ""
+    """Empty if it ended well, else one line that says what happened."""
+
+
+class Running:
+    """An agent at work; for several threads."""
+
+    def __init__(self, on_stop: Callable[[Running], None]) -> None:
+        self._on_stop, self.why = on_stop, ""
+        self._ended: Future[Ended] = Future()
+
+    def wait(self, timeout_s: float | None) -> Ended | None:
+        """How it ended; None: it still runs."""
+        try:
+            return self._ended.result(timeout_s)
+        except TimeoutError:
+            return None
+
+    def stop(self, why: str) -> Ended:
+        """End it with all that it started; `why` is its error, unless it has ended already."""
+        self.why = self.why or why
+        self._on_stop(self)
+        return self._ended.result()
+
+    def finish(self, ended: Ended) -> bool:
+        """For its agent: it has ended. False: that was known."""
+        with suppress(InvalidStateError):
+            self._ended.set_result(ended._replace(error=self.why or ended.error))
+            return True
+        return False
+
+
+class Agent(Protocol):
+    """Starts agents, any number at the same time."""
+
+    num_given_up: int
+    """Functions that still ran when they were stopped: nothing can end a function."""
+
+    def start(self, start: Start) -> Running:
+        """Start one; what goes wrong from here on is its error."""
+
+    def close(self) -> None:
+        """End everything that was ever started."""
+
+
+def make_agent(command: str, *, env: Sequence[str] = (), cwd: Path | None = None) -> Agent:
+    """The agent that a text means: a function, or a command, which is split but sees no shell.
+
+    Args:
+        command: `python my_agent.py`, `my_agent.py:function` or `package.module:function`.
+        env: more variables that a command gets of the run's environment.
+        cwd: where a command runs, and where relative paths begin; None: here.
+
+    Raises:
+        ConfigError: if the program, file or function is not there; says what to do.
+    """
+    folder, what = (cwd or Path()).resolve(), f"agent '{command}'"
+    source, _, name = command.rpartition(":")
+    is_file = source.endswith(".py") and (" " not in source or (folder / source).is_file())
+    is_function = name.isidentifier() and (is_file or re.fullmatch(r"[\w.]+", source) is not None)
+    try:
+        argv = [source] if is_function else shlex.split(command)
+    except ValueError:  # an open quotation
+        argv = []
+    if not argv or (sys.platform == "win32" and not is_function):
+        raise ConfigError(f"{what}: expected 'a.py:function' or (on Linux, macOS) 'python a.py'")
+    files = [folder / word for word in argv if re.fullmatch(r"[^-\s]\S*\.py", word)]
+    if files and not files[0].is_file():
+        raise ConfigError(f"{what}: there is no file {files[0]}.{suggest_path(files[0])}")
+    if is_function:
+        return _Functions(what, folder / source if is_file else source, name)
+    program = str(folder / argv[0]) if "/" in argv[0] else argv[0]
+    if not folder.is_dir() or shutil.which(program) is None:
+        raise ConfigError(
+            f"{what}: in {folder} there is no program {program} that can be run; install it, "
+            f"`chmod +x` it or write its path, such as {sys.executable}"
+        )
+    return _Commands(argv, env, folder)
+
+
+class _Commands:
+    num_given_up = 0
+
+    def __init__(self, argv: list[str], env: Sequence[str], folder: Path) -> None:
+        names = {*INHERITED, *env, *(name for name in os.environ if name.startswith("LC_"))}
+        self._env = {name: os.environ[name] for name in names & os.environ.keys()}
+        self._argv, self._folder = argv, folder
+        self._lock = Lock()
+        self._numbers = itertools.count()
+        self._running: dict[int, Running] = {}
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py"))],
+            env=self._env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the run
+        )
+        self._listener = Thread(target=self._listen, name="agents", daemon=True)
+        self._listener.start()
+
+    def start(self, start: Start) -> Running:
+        number = next(self._numbers)
+        running = self._running[number] = Running(lambda _: self._tell(stop=number))
+        env = self._env | {
+            "OPENAI_BASE_URL": start.base_url,
+            "OPENAI_API_KEY": start.key,
+            "SEARCHRL_TASK": start.task,
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+        }
+        self._tell(id=number, popen={"args": self._argv, "env": env, "cwd": str(self._folder)})
+        return running
+
+    def close(self) -> None:
+        for one in tuple(self._running.values()):
+            one.why = one.why or CLOSED
+        self._tell(end=True)
+        self._listener.join()
+
+    def _tell(self, **command: Any) -> None:
+        assert self._keeper.stdin
+        try:
+            with self._lock:
+                self._keeper.stdin.write(json.dumps(command).encode() + b"\n")
+                self._keeper.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            self._miss_keeper()
+
+    def _listen(self) -> None:
+        assert self._keeper.stdin and self._keeper.stdout
+        for line in self._keeper.stdout:
+            event = json.loads(line)
+            self._running.pop(event.pop("id")).finish(Ended(**event))
+        self._keeper.wait()
+        self._miss_keeper()
+        self._keeper.stdout.close()
+        with suppress(BrokenPipeError):
+            self._keeper.stdin.close()
+
+    def _miss_keeper(self) -> None:
+        for one in tuple(self._running.values()):
+            one.finish(Ended(error="the keeper of the agents has ended; start the run again"))
+
+
+class _Functions:
+    def __init__(self, what: str, source: Path | str, name: str) -> None:
+        self._file = str(source)
+        try:
+            if isinstance(source, Path):
+                sys.path.append(str(source.parent))
+                spec = importlib.util.spec_from_file_location(f"agent_{source.stem}", source)
+                assert spec and spec.loader
+                module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+            else:
+                module = importlib.import_module(source)
+                self._file = str(module.__file__)
+        except (Exception, SystemExit) as error:
+            raise ConfigError(
+                f"{what} cannot be imported: {self._describe(error)}; correct or install that"
+            ) from error
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise ConfigError(f"{what}: there is no function '{name}'.{suggest(name, dir(module))}")
+        self._function = function
+        self._takes = inspect.signature(function).parameters
+        self._takes_all = any(one.kind is one.VAR_KEYWORD for one in self._takes.values())
+        self._lock = Lock()
+        self._running: set[Running] = set()
+        self.num_given_up = 0
+
+    def start(self, start: Start) -> Running:
+        running = Running(self._give_up)
+        self._running.add(running)
+        Thread(target=self._call, args=(running, start), name="agent", daemon=True).start()
+        return running
+
+    def close(self) -> None:
+        for one in tuple(self._running):
+            one.stop(CLOSED)
+
+    def _give_up(self, running: Running) -> None:
+        self._running.discard(running)
+        with self._lock:
+            self.num_given_up += running.finish(Ended())
+
+    def _call(self, running: Running, start: Start) -> None:
+        given = {"task": json.loads(start.task), "base_url": start.base_url, "api_key": start.key}
+        try:
+            taken = {k: v for k, v in given.items() if self._takes_all or k in self._takes}
+            said = self._function(**taken)
+            if inspect.iscoroutine(said):
+                said = asyncio.run(said)
+            ended = Ended(last_line=said if isinstance(said, str) else "")
+        except BaseException as error:  # `sys.exit` ends the function, not the run
+            ended = Ended(output=traceback.format_exc()[-65536:], error=self._describe(error))
+        self._running.discard(running)
+        running.finish(ended)
+
+    def _describe(self, error: BaseException) -> str:
+        """Type, message, and the last place in the agent's own file, if it was there."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename == self._file] or frames
+        text = " ".join(str(error).split())[:500]
+        return f"{type(error).__name__}: {text} ({own[-1].filename}:{own[-1].lineno})"

@@ -205,7 +205,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 return self._conclude(event.body, steps)
             if event.kind == "tool":
                 try:
-                    event.future.set_result(self._call(*event.body, steps))
+                    event.future.set_result(self._call(event.body[0], event.body[1], steps))
                 except Refused as error:
                     event.future.set_exception(error)
             else:

@@ -31,6 +31,7 @@ class _Asked(NamedTuple):
     rollout: Rollout
     body: bytes
     key: str
+    is_again: bool
 
 
 async def _admit(request: Request) -> _Asked:
@@ -52,8 +53,10 @@ async def _admit(request: Request) -> _Asked:
             body += chunk
     if size > MAX_BODY_BYTES:
         raise Refused(f"send at most {MAX_BODY_BYTES:,} bytes, not {size:,}", 413, "too_large")
-    key = headers.get("idempotency-key") or hashlib.sha256(body).hexdigest()
-    return _Asked(rollout, bytes(body), key)
+    named = headers.get("idempotency-key")
+    key = named or hashlib.sha256(body).hexdigest()
+    is_again = bool(named) or headers.get("x-stainless-retry-count", "0") != "0"
+    return _Asked(rollout, bytes(body), key, is_again)
 
 
 Asked = Annotated[_Asked, Depends(_admit)]
@@ -71,7 +74,9 @@ def _ask(method: Callable[..., Any], *args: Any) -> Any:
 
 def _chat(asked: Asked) -> Response:
     chat = wire.read_body(wire.Chat, asked.body)
-    replies = _ask(asked.rollout.chat, chat.to_request(asked.rollout.temperature, asked.key))
+    replies = _ask(
+        asked.rollout.chat, chat.to_request(asked.rollout.temperature, asked.key, asked.is_again)
+    )
     if chat.stream:
         return Response(wire.write_events(chat, replies), media_type="text/event-stream")
     return JSONResponse(wire.write_completion(chat, replies))

@@ -48,13 +48,13 @@ class Session:
         self._max_requests = max_requests
         self._events: queue.Queue[Event] = queue.Queue()
         self._lock = threading.Lock()
-        self._repeated: dict[str, Future[Any]] = {}
+        self._asked: dict[str, Future[Any]] = {}
         self._is_open = True
 
     def chat(self, request: Request) -> Sequence[Reply]:
-        """See `talk.Rollout`. A request that was sent again gets the reply of the first one."""
+        """See `talk.Rollout`. A request that is sent again gets the reply of the first one."""
         with self._lock:
-            future = self._repeated.get(request.key) if request.key else None
+            future = self._asked.get(request.key) if request.is_again else None
             if future is None:
                 if self.num_requests + request.count > self._max_requests:
                     raise Refused(
@@ -65,10 +65,8 @@ class Session:
                     )
                 self.num_requests += request.count
                 future = self._put("chat", request)
-                self._repeated[request.key] = future
+                self._asked[request.key] = future
         replies: Sequence[Reply] = future.result()
-        with self._lock:  # delivered: the same request is a new sample from now on
-            self._repeated.pop(request.key, None)
         return replies
 
     def tool(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -107,7 +105,7 @@ class Session:
         """Refuse everything from now on, and everything that waits."""
         with self._lock:
             self._is_open = False
-        for future in self._repeated.values():
+        for future in self._asked.values():
             if not future.done():
                 future.set_exception(OVER)
         while True:

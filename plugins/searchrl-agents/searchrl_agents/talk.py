@@ -49,7 +49,9 @@ class Request:
     """How many replies."""
     thinking: bool = True
     key: str = ""
-    """Equal for a request that is sent again because its connection broke; empty: not known."""
+    """Equal for requests of equal content."""
+    is_again: bool = False
+    """Whether its client says that it sent it before and has no answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ class Chat(_Form):
     frequency_penalty: Annotated[Any, _only([0], _FULL)] = None
     functions: Annotated[Any, _only([[]], "`tools` took its place")] = None
 
-    def to_request(self, temperature: float, key: str) -> Request:
+    def to_request(self, temperature: float, key: str, is_again: bool) -> Request:
         """What is asked of a policy that samples at `temperature`.
 
         Raises:
@@ -179,6 +179,7 @@ class Chat(_Form):
             count=self.n,
             thinking=self.chat_template_kwargs.enable_thinking,
             key=key,
+            is_again=is_again,
         )
 
 

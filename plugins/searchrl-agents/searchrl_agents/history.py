@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from searchrl_agents.talk import Message, Refused, Reply, Request
-
 from searchrl import PolicyError
+from searchrl_agents.talk import Message, Refused, Reply, Request
 
 Parts = list[tuple[str, bool]]
 """Text, and whether it is the template's own."""
@@ -171,7 +170,8 @@ class History:
             if tuple(map(_plain, messages[at : at + size])) != tuple(map(_plain, said.before)):
                 if count and messages[at:]:
                     return count, messages[at:], "branch"
-                return count, (), "edited" if messages[at : at + size] else "shortened"
+                is_short = len(messages) < at + size and _starts(said.before, messages[at:])
+                return count, (), "shortened" if is_short else "edited"
             at += size
             if at == len(messages):
                 return count, (), "repeated"
@@ -287,6 +287,10 @@ def _sorted(text: str) -> str:
         return json.dumps(json.loads(text or "{}"), sort_keys=True)
     except json.JSONDecodeError:
         return _words(text)
+
+
+def _starts(whole: Sequence[Message], part: Sequence[Message]) -> bool:
+    return [*map(_plain, whole[: len(part)])] == [*map(_plain, part)]
 
 
 def _same_words(message: Message, reply: Reply) -> bool:

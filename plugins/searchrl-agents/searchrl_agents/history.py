@@ -284,7 +284,7 @@ def _calls(calls: Sequence[Any]) -> list[tuple[str, str]]:
 
 def _sorted(text: str) -> str:
     try:
-        return json.dumps(json.loads(text or "{}"), sort_keys=True)
+        return json.dumps(json.loads(unicodedata.normalize("NFC", text) or "{}"), sort_keys=True)
     except json.JSONDecodeError:
         return _words(text)
 

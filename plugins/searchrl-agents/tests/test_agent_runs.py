@@ -1,0 +1,88 @@
+"""Agents nobody wrote for us act in an environment, and the policy that they ask is trained."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import searchrl
+from searchrl import Run, SearchRLError
+
+LOOPING = f"{Path(__file__).parent / 'looping.py'}:act"
+SETTINGS: dict[str, Any] = {
+    "plugins": ["searchrl_agents"],
+    "env": "regulations",
+    "reward": "em",
+    "model": "tiny",
+    "eval": {"num_tasks": 8, "forced": False},
+}
+# A shell script's way: the last line of standard output is the answer.
+PLAIN = """
+import json, os, urllib.request
+task = json.loads(os.environ["SEARCHRL_TASK"])
+def ask(path, body):
+    head = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    url = os.environ["OPENAI_BASE_URL"] + path
+    return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head)))
+messages = [{"role": "user", "content": task["question"]}]
+"""
+ASK = 'made = ask("/chat/completions", {"messages": messages, "max_tokens": 8})\n'
+
+
+def evaluate(tmp_path: Path, code: str, **more: Any) -> Any:
+    """What an agent of this code reaches, and the rollouts it had."""
+    file = tmp_path / "agent.py"
+    file.write_text(PLAIN + code, "utf-8")
+    wrapper = {"name": "agent", "command": f"{sys.executable} {file}", **more}
+    return searchrl.evaluate(
+        SETTINGS
+        | {"wrapper": wrapper, "rollout": {"env_timeout_s": 5.0}}
+        | {"eval": {"num_tasks": 2, "forced": False}}
+    )
+
+
+def test_a_loop_around_the_openai_client_is_trained_by_what_it_sampled(tmp_path: Path) -> None:
+    run = searchrl.train(
+        SETTINGS
+        | {
+            "wrapper": {"name": "agent", "command": LOOPING},
+            "rollout": {"group_size": 4, "prompts_per_step": 4},
+            "max_steps": 2,
+            "run_dir": str(tmp_path / "run"),
+        }
+    )
+    steps = [row for row in run.metric_rows() if row["phase"] == "train"]
+    assert [row["metrics"]["mismatch_max"]["value"] <= 2e-5 for row in steps] == [True, True]
+    rows = [*Run.open(tmp_path / "run").rollouts("train")]
+    assert {len(row["segments"]) for row in rows} == {1}
+    for row in rows:
+        assert row["signals"]["requests"] == len(row["turns"]) >= 1
+        assert len(row["ids"]) == len(row["authors"]) and row["authors"].count("M") >= 1
+
+
+def test_a_program_gives_its_answer_on_its_last_line_or_by_post(tmp_path: Path) -> None:
+    told = evaluate(tmp_path, ASK + 'print("Answer:\\nmine\\n")')
+    assert told.metrics["em"]["value"] == told.metrics["failed"]["value"] == 0.0
+    assert {one.episode.final_answer for one in told.rollouts} == {"mine"}
+    told = evaluate(tmp_path, ASK + 'ask("/searchrl/answer", {"answer": "posted"})\nprint("x")')
+    assert {one.episode.final_answer for one in told.rollouts} == {"posted"}
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("print('nothing')", "never asked the policy"),
+        (ASK + "raise SystemExit('I give up')", "I give up"),
+        (ASK + "import time; time.sleep(60)", "asked for nothing in"),
+        ("for _ in range(9): " + ASK, "Too Many Requests"),
+        ("messages = [{'role': 'x', 'content': 1}]\n" + ASK, "Bad Request"),
+    ],
+)
+def test_a_bad_agent_is_one_failed_episode_that_says_why(
+    tmp_path: Path, code: str, said: str
+) -> None:
+    with pytest.raises(SearchRLError, match=said):
+        evaluate(tmp_path, code, max_requests=4)

@@ -7,6 +7,7 @@ tool calls and its answer become steps of the environment. It is made by `--agen
 from __future__ import annotations
 
 import atexit
+import hmac
 import json
 import re
 import threading
@@ -53,8 +54,10 @@ class _Office:
         atexit.register(self.close)
 
     def find(self, key: str) -> Session | None:
-        """See `talk.Desk`: tokens are random, and a dictionary compares their hashes."""
-        return self._sessions.get(key)
+        """See `talk.Desk`."""
+        given = key.encode("utf-8", "replace")
+        known = [*self._sessions.values()]
+        return next((s for s in known if hmac.compare_digest(s.key.encode(), given)), None)
 
     def open(self, session: Session) -> str:
         """The base address for the agent of a session, which is found from now on."""
@@ -168,7 +171,8 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         said = self._go_on(steps)
         rewards = sum(reward for _, reward, _ in steps)
         passages: list[Passage] = [p for *_, info in steps for p in info.get("passages", ())]
-        queries = [q for *_, one in steps for q in one["action"].queries if "action" in one]
+        made = [one["action"] for *_, one in steps if "action" in one]
+        queries = [query for action in made for query in action.queries]
         info: dict[str, Any] = {
             "passages": tuple(passages),
             "action": Action(SEARCH, tuple(queries)) if queries else Action(ACT, "reply"),
@@ -195,8 +199,8 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         running, limit_s = self._running, (self._serving.timeout_s or 600.0) * _MARGIN
         until = time.monotonic() + limit_s
         while True:
-            if self._waiting is not None:
-                return self._ask(self._waiting)
+            if self._waiting is not None and (asked := self._ask(self._waiting)) is not None:
+                return asked
             event = self._session.next(lambda: running.wait(0), until - time.monotonic())
             if event is None:
                 ended = self._end(f"it asked for nothing in {limit_s:.0f} s")
@@ -211,8 +215,8 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             else:
                 self._waiting, self._made = event, []
 
-    def _ask(self, event: Event) -> Rendered | Any:
-        """The tokens that the policy goes on from, or the refusal of a request."""
+    def _ask(self, event: Event) -> Rendered | None:
+        """The tokens that the policy goes on from; None: the request was refused."""
         assert self._serving is not None
         request = event.body
         try:
@@ -220,7 +224,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         except Refused as error:
             self._waiting = None
             event.future.set_exception(error)
-            return self._go_on([])
+            return None
         if placed.reason not in ("", "first"):
             self._counts[f"forks_{placed.reason}"] += 1
         self._counts["segments"] = self._history.num_segments

@@ -143,22 +143,20 @@ class History:
 
         Segment -1: none. The reason is empty where the segment simply goes on.
         """
-        best: tuple[int, int, tuple[Message, ...], str] = (-1, 0, (), "")
-        reasons: list[tuple[int, str]] = []
-        for number in reversed(range(len(self._segments))):
-            segment = self._segments[number]
+        found: list[tuple[int, bool, int, tuple[Message, ...], str]] = []
+        missed: list[tuple[int, str]] = [(0, "first")]
+        for number, segment in enumerate(self._segments):
             count, rest, reason = self._match(segment, request.messages)
             if segment.tools != tools:
-                reasons.append((count, "tools"))
+                missed.append((count, "tools"))
             elif reason in ("", "branch", "repeated"):
-                is_better = (not reason and best[3] != "") or (best[0] < 0 or count > best[1])
-                if is_better:
-                    best = number, count, rest, reason
+                found.append((count, not reason, number, rest, reason))
             else:
-                reasons.append((count, reason))
-        if best[0] < 0:
-            return -1, 0, (), max(reasons, default=(0, "first"), key=lambda one: one[0])[1]
-        return best
+                missed.append((count, reason))
+        if not found:
+            return -1, 0, (), missed[-1][1]
+        count, _, number, rest, reason = max(found, key=lambda one: one[:3])
+        return number, count, rest, reason
 
     def _match(
         self, segment: _Segment, messages: tuple[Message, ...]

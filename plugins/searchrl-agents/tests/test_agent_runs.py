@@ -26,7 +26,8 @@ task = json.loads(os.environ["SEARCHRL_TASK"])
 def ask(path, body):
     head = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
     url = os.environ["OPENAI_BASE_URL"] + path
-    return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head)))
+    sent = urllib.request.Request(url, json.dumps(body).encode(), head)
+    return json.load(urllib.request.urlopen(sent))
 messages = [{"role": "user", "content": task["question"]}]
 """
 ASK = 'made = ask("/chat/completions", {"messages": messages, "max_tokens": 8})\n'

@@ -87,3 +87,14 @@ def test_a_bad_agent_is_one_failed_episode_that_says_why(
 ) -> None:
     with pytest.raises(SearchRLError, match=said):
         evaluate(tmp_path, code, max_requests=4)
+
+
+def test_what_is_recorded_and_trained_is_what_was_sampled_whatever_an_agent_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parallel, compacted, retried, streamed and cut sessions; the program has 200 of them."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    from audit import audit
+
+    figures = audit(tmp_path / "run", prompts=2)
+    assert figures["segments"].keys() >= {1, 2, 3} and len(figures["sessions"]) >= 4

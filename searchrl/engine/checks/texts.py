@@ -179,6 +179,8 @@ def check_observations(subject: Subject) -> Verdict:
     num_cut = num_read = 0
     for one in subject.played:
         trajectory, told = one.trajectory, one.episode.turns
+        if len(trajectory.starts) > 1:
+            continue  # what was said after a turn may stand in another segment
         num_cut += int(one.episode.signals.get("observations_cut", 0))
         ends = [turn.start for turn in trajectory.turns[1:]] + [len(trajectory)]
         for turn, end, said in zip(trajectory.turns, ends, told, strict=False):

@@ -15,13 +15,27 @@ from pydantic import Field
 
 from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.envs import Found, Mix, TextEnv
-from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
+from searchrl_dag.multisource.questions import (
+    BRIDGE,
+    COMPARE,
+    COUNT,
+    FILTER,
+    KINDS,
+    LOOKUP,
+    draft_task,
+)
 from searchrl_dag.multisource.sources import Corpus, Sources
 from searchrl_dag.multisource.world import World, make_world
 
 NUM_TASKS: Mapping[str, int] = {"train": 20_000, "validation": 400, "test": 1_000}
 
-DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.2, PAIR: 0.2, CHAIN: 0.4, FAN: 0.2}
+DEFAULT_MIX: Mapping[str, float] = {
+    LOOKUP: 0.4,
+    BRIDGE: 0.3,
+    COMPARE: 0.1,
+    FILTER: 0.1,
+    COUNT: 0.1,
+}
 """Shares of the kinds of task."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
@@ -29,7 +43,7 @@ SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 
 
 class MultisourceEnv(TextEnv):
-    """Questions over three sources, each with a corpus of its own.
+    """Questions over three sources; which of them has what is a hidden table of the world.
 
     A plan is run level by level; a query that refers to a parent gets the parent's result. With the
     default of two turns there is one plan and then the answer, so a query that needs another one's
@@ -39,7 +53,8 @@ class MultisourceEnv(TextEnv):
         protocol: `dag`, or one that reads plans and writes results as it does.
         retriever: of every source that has none of its own.
         general, news, academic: the retrievers of these sources.
-        mix: weights of the kinds `lookup`, `pair`, `chain` and `fan`; kinds left out are 0.
+        mix: weights of the kinds `lookup`, `bridge`, `compare`, `filter` and `count`; those left
+            out are 0.
         parent_results: whether queries get the results of their parents; false is the ablation.
         topk: passages shown for each query.
         search_timeout_s: how long one source may take for the queries of one level.
@@ -62,7 +77,7 @@ class MultisourceEnv(TextEnv):
         academic: RetrieverFactory | None = None,
         mix: Mapping[str, float] | None = None,
         parent_results: bool = True,
-        topk: int = 2,
+        topk: int = 1,
         shuffle: bool = False,
         max_turns: int = 2,
         search_timeout_s: Annotated[float, Field(gt=0)] = 30.0,
@@ -117,13 +132,12 @@ class MultisourceEnv(TextEnv):
             meta={
                 "nodes": [[step.label, step.query, step.fact.source] for step in draft.steps],
                 "edges": [[step.parent, step.label] for step in draft.steps if step.parent],
-                "things": [f"{step.cue} {step.fact.noun}" for step in draft.steps],
-                "values": [step.fact.value for step in draft.steps],
+                "asked": draft.asked,
             },
         )
 
     def world(self, split: str) -> World:
-        """The towns, the people and the three corpora of a split."""
+        """Places, people, facts and the three corpora of a split."""
         return make_world(self.world_seed, split)
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:

@@ -1,8 +1,9 @@
 """The words of the made-up world: names, nouns with their values, and sentences.
 
-Owns data only. A name is two words, and what is held out are pairs of words: a small model then
-knows each word of a name that it never saw, and every name has the same number of tokens. Wordings
-come in two parts: those of every split, and those that only tests show.
+Owns data only. A name is two words, and of a place its kind; what is held out are pairs of words.
+So a small model knows each word of a name that it never saw, and all names of places and of people
+have the same number of tokens. Wordings come in two parts: those of every split, and those that
+only tests show.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-TOWN_FIRST = tuple(
+PLACE_FIRST = tuple(
     "Abbey Black Bridge Broad Castle Deep East Fair Great Green Grey High Little Long Lower Market "
     "North Old Red South Stony Upper West White".split()
 )
-TOWN_LAST = tuple(
+PLACE_LAST = tuple(
     "Alcombe Barnley Belford Corwick Dalham Dunstead Elmere Falley Fenton Garholm Gilport Halburn "
     "Harwell Hollin Ilbury Jorvale Kelsey Kirdale Lanmouth Linton Lorbrook Marwick Melgate Morley "
     "Narford Norden Orham Pelhurst Porston Ralby Rosdell Salton Selwick Tarbury Torpool Ulmere "
@@ -29,11 +30,15 @@ PERSON_LAST = tuple(
     "Graves Haldane Harker Hobbs Ingram Jarvis Kemp Kipling Lambert Lorenz Munro Nash Oakley Paget "
     "Quill Radley Sorrel Thorne Yates".split()
 )
+PLACES = tuple("Farm School Club".split())
+"""The kinds of place; the last word of a place's name."""
+PERSON = "Person"
+"""The kind of those whose name has no such word."""
 
-ROLES = tuple("mayor baker doctor teacher".split())
-"""What a person is in a town: the answer is a name, and a step to that person."""
+NUMBERS = tuple("age size depth rank".split())
+"""Nouns whose value is a number."""
 
-TOWN_VALUES: Mapping[str, tuple[str, ...]] = {
+VALUES: Mapping[str, tuple[str, ...]] = {
     "crop": tuple(
         "barley beans beets cabbage carrots clover cotton flax garlic hemp hops leeks lentils "
         "maize millet oats onions peas rye wheat".split()
@@ -50,12 +55,6 @@ TOWN_VALUES: Mapping[str, tuple[str, ...]] = {
         "aluminium brass bronze chrome cobalt copper gold iron lead lithium nickel platinum silver "
         "steel tin titanium tungsten uranium vanadium zinc".split()
     ),
-    "sport": tuple(
-        "archery badminton bowling boxing cricket curling cycling diving fencing football golf "
-        "hockey judo polo rowing rugby sailing skating tennis wrestling".split()
-    ),
-}
-PERSON_VALUES: Mapping[str, tuple[str, ...]] = {
     "drink": tuple(
         "ale beer cider cocoa coffee cola gin juice kefir lemonade mead milk punch rum sherry soda "
         "tea tonic water wine".split()
@@ -64,26 +63,31 @@ PERSON_VALUES: Mapping[str, tuple[str, ...]] = {
         "anvil axe brush chisel clamp drill file hammer hoe knife ladder lever mallet needle "
         "pliers rake saw shovel spade wrench".split()
     ),
-    "pet": tuple(
-        "beetle canary cat dog donkey ferret frog goat goose hamster hen lizard mouse parrot pony "
-        "rabbit rat snail spider turtle".split()
-    ),
     "dish": tuple(
         "bread broth cake cheese curry dumplings fish noodles omelette pancakes pasta pie pizza "
         "porridge pudding rice salad soup stew toast".split()
     ),
-    "instrument": tuple(
-        "accordion bagpipe banjo bassoon bugle cello clarinet cymbal drum fiddle flute guitar harp "
-        "horn lute oboe organ piano trumpet violin".split()
+    "sport": tuple(
+        "archery badminton bowling boxing cricket curling cycling diving fencing football golf "
+        "hockey judo polo rowing rugby sailing skating tennis wrestling".split()
     ),
+    **{number: tuple("123456789") for number in NUMBERS},
 }
+"""What everything has: a word, or a number."""
 
-CUES: Mapping[str, tuple[str, ...]] = {
-    "general": ("listed", "official", "registered"),
-    "news": ("current", "latest", "newest"),
-    "academic": ("examined", "researched", "studied"),
-}
-"""What a question calls the kind of fact that each source has."""
+LINKS: Mapping[str, str] = {"cook": "kitchen", "guard": "gate", "clerk": "office", "driver": "road"}
+"""Nouns of places whose value is a person, and what a question calls what that person has: the
+kitchen drink of a farm is the drink of its cook."""
+
+WORDS = tuple(noun for noun in VALUES if noun not in NUMBERS)
+
+NOUNS = (*VALUES, *LINKS)
+
+PLAIN = tuple("usual main known present".split())
+"""What a question calls what the entity itself has."""
+
+MOST = {"greater": max, "smaller": min}
+"""What a question compares."""
 
 
 class Wordings(NamedTuple):
@@ -93,42 +97,19 @@ class Wordings(NamedTuple):
     held_out: tuple[str, ...]
 
 
-# Slots: {n} the noun, {e} whose it is, {v} the value. No passage has a word of `CUES`. Names are
-# the only words with a capital inside a sentence.
-PASSAGES: Mapping[str, Wordings] = {
-    "general": Wordings(
-        (
-            "The {n} of {e} is {v}.",
-            "In {e} the {n} is {v}.",
-            "The book gives {v} as the {n} of {e}.",
-            "The book says that the {n} of {e} is {v}.",
-            "By the book {v} is the {n} of {e}.",
-        ),
-        ("In the book the {n} of {e} is {v}.", "The book says that {v} is the {n} of {e}."),
+# Slots: {n} the noun, {e} whose it is, {v} the value. Names are the only words with a capital
+# inside a sentence.
+PASSAGES = Wordings(
+    (
+        "The {n} of {e} is {v}.",
+        "In fact the {n} of {e} is {v}.",
+        "The {n} of {e} seems to be {v}.",
+        "The book gives {v} as the {n} of {e}.",
     ),
-    "news": Wordings(
-        (
-            "The paper says that the {n} of {e} is {v}.",
-            "The {n} of {e} is {v} from today.",
-            "In {e} the {n} is {v} from today.",
-            "The paper gives {v} as the {n} of {e}.",
-            "From today {v} is the {n} of {e}.",
-        ),
-        ("In the paper the {n} of {e} is {v}.", "The paper says that {v} is the {n} of {e}."),
-    ),
-    "academic": Wordings(
-        (
-            "The team found that the {n} of {e} is {v}.",
-            "In the data the {n} of {e} is {v}.",
-            "The data give {v} as the {n} of {e}.",
-            "The team found {v} as the {n} of {e}.",
-            "It seems that {v} is the {n} of {e}.",
-        ),
-        ("The team found that {v} is the {n} of {e}.", "The data say that the {n} of {e} is {v}."),
-    ),
-}
+    ("In the book the {n} of {e} is {v}.", "In fact {v} is the {n} of {e}."),
+)
 
-# Slot: {p} what is asked for, such as "the latest crop of Dalham".
+# Slot: {p} what is asked for, such as "the usual crop of Great Dalham Farm".
 QUESTIONS = Wordings(
     (
         "Tell me {p}.",

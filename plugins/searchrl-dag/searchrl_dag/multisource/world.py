@@ -35,7 +35,7 @@ class Size(NamedTuple):
 
 
 SIZES: Mapping[str, Size] = {
-    "train": Size(180, 120, range(3)),
+    "train": Size(240, 240, range(3)),
     "validation": Size(60, 40, range(3, 4)),
     "test": Size(120, 80, range(4, 5)),
 }

@@ -26,7 +26,7 @@ PERSON_FIRST = tuple(
     "Ines Jonas Karin Leo Lotte Martha Nils Olga Oscar Paula Rosa Simon Tilda Viktor Wanda".split()
 )
 PERSON_LAST = tuple(
-    "Abbott Becker Blythe Brandt Calder Carver Crane Denby Drury Eckert Fisk Forster Garnett "
+    "Abbott Becker Blythe Brandt Calder Carver Colman Denby Drury Eckert Fisk Forster Garnett "
     "Graves Haldane Harker Hobbs Ingram Jarvis Kemp Kipling Lambert Lorenz Munro Nash Oakley Paget "
     "Quill Radley Sorrel Thorne Yates".split()
 )

@@ -17,6 +17,7 @@ from searchrl.programs.setup.init_from import settings_of_source
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder.changes import describe_sources
+from searchrl.testing import play_episode
 
 MODULE = "searchrl_dag"
 NAME = "searchrl_dag:assets/tiny"
@@ -47,23 +48,22 @@ def test_the_recorded_command_makes_a_policy_of_its_shape() -> None:
     assert named <= set(load_plugins([MODULE]).get("env", "multisource").script_names)
 
 
-def test_an_episode_is_short_and_every_name_is_two_tokens() -> None:
+def test_an_episode_is_short_and_every_word_of_a_name_is_one_token() -> None:
     tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     env = searchrl.make_env("multisource", plugins=[MODULE])
     expert = load_plugins([MODULE]).get("env", "multisource").load_script("expert")
-    protocol = env.unwrapped.protocol
     for index in range(60):
-        text, info = env.reset(options={"split": "test", "index": index})
-        policy, observation, is_over = expert(env, info["task"], protocol), text, False
-        while not is_over:
-            turn = policy.act(observation)
-            observation, _, terminated, truncated, _ = env.step(turn)
-            text, is_over = text + turn + observation, terminated or truncated
+        says = expert(env, env.unwrapped.make_task("test", index), env.unwrapped.protocol)
+        episode = play_episode(
+            env, says, env.unwrapped.protocol, split="test", index=index, max_turns=2
+        )
+        turns = "".join(turn.text + turn.observation for turn in episode.turns)
+        text = episode.task.question + turns
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         assert len(ids) <= MAX_EPISODE_TOKENS and tokenizer.decode(ids) == text
-    world = env.unwrapped.world("test")
-    for name in (*world.towns, *world.people):
-        assert len(tokenizer.encode(f" {name}", add_special_tokens=False).ids) == 2, name
+    for name in env.unwrapped.world("test").entities:
+        num_tokens = len(tokenizer.encode(f" {name}", add_special_tokens=False).ids)
+        assert num_tokens == len(name.split()), name
 
 
 def test_it_plans_and_leaves_something_to_learn() -> None:

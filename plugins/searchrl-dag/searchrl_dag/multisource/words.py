@@ -105,6 +105,10 @@ PASSAGES = Wordings(
         "In fact the {n} of {e} is {v}.",
         "The {n} of {e} seems to be {v}.",
         "The book gives {v} as the {n} of {e}.",
+        "The book says {v} is the {n} of {e}.",
+        "The book has {v} for the {n} of {e}.",
+        "In short the {n} of {e} is {v}.",
+        "In short {v} is the {n} of {e}.",
     ),
     ("In the book the {n} of {e} is {v}.", "In fact {v} is the {n} of {e}."),
 )

@@ -20,7 +20,7 @@ from searchrl_dag.multisource.words import Wordings
 SOURCES = ("general", "news", "academic")
 
 NUM_EXCEPTIONS = 8
-"""Nouns that one kind of entity has in another source than the other kinds."""
+"""Nouns that one kind of place has in another source than all other entities."""
 
 STALE_FRAC = 0.9
 """How many facts also stand in a second source, with a value that is not right any more."""
@@ -89,7 +89,7 @@ def make_table(world_seed: int) -> Mapping[tuple[str, str], str]:
         if noun in nouns_of(kind)
     }
     for noun in rng.sample(nouns, NUM_EXCEPTIONS):
-        key = rng.choice([one for one in table if one[0] == noun])
+        key = noun, rng.choice(words.PLACES)
         table[key] = _draw_other(rng, table[key])
     return table
 

@@ -29,14 +29,11 @@ from searchrl_dag.multisource.world import World, make_world
 
 NUM_TASKS: Mapping[str, int] = {"train": 20_000, "validation": 400, "test": 1_000}
 
-DEFAULT_MIX: Mapping[str, float] = {
-    LOOKUP: 0.4,
-    BRIDGE: 0.3,
-    COMPARE: 0.1,
-    FILTER: 0.1,
-    COUNT: 0.1,
-}
-"""Shares of the kinds of task."""
+TEST_MIX: Mapping[str, float] = {LOOKUP: 0.4, BRIDGE: 0.3, COMPARE: 0.1, FILTER: 0.1, COUNT: 0.1}
+"""Shares of the kinds of task in validation and test ..."""
+
+TRAIN_MIX: Mapping[str, float] = {LOOKUP: 0.6, BRIDGE: 0.2, COMPARE: 0.2}
+"""... and in training: where several sources must be right at once, an answer says less of each."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 """Slices of the test split: whether training shows the wordings of question and passages."""
@@ -53,8 +50,8 @@ class MultisourceEnv(TextEnv):
         protocol: `dag`, or one that reads plans and writes results as it does.
         retriever: of every source that has none of its own.
         general, news, academic: the retrievers of these sources.
-        mix: weights of the kinds `lookup`, `bridge`, `compare`, `filter` and `count`; those left
-            out are 0.
+        mix: weights of the kinds `lookup`, `bridge`, `compare`, `filter` and `count` in all splits;
+            those left out are 0. None: `TRAIN_MIX` in training, `TEST_MIX` elsewhere.
         parent_results: whether queries get the results of their parents; false is the ablation.
         topk: passages shown for each query.
         search_timeout_s: how long one source may take for the queries of one level.
@@ -95,7 +92,8 @@ class MultisourceEnv(TextEnv):
             render_mode=render_mode,
             **({} if matches is None else {"matches": matches}),
         )
-        self._mix = Mix(DEFAULT_MIX if mix is None else mix, KINDS)
+        train, other = (TRAIN_MIX, TEST_MIX) if mix is None else (mix, mix)
+        self._mixes = {s: Mix(train if s == "train" else other, KINDS) for s in NUM_TASKS}
         self._sources = Sources(
             protocol,
             {"general": general, "news": news, "academic": academic},
@@ -112,7 +110,7 @@ class MultisourceEnv(TextEnv):
 
     def kind_of(self, split: str, index: int) -> str:
         """The kind of task `index`."""
-        return self._mix.kind_of(index, f"multisource/mix/{self.world_seed}/{split}")
+        return self._mixes[split].kind_of(index, f"multisource/mix/{self.world_seed}/{split}")
 
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of `split`. Its `meta` holds the plan that answers it."""

@@ -75,23 +75,25 @@ class World(NamedTuple):
 
 @lru_cache(maxsize=64)
 def make_table(world_seed: int) -> Mapping[tuple[str, str], str]:
-    """The source of every noun and kind of entity: 60 entries, as many nouns for each source.
+    """The source of every noun and kind of entity: 60 entries.
 
-    >>> len(make_table(0)), len(set(make_table(0).values()))
-    (60, 3)
+    Worlds come in threes, 3, 4 and 5 for example: what is in one source in the first is in the next
+    one in the second. Whoever knows all three knows of no entry where it is more often.
+
+    >>> len(make_table(0)), {make_table(seed)["crop", "Farm"] for seed in (3, 4, 5)} == {*SOURCES}
+    (60, True)
     """
-    rng = Random(f"multisource/{world_seed}/table")
+    rng = Random(f"multisource/{world_seed // 3}/table")
     nouns = rng.sample(words.NOUNS, len(words.NOUNS))
-    table = {
-        (noun, kind): SOURCES[place % len(SOURCES)]
+    places = {
+        (noun, kind): place
         for place, noun in enumerate(nouns)
         for kind in (*words.PLACES, words.PERSON)
         if noun in nouns_of(kind)
     }
     for noun in rng.sample(nouns, NUM_EXCEPTIONS):
-        key = noun, rng.choice(words.PLACES)
-        table[key] = _draw_other(rng, table[key])
-    return table
+        places[noun, rng.choice(words.PLACES)] += rng.choice((1, 2))
+    return {key: SOURCES[(place + world_seed) % len(SOURCES)] for key, place in places.items()}
 
 
 @lru_cache(maxsize=64)
@@ -112,7 +114,9 @@ def make_world(world_seed: int, split: str) -> World:
     for entity in places + people:
         for noun in nouns_of(kind_of(entity)):
             source = table[noun, kind_of(entity)]
-            said = {source} if rng.random() >= STALE_FRAC else {source, _draw_other(rng, source)}
+            said = {source}
+            if rng.random() < STALE_FRAC:
+                said.add(rng.choice([one for one in SOURCES if one != source]))
             values = rng.sample(people if noun in words.LINKS else words.VALUES[noun], len(said))
             for one, value in zip(sorted(said), values, strict=True):
                 wording, is_seen = draw_wording(rng, words.PASSAGES, split)
@@ -135,10 +139,6 @@ def kind_of(entity: str) -> str:
 def nouns_of(kind: str) -> tuple[str, ...]:
     """What entities of a kind have."""
     return tuple(words.VALUES) if kind == words.PERSON else words.NOUNS
-
-
-def _draw_other(rng: Random, source: str) -> str:
-    return rng.choice([one for one in SOURCES if one != source])
 
 
 def draw_wording(rng: Random, wordings: Wordings, split: str) -> tuple[str, bool]:

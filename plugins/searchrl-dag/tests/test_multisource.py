@@ -63,14 +63,14 @@ def test_no_script_without_the_table_comes_near_the_one_with_it(script: str, mos
     assert exact_match(script, num_tasks=200) <= most
 
 
-def test_the_table_has_sixty_entries_with_exceptions_and_is_another_one_in_every_world() -> None:
+def test_the_table_has_63_entries_with_exceptions_and_is_another_one_in_every_world() -> None:
     for seed in range(20):
         table = make_table(seed)
         by_noun = [[table[noun, kind] for kind in KINDS if (noun, kind) in table] for noun in NOUNS]
-        assert len(table) == 60 and {*map(len, by_noun)} == {4, 3}
+        assert len(table) == 63 and {*map(len, by_noun)} == {6, 5}
         assert sum(len({*sources}) > 1 for sources in by_noun) == NUM_EXCEPTIONS
         same = sum(table[key] == source for key, source in make_table(seed + 1).items())
-        assert same <= 40
+        assert same <= 42
     right = make_world(7, "test").right
     table = make_table(7)
     assert {table[noun, kind_of(entity)] == f.source for (entity, noun), f in right.items()} == {

@@ -59,8 +59,13 @@ def _follow(env: Any, task: Task, protocol: SearchDag, sources: list[str]) -> Ex
             found[label] = fact.value if fact and is_shown else UNKNOWN
         if UNKNOWN in found.values():
             return UNKNOWN, "I was not shown it."
-        said = " ".join(f"{label} says {value}." for label, value in found.items())
-        return combine(task.kind, [*found.values()], task.meta["asked"]), said
+        asked = task.meta["asked"]
+        # What is counted is marked: so small a model counts marks, not values that are equal.
+        marks = {v: ", yes" if v == asked else ", no" for v in found.values() if task.kind == COUNT}
+        said = " ".join(
+            f"{one} says {value}{marks.get(value, '')}." for one, value in found.items()
+        )
+        return combine(task.kind, [*found.values()], asked), said
 
     planner = Planner(env, protocol, protocol.render_plan(plan, FIRST_THOUGHT), answer)
     return planner

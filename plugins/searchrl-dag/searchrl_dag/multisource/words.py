@@ -30,12 +30,12 @@ PERSON_LAST = tuple(
     "Graves Haldane Harker Hobbs Ingram Jarvis Kemp Kipling Lambert Lorenz Munro Nash Oakley Paget "
     "Quill Radley Sorrel Thorne Yates".split()
 )
-PLACES = tuple("Farm School Club".split())
+PLACES = tuple("Farm School Club Mill Inn".split())
 """The kinds of place; the last word of a place's name."""
 PERSON = "Person"
 """The kind of those whose name has no such word."""
 
-NUMBERS = tuple("age size depth rank".split())
+NUMBERS = tuple("age size rank".split())
 """Nouns whose value is a number."""
 
 VALUES: Mapping[str, tuple[str, ...]] = {
@@ -43,17 +43,9 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "barley beans beets cabbage carrots clover cotton flax garlic hemp hops leeks lentils "
         "maize millet oats onions peas rye wheat".split()
     ),
-    "tree": tuple(
-        "acacia alder ash aspen beech birch cedar cherry chestnut cypress elm fir hazel juniper "
-        "larch lime maple oak pine willow".split()
-    ),
     "bird": tuple(
         "crane crow dove eagle falcon finch gull heron jay kestrel lark magpie owl plover raven "
         "robin stork swallow thrush wren".split()
-    ),
-    "metal": tuple(
-        "aluminium brass bronze chrome cobalt copper gold iron lead lithium nickel platinum silver "
-        "steel tin titanium tungsten uranium vanadium zinc".split()
     ),
     "drink": tuple(
         "ale beer cider cocoa coffee cola gin juice kefir lemonade mead milk punch rum sherry soda "
@@ -67,15 +59,11 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "bread broth cake cheese curry dumplings fish noodles omelette pancakes pasta pie pizza "
         "porridge pudding rice salad soup stew toast".split()
     ),
-    "sport": tuple(
-        "archery badminton bowling boxing cricket curling cycling diving fencing football golf "
-        "hockey judo polo rowing rugby sailing skating tennis wrestling".split()
-    ),
     **{number: tuple("123456789") for number in NUMBERS},
 }
 """What everything has: a word, or a number."""
 
-LINKS: Mapping[str, str] = {"cook": "kitchen", "guard": "gate", "clerk": "office", "driver": "road"}
+LINKS: Mapping[str, str] = {"cook": "kitchen", "guard": "gate", "driver": "road"}
 """Nouns of places whose value is a person, and what a question calls what that person has: the
 kitchen drink of a farm is the drink of its cook."""
 

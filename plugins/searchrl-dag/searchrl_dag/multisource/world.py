@@ -19,7 +19,7 @@ from searchrl_dag.multisource.words import Wordings
 
 SOURCES = ("general", "news", "academic")
 
-NUM_EXCEPTIONS = 8
+NUM_EXCEPTIONS = 6
 """Nouns that one kind of place has in another source than all other entities."""
 
 STALE_FRAC = 0.9
@@ -35,9 +35,9 @@ class Size(NamedTuple):
 
 
 SIZES: Mapping[str, Size] = {
-    "train": Size(240, 240, range(3)),
-    "validation": Size(60, 40, range(3, 4)),
-    "test": Size(120, 80, range(4, 5)),
+    "train": Size(250, 200, range(3)),
+    "validation": Size(75, 40, range(3, 4)),
+    "test": Size(150, 80, range(4, 5)),
 }
 
 
@@ -75,10 +75,10 @@ class World(NamedTuple):
 
 @lru_cache(maxsize=64)
 def make_table(world_seed: int) -> Mapping[tuple[str, str], str]:
-    """The source of every noun and kind of entity: 60 entries.
+    """The source of every noun and kind of entity: 63 entries.
 
     >>> len(make_table(0)), len({*make_table(0).values()})
-    (60, 3)
+    (63, 3)
     """
     rng = Random(f"multisource/{world_seed}/table")
     nouns = rng.sample(words.NOUNS, len(words.NOUNS))

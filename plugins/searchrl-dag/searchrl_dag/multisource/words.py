@@ -86,19 +86,19 @@ class Wordings(NamedTuple):
 
 
 # Slots: {n} the noun, {e} whose it is, {v} the value. Names are the only words with a capital
-# inside a sentence.
+# inside a sentence. All have as many words, because BM25 prefers short passages.
 PASSAGES = Wordings(
     (
-        "The {n} of {e} is {v}.",
+        "In truth the {n} of {e} is {v}.",
         "In fact the {n} of {e} is {v}.",
         "The {n} of {e} seems to be {v}.",
-        "The book gives {v} as the {n} of {e}.",
-        "The book says {v} is the {n} of {e}.",
-        "The book has {v} for the {n} of {e}.",
+        "The book gives {v} as {n} of {e}.",
+        "The book says {v} is {n} of {e}.",
+        "The list has {v} for {n} of {e}.",
         "In short the {n} of {e} is {v}.",
         "In short {v} is the {n} of {e}.",
     ),
-    ("In the book the {n} of {e} is {v}.", "In fact {v} is the {n} of {e}."),
+    ("In books the {n} of {e} is {v}.", "In fact {v} is the {n} of {e}."),
 )
 
 # Slot: {p} what is asked for, such as "the usual crop of Great Dalham Farm".

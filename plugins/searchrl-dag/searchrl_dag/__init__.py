@@ -25,6 +25,11 @@ def register_rewards(register: RegisterReward) -> None:
         description="what the judge says of the answer; 0 if the plan is not valid",
     )
     register(
+        "dag_sources",
+        "searchrl_dag.rewards:make_sources",
+        description="share of queries put to the right source; to be seen, so with weight 0",
+    )
+    register(
         "dag_nodes", "searchrl_dag.rewards:make_nodes", description="queries planned, for a cost"
     )
     register(
@@ -41,16 +46,14 @@ def register_envs(register: RegisterEnv) -> None:
         "multisource",
         "searchrl_dag.multisource.env:MultisourceEnv",
         protocol="dag",
-        reward="0.5*em+0.25*dag+0.25*format",
+        reward="em+0.25*dag+0.25*format-0.02*dag_nodes+0*dag_sources",
         expert="searchrl_dag.multisource.scripts:make_expert",
         scripts={
-            "brief": "searchrl_dag.multisource.scripts:make_brief",
+            "random": "searchrl_dag.multisource.scripts:make_random",
             "passive": "searchrl_dag.multisource.scripts:make_passive",
-            "clumsy": "searchrl_dag.multisource.scripts:make_clumsy",
-            "hasty": "searchrl_dag.multisource.scripts:make_hasty",
             "one_general": "searchrl_dag.multisource.heuristics:make_one_general",
-            "general_plan": "searchrl_dag.multisource.heuristics:make_general_plan",
             "every_source": "searchrl_dag.multisource.heuristics:make_every_source",
+            "cue_plan": "searchrl_dag.multisource.heuristics:make_cue_plan",
         },
         policies={"dag": "searchrl_dag:assets/tiny"},
         description="questions over General, News and Academic; a plan searches them at once",

@@ -1,8 +1,8 @@
 """The rewards of plans: whether they are valid, and what they cost.
 
-Owns `dag`, `dag_judge`, `dag_nodes` and `dag_levels`. They read the episode alone: a plan is read
-again from the text of its turn, because a stored episode has only the queries. Sources and the
-number of nodes are the protocol's to judge: a turn that it refused is no search.
+Owns `dag`, `dag_judge`, `dag_sources`, `dag_nodes` and `dag_levels`. They read the episode alone: a
+plan is read again from the text of its turn, because a stored episode has only the queries. Sources
+and the number of nodes are the protocol's to judge: a turn that it refused is no search.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ def make_dag_judge(judge: Judge) -> FunctionReward:
     return FunctionReward("dag_judge", score, (0.0, 1.0), is_range=True)
 
 
+def make_sources() -> FunctionReward:
+    """The share of planned queries that go to the source which the task knows to be right.
+
+    It knows what the policy has to find out, so it belongs in a reward with weight 0. It is 0
+    without a plan, for queries that the plan of the task does not have, and for tasks without one.
+    """
+    return FunctionReward("dag_sources", _score_sources, (0.0, 1.0), is_range=True)
+
+
 def make_nodes() -> FunctionReward:
     """How many queries were planned: `-0.01*dag_nodes` makes them a cost."""
     return FunctionReward("dag_nodes", _count_nodes, (0.0, math.inf), is_range=True)
@@ -52,6 +61,12 @@ def _score_dag(episode: Episode) -> float:
             return 0.0
         is_planned = True
     return float(is_planned)
+
+
+def _score_sources(episode: Episode) -> float:
+    right = {(query, source) for _, query, source in episode.task.meta.get("nodes", ())}
+    nodes = [node for plan in _plans_of(episode) for node in plan.nodes]
+    return sum((n.query, n.source.casefold()) in right for n in nodes) / max(1, len(nodes))
 
 
 def _count_nodes(episode: Episode) -> float:

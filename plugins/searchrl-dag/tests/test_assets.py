@@ -17,10 +17,12 @@ from searchrl.programs.setup.init_from import settings_of_source
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder.changes import describe_sources
+from searchrl.testing import play_episode
 
 MODULE = "searchrl_dag"
 NAME = "searchrl_dag:assets/tiny"
 PRESET = "searchrl_dag:presets/published"
+TABLE = "searchrl_dag:presets/table"
 MAX_EPISODE_TOKENS = 250
 PACKAGE = Path(__file__).resolve().parents[1]
 FOLDER = PACKAGE / "searchrl_dag" / "assets" / "tiny"
@@ -47,36 +49,37 @@ def test_the_recorded_command_makes_a_policy_of_its_shape() -> None:
     assert named <= set(load_plugins([MODULE]).get("env", "multisource").script_names)
 
 
-def test_an_episode_is_short_and_every_name_is_two_tokens() -> None:
+def test_an_episode_is_short_and_every_word_of_a_name_is_one_token() -> None:
     tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     env = searchrl.make_env("multisource", plugins=[MODULE])
     expert = load_plugins([MODULE]).get("env", "multisource").load_script("expert")
-    protocol = env.unwrapped.protocol
     for index in range(60):
-        text, info = env.reset(options={"split": "test", "index": index})
-        policy, observation, is_over = expert(env, info["task"], protocol), text, False
-        while not is_over:
-            turn = policy.act(observation)
-            observation, _, terminated, truncated, _ = env.step(turn)
-            text, is_over = text + turn + observation, terminated or truncated
+        says = expert(env, env.unwrapped.make_task("test", index), env.unwrapped.protocol)
+        episode = play_episode(
+            env, says, env.unwrapped.protocol, split="test", index=index, max_turns=2
+        )
+        turns = "".join(turn.text + turn.observation for turn in episode.turns)
+        text = episode.task.question + turns
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         assert len(ids) <= MAX_EPISODE_TOKENS and tokenizer.decode(ids) == text
-    world = env.unwrapped.world("test")
-    for name in (*world.towns, *world.people):
-        assert len(tokenizer.encode(f" {name}", add_special_tokens=False).ids) == 2, name
+    for name in env.unwrapped.world("test").entities:
+        num_tokens = len(tokenizer.encode(f" {name}", add_special_tokens=False).ids)
+        assert num_tokens == len(name.split()), name
 
 
-def test_it_plans_and_leaves_something_to_learn() -> None:
+def test_it_plans_well_and_knows_no_source_of_this_world() -> None:
+    """As many right sources as by chance: a third, and what is answered by them."""
     result = searchrl.evaluate(
         {
             "plugins": [MODULE],
             "env": "multisource",
             "model": "tiny",
-            "eval": {"num_tasks": 40, "forced": False},
+            "eval": {"num_tasks": 120, "forced": False},
         }
     )
     value = {name: metric["value"] for name, metric in result.metrics.items()}
-    assert 0.2 <= value["dag"] <= 0.8 and value["em"] <= 0.5
+    assert value["dag"] >= 0.95 and value["em"] <= 0.3
+    assert 0.2 <= value["dag_sources"] <= 0.45
 
 
 def test_the_weights_of_the_preset_change_after_thirty_steps() -> None:
@@ -116,18 +119,16 @@ def test_a_preset_that_is_not_there_says_so(preset: str, said: str) -> None:
         plan_run({"preset": preset})
 
 
-def test_the_recorded_run_is_the_published_reward_on_the_policy_of_the_package() -> None:
-    task = RUN.config.tasks[0]
-    assert task.reward == "0.5*dag_judge+0.25*dag+0.25*format" and task.env.name == "multisource"
+def test_the_recorded_run_is_that_of_the_preset_on_the_policy_of_the_package() -> None:
+    assert RUN.config.preset == TABLE and RUN.config.tasks[0].env.name == "multisource"
     weights = describe_sources(RUN.config, {})["weights"]
     assert RUN.provenance["weights"] == weights, "train and record again: the policy is another one"
 
 
-def test_it_learned_to_plan_and_to_answer_and_the_readme_says_so() -> None:
+def test_it_learned_the_table_and_the_readme_says_so() -> None:
     before, after = RUN.summary["before"], RUN.summary["after"]
     text = (PACKAGE / "README.md").read_text("utf-8")
-    for name in ("em", "dag"):
+    for name in ("em", "dag_sources"):
         assert after[name]["n"] >= 256 and after[name]["low"] > before[name]["high"], name
         for metric in (before[name], after[name]):
-            shown = f"{metric['value']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
-            assert shown in text, name
+            assert f"{metric['value']:.3f}" in text, name

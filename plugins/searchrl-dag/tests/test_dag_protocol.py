@@ -36,7 +36,8 @@ ANSWER = "<think>So.</think>\n<answer> tea </answer>"
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("protocol", "dag"), ("reward", "dag"), ("reward", "dag_judge"), ("reward", "dag_nodes"),
-     ("reward", "dag_levels"), pytest.param("env", "multisource", marks=pytest.mark.slow)],
+     ("reward", "dag_levels"), ("reward", "dag_sources"),
+     pytest.param("env", "multisource", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_every_part_conforms(kind: str, name: str) -> None:
     (report,) = check_plugin(name, kind=kind, plugins=[MODULE])
@@ -127,21 +128,23 @@ def test_an_episode_is_drawn_as_its_plan_with_results_by_level() -> None:
     protocol = SearchDag()
     env: Any = searchrl.make_env("multisource", plugins=[MODULE])
     world = env.unwrapped.world("test")
-    fact = next(f for f in world.facts.values() if f.noun == "mayor" and f.source == "general")
-    nodes = (Node("A", f"mayor of {fact.entity}", "general"), Node("B", "drink of {A}", "news"))
+    job = world.right[world.places[0], "cook"]
+    drink = world.right[job.value, "drink"]
+    nodes = (
+        Node("A", f"cook of {job.entity}", job.source),
+        Node("B", "drink of {A}", drink.source),
+    )
     says = Says([protocol.render_plan(Plan(nodes, (Edge("A", "B"),))), ANSWER])
     episode = play_episode(env, says, env.unwrapped.protocol, split="test", index=0, max_turns=2)
     graph, table = protocol.draw_episode(episode)
     assert isinstance(graph, Graph) and isinstance(table, Table)
     assert graph.edges == [("A", "B")]
-    assert graph.nodes["B"] == "B: drink of {A} (news)"
+    assert graph.nodes["B"] == f"B: drink of {{A}} ({drink.source})"
     assert [row[:4] for row in table.rows] == [
-        (1, "A", "general", f"mayor of {fact.entity}"),
-        (2, "B", "news", f"drink of {fact.value}"),
+        (1, "A", job.source, f"cook of {job.entity}"),
+        (2, "B", drink.source, f"drink of {job.value}"),
     ]
-    assert fact.value in str(table.rows[0][4])
-    drink = world.facts["news", fact.value, "drink"]
-    assert drink.value in str(table.rows[1][4])
+    assert job.value in str(table.rows[0][4]) and drink.value in str(table.rows[1][4])
 
 
 GOOD = SearchDag().render_plan(

@@ -15,21 +15,38 @@ from pydantic import Field
 
 from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.envs import Found, Mix, TextEnv
-from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
+from searchrl_dag.multisource.questions import (
+    BRIDGE,
+    COMPARE,
+    COUNT,
+    FILTER,
+    KINDS,
+    LOOKUP,
+    draft_task,
+)
 from searchrl_dag.multisource.sources import Corpus, Sources
 from searchrl_dag.multisource.world import World, make_world
 
 NUM_TASKS: Mapping[str, int] = {"train": 20_000, "validation": 400, "test": 1_000}
 
-DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.2, PAIR: 0.2, CHAIN: 0.4, FAN: 0.2}
-"""Shares of the kinds of task."""
+TEST_MIX: Mapping[str, float] = {LOOKUP: 0.4, BRIDGE: 0.3, COMPARE: 0.1, FILTER: 0.1, COUNT: 0.1}
+"""Shares of the kinds of task in validation and test ..."""
+
+TRAIN_MIX: Mapping[str, float] = {
+    LOOKUP: 0.55,
+    BRIDGE: 0.2,
+    COMPARE: 0.1,
+    FILTER: 0.05,
+    COUNT: 0.1,
+}
+"""... and in training: where several sources must be right at once, an answer says less of each."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 """Slices of the test split: whether training shows the wordings of question and passages."""
 
 
 class MultisourceEnv(TextEnv):
-    """Questions over three sources, each with a corpus of its own.
+    """Questions over three sources; which of them has what is a hidden table of the world.
 
     A plan is run level by level; a query that refers to a parent gets the parent's result. With the
     default of two turns there is one plan and then the answer, so a query that needs another one's
@@ -39,7 +56,8 @@ class MultisourceEnv(TextEnv):
         protocol: `dag`, or one that reads plans and writes results as it does.
         retriever: of every source that has none of its own.
         general, news, academic: the retrievers of these sources.
-        mix: weights of the kinds `lookup`, `pair`, `chain` and `fan`; kinds left out are 0.
+        mix: weights of the kinds `lookup`, `bridge`, `compare`, `filter` and `count` in all splits;
+            those left out are 0. None: `TRAIN_MIX` in training, `TEST_MIX` elsewhere.
         parent_results: whether queries get the results of their parents; false is the ablation.
         topk: passages shown for each query.
         search_timeout_s: how long one source may take for the queries of one level.
@@ -62,7 +80,7 @@ class MultisourceEnv(TextEnv):
         academic: RetrieverFactory | None = None,
         mix: Mapping[str, float] | None = None,
         parent_results: bool = True,
-        topk: int = 2,
+        topk: int = 1,
         shuffle: bool = False,
         max_turns: int = 2,
         search_timeout_s: Annotated[float, Field(gt=0)] = 30.0,
@@ -80,7 +98,8 @@ class MultisourceEnv(TextEnv):
             render_mode=render_mode,
             **({} if matches is None else {"matches": matches}),
         )
-        self._mix = Mix(DEFAULT_MIX if mix is None else mix, KINDS)
+        train, other = (TRAIN_MIX, TEST_MIX) if mix is None else (mix, mix)
+        self._mixes = {s: Mix(train if s == "train" else other, KINDS) for s in NUM_TASKS}
         self._sources = Sources(
             protocol,
             {"general": general, "news": news, "academic": academic},
@@ -97,7 +116,7 @@ class MultisourceEnv(TextEnv):
 
     def kind_of(self, split: str, index: int) -> str:
         """The kind of task `index`."""
-        return self._mix.kind_of(index, f"multisource/mix/{self.world_seed}/{split}")
+        return self._mixes[split].kind_of(index, f"multisource/mix/{self.world_seed}/{split}")
 
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of `split`. Its `meta` holds the plan that answers it."""
@@ -117,13 +136,12 @@ class MultisourceEnv(TextEnv):
             meta={
                 "nodes": [[step.label, step.query, step.fact.source] for step in draft.steps],
                 "edges": [[step.parent, step.label] for step in draft.steps if step.parent],
-                "things": [f"{step.cue} {step.fact.noun}" for step in draft.steps],
-                "values": [step.fact.value for step in draft.steps],
+                "asked": draft.asked,
             },
         )
 
     def world(self, split: str) -> World:
-        """The towns, the people and the three corpora of a split."""
+        """Places, people, facts and the three corpora of a split."""
         return make_world(self.world_seed, split)
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:

@@ -1,10 +1,10 @@
-"""Scripted policies of `multisource` that match words: how far one comes without any learning.
+"""Scripted policies of `multisource` without its table: how far one comes without any learning.
 
 Owns the two turns of every script, which plans these write, and how they read. They know the
 question and what they were shown, as a model does: `one_general` asks General the whole question,
-`every_source` asks all sources twice, the second time with what the first found. `general_plan`
-takes the question apart as its writer put it together, so its plans have the right shape; it does
-not know which source has what. Policies that know the task are in `scripts`.
+`every_source` asks all sources twice, the second time with what the first found. `cue_plan` knows
+every word and form of the world, and asks as many sources as a plan has room for. Policies that
+know the task are in `scripts`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,25 @@ from typing import Any
 
 from searchrl.contracts import ANSWER, Action, Expert, Passage, Task
 from searchrl.envs import Shown, names_in
+from searchrl_dag.multisource import words
+from searchrl_dag.multisource.questions import BRIDGE, COMPARE, COUNT, FILTER, LOOKUP, combine
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan
-from searchrl_dag.plans.protocol import SearchDag
+from searchrl_dag.plans.protocol import FIRST_THOUGHT, SearchDag
 
 _SMALL = frozenset(
     "a and as ask can do find for from give gives have in is know like look me name need of please "
     "said say says search tell that the to today up what would you".split()
 )
-_WORD = re.compile(r"\w+")
-_HEAD = re.compile(r"^([A-Z]): (.+) \((?:General|News|Academic)\)$", re.MULTILINE)
-"""The line above what a node found."""
 
+
+def _any(choices: Sequence[str]) -> str:
+    return f"(?:{'|'.join(choices)})"
+
+
+_WORD = re.compile(r"\w+")
+_PLACE = rf"{_any(words.PLACE_FIRST)} {_any(words.PLACE_LAST)} {_any(words.PLACES)}"
+_NAME = re.compile(f"{_PLACE}|{_any(words.PERSON_FIRST)} {_any(words.PERSON_LAST)}")
 
 UNKNOWN = "unknown"
 """The answer of those who found nothing."""
@@ -83,64 +90,67 @@ def make_every_source(env: Any, task: Task, protocol: SearchDag) -> Expert:
     return _reader(env, task, protocol, Plan(tuple(nodes), edges))
 
 
-def make_general_plan(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """A plan of the right shape that asks General for everything."""
-    plan = guess_plan(task.question)
-    if plan is None:
-        return make_one_general(env, task, protocol)
-    return _PlanReader(env, task, protocol, plan)
+def make_cue_plan(env: Any, task: Task, protocol: SearchDag) -> Expert:
+    """The right shape from the words of the question, every query to every source if it fits."""
+    kind, asked, pairs = guess_task(task.question)
+    if not pairs:
+        return make_every_source(env, task, protocol)
+    num_sources = max(1, protocol.reader.max_nodes // len(pairs))
+    each = [(*pair, source) for source in SOURCES[:num_sources] for pair in pairs]
+    nodes = tuple(
+        Node(label, f"{noun} of {entity}", source)
+        for label, (noun, entity, source) in zip("ABCDEF", each, strict=False)
+    )
+    edges: tuple[Edge, ...] = ()
+    if kind == BRIDGE:  # what each source says of the link is asked on there
+        braced = [f"{{{chr(ord(node.label) - 1)}}}" for node in nodes]
+        nodes = tuple(
+            node._replace(query=f"{pairs[1][0]} of {brace}") if place % 2 else node
+            for place, (node, brace) in enumerate(zip(nodes, braced, strict=True))
+        )
+        edges = tuple(Edge(a.label, b.label) for a, b in zip(nodes[::2], nodes[1::2], strict=True))
+
+    def answer() -> tuple[str, str]:
+        texts = [passage.text for passage in planner.shown.passages]
+        if kind == BRIDGE:
+            (link, entity), (noun, _) = pairs
+            met = [value for text in texts if (value := _told(text, link, entity))]
+            values = [value for one in met for text in texts if (value := _told(text, noun, one))]
+            return (values or [UNKNOWN])[0], "That is what I found."
+        values = [next(filter(None, (_told(t, *pair) for t in texts)), "0") for pair in pairs]
+        return combine(kind, values, asked), "That is what I found."
+
+    turn = protocol.render_plan(fit_sources(Plan(nodes, edges), protocol), FIRST_THOUGHT)
+    planner = Planner(env, protocol, turn, answer)
+    return planner
 
 
-def guess_plan(question: str) -> Plan | None:
-    """What a question asks for, one node each; None if it is not put as those of the world are."""
-    asked = question.partition("the ")[2].rstrip("?. ")
-    things = [[_short(part) for part in thing.split(" of ")] for thing in asked.split(" and ")]
-    *names, last = (thing[-1] for thing in things)
-    if not asked or not last[:1].isupper():
-        return None
-    groups = [[part.split()[-1] for part in thing] for thing in things]
-    if all(name[:1].isupper() for name in names):  # each thing has an owner of its own
-        steps = [(thing[-1], group[:-1]) for thing, group in zip(things, groups, strict=True)]
-        shared: list[str] = []
-    else:
-        steps = [(last, [groups[-1][-2]])]
-        shared = [group[0] for group in groups]
-    nodes: list[Node] = []
-    edges: list[Edge] = []
-    for owner, nouns in steps:
-        for noun in reversed(nouns):
-            label = "ABCDEF"[len(nodes)]
-            is_first = noun == nouns[-1]
-            nodes.append(Node(label, f"{noun} of {owner if is_first else '{A}'}", "general"))
-            edges += [] if is_first else [Edge("A", label)]
-    for noun in shared:
-        label = "ABCDEF"[len(nodes)]
-        nodes.append(Node(label, f"{noun} of {{A}}", "general"))
-        edges.append(Edge("A", label))
-    return Plan(tuple(nodes), tuple(edges))
+def guess_task(question: str) -> tuple[str, str, list[tuple[str, str]]]:
+    """What `cue_plan` takes a question for: its kind, the word asked for, nouns with entities."""
+    names = _NAME.findall(question)
+    said = _NAME.sub("", question.partition("the ")[2]).split()
+    nouns = [word for word in said if word in words.NOUNS]
+    if not names or not nouns:
+        return LOOKUP, "", []
+    if said[0] == "count":
+        return COUNT, said[said.index(nouns[0]) + 1], [(nouns[0], one) for one in names]
+    if len(nouns) == 2:
+        pairs = [(nouns[1], one) for one in names] + [(nouns[0], one) for one in names]
+        return FILTER, said[-1].rstrip(".?"), pairs
+    if said[0] in words.MOST:
+        return COMPARE, said[0], [(nouns[0], one) for one in names]
+    if links := [link for link, cue in words.LINKS.items() if cue == said[0]]:
+        return BRIDGE, "", [(links[0], names[0]), (nouns[0], "")]
+    return LOOKUP, "", [(nouns[0], names[0])]
 
 
-class _PlanReader(Planner):
-    """Reads what each last node of a plan found, by its query as it was sent."""
-
-    def __init__(self, env: Any, task: Task, protocol: SearchDag, plan: Plan) -> None:
-        turn = protocol.render_plan(fit_sources(plan, protocol), "I look this up.")
-        super().__init__(env, protocol, turn, self._tell)
-        self._last = {one.label for one in plan.nodes} - {edge.parent for edge in plan.edges}
-        self._sent: dict[str, str] = {}
-
-    def act(self, observation: str) -> str:
-        """Return the next turn; the queries as they were sent stand in the observation."""
-        self._sent = dict(_HEAD.findall(observation.replace("<result>", "\n")))
-        return super().act(observation)
-
-    def _tell(self) -> tuple[str, str]:
-        found = [
-            _read(query, self.shown.passages)
-            for label, query in self._sent.items()
-            if label in self._last
-        ]
-        return " and ".join(found) or UNKNOWN, "That is what each found."
+def _told(text: str, noun: str, entity: str) -> str:
+    """The value that a passage tells of an entity; empty if it speaks of something else."""
+    if entity not in text or f" {noun} " not in text:
+        return ""
+    if noun in words.LINKS:
+        return next((one for one in _NAME.findall(text) if one != entity), "")
+    return next((word for word in _WORD.findall(text) if word in words.VALUES[noun]), "")
 
 
 def _reader(env: Any, task: Task, protocol: SearchDag, plan: Plan) -> Expert:

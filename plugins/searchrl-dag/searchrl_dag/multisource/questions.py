@@ -1,21 +1,29 @@
 """The questions on the made-up world, each with the plan that answers it.
 
-Owns the kinds of task and how one is drawn. A question says of each thing which kind of fact is
-meant ("the latest crop"), and so which source has it. Pure: a function of seed, split and index.
+Owns the kinds of task and how one is drawn. A question says what is asked for, never where that is.
+What shape its plan has is a matter of its words: "the usual crop of X" is one query, "the kitchen
+crop of X" two. Pure: a function of seed, split and index.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 from searchrl_dag.multisource import words
-from searchrl_dag.multisource.world import Fact, World, draw_wording
+from searchrl_dag.multisource.world import (
+    Fact,
+    World,
+    draw_wording,
+    kind_of,
+    nouns_of,
+)
 
-LOOKUP, PAIR, CHAIN, FAN = "lookup", "pair", "chain", "fan"
-KINDS = (LOOKUP, PAIR, CHAIN, FAN)
-"""One fact; two that do not depend on each other; a second that needs the result of the first; two
-that both need it."""
+LOOKUP, BRIDGE, COMPARE, FILTER, COUNT = "lookup", "bridge", "compare", "filter", "count"
+KINDS = (LOOKUP, BRIDGE, COMPARE, FILTER, COUNT)
+"""One fact; one of another entity, which must be found first; the greater or smaller of two
+numbers; the fact of the one of two that has a number; how many of three have a value."""
 
 
 class Step(NamedTuple):
@@ -23,7 +31,6 @@ class Step(NamedTuple):
 
     label: str
     fact: Fact
-    cue: str
     parent: str = ""
 
     @property
@@ -37,6 +44,8 @@ class Draft(NamedTuple):
 
     question: str
     steps: tuple[Step, ...]
+    asked: str
+    """The word that the results are put together by: see `combine`."""
     answer: str
     is_seen: bool
 
@@ -44,49 +53,93 @@ class Draft(NamedTuple):
 def draft_task(world: World, kind: str, key: str, split: str) -> Draft:
     """The task of a kind; `key` is what it is drawn from."""
     rng = Random(key)
-    steps = _draw_steps(world, kind, rng)
+    steps, asked, phrase = _DRAW[kind](world, rng)
     wording, is_seen = draw_wording(rng, words.QUESTIONS, split)
-    asked = steps[1:] if kind in (CHAIN, FAN) else steps
     return Draft(
-        wording.format(p=_phrase(kind, steps)),
+        wording.format(p=phrase),
         steps,
-        " and ".join(step.fact.value for step in asked),
+        asked,
+        combine(kind, [step.fact.value for step in steps], asked),
         is_seen and all(step.fact.is_seen for step in steps),
     )
 
 
-def _draw_steps(world: World, kind: str, rng: Random) -> tuple[Step, ...]:
-    if kind in (LOOKUP, PAIR):
-        towns = rng.sample(world.towns, 2)
-        nouns = [*words.TOWN_VALUES, *words.ROLES]
-        count = 1 if kind == LOOKUP else 2
-        drawn = [
-            _draw_step(world, label, town, rng.choice(nouns), rng)
-            for label, town in zip("AB", towns, strict=True)
-        ]
-        return tuple(drawn[:count])
-    first = _draw_step(world, "A", rng.choice(world.towns), rng.choice(words.ROLES), rng)
-    nouns = rng.sample(list(words.PERSON_VALUES), 1 if kind == CHAIN else 2)
-    later = [
-        _draw_step(world, label, first.fact.value, noun, rng, parent="A")
-        for label, noun in zip("BC", nouns, strict=False)
-    ]
-    return (first, *later)
+def combine(kind: str, values: Sequence[str], asked: str) -> str:
+    """The answer to a question of `kind`, from what its queries found.
+
+    >>> combine(FILTER, ["7", "3", "rye", "oats"], "3")
+    'oats'
+    """
+    if kind == COMPARE:
+        return words.MOST[asked](values)
+    if kind == FILTER:
+        return values[2 + values.index(asked)] if asked in values[:2] else values[2]
+    if kind == COUNT:
+        return str(list(values).count(asked))
+    return values[-1]
 
 
-def _draw_step(
-    world: World, label: str, entity: str, noun: str, rng: Random, parent: str = ""
-) -> Step:
-    source = rng.choice(list(words.CUES))
-    return Step(label, world.facts[source, entity, noun], rng.choice(words.CUES[source]), parent)
+Drawn = tuple[tuple[Step, ...], str, str]
+"""Steps, the word asked for, and what is asked for in words."""
 
 
-def _phrase(kind: str, steps: tuple[Step, ...]) -> str:
-    """What is asked for: "the studied drink of the latest mayor of Dalham"."""
-    things = [f"the {step.cue} {step.fact.noun}" for step in steps]
-    first = f"{things[0]} of {steps[0].fact.entity}"
-    if kind == LOOKUP:
-        return first
-    if kind == PAIR:
-        return f"{first} and {things[1]} of {steps[1].fact.entity}"
-    return f"{' and '.join(things[1:])} of {first}"
+def _draw_lookup(world: World, rng: Random) -> Drawn:
+    entity = rng.choice(world.entities)
+    noun = rng.choice(nouns_of(kind_of(entity)))
+    phrase = f"the {rng.choice(words.PLAIN)} {noun} of {entity}"
+    return _steps(world, (noun, entity)), "", phrase
+
+
+def _draw_bridge(world: World, rng: Random) -> Drawn:
+    entity, link = rng.choice(world.places), rng.choice(list(words.LINKS))
+    noun = rng.choice(list(words.VALUES))
+    first = Step("A", world.right[entity, link])
+    second = Step("B", world.right[first.fact.value, noun], "A")
+    return (first, second), "", f"the {words.LINKS[link]} {noun} of {entity}"
+
+
+def _draw_compare(world: World, rng: Random) -> Drawn:
+    one, other = rng.sample(world.entities, 2)
+    noun, asked = rng.choice(words.NUMBERS), rng.choice(list(words.MOST))
+    phrase = f"the {asked} {noun} of {one} and {other}"
+    return _steps(world, (noun, one), (noun, other)), asked, phrase
+
+
+def _draw_filter(world: World, rng: Random) -> Drawn:
+    noun, number = rng.choice(words.WORDS), rng.choice(words.NUMBERS)
+    one, other = rng.sample(world.entities, 2)
+    while world.right[one, number].value == world.right[other, number].value:
+        one, other = rng.sample(world.entities, 2)
+    asked = world.right[rng.choice((one, other)), number].value
+    phrase = f"the {noun} of {one} or {other} by the {number} {asked}"
+    pairs = (number, one), (number, other), (noun, one), (noun, other)
+    return _steps(world, *pairs), asked, phrase
+
+
+def _draw_count(world: World, rng: Random) -> Drawn:
+    noun = rng.choice(words.WORDS)
+    asked = world.right[rng.choice(world.entities), noun].value
+    having = [one for one in world.entities if world.right[one, noun].value == asked]
+    others = [one for one in world.entities if world.right[one, noun].value != asked]
+    num_having = min(rng.randrange(4), len(having))
+    drawn = [*rng.sample(having, num_having), *rng.sample(others, 3 - num_having)]
+    one, two, three = rng.sample(drawn, 3)
+    phrase = f"the count of the {noun} {asked} in {one} and {two} and {three}"
+    return _steps(world, (noun, one), (noun, two), (noun, three)), asked, phrase
+
+
+_DRAW = {
+    LOOKUP: _draw_lookup,
+    BRIDGE: _draw_bridge,
+    COMPARE: _draw_compare,
+    FILTER: _draw_filter,
+    COUNT: _draw_count,
+}
+
+
+def _steps(world: World, *asked: tuple[str, str]) -> tuple[Step, ...]:
+    """Steps that do not wait for each other, from pairs of a noun and an entity."""
+    return tuple(
+        Step("ABCDEF"[place], world.right[entity, noun])
+        for place, (noun, entity) in enumerate(asked)
+    )

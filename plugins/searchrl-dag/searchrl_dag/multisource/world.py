@@ -1,8 +1,9 @@
-"""The made-up world: towns and people, and what each of the three sources says about them.
+"""The made-up world: which source has what, and what each of the three sources says.
 
-Owns names, facts and passages of a split. Every fact is in one source only: all three speak of the
-crop of a town, and each says something else. So a question has to be put to the right one. Pure: a
-function of seed and split; no name is in two splits.
+Owns the hidden table, names, facts and passages of a split. The table says for each noun and kind
+of entity which source is kept up to date; no word of a question or passage tells it. Nine facts in
+ten also stand in another source, out of date. Pure: a function of seed and split; all splits of a
+seed share its table, and no name is in two splits.
 """
 
 from __future__ import annotations
@@ -16,21 +17,27 @@ from searchrl.contracts import Passage
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.words import Wordings
 
-SOURCES = tuple(words.PASSAGES)
+SOURCES = ("general", "news", "academic")
+
+NUM_EXCEPTIONS = 6
+"""Nouns that one kind of place has in another source than all other entities."""
+
+STALE_FRAC = 0.9
+"""How many facts also stand in a second source, with a value that is not right any more."""
 
 
 class Size(NamedTuple):
-    """How many towns and people a split has, and which fifths of all names are its own."""
+    """How many places and people a split has, and which fifths of all names are its own."""
 
-    towns: int
+    places: int
     people: int
     fifths: range
 
 
 SIZES: Mapping[str, Size] = {
-    "train": Size(240, 320, range(3)),
-    "validation": Size(60, 80, range(3, 4)),
-    "test": Size(120, 160, range(4, 5)),
+    "train": Size(250, 200, range(3)),
+    "validation": Size(75, 40, range(3, 4)),
+    "test": Size(150, 80, range(4, 5)),
 }
 
 
@@ -51,41 +58,84 @@ class Fact(NamedTuple):
 
 
 class World(NamedTuple):
-    """One split. `facts` are found by (source, entity, noun)."""
+    """One split. `facts` are found by (source, entity, noun), the right ones by (entity, noun)."""
 
-    towns: tuple[str, ...]
+    places: tuple[str, ...]
     people: tuple[str, ...]
     facts: Mapping[tuple[str, str, str], Fact]
+    right: Mapping[tuple[str, str], Fact]
     corpora: Mapping[str, tuple[Passage, ...]]
     """The passages of each source."""
 
+    @property
+    def entities(self) -> tuple[str, ...]:
+        """Places and people."""
+        return self.places + self.people
 
-@lru_cache(maxsize=8)
+
+@lru_cache(maxsize=64)
+def make_table(world_seed: int) -> Mapping[tuple[str, str], str]:
+    """The source of every noun and kind of entity: 63 entries.
+
+    >>> len(make_table(0)), len({*make_table(0).values()})
+    (63, 3)
+    """
+    rng = Random(f"multisource/{world_seed}/table")
+    nouns = rng.sample(words.NOUNS, len(words.NOUNS))
+    places = {
+        (noun, kind): place
+        for place, noun in enumerate(nouns)
+        for kind in (*words.PLACES, words.PERSON)
+        if noun in nouns_of(kind)
+    }
+    for noun in rng.sample(nouns, NUM_EXCEPTIONS):
+        places[noun, rng.choice(words.PLACES)] += rng.choice((1, 2))
+    return {key: SOURCES[place % len(SOURCES)] for key, place in places.items()}
+
+
+@lru_cache(maxsize=64)
 def make_world(world_seed: int, split: str) -> World:
     """The world of a split."""
-    size = SIZES[split]
     rng = Random(f"multisource/{world_seed}/{split}")
-    towns = _draw_names(world_seed, words.TOWN_FIRST, words.TOWN_LAST, size.towns, size.fifths)
+    table = make_table(world_seed)
+    size = SIZES[split]
+    named = _draw_names(world_seed, words.PLACE_FIRST, words.PLACE_LAST, size.places, size.fifths)
+    places = tuple(
+        f"{name} {words.PLACES[number % len(words.PLACES)]}" for number, name in enumerate(named)
+    )
     people = _draw_names(
         world_seed, words.PERSON_FIRST, words.PERSON_LAST, size.people, size.fifths
     )
-    asked: list[tuple[str, str, tuple[str, ...]]] = []
-    for town in towns:
-        asked += [(town, role, people) for role in words.ROLES]
-        asked += [(town, noun, values) for noun, values in words.TOWN_VALUES.items()]
-    for person in people:
-        asked += [(person, noun, values) for noun, values in words.PERSON_VALUES.items()]
     facts: dict[tuple[str, str, str], Fact] = {}
-    for entity, noun, values in asked:
-        for source, value in zip(SOURCES, rng.sample(values, len(SOURCES)), strict=True):
-            wording, is_seen = draw_wording(rng, words.PASSAGES[source], split)
-            text = wording.format(n=noun, e=entity, v=value)
-            facts[source, entity, noun] = Fact(source, noun, entity, value, text, is_seen)
+    right: dict[tuple[str, str], Fact] = {}
+    for entity in places + people:
+        for noun in nouns_of(kind_of(entity)):
+            source = table[noun, kind_of(entity)]
+            said = {source}
+            if rng.random() < STALE_FRAC:
+                said.add(rng.choice([one for one in SOURCES if one != source]))
+            values = rng.sample(people if noun in words.LINKS else words.VALUES[noun], len(said))
+            for one, value in zip(sorted(said), values, strict=True):
+                wording, is_seen = draw_wording(rng, words.PASSAGES, split)
+                text = wording.format(n=noun, e=entity, v=value)
+                facts[one, entity, noun] = Fact(one, noun, entity, value, text, is_seen)
+            right[entity, noun] = facts[source, entity, noun]
     corpora = {
         source: tuple(Passage(f.id, f.text) for f in facts.values() if f.source == source)
         for source in SOURCES
     }
-    return World(towns, people, facts, corpora)
+    return World(places, people, facts, right, corpora)
+
+
+def kind_of(entity: str) -> str:
+    """The kind of an entity: a place has it in its name."""
+    last = entity.rpartition(" ")[2]
+    return last if last in words.PLACES else words.PERSON
+
+
+def nouns_of(kind: str) -> tuple[str, ...]:
+    """What entities of a kind have."""
+    return tuple(words.VALUES) if kind == words.PERSON else words.NOUNS
 
 
 def draw_wording(rng: Random, wordings: Wordings, split: str) -> tuple[str, bool]:

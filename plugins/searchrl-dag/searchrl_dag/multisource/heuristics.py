@@ -97,18 +97,12 @@ def make_cue_plan(env: Any, task: Task, protocol: SearchDag) -> Expert:
         return make_every_source(env, task, protocol)
     num_sources = max(1, protocol.reader.max_nodes // len(pairs))
     each = [(*pair, source) for source in SOURCES[:num_sources] for pair in pairs]
-    nodes = tuple(
-        Node(label, f"{noun} of {entity}", source)
-        for label, (noun, entity, source) in zip("ABCDEF", each, strict=False)
+    nodes = tuple(  # without an entity, what the query before found
+        Node(label, f"{noun} of {entity or f'{{{before}}}'}", source)
+        for before, label, (noun, entity, source) in zip("_ABCDE", "ABCDEF", each, strict=False)
     )
-    edges: tuple[Edge, ...] = ()
-    if kind == BRIDGE:  # what each source says of the link is asked on there
-        braced = [f"{{{chr(ord(node.label) - 1)}}}" for node in nodes]
-        nodes = tuple(
-            node._replace(query=f"{pairs[1][0]} of {brace}") if place % 2 else node
-            for place, (node, brace) in enumerate(zip(nodes, braced, strict=True))
-        )
-        edges = tuple(Edge(a.label, b.label) for a, b in zip(nodes[::2], nodes[1::2], strict=True))
+    braced = zip("_ABCDE", nodes, strict=False)
+    edges = tuple(Edge(before, node.label) for before, node in braced if "{" in node.query)
 
     def answer() -> tuple[str, str]:
         texts = [passage.text for passage in planner.shown.passages]

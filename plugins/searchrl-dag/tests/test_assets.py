@@ -72,14 +72,14 @@ def test_it_plans_well_and_knows_no_source_of_this_world() -> None:
     result = searchrl.evaluate(
         {
             "plugins": [MODULE],
-            "env": "multisource",
+            "env": {"name": "multisource", "world_seed": 24},
             "model": "tiny",
             "eval": {"num_tasks": 120, "forced": False},
         }
     )
     value = {name: metric["value"] for name, metric in result.metrics.items()}
-    assert value["dag"] >= 0.95 and value["em"] <= 0.3
-    assert 0.2 <= value["dag_sources"] <= 0.45
+    assert value["dag"] >= 0.98 and value["em"] <= 0.3
+    assert 0.2 <= value["dag_sources"] <= 0.4
 
 
 def test_the_weights_of_the_preset_change_after_thirty_steps() -> None:

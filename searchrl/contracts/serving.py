@@ -69,7 +69,9 @@ class Serving:
     codec: Any
     """The policy's `Renderer`."""
     temperature: float
-    max_turn_tokens: int
+    """0: greedy, in an evaluation."""
+    thinking: bool
+    """Passed to chat templates where a prompt says nothing else."""
     max_total_tokens: int
     """Of one segment."""
     timeout_s: float | None

@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import gymnasium
@@ -117,6 +118,13 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         env_names: tuple[str, ...] = (),
     ) -> None:
         super().__init__(env)
+        try:
+            self.get_wrapper_attr("protocol").render_turn(Action(ANSWER, "yes"))
+        except (AttributeError, ValueError) as error:
+            raise ConfigError(
+                "an agent gives an answer, and this environment's protocol has none; choose an "
+                f"environment of questions ({error})"
+            ) from error
         self._agent = _OFFICE.agent(command, tuple(env_names))
         self._mode = history
         self._max_requests = max_requests
@@ -147,12 +155,13 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._waiting: Event | None = None
         self._made: list[Reply] = []
         self._counts: Counter[str] = Counter()
+        self._steps: list[tuple[str, float, dict[str, Any]]] = []
         self._last_text, self._is_over = "", False
         self._count += 1
         task = {"rollout_id": f"{id(self):x}-{self._count}", "question": question}
         base = _OFFICE.open(self._session)
         self._running = self._agent.start(Start(base, self._session.key, json.dumps(task)))
-        said = self._go_on([])
+        said = self._guarded()
         if not isinstance(said, Rendered):
             raise EnvironmentFailure("the agent ended and never asked the policy for anything")
         return said, info
@@ -167,14 +176,15 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self.env.step(action)  # type: ignore[return-value]
         assert isinstance(action, SampledTurn) and self._waiting is not None
         self._reply(action)
-        steps: list[tuple[str, float, dict[str, Any]]] = []
-        said = self._go_on(steps)
+        said = self._guarded()
+        steps, self._steps = self._steps, []
         rewards = sum(reward for _, reward, _ in steps)
         passages: list[Passage] = [p for *_, info in steps for p in info.get("passages", ())]
         made = [one["action"] for *_, one in steps if "action" in one]
         queries = [query for action in made for query in action.queries]
         info: dict[str, Any] = {
             "passages": tuple(passages),
+            "ranks": tuple(rank for *_, one in steps for rank in one.get("ranks", ())),
             "action": Action(SEARCH, tuple(queries)) if queries else Action(ACT, "reply"),
             "signals": {
                 name: value for *_, one in steps for name, value in one.get("signals", {}).items()
@@ -193,7 +203,15 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._end("the run is over")
         super().close()
 
-    def _go_on(self, steps: list[tuple[str, float, dict[str, Any]]]) -> str:
+    def _guarded(self) -> str:
+        """What `_go_on` says; whatever goes wrong there ends the agent."""
+        try:
+            return self._go_on()
+        except BaseException as error:
+            self._end(f"{type(error).__name__}: {error}")
+            raise
+
+    def _go_on(self) -> str:
         """What the policy is asked next (`Rendered`), or the answer of an agent that ended."""
         assert self._serving is not None and self._running is not None
         running, limit_s = self._running, (self._serving.timeout_s or 600.0) * _MARGIN
@@ -206,12 +224,13 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 ended = self._end(f"it asked for nothing in {limit_s:.0f} s")
                 raise EnvironmentFailure(_failed(ended, "raise rollout.env_timeout_s"))
             if event.kind == "ended":
-                return self._conclude(event.body, steps)
+                return self._conclude(event.body)
             if event.kind == "tool":
                 try:
-                    event.future.set_result(self._call(event.body[0], event.body[1], steps))
+                    event.future.set_result(self._call(*event.body))
                 except Refused as error:
                     event.future.set_exception(error)
+                until = time.monotonic() + limit_s
             else:
                 self._waiting, self._made = event, []
 
@@ -219,6 +238,8 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """The tokens that the policy goes on from; None: the request was refused."""
         assert self._serving is not None
         request = event.body
+        if request.thinking is None:
+            request = replace(request, thinking=self._serving.thinking)
         try:
             placed = self._history.place(request)
         except Refused as error:
@@ -230,13 +251,17 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._counts["segments"] = self._history.num_segments
         self._placed, self._request = placed, request
         text = self._serving.codec.decode(placed.ids)
-        return Rendered(text, tuple(placed.ids), placed.segment, request.stops, request.max_tokens)
+        ids = tuple(placed.ids)
+        return Rendered(text, ids, placed.segment, request.stops, request.max_tokens)
 
     def _reply(self, turn: SampledTurn) -> None:
         """Hand a turn to the request that waits; one that wants more replies waits on."""
         assert self._serving is not None and self._waiting is not None
         event, request = self._waiting, self._request
-        reasoning, content, calls = read_turn(turn, bool(request.tools), self._history.num_replies)
+        text = str(turn)
+        if turn.reason == "stop_string" and not request.keeps_stop:
+            text = text[: min(text.find(stop) for stop in request.stops if stop in text)]
+        reasoning, content, calls = read_turn(text, bool(request.tools), self._history.num_replies)
         decode = self._serving.codec.decode
         is_cut = turn.reason == "max_tokens"
         reply = Reply(
@@ -257,9 +282,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._waiting = None
             event.future.set_result(tuple(self._made))
 
-    def _call(
-        self, name: str, arguments: Any, steps: list[tuple[str, float, dict[str, Any]]]
-    ) -> str:
+    def _call(self, name: str, arguments: Any) -> str:
         """Step the environment with the turn that its protocol writes for a tool call."""
         protocol = self.env.get_wrapper_attr("protocol")
         if self._is_over:
@@ -272,17 +295,17 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 what = f"there is no tool {name!r}; this environment has search(query)"
                 raise Refused(what, 404, "no_such_tool") from None
             turn = protocol.render_turn(Action(SEARCH, (query,)))
-        observation = self._step(turn, steps)
+        observation = self._step(turn)
         found = _WRAPPED.fullmatch(observation)
         return (found[2] if found else observation).strip()
 
-    def _step(self, turn: str, steps: list[tuple[str, float, dict[str, Any]]]) -> str:
+    def _step(self, turn: str) -> str:
         observation, reward, terminated, truncated, info = self.env.step(turn)
         self._is_over = terminated or truncated
-        steps.append((str(observation), float(reward), info))
+        self._steps.append((str(observation), float(reward), info))
         return str(observation)
 
-    def _conclude(self, ended: Ended, steps: list[tuple[str, float, dict[str, Any]]]) -> str:
+    def _conclude(self, ended: Ended) -> str:
         """Step the environment with the answer of an agent that ended, and return it."""
         self._end("")
         if ended.error:
@@ -291,7 +314,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         answer = posted if posted is not None else ended.last_line or self._last_text
         if not self._is_over and self._history.num_replies:
             protocol = self.env.get_wrapper_attr("protocol")
-            self._step(protocol.render_turn(Action(ANSWER, answer)), steps)
+            self._step(protocol.render_turn(Action(ANSWER, answer)))
         return answer
 
     def _end(self, why: str) -> Ended | None:

@@ -28,8 +28,6 @@ class Placed(NamedTuple):
     ids: list[int]
     reason: str
     """Why a segment begins; empty: none does."""
-    num_shared: int = 0
-    """Tokens of a new segment that another one has already: a fork's."""
 
 
 @dataclass(slots=True)
@@ -77,7 +75,7 @@ class History:
             Refused: the template does not show a message or tool exactly once, or there is no room
                 for a reply. Nothing has changed then.
         """
-        tools = json.dumps(list(request.tools), sort_keys=True)
+        tools = json.dumps([request.thinking, *request.tools], sort_keys=True)
         number, count, rest, reason = self._find(request, tools)
         segment = self._segments[number] if number >= 0 else None
         if segment is None:
@@ -131,7 +129,7 @@ class History:
         self._ensure_room(len(shared) + len(new))
         self._segments.append(_Segment(tools, [*shared, *new], list(said)))
         self._asked = len(self._segments) - 1, before
-        return Placed(len(self._segments) - 1, [*shared, *new], reason, len(shared))
+        return Placed(len(self._segments) - 1, [*shared, *new], reason)
 
     def _ensure_room(self, num_tokens: int) -> None:
         if num_tokens >= self._max_tokens:
@@ -204,23 +202,29 @@ def render_after(codec: Any, request: Request, new: Sequence[Message]) -> Parts:
 
 def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Parts, list[int]]:
     """The parts of a dialogue, and behind which part each message's text ends."""
-    slots: list[tuple[str, str, int]] = []
+    slots: list[tuple[str, str, int, bool]] = []
+    ids: dict[str, str] = {}
 
-    def slot(text: str, owner: int) -> str:
+    def slot(text: str, owner: int, may_lack: bool = False) -> str:
         if not text:
             return ""
         word = f"qslot{len(slots)}q"
-        slots.append((word, text, owner))
+        slots.append((word, text, owner, may_lack))
         return word
+
+    def neutral(call_id: str) -> str:  # a template may show it
+        return ids.setdefault(call_id, f"call{len(ids)}")
 
     shown: list[dict[str, Any]] = []
     for number, one in enumerate(messages):
         made: dict[str, Any] = {"role": one.role, "content": slot(one.content, number)}
+        if one.reasoning:  # most templates leave it out of earlier turns
+            made["reasoning_content"] = slot(one.reasoning, number, may_lack=True)
         if one.calls:
             made["tool_calls"] = [
                 {
                     "type": "function",
-                    "id": call.id,
+                    "id": neutral(call.id),
                     "function": {
                         "name": slot(call.name, number),
                         "arguments": {slot(_arguments(call.arguments), number): 0},
@@ -229,17 +233,19 @@ def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Pa
                 for call in one.calls
             ]
         if one.role == "tool":
-            made |= {"tool_call_id": one.call_id, "name": one.name}
+            made["tool_call_id"] = neutral(one.call_id)
         shown.append(made)
     tools = [dict(tool) for tool in request.tools] or None
     try:
-        text = codec.show(shown, tools=tools, thinking=request.thinking)
+        text = codec.show(shown, tools=tools, thinking=request.thinking is not False)
     except PolicyError as error:
         raise Refused(f"the policy's chat template cannot show these messages: {error}") from error
     places: list[tuple[int, int, str, int]] = []
-    for word, said, owner in slots:
+    for word, said, owner, may_lack in slots:
         # Arguments stand in the place of a mapping of one key.
         found = [*re.finditer(rf'\{{"{word}": 0\}}|{word}', text)]
+        if not found and may_lack:
+            continue
         if len(found) != 1:
             raise Refused(
                 f"the policy's chat template shows message {owner + 1} ({messages[owner].role}) "

@@ -23,7 +23,7 @@ from searchrl_agents import wire
 from searchrl_agents.talk import Desk, Refused, Rollout
 
 MAX_BODY_BYTES = 8 * 2**20
-MAX_WAITING = 512
+MAX_WAITING = 4096
 """Requests that wait for an answer, each in a thread; more stand in line."""
 
 

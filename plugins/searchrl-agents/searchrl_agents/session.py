@@ -20,7 +20,10 @@ from searchrl_agents.talk import Called, Refused, Reply, Request
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _THOUGHT = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
 
-OVER = Refused("this rollout is over; its key is valid no more", 401, "invalid_api_key")
+
+def over() -> Refused:
+    """Why a key is valid no more."""
+    return Refused("this rollout is over; its key is valid no more", 401, "invalid_api_key")
 
 
 class Event(NamedTuple):
@@ -49,6 +52,7 @@ class Session:
         self._events: queue.Queue[Event] = queue.Queue()
         self._lock = threading.Lock()
         self._asked: dict[str, Future[Any]] = {}
+        self._open: set[Future[Any]] = set()
         self._is_open = True
 
     def chat(self, request: Request) -> Sequence[Reply]:
@@ -105,26 +109,20 @@ class Session:
         """Refuse everything from now on, and everything that waits."""
         with self._lock:
             self._is_open = False
-        for future in self._asked.values():
+        for future in self._open:
             if not future.done():
-                future.set_exception(OVER)
-        while True:
-            try:
-                future = self._events.get_nowait().future
-            except queue.Empty:
-                return
-            if not future.done():
-                future.set_exception(OVER)
+                future.set_exception(over())
 
     def _put(self, kind: str, body: Any) -> Future[Any]:
         self._ensure_open()
         future: Future[Any] = Future()
+        self._open.add(future)
         self._events.put(Event(kind, body, future))
         return future
 
     def _ensure_open(self) -> None:
         if not self._is_open:
-            raise OVER
+            raise over()
 
 
 _TICK_S = 0.05

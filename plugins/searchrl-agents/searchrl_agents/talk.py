@@ -47,7 +47,10 @@ class Request:
     """Tokens of the reply, at most; None: as many as the run allows."""
     count: int = 1
     """How many replies."""
-    thinking: bool = True
+    thinking: bool | None = None
+    """Whether the chat template lets the policy think; None: as the run says."""
+    keeps_stop: bool = False
+    """Whether the stop string that ended a reply is part of its content."""
     key: str = ""
     """Equal for requests of equal content."""
     is_again: bool = False

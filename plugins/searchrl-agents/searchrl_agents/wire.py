@@ -115,7 +115,7 @@ class _Message(_Form):
 
 
 class _TemplateKwargs(_Form):
-    enable_thinking: bool = True
+    enable_thinking: bool | None = None
 
 
 _FULL = "the policy is trained on what it samples from its whole distribution, unchanged"
@@ -128,7 +128,12 @@ class Chat(_Form):
     messages: list[_Message] = Field(min_length=1)
     model: str = MODEL
     tools: list[Annotated[dict[str, Any], BeforeValidator(_check_tool)]] = []
-    stop: Annotated[list[str], BeforeValidator(lambda s: [s] if isinstance(s, str) else s)] = []
+    stop: Annotated[
+        list[Annotated[str, Field(max_length=64)]],
+        BeforeValidator(lambda s: [s] if isinstance(s, str) else s),
+        Field(max_length=4),
+    ] = []
+    include_stop_str_in_output: bool = False
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     n: int = Field(1, ge=1, le=16)
@@ -154,7 +159,8 @@ class Chat(_Form):
         if self.model == "base":
             text = f"only the trained policy is here; name '{MODEL}', and ask 'base' elsewhere"
             raise BadField("model", text)
-        if self.temperature not in (None, temperature):
+        # A greedy run is an evaluation, and trains nothing.
+        if temperature and self.temperature not in (None, temperature):
             text = f"{self.temperature} is not that of the run, {temperature}; leave it out"
             raise BadField("temperature", text)
         limits = [one for one in (self.max_tokens, self.max_completion_tokens) if one is not None]
@@ -178,6 +184,7 @@ class Chat(_Form):
             max_tokens=min(limits, default=None),
             count=self.n,
             thinking=self.chat_template_kwargs.enable_thinking,
+            keeps_stop=self.include_stop_str_in_output,
             key=key,
             is_again=is_again,
         )

@@ -17,7 +17,7 @@ def act(task, base_url, api_key):
         )
         text = made.choices[0].message.content
         messages.append({"role": "assistant", "content": text})
-        if query := re.search(r"<search>(.*?)</search>", text, re.DOTALL):
+        if query := re.search(r"<search>(.*)", text, re.DOTALL):
             found = httpx.post(
                 f"{base_url}/searchrl/tools/search",
                 json={"query": query[1]},
@@ -25,6 +25,6 @@ def act(task, base_url, api_key):
             )
             messages.append({"role": "user", "content": found.json()["result"]})
         else:
-            answer = re.search(r"<answer>(.*?)</answer>", text, re.DOTALL)
+            answer = re.search(r"<answer>(.*)", text, re.DOTALL)
             return answer[1].strip() if answer else text
     return "unknown"

@@ -243,7 +243,11 @@ class Mixer:
             num_successes, num_scored = num_successes + len(won), num_scored + len(scored)
             if self.ratio and scored:
                 again = len(added) if group.id in self._again else 0
-                kept = {one.trajectory.rollout_id: _success(one) for one in won}
+                kept = {
+                    one.trajectory.rollout_id: _success(one)
+                    for one in won
+                    if not one.trajectory.own_prompt
+                }  # an agent's is replayed by nobody
                 counts = len(won) + again, len(group.rollouts) + again
                 self._news.append((_place(prompt), *counts, kept))
         self._begins = num_successes > self.threshold * num_scored

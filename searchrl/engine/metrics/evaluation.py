@@ -78,7 +78,7 @@ def run_episodes(
 
     requests = []
     for number, world in enumerate(worlds):
-        if forced is not None and not world.can_open(forced):
+        if forced is not None and not world.can_force(forced):
             continue
         for index in range(tasks_played(worlds, world, split, num_tasks)):
             if (name := f"eval/{number}/{index}") in skip:
@@ -121,7 +121,7 @@ def count_episodes(
     """Episodes of a full evaluation (`evaluate_both`), the forced ones among them."""
     return sum(
         tasks_played(worlds, world, split, num_tasks)
-        * (1 + (settings.forced and world.can_open(SEARCH)))
+        * (1 + (settings.forced and world.can_force(SEARCH)))
         for world in worlds
     )
 
@@ -161,12 +161,12 @@ def evaluate_both(
         )
 
     plain = play("evaluate", None)
-    if not settings.forced or not any(world.can_open(SEARCH) for world in worlds):
+    if not settings.forced or not any(world.can_force(SEARCH) for world in worlds):
         return plain
     searched = {
         one.trajectory.group_id: one
         for one in reversed(plain.rollouts)  # of several samples the first
-        if one.is_scored and one.world.can_open(SEARCH) and _begins_with_search(one)
+        if one.is_scored and one.world.can_force(SEARCH) and _begins_with_search(one)
     }
     forced = play("evaluate, must search first", SEARCH, searched)
     metrics = dict(plain.metrics)

@@ -144,7 +144,9 @@ def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
 def anonymous_task(env: str, options: Mapping[str, Any], prompt: str) -> Task:
     """The task record of an env that does not describe its tasks."""
     split, index = options["split"], options.get("index", -1)
-    return Task(id=f"{env}/{split}/{index}", split=split, index=index, question=prompt, env=env)
+    return Task(
+        id=f"{env}/{split}/{index}", split=split, index=index, question=str(prompt), env=env
+    )
 
 
 def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:

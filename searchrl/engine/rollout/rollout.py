@@ -385,7 +385,7 @@ class RolloutDriver:
                 # A protocol that hung would hang again here, where no clock runs.
                 is_stuck = isinstance(error, DeadlineExceeded) and error.owner == protocol
                 action = UNREAD if is_stuck else self._parse(dialogue, text)
-                dialogue.turns.append(EpisodeTurn(text, action))
+                dialogue.turns.append(EpisodeTurn(str(text), action))
                 dialogue.fail(error)
             else:
                 self._advance(one, call.result.value, live)
@@ -396,7 +396,7 @@ class RolloutDriver:
         dialogue, turn, text, _ = one
         action = made.action or self._parse(dialogue, text)
         if dialogue.failure is not None:
-            dialogue.turns.append(EpisodeTurn(text, action))
+            dialogue.turns.append(EpisodeTurn(str(text), action))
             return
         dialogue.env_return += made.reward
         dialogue.signals.update(made.signals)
@@ -414,7 +414,8 @@ class RolloutDriver:
             shown = self._observe(dialogue, turn.handle, made.observation)
         # What the model never read does not count as shown to it.
         passages, ranks = (made.passages, made.ranks) if shown else ((), ())
-        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, made.reward, ranks))
+        told = EpisodeTurn(str(text), action, passages, str(shown), made.reward, ranks)
+        dialogue.turns.append(told)
 
     def _observe(self, dialogue: Dialogue, handle: Handle, observation: str) -> str:
         """Append an observation and ask for the next turn; returns the text appended."""

@@ -29,7 +29,7 @@ class Served:
         return Serving(
             codec,
             getattr(sampling, "temperature", 1.0),
-            limits.max_turn_tokens,
+            limits.thinking,
             limits.max_total_tokens,
             limits.env_timeout_s,
         )
@@ -68,7 +68,7 @@ class Served:
                 segments[number].append_env(ids)
             dialogue.trajectory = segments[number]
             prompt = segments[number].ids[: segments[number].num_prompt_tokens]
-            # Of what it begins with, never of when it was asked for.
+            # Of what it begins with, so that it is the same in whatever slot it is.
             place = sum(one.ids[: len(prompt)] == prompt for one in segments[:number])
             own = dialogue.request.rng_keys[dialogue.sample]
             key = mix_key(own, *prompt, place) if number else own

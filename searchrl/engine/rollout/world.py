@@ -62,6 +62,8 @@ class TaskWorld:
     """Where its difficulty changes: the world of each difficulty. It itself is the last one."""
     has_indexes: bool = False
     """Whether the indexes that can be built before an episode are built."""
+    is_served: bool = False
+    """Whether its wrapper serves the policy to an agent, which nobody can make write a turn."""
     judged: Judged | None = None
     """The judge that its components ask, if one does."""
     _idle: list[Pinned[Env]] = field(default_factory=list)
@@ -207,6 +209,10 @@ class TaskWorld:
     def can_open(self, kind: str) -> bool:
         """Whether a turn of the protocol can be committed to an action of `kind`."""
         return can_open(self.protocol, kind)
+
+    def can_force(self, kind: str) -> bool:
+        """Whether its first turn can be made to be one: an agent's prompts are its own."""
+        return not self.is_served and self.can_open(kind)
 
     def close(self) -> None:
         """Close every idle environment; one that fails to close is a warning."""

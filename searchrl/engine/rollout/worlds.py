@@ -236,12 +236,9 @@ def _make_world(
         fill_parts(registry, env_entry, config.env.settings, make_retrievers)
     )
 
-    wrapper_entry = config.wrapper and registry.get("wrapper", config.wrapper.name)
-    if (
-        wrapper_entry
-        and hasattr(wrapper_entry.load(), "serve")
-        and "format" in scorer.schedule.names
-    ):
+    wrapper_entry = registry.get("wrapper", config.wrapper.name) if config.wrapper else None
+    is_served = wrapper_entry is not None and hasattr(wrapper_entry.load(), "serve")
+    if is_served and "format" in scorer.schedule.names:
         raise ConfigError(
             f"the reward '{config.reward}' has the component 'format', which judges the turns of a "
             f"protocol; with {wrapper_entry} an agent writes. Leave it out: --reward em"
@@ -269,6 +266,7 @@ def _make_world(
         retriever_owner=str(retriever_entry.owner),
         protocol_owner=str(protocol_entry.owner),
         timeout_s=run.rollout.env_timeout_s,
+        is_served=is_served,
         judged=find_judged(registry, judges, config.judge, scorer.components),
     )
     try:

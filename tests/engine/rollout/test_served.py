@@ -87,6 +87,8 @@ def test_what_was_sampled_is_recorded_once_in_the_segment_where_it_was_asked_for
             policy.renderer.decode([i for i in ids if i not in policy.eos_ids]) for ids in turns
         ]
         assert episode.signals["n"] == 4 and episode.env_return == 0.5
+        # Plain texts: an episode is sent to other processes.
+        assert {type(t) for turn in episode.turns for t in (turn.text, turn.observation)} == {str}
         written = sum(author is Author.MODEL for author in trajectory.authors)
         assert written == sum(map(len, turns)) == trajectory.num_model_tokens
 

@@ -259,8 +259,9 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         assert self._serving is not None and self._waiting is not None
         event, request = self._waiting, self._request
         text = str(turn)
-        if turn.reason == "stop_string" and not request.keeps_stop:
-            text = text[: min(text.find(stop) for stop in request.stops if stop in text)]
+        ends = [text.index(stop) for stop in request.stops if stop in text]
+        if ends and not request.keeps_stop:
+            text = text[: min(ends)]
         reasoning, content, calls = read_turn(text, bool(request.tools), self._history.num_replies)
         decode = self._serving.codec.decode
         is_cut = turn.reason == "max_tokens"

@@ -230,19 +230,21 @@ def _make_world(
     # Every environment instance shares them: the rollouts of a group search one index. They are
     # made at the first search; a wrong setting is reported now.
     retriever = make_retrievers(config.retriever.name, config.retriever.settings)
-    scorer = build_scorer(config, run, registry, protocol, judges)
-    # Now, so that a setting called `retriever` is refused by its name.
-    env_settings = env_entry.ensure_settings(
-        fill_parts(registry, env_entry, config.env.settings, make_retrievers)
-    )
-
     wrapper_entry = registry.get("wrapper", config.wrapper.name) if config.wrapper else None
     is_served = wrapper_entry is not None and hasattr(wrapper_entry.load(), "serve")
+    if is_served:  # an agent writes, and no turn has the form of a protocol
+        metrics = [name for name in config.metrics if name != "format"]
+        config = config.model_copy(update={"metrics": metrics})
+    scorer = build_scorer(config, run, registry, protocol, judges)
     if is_served and "format" in scorer.schedule.names:
         raise ConfigError(
             f"the reward '{config.reward}' has the component 'format', which judges the turns of a "
             f"protocol; with {wrapper_entry} an agent writes. Leave it out: --reward em"
         )
+    # Now, so that a setting called `retriever` is refused by its name.
+    env_settings = env_entry.ensure_settings(
+        fill_parts(registry, env_entry, config.env.settings, make_retrievers)
+    )
 
     def make_env() -> Env:
         env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)

@@ -33,7 +33,9 @@ messages = [{"role": "user", "content": task["question"]}]
 ASK = 'made = ask("/chat/completions", {"messages": messages, "max_tokens": 8})\n'
 
 
-def evaluate(tmp_path: Path, code: str, **more: Any) -> Any:
+def evaluate(
+    tmp_path: Path, code: str, reward: str = "em", forced: bool = False, **more: Any
+) -> Any:
     """What an agent of this code reaches, and the rollouts it had."""
     file = tmp_path / "agent.py"
     file.write_text(PLAIN + code, "utf-8")
@@ -41,7 +43,7 @@ def evaluate(tmp_path: Path, code: str, **more: Any) -> Any:
     return searchrl.evaluate(
         SETTINGS
         | {"wrapper": wrapper, "rollout": {"env_timeout_s": 5.0}}
-        | {"eval": {"num_tasks": 2, "forced": False}}
+        | {"reward": reward, "eval": {"num_tasks": 2, "forced": forced}}
     )
 
 
@@ -98,3 +100,10 @@ def test_what_is_recorded_and_trained_is_what_was_sampled_whatever_an_agent_does
 
     figures = audit(tmp_path / "run", prompts=2)
     assert figures["segments"].keys() >= {1, 2, 3} and len(figures["sessions"]) >= 4
+
+
+def test_an_agent_has_no_format_to_be_judged_and_no_turn_to_be_forced(tmp_path: Path) -> None:
+    with pytest.raises(SearchRLError, match=r"Leave it out: --reward em"):
+        evaluate(tmp_path, "print(1)", reward="format+em")
+    told = evaluate(tmp_path, ASK + "print(1)", forced=True)
+    assert not {"format", "em_forced"} & told.metrics.keys()

@@ -2,7 +2,7 @@
 
 An environment that returns `Rendered` text, at reset and at each step, has made its ids itself; a
 step is then given a `SampledTurn`. Such a wrapper has a method `serve(serving)`, called before
-`reset`.
+`reset`; with None nobody plays.
 """
 
 from __future__ import annotations

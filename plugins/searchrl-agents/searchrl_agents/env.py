@@ -132,7 +132,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._running: Running | None = None
         self._count = 0
 
-    def serve(self, serving: Serving) -> None:
+    def serve(self, serving: Serving | None) -> None:
         """See `searchrl.contracts.Serving`."""
         self._serving = serving
 
@@ -144,7 +144,9 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         Raises:
             EnvironmentFailure: it asked for nothing.
         """
+        serving = self._serving
         self._end("its episode was given up")
+        self._serving = serving
         question, info = self.env.reset(seed=seed, options=options)
         if self._serving is None:
             return question, info  # nobody plays: a task is looked at
@@ -322,6 +324,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         running, self._running = self._running, None
         if running is None:
             return None
+        self._serving = None  # until somebody plays again
         _OFFICE.end(self._session)
         return running.stop(why)
 

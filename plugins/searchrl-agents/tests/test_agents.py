@@ -155,7 +155,9 @@ def test_64_at_once_leave_no_process_thread_or_descriptor(make: Callable[..., Ag
     wait_for(lambda: [one.name() for one in own.children(recursive=True)].count("sleep") == 64)
     agent.close()
     assert [one.wait(0).last_line for one in started] == [f"key-{n}" for n in range(64)]
-    assert (own.num_fds(), threading.active_count(), own.children()) == before
+    # What earlier tests held may be closed meanwhile.
+    assert own.num_fds() <= before[0] and threading.active_count() <= before[1]
+    assert own.children() == before[2]
     assert "the keeper of the agents has ended" in end_of(agent).error
 
 

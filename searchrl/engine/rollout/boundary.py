@@ -74,10 +74,13 @@ def begin_episode(
     *,
     seed: int,
     budget: TokenBudget,
-    serving: Serving,
+    serving: Serving | None = None,
     script: ExpertFactory | None = None,
 ) -> Begun:
-    """Reset an environment of the world, and make its scripted policy if there is one."""
+    """Reset an environment of the world, and make its scripted policy if there is one.
+
+    `serving` None: nobody plays, and a wrapper that serves the policy starts nobody.
+    """
     if hasattr(env.unwrapped, "budget"):
         env.unwrapped.budget = budget
     if hasattr(env, "serve"):

@@ -73,7 +73,9 @@ def rollout(
         reward=reward,
         scored=SimpleNamespace(reward=reward, scores=scores),
         world=more.get("world")
-        or SimpleNamespace(name="toy", scorer=scorer, can_open=lambda kind: False),
+        or SimpleNamespace(
+            name="toy", scorer=scorer, can_open=lambda kind: False, can_force=lambda kind: False
+        ),
         trajectory=SimpleNamespace(group_id=more.get("group_id", object()), views=()),
         episode=SimpleNamespace(
             step=0,
@@ -187,7 +189,7 @@ def test_episodes_that_a_limit_cut_are_counted() -> None:
 
 def test_searches_that_find_nothing_are_counted_by_search_and_failures_by_episode() -> None:
     world = rollout(1.0).world
-    world.can_open = lambda kind: True
+    world.can_force = world.can_open = lambda kind: True
 
     def search(*passages: Passage, shown: str = "found") -> EpisodeTurn:
         return EpisodeTurn("s", Action("search", ("q",)), passages, shown)
@@ -222,7 +224,7 @@ def test_kinds_are_told_by_what_the_reward_pays(headline: str, value: float) -> 
 @pytest.mark.parametrize("kinds", [(), ("search",), ("search", "tool"), ("tool",)])
 def test_figures_by_hand_and_only_where_a_task_can_have_them(kinds: tuple[str, ...]) -> None:
     world = rollout(1.0).world
-    world.can_open = lambda kind: kind in kinds
+    world.can_force = world.can_open = lambda kind: kind in kinds
     invalid, answer = (EpisodeTurn("t", Action(kind)) for kind in ("invalid", "answer"))
     spent = Failure(FailureKind.BUDGET, "generator", "spent")
     broken = Failure(FailureKind.ENVIRONMENT, "toy", "broken")
@@ -254,7 +256,7 @@ class Player:
         self.worlds: list[Any] = [rollout(1.0).world for _ in range(2)]
         for world, name, size in zip(self.worlds, "ab", (9, 2), strict=True):
             world.name, world.num_tasks, world.script = name, lambda _, n=size: n, str.upper
-        self.worlds[0].can_open = lambda kind: kind == "search"
+        self.worlds[0].can_force = self.worlds[0].can_open = lambda kind: kind == "search"
 
     def run(self, requests: list[Any], **options: Any) -> list[Any]:
         """A right answer where a search was forced, else a wrong one."""

@@ -66,6 +66,8 @@ class SampledTurn(str):
 class Serving:
     """What a wrapper that serves the policy has to know of it."""
 
+    rollout_id: str
+    """The name of the rollout in the record."""
     codec: Any
     """The policy's `Renderer`."""
     temperature: float

@@ -130,7 +130,6 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._max_requests = max_requests
         self._serving: Serving | None = None
         self._running: Running | None = None
-        self._count = 0
 
     def serve(self, serving: Serving | None) -> None:
         """See `searchrl.contracts.Serving`."""
@@ -159,8 +158,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._counts: Counter[str] = Counter()
         self._steps: list[tuple[str, float, dict[str, Any]]] = []
         self._last_text, self._is_over = "", False
-        self._count += 1
-        task = {"rollout_id": f"{id(self):x}-{self._count}", "question": question}
+        task = {"rollout_id": self._serving.rollout_id, "question": question}
         base = _OFFICE.open(self._session)
         self._running = self._agent.start(Start(base, self._session.key, json.dumps(task)))
         said = self._guarded()

@@ -235,7 +235,7 @@ class RolloutDriver:
                     options=request.reset_options,
                     seed=request.env_seed,
                     budget=self.codec.budget(self.limits.max_observation_tokens),
-                    serving=self._served.serving(self.codec),
+                    serving=self._served.serving(dialogue, self.codec),
                     script=request.script,
                 )
                 calls.append(dialogue.env.call(queue, begin))

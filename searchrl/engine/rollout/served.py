@@ -22,11 +22,12 @@ class Served:
         self.generator = generator
         self.limits = limits
 
-    def serving(self, codec: Any) -> Serving:
+    def serving(self, dialogue: Dialogue, codec: Any) -> Serving:
         """What a wrapper that serves the policy is told."""
         sampling = getattr(self.generator, "sampling", None)
         limits = self.limits
         return Serving(
+            dialogue.trajectory.rollout_id,
             codec,
             getattr(sampling, "temperature", 1.0),
             limits.thinking,

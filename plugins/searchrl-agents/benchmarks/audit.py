@@ -67,7 +67,7 @@ def audit(folder: Path, prompts: int) -> dict[str, Any]:
     num_unrecorded = len(sampled) - trained.total()
     assert all(row["ratio"] for row in rows), "a rollout was not trained"
     (metrics,) = [r["metrics"] for r in run.metric_rows() if r["phase"] == "train"]
-    assert metrics["mismatch_max"]["value"] <= 2e-5
+    assert metrics["mismatch_max"]["value"] <= 1e-4  # nats, in float32
     return {
         "sessions": Counter(row["final_answer"] for row in rows),
         "segments": Counter(len(row["segments"]) for row in rows),

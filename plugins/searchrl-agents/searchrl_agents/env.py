@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import gymnasium
 from pydantic import Field
@@ -105,8 +105,6 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     Raises:
         ConfigError: there is no such command or function.
     """
-
-    name: ClassVar[str] = "agent"
 
     def __init__(
         self,

@@ -383,6 +383,9 @@ def _by_turns(
     found: list[Sequence[float]] = []
     for item in items:
         column, turns = columns[item.trajectory.rollout_id], item.trajectory.turns
+        if len(item.trajectory.starts) == 1:
+            found.append(column)
+            continue
         is_per_token = len(column) not in (len(turns), len(turns) + item.is_cut)
         sizes = {t.index: t.stop - t.start if is_per_token else 1 for t in turns}
         starts, at = {}, 0
@@ -405,28 +408,18 @@ def weigh(
     for row in members(groups):
         in_loss[row.rollout_id] += len(row.sampler_logp) if row.weight else 0
         held[row.rollout_id] += sum(weight > 0 for weight in row.hold_weights)
-    weights, hold_weights = (
-        dict(
-            zip(
-                counts, token_weights([*counts.values()], reduction, constant=constant), strict=True
-            )
-        )
-        for counts in (in_loss, held)
-    )
-    return tuple(
-        Group(
-            group.id,
-            tuple(
-                replace(
-                    row,
-                    weight=weights[row.rollout_id],
-                    hold_weight=hold_weights[row.rollout_id],
-                )
-                for row in group.rollouts
-            ),
-        )
-        for group in groups
-    )
+
+    def weights_of(counts: Counter[str]) -> dict[str, float]:
+        each = token_weights([*counts.values()], reduction, constant=constant)
+        return dict(zip(counts, each, strict=True))
+
+    weights, holds = weights_of(in_loss), weights_of(held)
+
+    def weighed(row: PackedRollout) -> PackedRollout:
+        name = row.rollout_id
+        return replace(row, weight=weights[name], hold_weight=holds[name])
+
+    return tuple(Group(group.id, tuple(map(weighed, group.rollouts))) for group in groups)
 
 
 def members(groups: Iterable[Group[R]]) -> list[R]:

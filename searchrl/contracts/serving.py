@@ -2,7 +2,8 @@
 
 An environment that returns `Rendered` text, at reset and at each step, has made its ids itself; a
 step is then given a `SampledTurn`. Such a wrapper has a method `serve(serving)`, called before
-`reset`; with None nobody plays.
+`reset`; with None nobody plays. It may have `remedies`: for each reason why it begins another
+segment, a sentence that says what to change in whoever acts.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ class Rendered(str):
         segment: which one goes on; the next number begins one.
         stops: strings that end the turn, besides the policy's own end.
         max_tokens: tokens of the turn, at most; None: as many as the run allows.
+        reason: a word that says why a segment begins; empty: it goes on. Of the first: `first`.
     """
 
     ids: tuple[int, ...]
     segment: int
     stops: tuple[str, ...]
     max_tokens: int | None
+    reason: str
 
     def __new__(
         cls,
@@ -33,10 +36,12 @@ class Rendered(str):
         segment: int = 0,
         stops: tuple[str, ...] = (),
         max_tokens: int | None = None,
+        reason: str = "",
     ) -> Rendered:
         """See the class."""
         made = super().__new__(cls, text)
         made.ids, made.segment, made.stops, made.max_tokens = ids, segment, stops, max_tokens
+        made.reason = reason
         return made
 
 

@@ -8,6 +8,7 @@ rewards or tensors. The rollout driver appends, the packer reads. Standard libra
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
@@ -80,7 +81,8 @@ class Trajectory:
     `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
     asked. `generated_text` is the decoded model and environment text after the prompt, for
     reading only. `starts` are the places where segments begin: a segment is what the model saw at
-    once, from its first token on, and most rollouts are one (see `join_segments`).
+    once, from its first token on, and most rollouts are one (see `join_segments`). `reasons` say
+    why each begins.
     """
 
     rollout_id: str
@@ -89,6 +91,7 @@ class Trajectory:
     task_id: str = ""
     origin: Origin = Origin.SAMPLED
     starts: tuple[int, ...] = (0,)
+    reasons: tuple[str, ...] = ("first",)
     own_prompt: bool = False
     """Whether an agent wrote its prompt: then those of its group may have others."""
     generated_text: str = ""
@@ -214,6 +217,13 @@ class Trajectory:
         return [range(*pair) for pair in pairwise((*self.starts, len(self._ids)))]
 
     @property
+    def forks(self) -> list[tuple[int, str]]:
+        """The turn that began each segment after the first, and the reason."""
+        first = {bisect_right(self.starts, turn.start): turn.index for turn in self._turns[::-1]}
+        numbered = enumerate(self.reasons, 1)
+        return [(first[number], why) for number, why in numbered if number in first][1:]
+
+    @property
     def trained(self) -> list[bool]:
         """Which tokens a loss may take in: the model's, of a log-prob that a ratio can be taken of.
 
@@ -243,6 +253,7 @@ def join_segments(segments: Sequence[Trajectory], asked: Sequence[int]) -> Traje
     joined = replace(
         first,
         starts=starts,
+        reasons=tuple(reason for one in segments for reason in one.reasons),
         _ids=[token for one in segments for token in one.ids],
         _authors=[author for one in segments for author in one.authors],
         _logps=[logp for one in segments for logp in one.sampler_logps],

@@ -23,6 +23,7 @@ from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.forecast import tell_peak
 from searchrl.engine.metrics.evaluation import summary_metrics
 from searchrl.engine.metrics.metrics import Metrics, curriculum_metrics, summarise
+from searchrl.engine.metrics.remarks import find_forks
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.envs.splits import VALIDATION
@@ -173,6 +174,7 @@ class _Training(TrainingRun):
         )
         self.session = session
         self.progress = _Progress()
+        self.said_forks: list[str] = []
 
     def origin(self) -> dict[str, Any]:
         """The algorithm, with all its settings."""
@@ -276,6 +278,10 @@ class _Training(TrainingRun):
         self.limit.ensure_scored(rollouts, f"step {step}")
         if step == 1 and (note := unread_turn_scores(session.algorithm, rollouts)):
             observer.note(note)
+        if not self.said_forks:
+            self.said_forks = find_forks(rollouts)
+            for note in self.said_forks:
+                observer.note(note)
         observer.phase("update", 0, 1)
         learned = session.update(drawn, step)
         self.unrecorded = step

@@ -43,7 +43,7 @@ class Report(NamedTuple):
     num_rollouts: int
     num_bytes: int
     notes: tuple[str, ...]
-    """What the page cannot show of this run, and why."""
+    """Its segments, and what the page cannot show of this run, with the reason."""
 
 
 def write_report(runs: Sequence[Run], folder: Path) -> Report:
@@ -92,6 +92,8 @@ def _notes(runs: Sequence[Run], texts: Sequence[TokenTexts], index: Index) -> It
     if not len(index):
         yield "no rollouts were recorded (log.rollouts is off, or it is no run of `train`)"
         return
+    if told := index.describe_segments():
+        yield told
     for run, one in zip(runs, texts, strict=True):
         yield from one.faults
         if one.path is None:

@@ -6,7 +6,9 @@ The index has what a list is filtered and sorted by, as columns; a page holds al
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from searchrl.report.patterns import count_gold, count_searches, find_pattern
@@ -28,6 +30,9 @@ class Index:
         self._columns: dict[str, list[Any]] = {name: [] for name in columns}
         self._scores: dict[str, list[float | None]] = {}
         self._pulls: dict[str, float] = {}
+        self._segments: list[tuple[str, int]] = []
+        """Of rollouts that have several: why each begins, and its tokens."""
+        self._num_requests = 0
 
     def __len__(self) -> int:
         return len(self._columns["id"])
@@ -70,10 +75,28 @@ class Index:
         }
         for column, value in values.items():
             self._columns[column].append(value)
+        starts, reasons = segments_of(row)
+        if len(starts) > 1:
+            sizes = [stop - start for start, stop in pairwise((*starts, len(row["ids"])))]
+            self._segments += zip(reasons, sizes, strict=True)
+            self._num_requests += len(row["turns"])
         for component, score in row["scores"].items():
             self._scores.setdefault(component, [None] * number).append(short(score))
         for of_component in self._scores.values():
             of_component.extend([None] * (number + 1 - len(of_component)))
+
+    def describe_segments(self) -> str:
+        """The rollouts of several segments in a sentence; empty if there is none."""
+        if not self._segments:
+            return ""
+        reasons = Counter(reason for reason, _ in self._segments).most_common()
+        size = sum(size for _, size in self._segments) / len(self._segments)
+        told = ", ".join(f"{count:,} {reason or 'not told'}" for reason, count in reasons)
+        return (
+            f"rollouts of several segments: {self._num_requests:,} requests in "
+            f"{len(self._segments):,} segments of {size:,.0f} tokens on average; why they begin: "
+            f"{told}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The index as the page reads it."""
@@ -114,6 +137,7 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         "entropy": own("entropy"),
         "advantage": own("advantage") if isinstance(advantage, list) else short(advantage),
         "weight": own("weight") if isinstance(weight, list) else short(weight),
+        "segments": list(zip(*segments_of(row), strict=True)),
         "origin": row["origin"],
         "clipped": row.get("clipped"),
         "policy_version": row["policy_version"],
@@ -127,6 +151,12 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         "unscored": row["unscored"],
         "drawings": row.get("drawings", []),
     }
+
+
+def segments_of(row: Mapping[str, Any]) -> tuple[list[int], list[str]]:
+    """Where the segments of a rollout begin, and why; older records do not say."""
+    starts = row.get("segments", [0])
+    return starts, row.get("segment_reasons", [""] * len(starts))
 
 
 def short(value: float | None) -> float | None:

@@ -12,9 +12,8 @@ import json
 import re
 import threading
 import time
-from collections import Counter
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import gymnasium
 from pydantic import Field
@@ -106,6 +105,16 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         ConfigError: there is no such command or function.
     """
 
+    remedies: ClassVar[dict[str, str]] = {
+        "edited": "Send earlier messages and replies as they were, and add new ones at the end.",
+        "shortened": "Leave the history whole, or shorten it less often and by more.",
+        "branch": "Let new messages follow the last reply, not an earlier one.",
+        "repeated": "Ask once for each reply: n=1, and no retry of a request that was answered.",
+        "tools": "Send the same tools and the same setting of thinking with each request.",
+        "reasoning": "Send reasoning_content back with replies, or --set wrapper.history=append.",
+    }
+    """What to change in an agent, for each reason why a request begins another segment."""
+
     def __init__(
         self,
         env: gymnasium.Env[Any, Any],
@@ -153,7 +162,6 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._history = History(self._serving.codec, self._mode, self._serving.max_total_tokens)
         self._waiting: Event | None = None
         self._made: list[Reply] = []
-        self._counts: Counter[str] = Counter()
         self._steps: list[tuple[str, float, dict[str, Any]]] = []
         self._last_text, self._is_over = "", False
         task = {"rollout_id": self._serving.rollout_id, "question": question}
@@ -191,7 +199,6 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if isinstance(said, Rendered):
             return said, rewards, False, False, info
         info["action"], info["answer"] = Action(ANSWER, said), said
-        info["signals"] |= {"requests": self._session.num_requests, **self._counts}
         if self._session.rewarded is not None:
             info["signals"]["agent_reward"] = self._session.rewarded
         return "", rewards, True, False, info
@@ -244,13 +251,10 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._waiting = None
             event.future.set_exception(error)
             return None
-        if placed.reason not in ("", "first"):
-            self._counts[f"forks_{placed.reason}"] += 1
-        self._counts["segments"] = self._history.num_segments
         self._placed, self._request = placed, request
         text = self._serving.codec.decode(placed.ids)
-        ids = tuple(placed.ids)
-        return Rendered(text, ids, placed.segment, request.stops, request.max_tokens)
+        ids, most = tuple(placed.ids), request.max_tokens
+        return Rendered(text, ids, placed.segment, request.stops, most, placed.reason)
 
     def _reply(self, turn: SampledTurn) -> None:
         """Hand a turn to the request that waits; one that wants more replies waits on."""

@@ -99,11 +99,6 @@ class History:
         return self._begin(tools, shared, [], again.before, reason, segment.said[:count])
 
     @property
-    def num_segments(self) -> int:
-        """Segments so far."""
-        return len(self._segments)
-
-    @property
     def num_tokens(self) -> int:
         """Tokens of the segment that was placed last."""
         return len(self._segments[self._asked[0]].ids)

@@ -140,13 +140,13 @@ def _keep(
     """Record the episodes, if a folder was given, and refuse figures of too few of them."""
     from searchrl.engine.metrics.failures import FailureLimit
     from searchrl.engine.metrics.metrics import find_headline
-    from searchrl.engine.metrics.remarks import find_remarks
+    from searchrl.engine.metrics.remarks import find_forks, find_remarks
     from searchrl.engine.rollout.records import rollout_record
     from searchrl.run_folder import RunWriter, holding, save_beside
     from searchrl.trust.permission import trust_created
 
     first = results[0]
-    for text in find_remarks(first.rollouts):
+    for text in (*find_remarks(first.rollouts), *find_forks(first.rollouts)):
         note(text)
     save = save_beside
     # Recorded before the limit is checked: the episodes are kept in any case.

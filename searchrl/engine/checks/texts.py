@@ -7,6 +7,7 @@ functions, or what an environment said.
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -179,20 +180,23 @@ def check_observations(subject: Subject) -> Verdict:
     num_cut = num_read = 0
     for one in subject.played:
         trajectory, told = one.trajectory, one.episode.turns
-        if len(trajectory.starts) > 1:
-            continue  # what was said after a turn may stand in another segment
         num_cut += int(one.episode.signals.get("observations_cut", 0))
-        ends = [turn.start for turn in trajectory.turns[1:]] + [len(trajectory)]
-        for turn, end, said in zip(trajectory.turns, ends, told, strict=False):
-            num_read += end - turn.stop
-            shown = _normal(_read(subject, trajectory.ids[turn.stop : end])).lstrip(" ")
+        read_to = dict(enumerate(trajectory.starts, 1))  # of each segment, by the turns so far
+        for turn in trajectory.turns:
+            number = bisect_right(trajectory.starts, turn.start)
+            place, read_to[number] = read_to[number], turn.stop
+            if turn.index == 0:
+                continue  # the prompt, which `check_template` looks at
+            said = told[turn.index - 1]
+            num_read += turn.start - place
+            shown = _normal(_read(subject, trajectory.ids[place : turn.start])).lstrip(" ")
             if shown != _normal(said.observation).lstrip(" "):
                 return Verdict(
                     State.FAILED,
                     "the model reads another observation than the environment gave: "
                     f"{_difference(said.observation, shown)}",
                     "The tokenizer strips or inserts characters: use another, or report it",
-                    excerpt=take_excerpt(trajectory, turn.stop, subject.sampler.codec.decode),
+                    excerpt=take_excerpt(trajectory, place, subject.sampler.codec.decode),
                 )
     figures = {"observation_tokens": num_read, "cut": num_cut}
     if num_cut:

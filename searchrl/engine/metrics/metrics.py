@@ -27,6 +27,8 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     call, where there is one to make), `tool_calls` (where there are tools), `turns`,
     `model_tokens`, `invalid_turns`, `truncated` (cut by a limit), `empty_searches` (share of the
     searches that found nothing), `failed_retrieval` (where there is a search or a tool), `failed`,
+    `requests`, `segments`, `forks/REASON` (share of the requests that began another segment) and
+    `fork_tokens` (share of the tokens in segments after the first; all where an agent is served),
     `unscored`, `em/KIND` per kind of task and `em/SLICE` per slice (`env/` or `reward/` where `em`
     is not paid) and, with several tasks, everything once more under `TASK/` (see `label_tasks`).
     A task counts in its kind and in each of its slices. Only those of failures and `unscored` count
@@ -106,6 +108,18 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     ]
     found_nothing = [float(not turn.passages) for _, turn in searches]
     add("empty_searches", [r for r, _ in searches], found_nothing, ZERO_OR_ONE)
+    served = [r for r in scored if r.world.is_served]
+    records = [r.trajectory for r in served]
+    add("requests", served, [float(len(one.turns)) for one in records], COUNT)
+    add("segments", served, [float(len(one.starts)) for one in records], COUNT)
+    begun = [(r, dict(r.trajectory.forks)) for r in served]
+    asked = [(r, why.get(turn.index, "")) for r, why in begun for turn in r.trajectory.turns]
+    for reason in sorted({why for _, why in asked if why}):
+        shares = [float(why == reason) for _, why in asked]
+        add(f"forks/{reason}", [r for r, _ in asked], shares, ZERO_OR_ONE)
+    if served:
+        num_again = sum(len(one) - len(one.segments[0]) for one in records)
+        metrics["fork_tokens"] = exact(num_again / sum(map(len, records)), len(served))
     could_ask = [r for r in rollouts if id(r.world) in askers]
     failures = [r.episode.failure for r in could_ask]
     lost = [float(f is not None and f.kind is FailureKind.RETRIEVER) for f in failures]

@@ -1,14 +1,19 @@
-"""What a user should know of the tasks that were played: notes of an environment on its data, and
-a metric `signal:NAME` that no episode has.
+"""What a user should know of the tasks that were played: notes of an environment on its data, a
+metric `signal:NAME` that no episode has, and an agent whose requests seldom go on with a segment.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from searchrl.engine.rollout.rollout import Rollout
+from searchrl.engine.rollout.world import attribute_of
 from searchrl.errors import suggest
 from searchrl.rewards.components import SIGNAL
+
+MANY_FORKS = 0.2
+"""Share of the requests that may begin another segment before it is said."""
 
 
 def find_remarks(rollouts: Sequence[Rollout]) -> list[str]:
@@ -26,4 +31,27 @@ def find_remarks(rollouts: Sequence[Rollout]) -> list[str]:
                     f"metric {metric}: no episode of env '{world.name}' ({world.owner}) has a "
                     f"signal {name!r}.{known}"
                 )
+    return found
+
+
+def find_forks(rollouts: Sequence[Rollout]) -> list[str]:
+    """A sentence for each task whose agent begins another segment with many of its requests.
+
+    It names the commonest reason, the first request that had it, and what to change in the agent.
+    """
+    found = []
+    for world in {id(one.world): one.world for one in rollouts if one.world.is_served}.values():
+        own = [one.trajectory for one in rollouts if one.world is world]
+        forks = [(reason, turn, one) for one in own for turn, reason in one.forks]
+        share = len(forks) / max(1, sum(len(one.turns) for one in own))
+        if share <= MANY_FORKS:
+            continue
+        reason, count = Counter(reason for reason, *_ in forks).most_common(1)[0]
+        turn, example = next((turn, one) for why, turn, one in forks if why == reason)
+        remedies = world.ask(lambda env: attribute_of(env, "remedies", {}))
+        found.append(
+            f"env '{world.name}': {share:.0%} of the agent's requests began another segment, most "
+            f"often for the reason '{reason}' ({count} of {len(forks)}), such as request "
+            f"{turn + 1} of rollout {example.rollout_id}. {remedies.get(reason, '')}".rstrip()
+        )
     return found

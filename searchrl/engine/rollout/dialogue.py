@@ -120,7 +120,7 @@ class Dialogue:
         self.failure: Failure | None = None
         self.trajectory = self.new_segment()
 
-    def new_segment(self) -> Trajectory:
+    def new_segment(self, reason: str = "first") -> Trajectory:
         """A record without tokens."""
         return Trajectory(
             rollout_id=f"{self.request.group_id}/{self.sample}",
@@ -128,6 +128,7 @@ class Dialogue:
             env=self.request.world.name,
             task_id=self.task.id if self.task else "",
             origin=self.request.origin,
+            reasons=(reason,),
         )
 
     @property

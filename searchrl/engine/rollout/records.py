@@ -32,6 +32,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "rollout_id": trajectory.rollout_id,
         "group_id": trajectory.group_id,
         "segments": list(trajectory.starts),
+        "segment_reasons": list(trajectory.reasons),
         "origin": str(trajectory.origin),
         "phase": phase,
         "step": episode.step,

@@ -63,7 +63,7 @@ class Served:
             dialogue.trajectory.append_env(ids)
         else:
             if number == len(segments):
-                segments.append(dialogue.new_segment())
+                segments.append(dialogue.new_segment(said.reason))
                 segments[number].append_prompt(ids)
             else:
                 segments[number].append_env(ids)

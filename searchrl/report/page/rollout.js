@@ -46,6 +46,8 @@ SEARCHRL.views.rollout = (() => {
     return el("dl", {},
         scores.map(([name, value]) => [el("dt", {}, name), el("dd", {}, number(value))]),
         Object.entries(rollout.signals).map(([name, value]) => [el("dt", {}, `signal ${name}`), el("dd", {}, number(value))]),
+        rollout.segments.length < 2 ? null : [el("dt", {}, "segments"), el("dd", {},
+          `${count(rollout.turns.length, "request")}. ${rollout.segments.map((_, at) => SEARCHRL.tokens.segmentTitle(rollout, at)).join(" · ")}`)],
         el("dt", {}, "its answer"), el("dd", {}, rollout.final_answer === null ? "none" : rollout.final_answer),
         el("dt", {}, "accepted answers"), el("dd", {}, rollout.answers.slice(0, 12).join(" | ") || "not known"),
         el("dt", {}, "why it stopped"), el("dd", {}, row.stop),

@@ -71,8 +71,10 @@ SEARCHRL.tokens = (() => {
     let own = 0;
     let turn = -1;
     const starts = new Map(rollout.turn_starts);
+    let segment = -1;
     for (let place = 0; place < rollout.ids.length; place += 1) {
       if (starts.has(place)) turn = starts.get(place);
+      if (rollout.segments.some(([start]) => start === place)) segment += 1;
       const id = rollout.ids[place];
       const author = rollout.authors[place];
       const at = author === "M" ? own++ : null;
@@ -85,7 +87,7 @@ SEARCHRL.tokens = (() => {
       const weighed = trained && weight !== null && advantage !== null;
       const size = weighed ? (cut ? 0 : weight * Math.abs(advantage)) : null;
       tokens.push({
-        place, id, author, turn, logp, advantage: trained ? advantage : null, trained,
+        place, id, author, turn, segment, logp, advantage: trained ? advantage : null, trained,
         text: rollout.texts[place] ?? rollout.words[id] ?? `<${id}>`,
         ratio: of(rollout.ratio), entropy: of(rollout.entropy),
         origin: at === null ? null : rollout.origin, weight: trained ? weight : null,
@@ -121,15 +123,22 @@ SEARCHRL.tokens = (() => {
     ];
   }
 
-  // A turn is written by the model; what came back after it belongs to it as well.
+  // A turn is written by the model; what came back after it in its segment belongs to it as well.
   function blocks(tokens) {
     const found = [];
     for (const token of tokens) {
       const last = found[found.length - 1];
-      if (last && last.turn === token.turn && last.author === token.author) last.tokens.push(token);
-      else found.push({ turn: token.turn, author: token.author, tokens: [token] });
+      const same = last && ["segment", "turn", "author"].every((name) => last[name] === token[name]);
+      if (same) last.tokens.push(token);
+      else found.push({ segment: token.segment, turn: token.turn, author: token.author, tokens: [token] });
     }
     return found;
+  }
+
+  function segmentTitle({ ids, segments }, number) {
+    const [start, reason] = segments[number];
+    const [stop] = segments[number + 1] ?? [ids.length];
+    return `Segment ${number + 1}${reason ? ` (${reason})` : ""}, ${SEARCHRL.count(stop - start, "token")}`;
   }
 
   function draw(rollout, push, { token: first, onSelect, summarise }) {
@@ -187,6 +196,8 @@ SEARCHRL.tokens = (() => {
 
     const turns = new Map();
     for (const block of blocks(tokens)) {
+      const at = `${block.segment}/${block.turn}`;
+      if (rollout.segments.length > 1 && block.author === "P") area.append(el("h3", {}, segmentTitle(rollout, block.segment)));
       const { title, isOpen } = summarise(block);
       const list = el("div", { role: "listbox", "aria-label": `Tokens: ${title}`, class: "run", keydown: key, "aria-orientation": "horizontal" });
       block.tokens.forEach((token, at) => {
@@ -207,11 +218,11 @@ SEARCHRL.tokens = (() => {
         if (!Number.isNaN(place) && place !== selected) select(place);
       });
       const folded = el("details", { open: isOpen, class: `block by-${block.author}` }, el("summary", {}, title), list);
-      if (!turns.has(block.turn)) {
-        turns.set(block.turn, el("div", { class: "turn" }));
-        area.append(turns.get(block.turn));
+      if (!turns.has(at)) {
+        turns.set(at, el("div", { class: "turn" }));
+        area.append(turns.get(at));
       }
-      turns.get(block.turn).append(folded);
+      turns.get(at).append(folded);
     }
     const choice = el("select", { id: "overlay", change: () => paint(choice.value) },
       Object.entries(OVERLAYS).map(([name, { name: text }]) => el("option", { value: name }, text)));
@@ -228,5 +239,5 @@ SEARCHRL.tokens = (() => {
     return { section, begin };
   }
 
-  return { draw };
+  return { draw, segmentTitle };
 })();

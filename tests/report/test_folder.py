@@ -89,6 +89,23 @@ def test_a_demonstration_pushes_with_the_weight_of_each_token(tmp_path: Path):
     assert shown["origin"] == "demonstration" and shown["weight"] == [0.25] * sum(own)
 
 
+def test_segments_are_shown_with_their_reasons_and_told_in_a_sentence(tmp_path: Path):
+    row = make_row("s/p/0", CHESS, [search("q", ["art-9"]), answer("x")])
+    start = row["turn"].index(1)
+    row |= {"segments": [0, start], "segment_reasons": ["first", "edited"]}
+    older = make_row("s/p/1", CHESS, [answer("x")])
+    del older["segments"]
+    report = write_report(
+        [Run.open(write_run(tmp_path / "run", {"step_000001": [row, older]}))], tmp_path / "out"
+    )
+    shown = [one["segments"] for one in read_data(tmp_path / "out", "rollouts_0001")]
+    assert shown == [[[0, "first"], [start, "edited"]], [[0, ""]]]
+    told = f"2 requests in 2 segments of {len(row['ids']) / 2:,.0f} tokens on average"
+    assert (
+        f"rollouts of several segments: {told}; why they begin: 1 first, 1 edited" in report.notes
+    )
+
+
 def test_what_a_run_says_is_never_code_or_markup(run: Run, tmp_path: Path):
     report = write_report([run], tmp_path / "out")
     assert "document.title" not in report.page.read_text("utf-8")

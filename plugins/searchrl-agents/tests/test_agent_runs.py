@@ -59,10 +59,11 @@ def test_a_loop_around_the_openai_client_is_trained_by_what_it_sampled(tmp_path:
     )
     steps = [row for row in run.metric_rows() if row["phase"] == "train"]
     assert [row["metrics"]["mismatch_max"]["value"] <= 2e-5 for row in steps] == [True, True]
+    assert {row["metrics"]["segments"]["value"] for row in steps} == {1.0}
     rows = [*Run.open(tmp_path / "run").rollouts("train")]
     assert {len(row["segments"]) for row in rows} == {1}
     for row in rows:
-        assert row["signals"]["requests"] == len(row["turns"]) >= 1
+        assert row["segment_reasons"] == ["first"] and row["turns"]
         assert len(row["ids"]) == len(row["authors"]) and row["authors"].count("M") >= 1
 
 

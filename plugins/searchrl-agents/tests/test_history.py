@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from searchrl_agents.env import AgentEnv
 from searchrl_agents.history import History
 from searchrl_agents.session import read_turn
 from searchrl_agents.talk import Called, Message, Refused, Reply, Request
@@ -152,6 +153,7 @@ def test_another_history_begins_a_segment_with_its_reason(
     change: Any, reason: str, num_kept: int
 ) -> None:
     """A fork begins with the very ids that it shares, its own reply's or the prompt's."""
+    assert reason in AgentEnv.remedies
     talk, first = Talk(renderer()), start()
     talk.ask(first, "Me.")
     prompt = len(talk.segments[0]) - len("Me.") - 1

@@ -74,7 +74,11 @@ def rollout(
         scored=SimpleNamespace(reward=reward, scores=scores),
         world=more.get("world")
         or SimpleNamespace(
-            name="toy", scorer=scorer, can_open=lambda kind: False, can_force=lambda kind: False
+            name="toy",
+            scorer=scorer,
+            is_served=False,
+            can_open=lambda kind: False,
+            can_force=lambda kind: False,
         ),
         trajectory=SimpleNamespace(group_id=more.get("group_id", object()), views=()),
         episode=SimpleNamespace(

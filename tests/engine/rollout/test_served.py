@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import gymnasium
 import pytest
@@ -15,10 +16,15 @@ from searchrl.contracts.serving import Rendered, SampledTurn, Serving
 from searchrl.core.episode import StopReason
 from searchrl.core.group import make_groups
 from searchrl.core.trajectory import Author
+from searchrl.engine.checks.report import State
+from searchrl.engine.checks.texts import check_observations
 from searchrl.engine.learning.packing import point_rows
+from searchrl.engine.metrics.metrics import summarise
+from searchrl.engine.metrics.remarks import find_forks
 from searchrl.engine.model.layout import lay_out
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
@@ -29,11 +35,8 @@ PROMPT, OTHER = (5, 6, 7, 8), (9, 10, 11)
 class Asking(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Asks in the first segment, the second, the first again; then it has an answer."""
 
-    asked = (
-        Rendered("b", OTHER, 1, max_tokens=3),
-        Rendered("c", (12, 13), 0),
-        Rendered("d", (), 1),
-    )
+    asked = ((OTHER, 1, 3, "edited"), ((12, 13), 0, None, ""), ((), 1, None, ""))
+    remedies: ClassVar[dict[str, str]] = {"edited": "Do not edit."}
 
     def serve(self, serving: Serving) -> None:
         """Remember what is said of the policy."""
@@ -49,7 +52,10 @@ class Asking(gymnasium.Wrapper[Any, Any, Any, Any]):
         assert isinstance(action, SampledTurn)
         self.replies.append(action)
         if len(self.replies) <= len(self.asked):
-            return self.asked[len(self.replies) - 1], 0.0, False, False, {"passages": ()}
+            ids, number, most, reason = self.asked[len(self.replies) - 1]
+            text = self.serving.codec.decode(ids)
+            said = Rendered(text, ids, number, max_tokens=most, reason=reason)
+            return said, 0.0, False, False, {"passages": ()}
         info = {"action": Action(ANSWER, "4"), "answer": "4", "signals": {"n": len(self.replies)}}
         return "", 0.5, True, False, info
 
@@ -61,6 +67,7 @@ def played(toy_world: Any, policy: Policy) -> Any:
         plain = world.make_env
         world.make_env = lambda: Asking(plain())
         world.close()  # what was made before is no wrapper
+        world.is_served = True
         generator = SlotGenerator(policy, Sampling(1.0), num_slots, 256)
         driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, **limits))
         request = RolloutRequest("g", world, "train", 0, tuple(range(70, 70 + samples)))
@@ -112,3 +119,32 @@ def test_the_trainer_has_the_log_probs_of_the_sampler_in_every_segment(
         ]
         recorded = [logp for logp in rollout.trajectory.sampler_logps if logp is not None]
         assert (torch.cat(found) - torch.tensor(recorded)).abs().max() <= 2e-5
+
+
+def test_segments_are_counted_and_many_forks_are_said_with_what_to_change(played: Any) -> None:
+    rollouts = played()
+    metrics = summarise(rollouts)
+    assert {metrics["requests"]["value"], metrics["segments"]["value"]} == {4.0, 2.0}
+    assert (metrics["forks/edited"]["value"], metrics["forks/edited"]["n"]) == (1 / 4, 16)
+    sizes = [[len(one) for one in r.trajectory.segments] for r in rollouts]
+    second = sum(size for _, size in sizes) / sum(map(sum, sizes))
+    assert metrics["fork_tokens"]["value"] == pytest.approx(second)
+    assert rollout_record(rollouts[0], "train", None)["segment_reasons"] == ["first", "edited"]
+    (said,) = find_forks(rollouts)
+    assert "25%" in said and "'edited' (4 of 4)" in said and said.endswith("Do not edit.")
+    assert f"request 2 of rollout {rollouts[0].trajectory.rollout_id}." in said
+    rollouts[0].world.is_served = False
+    assert not find_forks(rollouts) and "requests" not in summarise(rollouts)
+
+
+def test_the_doctor_reads_what_was_said_in_every_segment(played: Any, policy: Policy) -> None:
+    rollout = played()[0]
+    sampler = SimpleNamespace(codec=policy.renderer)
+    subject: Any = SimpleNamespace(played=[rollout], policy=policy, sampler=sampler)
+    verdict = check_observations(subject)
+    assert verdict.state is State.PASSED and verdict.figures["observation_tokens"] == 5
+    for number in range(3):
+        told = list(rollout.episode.turns)
+        told[number] = replace(told[number], observation="another text")
+        subject.played = [replace(rollout, episode=replace(rollout.episode, turns=tuple(told)))]
+        assert check_observations(subject).state is State.FAILED, number

@@ -125,7 +125,13 @@ def play_table(
             f"eval.num_samples = {settings.num_samples} with eval.temperature = 0: greedy "
             "episodes of one task are all the same; draw them, as with --temperature 1"
         )
-    if script is None and address is None:
+    is_model = script is None and address is None
+    if not is_model and (served := [world.name for world in worlds if world.is_served]):
+        raise ConfigError(
+            f"env '{served[0]}': an agent asks a model for tokens, and '{config.policy}' has none; "
+            "leave out --policy, or the agent"
+        )
+    if is_model:
         from searchrl.programs.setup.planning import Plan
 
         policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)

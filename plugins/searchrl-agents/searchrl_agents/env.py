@@ -315,8 +315,9 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EnvironmentFailure(_failed(ended, ""))
         posted = self._session.posted
         answer = posted if posted is not None else ended.last_line or self._last_text
+        protocol = self.env.get_wrapper_attr("protocol")
+        answer = protocol.final_answer([answer]) or answer  # in the tags that the policy knows
         if not self._is_over and self._history.num_replies:
-            protocol = self.env.get_wrapper_attr("protocol")
             self._step(protocol.render_turn(Action(ANSWER, answer)))
         return answer
 

@@ -10,7 +10,14 @@ import pytest
 
 import searchrl
 from searchrl import Run, SearchRLError
+from searchrl.config import build_config
+from searchrl.config.sft import SftStage
+from searchrl.engine.rollout.worlds import make_worlds
+from searchrl.plugins import load_plugins
+from searchrl.programs.demonstrations import Demonstrator
+from searchrl.programs.setup.planning import plan_run
 
+CALLING = "searchrl_agents.tool_agent:act"
 LOOPING = f"{Path(__file__).parent / 'looping.py'}:act"
 SETTINGS: dict[str, Any] = {
     "plugins": ["searchrl_agents"],
@@ -108,3 +115,20 @@ def test_an_agent_has_no_format_to_be_judged_and_no_turn_to_be_forced(tmp_path: 
         evaluate(tmp_path, "print(1)", reward="format+em")
     told = evaluate(tmp_path, ASK + "print(1)", forced=True)
     assert not {"format", "em_forced"} & told.metrics.keys()
+
+
+def test_a_script_shows_how_an_agent_is_answered_and_its_turns_end_as_the_template_ends_them(
+    tmp_path: Path,
+) -> None:
+    wrapper = {"name": "agent", "command": CALLING}
+    config = build_config(SETTINGS | {"protocol": "tool-call", "wrapper": wrapper})
+    policy = plan_run({"model": {"name": "tiny"}}).load_policy(trainable=False)
+    worlds = make_worlds(config, load_plugins(config.plugins))
+    for trajectory, is_cut in Demonstrator(config, worlds, policy, None)(SftStage(batch_size=2), 0):
+        assert not is_cut and {turn.reason for turn in trajectory.turns} == {"eos"}
+        said = policy.renderer.decode(trajectory.ids)
+        assert said.startswith('<|user|><tools>\n{"type": "function"')
+        assert "</tool_call><|endoftext|><|user|>\n<tool_response>\n" in said
+        assert said.endswith("</answer><|endoftext|>")
+    with pytest.raises(SearchRLError, match="leave out --policy, or the agent"):
+        searchrl.evaluate(SETTINGS | {"wrapper": wrapper, "policy": "scripted"})

@@ -65,8 +65,13 @@ class SupervisedLearner:
             batch = ordered[start : start + max(1, self.micro_batch_tokens // width)]
             start += len(batch)
             rows = [
-                TokenRow(list(t.ids), _targets(t, stage.loss_on), t.num_prompt_tokens)
+                TokenRow(
+                    list(t.ids[part.start : part.stop]),
+                    _targets(t, stage.loss_on)[part.start : part.stop],
+                    t.num_prompt_tokens,
+                )
                 for t in batch
+                for part in t.segments
             ]
             layout = pad(rows, self.policy.device)
             logp_N, _, is_right_N, _ = self.policy.logps(layout, with_best=True)

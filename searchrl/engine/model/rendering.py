@@ -38,6 +38,9 @@ class RenderedPrompt:
 class TextCodec(Protocol):
     """Text to ids and back: the policy's tokenizer, or bytes where there is no model."""
 
+    end_ids: Sequence[int]
+    """What closes a message of the policy; empty: nothing does."""
+
     def render_prompt(
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
     ) -> RenderedPrompt:
@@ -98,6 +101,8 @@ class Renderer:
             )
         self._tokenizer: Any = tokenizer
         self._backend: Any = backend
+        end = tokenizer.eos_token_id
+        self.end_ids: Sequence[int] = () if end is None else (end,)
         added = dict(sorted(tokenizer.added_tokens_decoder.items()))
         # Unknown characters and white space control nothing, though their ids may be added ones.
         self._control_ids = frozenset(

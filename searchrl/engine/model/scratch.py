@@ -7,6 +7,7 @@ induction circuit. Pure function of the texts, the shape and the seed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,13 +25,8 @@ ROPE_THETA = 1e6
 """As Qwen3's: half of a head's dimensions then compare contents over a whole context."""
 
 CHAT_TEMPLATE = (
-    "{%- for message in messages %}"
-    "{%- if message.role == 'user' %}{{- '" + USER + "' + message.content }}{%- endif %}"
-    "{%- if message.role == 'assistant' %}"
-    "{{- '" + ASSISTANT + "' + message.content + '" + END + "' }}{%- endif %}"
-    "{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '" + ASSISTANT + "' }}{%- endif %}"
-)
+    Path(__file__).resolve().parents[2] / "assets" / "tiny" / "chat_template.jinja"
+).read_text("utf-8")
 
 # Tags whole with their white space, digits in pairs (a number is then one token or two to copy),
 # words with the space or sign before them; `library-fine` is one word.

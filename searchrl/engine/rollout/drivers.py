@@ -68,7 +68,7 @@ def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> R
         # Bytes are not tokens: a script is bounded by turns, not by a token budget.
         unbounded = 1 << 30
         limits = Limits(unbounded, limits.max_observation_tokens, unbounded, limits.env_timeout_s)
-    generator = ScriptedGenerator(codec.encode_model_text, codec.decode)
+    generator = ScriptedGenerator(codec)
     return RolloutDriver(generator, codec, limits)
 
 

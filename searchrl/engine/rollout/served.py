@@ -41,7 +41,8 @@ class Served:
         for ids in dict.fromkeys(said_by(d).ids for d in ready):
             own = [d for d in ready if said_by(d).ids == ids]
             keys = [request.rng_keys[d.sample] for d in own]
-            handles = self.generator.open(ids, len(own), keys)
+            experts = [d.expert for d in own if d.expert is not None]
+            handles = self.generator.open(ids, len(own), keys, experts or None)
             for dialogue, handle in zip(own, handles, strict=True):
                 dialogue.trajectory.own_prompt = True
                 dialogue.trajectory.append_prompt(ids)
@@ -74,7 +75,8 @@ class Served:
             own = dialogue.request.rng_keys[dialogue.sample]
             key = mix_key(own, *prompt, place) if number else own
             self.generator.close(handle)
-            (handle,) = self.generator.open(segments[number].ids, 1, [key])
+            experts = [dialogue.expert] if dialogue.expert is not None else None
+            (handle,) = self.generator.open(segments[number].ids, 1, [key], experts)
             ids = []
         self._ask(dialogue, handle, said, ids)
         return handle

@@ -6,18 +6,20 @@ Behind `--policy scripted` and demonstrations for `sft`. Its turns carry no log-
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from searchrl.contracts import Expert, TokenBudget
 from searchrl.core.trajectory import TurnStop
-from searchrl.engine.model.rendering import RenderedPrompt
+from searchrl.engine.model.rendering import RenderedPrompt, TextCodec
 from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle
 from searchrl.errors import GenerationFailure, ProtocolFailure
 
 
 class ByteCodec:
     """Text as UTF-8 bytes: one id per byte. Lossless, so trajectories work without a tokenizer."""
+
+    end_ids: Sequence[int] = ()
 
     def render_prompt(
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
@@ -45,21 +47,17 @@ class ByteCodec:
 
 
 class ScriptedGenerator:
-    """Answers every submit with the next turn of the dialogue's expert.
+    """Answers every submit with the next turn of the dialogue's expert, in the ids of `codec`.
 
-    Args:
-        encode: text of a turn to ids.
-        decode: ids to text; gives the expert its observation back.
+    Where no stop string ends a turn, the policy's own end does.
     """
 
-    def __init__(
-        self, encode: Callable[[str], list[int]], decode: Callable[[Sequence[int]], str]
-    ) -> None:
-        self._encode = encode
-        self._decode = decode
+    def __init__(self, codec: TextCodec) -> None:
+        self._codec = codec
         self._dialogues: dict[Handle, tuple[Expert, str]] = {}
         """Whose turn it is, and what was shown last."""
-        self._limits: dict[Handle, int] = {}
+        self._limits: dict[Handle, tuple[int, bool]] = {}
+        """Tokens of the turn, and whether a stop string ends it."""
         self._numbers = itertools.count()
 
     def open(
@@ -74,7 +72,7 @@ class ScriptedGenerator:
             raise GenerationFailure("the scripted policy needs one expert per dialogue")
         handles = [Handle(next(self._numbers)) for _ in range(n)]
         for handle, expert in zip(handles, experts, strict=True):
-            self._dialogues[handle] = expert, self._decode(prompt_ids)
+            self._dialogues[handle] = expert, self._codec.decode(prompt_ids)
         return handles
 
     def submit(
@@ -82,8 +80,8 @@ class ScriptedGenerator:
     ) -> None:
         """See `Generator.submit`."""
         if append_ids:
-            self._dialogues[handle] = self._dialogues[handle][0], self._decode(append_ids)
-        self._limits[handle] = max_tokens
+            self._dialogues[handle] = self._dialogues[handle][0], self._codec.decode(append_ids)
+        self._limits[handle] = max_tokens, bool(stops)
 
     def poll(self) -> list[FinishedTurn]:
         """See `Generator.poll`; every submitted dialogue finishes at once.
@@ -91,13 +89,16 @@ class ScriptedGenerator:
         A script that raises, or returns no text, ends its own dialogue with an error.
         """
         turns = []
-        for handle, limit in self._limits.items():
+        for handle, (limit, has_stops) in self._limits.items():
             try:
-                ids = self._encode(self._act(handle))
+                ids = self._codec.encode_model_text(self._act(handle))
             except (GenerationFailure, ProtocolFailure) as error:
                 turns.append(FinishedTurn(handle, (), None, TurnStop.EOS, version=0, error=error))
                 continue
-            reason = TurnStop.STOP_STRING if len(ids) <= limit else TurnStop.MAX_TOKENS
+            reason = TurnStop.STOP_STRING
+            if not has_stops and self._codec.end_ids:
+                ids, reason = [*ids, *self._codec.end_ids], TurnStop.EOS
+            reason = reason if len(ids) <= limit else TurnStop.MAX_TOKENS
             turns.append(FinishedTurn(handle, tuple(ids[:limit]), None, reason, version=0))
         self._limits.clear()
         return turns

@@ -182,7 +182,7 @@ class TestScripts:
     @staticmethod
     def run(world: TaskWorld, script: str, **request: Any) -> list[Rollout]:
         codec = ByteCodec()
-        driver = RolloutDriver(ScriptedGenerator(codec.encode_plain, codec.decode), codec, LIMITS)
+        driver = RolloutDriver(ScriptedGenerator(codec), codec, LIMITS)
         requests = [
             RolloutRequest(name, world, "train", 0, (1, 2), script=world.script(name))
             for name in (script, "raises")

@@ -216,7 +216,7 @@ class TestScripted:
         self, toy_world: Any, policy: Policy
     ):
         world = toy_world()
-        generator = ScriptedGenerator(policy.renderer.encode_model_text, policy.renderer.decode)
+        generator = ScriptedGenerator(policy.renderer)
         driver = RolloutDriver(generator, policy.renderer, WIDE)
         request = RolloutRequest("d", world, "train", 1, (0,), script=world.script("expert"))
         (rollout,) = driver.run([request])[0].rollouts
@@ -231,7 +231,7 @@ class TestScripted:
 
     def test_generator_without_an_expert_says_what_is_missing(self):
         codec = ByteCodec()
-        generator = ScriptedGenerator(codec.encode_model_text, codec.decode)
+        generator = ScriptedGenerator(codec)
         with pytest.raises(GenerationFailure, match="one expert per dialogue"):
             generator.open([1], 2, [0, 1])
 

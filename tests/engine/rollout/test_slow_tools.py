@@ -67,7 +67,7 @@ def make_world(registry: Registry) -> Iterator[MakeWorld]:
 def play_experts(world: TaskWorld, num_episodes: int = 16) -> list[Rollout]:
     """Episodes of the expert, all at once: whatever takes time is the tools."""
     codec = ByteCodec()
-    driver = RolloutDriver(ScriptedGenerator(codec.encode_model_text, codec.decode), codec, WIDE)
+    driver = RolloutDriver(ScriptedGenerator(codec), codec, WIDE)
     requests = [
         RolloutRequest(f"g{i}", world, "train", i, (i,), script=world.script("expert"))
         for i in range(num_episodes)

@@ -9,7 +9,8 @@ from typing import Any
 import httpx2 as httpx
 from openai import OpenAI
 
-WEB = httpx.Client(timeout=600)  # one pool of connections for all rollouts
+# One pool of connections for all rollouts, each of which may wait for its turn.
+WEB = httpx.Client(timeout=600, limits=httpx.Limits(max_connections=None))
 SEARCH: dict[str, Any] = {
     "name": "search",
     "description": "Search the documents.",

@@ -11,7 +11,7 @@ from dataclasses import fields
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.config import RunConfig
-from searchrl.config.packaged import EMBEDDED, package_of
+from searchrl.config.packaged import EMBEDDED
 from searchrl.core.advantage import StepScores
 from searchrl.engine.metrics.evaluation import tasks_played
 from searchrl.engine.metrics.metrics import Metrics
@@ -78,16 +78,13 @@ def _applies_somewhere(world: TaskWorld, name: str) -> bool:
 
 def _tiny_elsewhere(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """A warning before an embedded model is rewarded for what it was never taught."""
-    name = plan.model.embedded
-    foreign = [w for w in worlds if w.entry.policy_for(w.config.protocol.name) != name]
-    if not name or not foreign:
-        return
+    foreign = [w for w in worlds if w.entry.policy_for(w.config.protocol.name) != EMBEDDED]
+    if plan.model.embedded != EMBEDDED or not foreign:
+        return  # whoever names the policy of another package knows what it is for
     env = foreign[0]
-    taught = f"what package '{package_of(name)}' brings it for"
-    taught = "school regulations" if name == EMBEDDED else taught
-    where = f"env '{env.name}' with protocol '{env.config.protocol.name}'"
     yield (
-        f"the embedded tiny model was taught {taught} only; on {where} it will hardly ever earn a "
+        "the embedded tiny model was taught school regulations only; on "
+        f"env '{env.name}' with protocol '{env.config.protocol.name}' it will hardly ever earn a "
         "reward. To learn, name a larger model (--model Qwen/Qwen3-0.6B), or teach this one first "
         "with searchrl sft --model tiny and go on with --init-from"
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from searchrl import PolicyError
-from searchrl_agents.talk import Message, Refused, Reply, Request
+from searchrl_agents.talk import Called, Message, Refused, Reply, Request
 
 Parts = list[tuple[str, bool]]
 """Text, and whether it is the template's own."""
@@ -83,9 +83,7 @@ class History:
             return self._begin(tools, [], ids, request.messages, reason, [])
         if count and rest:
             last = segment.said[count - 1]
-            new = self._codec.encode_shown(render_after(self._codec, request, rest))
-            closing = last.reply.ids[-1:] if last.ended_itself else ()
-            new = new[1:] if tuple(new[:1]) == closing else new
+            new = self._behind(last, request, rest)
             if not reason:
                 self._ensure_room(len(segment.ids) + len(new))
                 segment.ids += new
@@ -111,6 +109,20 @@ class History:
         start = len(segment.ids)
         segment.ids += reply.ids
         segment.said.append(_Said(before, reply, start, len(segment.ids), ended_itself))
+
+    def _behind(self, last: _Said, request: Request, rest: tuple[Message, ...]) -> list[int]:
+        """New messages behind a reply, without the id that closed it if that was sampled."""
+        closing = last.reply.ids[-1:] if last.ended_itself else ()
+        try:
+            new: list[int] = self._codec.encode_shown(render_after(self._codec, request, rest))
+        except Refused:
+            calls = request.messages[-len(rest) - 1].calls
+            if not (calls and closing):
+                raise
+            # The template wants to see the calls that tools answer; they were sampled.
+            new = self._codec.encode_shown(render_after(self._codec, request, rest, calls))
+            new = new[new.index(closing[0]) :]
+        return new[1:] if tuple(new[:1]) == closing else new
 
     def _begin(
         self,
@@ -188,9 +200,11 @@ def render(codec: Any, request: Request) -> Parts:
     return _show(codec, request.messages, request)[0]
 
 
-def render_after(codec: Any, request: Request, new: Sequence[Message]) -> Parts:
+def render_after(
+    codec: Any, request: Request, new: Sequence[Message], calls: tuple[Called, ...] = ()
+) -> Parts:
     """What a dialogue goes on with behind the policy's own turn: its closing, messages, opening."""
-    turns = (Message("user", "go on"), Message("assistant", "said"), *new)
+    turns = (Message("user", "go on"), Message("assistant", "said", calls=calls), *new)
     parts, ends = _show(codec, turns, request)
     return parts[ends[1] :]
 

@@ -44,15 +44,20 @@ TOOL = {"type": "function", "function": {"name": "search", "description": "Find 
 END = "<|im_end|>"
 
 
+# As Mistral's: what a tool says is refused unless the message before has calls.
+STRICT = """{%- for m in messages %}{%- if m.role == 'tool' and not loop.previtem.tool_calls %}
+{{- raise_exception('no call before it') }}{%- endif %}{%- endfor %}"""
+
+
 @cache
-def renderer() -> Renderer:
+def renderer(template: str = TEMPLATE) -> Renderer:
     backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(_ALPHABET)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=END)
     special = [AddedToken(t, special=True, normalized=False) for t in ("<|im_start|>", END)]
     tokenizer.add_special_tokens({"additional_special_tokens": special})
-    tokenizer.chat_template = TEMPLATE
+    tokenizer.chat_template = template
     return Renderer(tokenizer)
 
 
@@ -121,6 +126,16 @@ def test_a_client_may_lose_reasoning_ids_spaces_and_line_ends() -> None:
         f"{END}\n<|im_start|>assistant\n{CALL}{END}\n<|im_start|>user\n<tool_response>\na </think>"
         f"\n</tool_response>\n<tool_response>\nb\n</tool_response>{END}\n<|im_start|>assistant\n"
         f"It is é.{END}\n<|im_start|>user\nSure?{END}\n<|im_start|>assistant\nYes.{END}"
+    )
+
+
+def test_calls_are_shown_to_a_template_that_wants_them_and_their_sampled_ids_stay() -> None:
+    talk, first = Talk(renderer(STRICT + TEMPLATE)), start(TOOL)
+    talk.ask(first, CALL)
+    assert talk.ask(then(first, RESPELLED, Message("tool", "a", call_id="own")), "It.")[0] == ""
+    assert talk.text().partition("Who?")[2] == (
+        f"{END}\n<|im_start|>assistant\n{CALL}{END}\n<|im_start|>user\n<tool_response>\na\n"
+        f"</tool_response>{END}\n<|im_start|>assistant\nIt.{END}"
     )
 
 

@@ -7,6 +7,7 @@ step is then given a `SampledTurn`. Such a wrapper has a method `serve(serving)`
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,3 +79,5 @@ class Serving:
     """Of one segment."""
     timeout_s: float | None
     """How long a reset or step may take."""
+    over: Future[None]
+    """Done when nobody plays the rollout any more, also if a step is still under way."""

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sys
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import psutil
 import pytest
+from searchrl_agents.env import AgentEnv
+from test_history import renderer
 
 import searchrl
-from searchrl import Run, SearchRLError
+from searchrl import EnvironmentFailure, Run, SearchRLError
+from searchrl.contracts import SampledTurn, Serving
+from searchrl.protocols import ThinkSearchAnswer
 
 LOOPING = f"{Path(__file__).parent / 'looping.py'}:act"
 SETTINGS: dict[str, Any] = {
@@ -107,3 +115,30 @@ def test_an_agent_has_no_format_to_be_judged_and_no_turn_to_be_forced(tmp_path: 
         evaluate(tmp_path, "print(1)", reward="format+em")
     told = evaluate(tmp_path, ASK + "print(1)", forced=True)
     assert not {"format", "em_forced"} & told.metrics.keys()
+
+
+def still_running(file: Path) -> list[int]:
+    names = {one.pid: one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])}
+    return [pid for pid, words in names.items() if str(file) in words]
+
+
+class Questions(gymnasium.Env[Any, Any]):
+    """Always asks the same."""
+
+    protocol = ThinkSearchAnswer()
+
+    def reset(self, **_: Any) -> tuple[str, dict[str, Any]]:
+        return "Who?", {}
+
+
+def test_an_episode_that_nobody_plays_any_more_ends_its_agent_at_once(tmp_path: Path) -> None:
+    """The run was interrupted, say, while the agent was at work between two requests."""
+    file, over = tmp_path / "agent.py", Future[None]()
+    file.write_text(PLAIN + ASK + "import time; time.sleep(60)")
+    env = AgentEnv(Questions(), command=f"{sys.executable} {file}")
+    env.serve(Serving("g/0", renderer(), 1.0, False, 4096, 20.0, over))
+    env.reset()
+    threading.Timer(0.1, over.set_result, [None]).start()
+    with pytest.raises(EnvironmentFailure, match="its episode was given up"):
+        env.step(SampledTurn("I", (1,), (-1.0,), "max_tokens"))
+    assert not still_running(file)

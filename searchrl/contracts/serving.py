@@ -8,6 +8,7 @@ segment, a sentence that says what to change in whoever acts.
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,3 +84,5 @@ class Serving:
     """Of one segment."""
     timeout_s: float | None
     """How long a reset or step may take."""
+    over: Future[None]
+    """Done when nobody plays the rollout any more, also if a step is still under way."""

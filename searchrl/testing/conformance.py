@@ -19,7 +19,7 @@ from searchrl.testing.criteria import Criterion, Finding, Report, Result, criter
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import find_place, run_criteria
 
-CHECKED = tuple(kind for kind in HOOKS if kind not in ("command", "generator", "wrapper"))
+CHECKED = tuple(kind for kind in HOOKS if kind not in ("command", "generator"))
 """The kinds that have criteria: a command may do anything, a generator needs a model."""
 
 Settings = Mapping[str, Any]
@@ -44,8 +44,11 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
     file, line = entry.owner.file, entry.line
     try:
         subject = Subject.of(registry, entry, settings)
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        if settings or entry.kind != "wrapper":
+            raise
+        note = f"{error} Check it with: searchrl check wrapper:{entry.name} --set NAME=VALUE"
+        results = tuple(Result.of(one, note=note) for one in wanted)
     except SearchRLError as error:  # what a lazy string names cannot be imported, say
         place = find_place(error.__cause__ or error, file, line)
         note = f"it could not be loaded ({wanted[0].number})"

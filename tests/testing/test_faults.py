@@ -18,7 +18,17 @@ from searchrl.testing.kit import fuzz
 
 pytestmark = pytest.mark.thorough
 
-KINDS = ("env", "protocol", "reward", "judge", "retriever", "tracker", "alarm", "algorithm")
+KINDS = (
+    "env",
+    "protocol",
+    "reward",
+    "judge",
+    "retriever",
+    "tracker",
+    "alarm",
+    "algorithm",
+    "wrapper",
+)
 SOUND_ONES = (*KINDS, "group_reward")
 FAULTS = [(kind, name) for kind in (*SOUND_ONES, "tool_env") for name in faults_of(kind)]
 

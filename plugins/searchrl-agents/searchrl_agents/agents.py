@@ -59,36 +59,25 @@ class Ended(NamedTuple):
 class Running:
     """An agent at work; for several threads."""
 
-    def __init__(self, on_stop: Callable[[Running], None]) -> None:
+    def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop, self.why = on_stop, ""
-        self._ended: Future[Ended] = Future()
+        self.ended: Future[Ended] = Future()
 
-    def wait(self, timeout_s: float | None) -> Ended | None:
-        """How it ended; None: it still runs."""
-        try:
-            return self._ended.result(timeout_s)
-        except TimeoutError:
-            return None
-
-    def stop(self, why: str) -> Ended:
+    def stop(self, why: str) -> Future[Ended]:
         """End it with all that it started; `why` is its error, unless it has ended already."""
-        self.why = self.why or why
-        self._on_stop(self)
-        return self._ended.result()
+        if not self.ended.done():
+            self.why = self.why or why
+            self._on_stop()
+        return self.ended
 
-    def finish(self, ended: Ended) -> bool:
-        """For its agent: it has ended. False: that was known."""
+    def finish(self, ended: Ended) -> None:
+        """For its agent: it has ended. Only the first call counts."""
         with suppress(InvalidStateError):
-            self._ended.set_result(ended._replace(error=self.why or ended.error))
-            return True
-        return False
+            self.ended.set_result(ended._replace(error=self.why or ended.error))
 
 
 class Agent(Protocol):
     """Starts agents, any number at the same time."""
-
-    num_given_up: int
-    """Functions that still ran when they were stopped: nothing can end a function."""
 
     def start(self, start: Start) -> Running:
         """Start one; what goes wrong from here on is its error."""
@@ -97,20 +86,19 @@ class Agent(Protocol):
         """End everything that was ever started."""
 
 
-def make_agent(command: str, *, env: Sequence[str] = (), cwd: Path | None = None) -> Agent:
+def make_agent(command: str, *, env: Sequence[str] = ()) -> Agent:
     """The agent that a text means: a function, or a command, which is split but sees no shell.
 
     Args:
         command: `python my_agent.py`, `my_agent.py:function` or `package.module:function`.
         env: more variables that a command gets of the run's environment.
-        cwd: where a command runs, and where relative paths begin; None: here.
 
     Raises:
         ConfigError: if the program, file or function is not there; says what to do.
     """
-    folder, what = (cwd or Path()).resolve(), f"agent '{command}'"
+    what = f"agent '{command}'"
     source, _, name = command.rpartition(":")
-    is_file = source.endswith(".py") and (" " not in source or (folder / source).is_file())
+    is_file = source.endswith(".py") and (" " not in source or Path(source).is_file())
     is_function = name.isidentifier() and (is_file or re.fullmatch(r"[\w.]+", source) is not None)
     try:
         argv = [source] if is_function else shlex.split(command)
@@ -118,27 +106,24 @@ def make_agent(command: str, *, env: Sequence[str] = (), cwd: Path | None = None
         argv = []
     if not argv or (sys.platform == "win32" and not is_function):
         raise ConfigError(f"{what}: expected 'a.py:function' or (on Linux, macOS) 'python a.py'")
-    files = [folder / word for word in argv if re.fullmatch(r"[^-\s]\S*\.py", word)]
+    files = [Path(word).absolute() for word in argv if re.fullmatch(r"[^-\s]\S*\.py", word)]
     if files and not files[0].is_file():
         raise ConfigError(f"{what}: there is no file {files[0]}.{suggest_path(files[0])}")
     if is_function:
-        return _Functions(what, folder / source if is_file else source, name)
-    program = str(folder / argv[0]) if "/" in argv[0] else argv[0]
-    if not folder.is_dir() or shutil.which(program) is None:
+        return _Functions(what, Path(source).absolute() if is_file else source, name)
+    if shutil.which(argv[0]) is None:
         raise ConfigError(
-            f"{what}: in {folder} there is no program {program} that can be run; install it, "
+            f"{what}: in {Path.cwd()} there is no program {argv[0]} that can be run; install it, "
             f"`chmod +x` it or write its path, such as {sys.executable}"
         )
-    return _Commands(argv, env, folder)
+    return _Commands(argv, env)
 
 
 class _Commands:
-    num_given_up = 0
-
-    def __init__(self, argv: list[str], env: Sequence[str], folder: Path) -> None:
+    def __init__(self, argv: list[str], env: Sequence[str]) -> None:
         names = {*INHERITED, *env, *(name for name in os.environ if name.startswith("LC_"))}
         self._env = {name: os.environ[name] for name in names & os.environ.keys()}
-        self._argv, self._folder = argv, folder
+        self._argv = argv
         self._lock = Lock()
         self._numbers = itertools.count()
         self._running: dict[int, Running] = {}
@@ -154,14 +139,14 @@ class _Commands:
 
     def start(self, start: Start) -> Running:
         number = next(self._numbers)
-        running = self._running[number] = Running(lambda _: self._tell(stop=number))
+        running = self._running[number] = Running(lambda: self._tell(stop=number))
         env = self._env | {
             "OPENAI_BASE_URL": start.base_url,
             "OPENAI_API_KEY": start.key,
             "SEARCHRL_TASK": start.task,
             **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
         }
-        self._tell(id=number, popen={"args": self._argv, "env": env, "cwd": str(self._folder)})
+        self._tell(id=number, popen={"args": self._argv, "env": env})
         return running
 
     def close(self) -> None:
@@ -218,12 +203,10 @@ class _Functions:
         self._function = function
         self._takes = inspect.signature(function).parameters
         self._takes_all = any(one.kind is one.VAR_KEYWORD for one in self._takes.values())
-        self._lock = Lock()
         self._running: set[Running] = set()
-        self.num_given_up = 0
 
     def start(self, start: Start) -> Running:
-        running = Running(self._give_up)
+        running = Running(lambda: self._give_up(running))
         self._running.add(running)
         Thread(target=self._call, args=(running, start), name="agent", daemon=True).start()
         return running
@@ -233,9 +216,8 @@ class _Functions:
             one.stop(CLOSED)
 
     def _give_up(self, running: Running) -> None:
-        self._running.discard(running)
-        with self._lock:
-            self.num_given_up += running.finish(Ended())
+        count = 1 + sum(one.ended.done() for one in tuple(self._running))
+        running.finish(Ended(output=f"functions that were given up and still run: {count}"))
 
     def _call(self, running: Running, start: Start) -> None:
         given = {"task": json.loads(start.task), "base_url": start.base_url, "api_key": start.key}

@@ -166,7 +166,10 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._last_text, self._is_over = "", False
         task = {"rollout_id": self._serving.rollout_id, "question": question}
         base = _OFFICE.open(self._session)
-        self._running = self._agent.start(Start(base, self._session.key, json.dumps(task)))
+        running = self._agent.start(Start(base, self._session.key, json.dumps(task)))
+        running.ended.add_done_callback(self._session.end)
+        self._serving.over.add_done_callback(lambda _: running.stop("its episode was given up"))
+        self._running = running
         said = self._guarded()
         if not isinstance(said, Rendered):
             raise EnvironmentFailure("the agent ended and never asked the policy for anything")
@@ -218,18 +221,18 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _go_on(self) -> str:
         """What the policy is asked next (`Rendered`), or the answer of an agent that ended."""
-        assert self._serving is not None and self._running is not None
-        running, limit_s = self._running, (self._serving.timeout_s or 600.0) * _MARGIN
+        assert self._serving is not None
+        limit_s = (self._serving.timeout_s or 600.0) * _MARGIN
         until = time.monotonic() + limit_s
         while True:
             if self._waiting is not None and (asked := self._ask(self._waiting)) is not None:
                 return asked
-            event = self._session.next(lambda: running.wait(0), until - time.monotonic())
+            event = self._session.next(until - time.monotonic())
             if event is None:
                 ended = self._end(f"it asked for nothing in {limit_s:.0f} s")
                 raise EnvironmentFailure(_failed(ended, "raise rollout.env_timeout_s"))
             if event.kind == "ended":
-                return self._conclude(event.body)
+                return self._conclude(event.future.result())
             if event.kind == "tool":
                 try:
                     event.future.set_result(self._call(*event.body))
@@ -327,7 +330,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             return None
         self._serving = None  # until somebody plays again
         _OFFICE.end(self._session)
-        return running.stop(why)
+        return running.stop(why).result()
 
 
 def _failed(ended: Ended | None, remedy: str) -> str:

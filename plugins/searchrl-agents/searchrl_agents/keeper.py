@@ -84,16 +84,16 @@ def _keep(command: dict[str, Any]) -> dict[str, Any]:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)  # if the keeper is killed
     (stdout, its_stdout), (stderr, its_stderr) = os.pipe(), os.pipe()
     try:
-        agent = subprocess.Popen(
+        started = subprocess.Popen(  # kept: once it is collected it may reap the agent itself
             **command["popen"],
             stdin=subprocess.DEVNULL,
             stdout=its_stdout,
             stderr=its_stderr,
             start_new_session=True,
-        ).pid
+        )
     except (OSError, ValueError) as problem:
         return {"error": f"could not be started: {problem}"}
-    output, said = bytearray(), bytearray()
+    agent, output, said = started.pid, bytearray(), bytearray()
     code, is_over, next_signal, due = 0, False, signal.SIGTERM, 0.0
 
     def take(fds: list[int]) -> None:

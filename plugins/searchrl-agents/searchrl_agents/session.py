@@ -11,8 +11,9 @@ import queue
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from searchrl_agents.talk import Called, Refused, Reply, Request
@@ -27,7 +28,7 @@ def over() -> Refused:
 
 
 class Event(NamedTuple):
-    """What an agent did: `chat`, `tool` or `ended`, and where the answer is awaited."""
+    """What an agent did: `chat` or `tool`, whose answer is awaited, or `ended`, which says how."""
 
     kind: str
     body: Any
@@ -89,21 +90,15 @@ class Session:
         self._ensure_open()
         self.rewarded = value
 
-    def next(self, look: Callable[[], Any], timeout_s: float) -> Event | None:
-        """The next event; None after so many seconds.
-
-        `look` says how the agent ended, or None: what it asked for before comes first.
-        """
-        waited = 0.0
-        while waited < timeout_s:
-            ended = look()
-            try:
-                return self._events.get(timeout=0 if ended is not None else _TICK_S)
-            except queue.Empty:
-                if ended is not None:
-                    return Event("ended", ended, Future())
-                waited += _TICK_S
+    def next(self, timeout_s: float) -> Event | None:
+        """The next event; None after so many seconds."""
+        with suppress(queue.Empty):
+            return self._events.get(timeout=max(0.0, timeout_s))
         return None
+
+    def end(self, ended: Future[Any]) -> None:
+        """The agent has ended, which is its last event: all that it asked for came before."""
+        self._events.put(Event("ended", None, ended))
 
     def close(self) -> None:
         """Refuse everything from now on, and everything that waits."""
@@ -123,10 +118,6 @@ class Session:
     def _ensure_open(self) -> None:
         if not self._is_open:
             raise over()
-
-
-_TICK_S = 0.05
-"""How often the end of an agent is looked for while it asks for nothing."""
 
 
 def read_turn(text: str, has_tools: bool, number: int) -> tuple[str, str, tuple[Called, ...]]:

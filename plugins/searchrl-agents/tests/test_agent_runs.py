@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import psutil
 import pytest
+from searchrl_agents.env import AgentEnv
+from test_history import renderer
 
 import searchrl
-from searchrl import Run, SearchRLError
+from searchrl import EnvironmentFailure, Run, SearchRLError
 from searchrl.config import build_config
 from searchrl.config.sft import SftStage
+from searchrl.contracts import SampledTurn, Serving
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.plugins import load_plugins
 from searchrl.programs.demonstrations import Demonstrator
 from searchrl.programs.setup.planning import plan_run
+from searchrl.protocols import ThinkSearchAnswer
 
 CALLING = "searchrl_agents.tool_agent:act"
 LOOPING = f"{Path(__file__).parent / 'looping.py'}:act"
@@ -49,7 +60,7 @@ def evaluate(
     wrapper = {"name": "agent", "command": f"{sys.executable} {file}", **more}
     return searchrl.evaluate(
         SETTINGS
-        | {"wrapper": wrapper, "rollout": {"env_timeout_s": 5.0}}
+        | {"wrapper": wrapper, "rollout": {"env_timeout_s": 5.0, "max_failure_frac": 0.5}}
         | {"reward": reward, "eval": {"num_tasks": 2, "forced": forced}}
     )
 
@@ -132,3 +143,97 @@ def test_a_script_shows_how_an_agent_is_answered_and_its_turns_end_as_the_templa
         assert said.endswith("</answer><|endoftext|>")
     with pytest.raises(SearchRLError, match="leave out --policy, or the agent"):
         searchrl.evaluate(SETTINGS | {"wrapper": wrapper, "policy": "scripted"})
+
+
+def still_running(file: Path) -> list[int]:
+    names = {one.pid: one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])}
+    return [pid for pid, words in names.items() if str(file) in words]
+
+
+class Questions(gymnasium.Env[Any, Any]):
+    """Always asks the same."""
+
+    protocol = ThinkSearchAnswer()
+
+    def reset(self, **_: Any) -> tuple[str, dict[str, Any]]:
+        return "Who?", {}
+
+
+def test_an_episode_that_nobody_plays_any_more_ends_its_agent_at_once(tmp_path: Path) -> None:
+    """The run was interrupted, say, while the agent was at work between two requests."""
+    file, over = tmp_path / "agent.py", Future[None]()
+    file.write_text(PLAIN + ASK + "import time; time.sleep(60)")
+    env = AgentEnv(Questions(), command=f"{sys.executable} {file}")
+    env.serve(Serving("g/0", renderer(), 1.0, False, 4096, 20.0, over))
+    env.reset()
+    threading.Timer(0.1, over.set_result, [None]).start()
+    with pytest.raises(EnvironmentFailure, match="its episode was given up"):
+        env.step(SampledTurn("I", (1,), (-1.0,), "max_tokens"))
+    assert not still_running(file)
+
+
+KILLED = """
+import json, os, signal, sys
+from searchrl import train
+from searchrl.programs.setup.session import Session
+real = Session.update
+def update(self, drawn, step):
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, drawn, step)
+Session.update = update
+train(json.loads(sys.argv[1]))
+"""
+
+
+def training(folder: Path, command: str) -> dict[str, Any]:
+    return SETTINGS | {
+        "wrapper": {"name": "agent", "command": command},
+        "rollout": {"group_size": 4, "prompts_per_step": 2},
+        "max_steps": 4,
+        "checkpoint": {"every": 2},
+        "eval": {"num_tasks": 2, "forced": False},
+        "run_dir": str(folder),
+    }
+
+
+def killed(settings: dict[str, Any]) -> None:
+    words = [sys.executable, "-c", KILLED, json.dumps(settings)]
+    assert subprocess.run(words, check=False).returncode == -9
+
+
+@pytest.mark.slow
+def test_after_a_kill_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    whole = searchrl.train(training(tmp_path / "whole", LOOPING))
+    killed(training(tmp_path / "killed", LOOPING))
+    resumed = searchrl.train(resume=tmp_path / "killed")
+    for run in (whole, resumed):
+        assert [row["step"] for row in run.metric_rows() if row["phase"] == "train"] == [1, 2, 3, 4]
+    first, second = (
+        [(row["ids"], row["sampler_logp"], row["reward"]) for row in run.rollouts("train")]
+        for run in (whole, resumed)
+    )
+    assert first == second and first
+    weights = [run.path / "policy" / "model.safetensors" for run in (whole, resumed)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+@pytest.mark.slow
+def test_nobody_is_left_when_the_run_is_killed_while_agents_are_at_work(tmp_path: Path) -> None:
+    file = tmp_path / "agent.py"
+    kill = "import psutil, time\npsutil.Process().parents()[2].kill()\ntime.sleep(60)"
+    file.write_text(PLAIN + ASK + kill)
+    killed(training(tmp_path / "run", f"{sys.executable} {file}"))
+    until = time.monotonic() + 20
+    while still_running(file):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_kill_of_an_agent_is_one_failed_episode(tmp_path: Path) -> None:
+    kill = 'import sys\nopen(sys.argv[0] + ".1", "x")\nos.kill(os.getpid(), 9)'
+    code = ASK + "try:\n    " + kill.replace("\n", "\n    ") + "\nexcept OSError: print(1)"
+    told = evaluate(tmp_path, code)
+    assert told.metrics["failed"]["value"] == 0.5
+    (failure,) = [one.episode.failure for one in told.rollouts if one.episode.failure]
+    assert "ended by signal 9" in failure.message

@@ -47,13 +47,14 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not 
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Agent]]:
     """Makes agents, with a text for `my_agent.py`; closes them."""
     monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     (tmp_path / "beside.py").write_text("WORD = 'beside'")
     made: list[Agent] = []
 
     def make(command: str, program: str = "") -> Agent:
         (tmp_path / "my_agent.py").write_text(program)
-        made.append(make_agent(command.format(python=sys.executable), cwd=tmp_path, env=["SERPER"]))
+        made.append(make_agent(command.format(python=sys.executable), env=["SERPER"]))
         return made[-1]
 
     yield make
@@ -62,9 +63,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
 
 def end_of(agent: Agent) -> Ended:
-    ended = agent.start(START).wait(30)
-    assert ended is not None
-    return ended
+    return agent.start(START).ended.result(30)
 
 
 def wait_for(true: Callable[[], bool]) -> None:
@@ -123,12 +122,12 @@ def test_what_has_detached_from_an_agent_ends_with_it(
     running = agent.start(START)
     pid = detached(tmp_path)
     if how == "stop":
-        assert running.wait(0) is None and running.stop("too slow").error == "too slow"
+        assert not running.ended.done() and running.stop("too slow").result().error == "too slow"
     elif how == "close":
         agent.close()
-        assert (ended := running.wait(0)) and ended.error == "the agents were closed"
+        assert running.ended.result(0).error == "the agents were closed"
     else:
-        assert running.wait(30) == Ended(0, "", "", "")
+        assert running.ended.result(30) == Ended(0, "", "", "")
     assert not is_alive(pid)
 
 
@@ -137,7 +136,7 @@ def test_what_has_detached_from_an_agent_ends_with_it(
 def test_all_ends_when_the_run_or_the_keeper_is_killed(tmp_path: Path, whom: str) -> None:
     (tmp_path / "my_agent.py").write_text(DETACHES)
     text = "from searchrl_agents.agents import *\n"
-    text += "make_agent('sh my_agent.py run').start(Start('u', 'k', '{}')).wait(60)"
+    text += "make_agent('sh my_agent.py run').start(Start('u', 'k', '{}')).ended.result(60)"
     with subprocess.Popen([sys.executable, "-c", text], cwd=tmp_path) as run:
         pid = detached(tmp_path)
         (keeper,) = psutil.Process(run.pid).children()
@@ -154,7 +153,7 @@ def test_64_at_once_leave_no_process_thread_or_descriptor(make: Callable[..., Ag
     started = [agent.start(Start("u", f"key-{n}", "{}")) for n in range(64)]
     wait_for(lambda: [one.name() for one in own.children(recursive=True)].count("sleep") == 64)
     agent.close()
-    assert [one.wait(0).last_line for one in started] == [f"key-{n}" for n in range(64)]
+    assert [one.ended.result(0).last_line for one in started] == [f"key-{n}" for n in range(64)]
     # What earlier tests held may be closed meanwhile.
     assert own.num_fds() <= before[0] and threading.active_count() <= before[1]
     assert own.children() == before[2]
@@ -176,9 +175,10 @@ def test_functions_get_what_they_take_and_say_where_they_raise(
 def test_a_function_that_is_stopped_is_given_up_and_counted(make: Callable[..., Agent]) -> None:
     agent = make("functions.py:sleeps")
     one, two = agent.start(START), agent.start(START)
-    assert (one.wait(0.01), one.stop("too slow")) == (None, Ended(error="too slow"))
+    assert not one.ended.done() and one.stop("too slow").result(0).error == "too slow"
     agent.close()
-    assert agent.num_given_up == 2 and two.wait(0) == Ended(error="the agents were closed")
+    said = "functions that were given up and still run: 2"
+    assert two.ended.result(0) == Ended(output=said, error="the agents were closed")
 
 
 @pytest.mark.parametrize(

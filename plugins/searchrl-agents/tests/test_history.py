@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from searchrl_agents.env import AgentEnv
@@ -40,6 +41,7 @@ TEMPLATE = """\
 </think>
 
 {% endif %}{% endif %}"""
+CALLED = Called("own", "search", "{}")
 TOOL = {"type": "function", "function": {"name": "search", "description": "Find <|im_end|> é"}}
 END = "<|im_end|>"
 
@@ -153,10 +155,13 @@ def test_as_sent_a_history_without_its_reasoning_is_read_as_deployment_would() -
     ("change", "reason", "num_kept"),
     [
         (lambda r: then(r, Message("assistant", "You."), Message("user", "?")), "edited", 0),
+        (lambda r: then(r, Message("user", "Me."), Message("user", "?")), "edited", 0),
+        (lambda r: then(r, Message("assistant", "Me.", calls=(CALLED,))), "edited", 0),
         (lambda r: r, "repeated", 1),
         (lambda r: replace(r, messages=r.messages[1:]), "edited", 0),
         (lambda r: replace(r, messages=r.messages[:1]), "shortened", 0),
         (lambda r: then(replace(r, tools=(TOOL,)), Message("assistant", "Me.")), "tools", 0),
+        (lambda r: then(replace(r, thinking=False), Message("assistant", "Me.")), "tools", 0),
         (
             lambda r: then(r, Message("assistant", "Me."), Message("user", "Other?")),
             "branch",
@@ -178,10 +183,32 @@ def test_another_history_begins_a_segment_with_its_reason(
     assert talk.ask(change(first), "New.")[0] == reason and len(talk.segments) == 2
     shared = {0: 0, 1: prompt, 2: after}[num_kept]
     assert talk.segments[1][:shared] == talk.segments[0][:shared]
+    alone = Talk(renderer())
+    alone.ask(change(first), "New.")
+    assert talk.segments[1] == alone.segments[0]
+    on = then(change(first), Message("assistant", "New."), Message("user", "And?"))
+    assert talk.ask(on, "Well.")[0] == "" and len(talk.segments) == 2
     assert (
         talk.ask(then(second, Message("assistant", "Yes."), Message("user", "So?")), "So.")[0] == ""
     )
     assert len(talk.segments) == 2
+
+
+@pytest.mark.parametrize("change", [{"content": "Hu"}, {"reasoning": ""}, {"calls": ()}])
+def test_a_foreign_message_is_compared_by_all_that_a_template_can_show(change: Any) -> None:
+    shot = Message("assistant", "Ho", reasoning="hm", calls=(CALLED,))
+    talk, first = Talk(renderer()), then(start(), shot, Message("user", "Who?"))
+    talk.ask(first, "Me.")
+    other = then(start(), replace(shot, **change), *first.messages[3:], Message("assistant", "Me."))
+    assert talk.ask(then(other, Message("user", "Sure?")), "Yes.")[0] == "edited"
+
+
+def test_of_equal_segments_the_last_goes_on() -> None:
+    talk, first = Talk(renderer()), start()
+    assert [talk.ask(first, "Me.")[0] for _ in range(2)] == ["first", "repeated"]
+    before = talk.text(0)
+    talk.ask(then(first, Message("assistant", "Me."), Message("user", "Sure?")), "Yes.")
+    assert talk.text(0) == before and "Sure?" in talk.text(1)
 
 
 def test_a_reply_that_was_cut_is_closed_before_what_follows() -> None:
@@ -209,6 +236,13 @@ def test_what_cannot_be_placed_changes_nothing() -> None:
     assert talk.ask(Request((Message("user", "Hi"),)), "Yes.")[0] == "first"
     with pytest.raises(Refused, match=r"shows message 1 \(function\) 0 times"):
         Talk(renderer()).ask(Request((Message("function", "x"),)), "Yes.")
+    twice = Mock(wraps=renderer(), show=lambda *args, **named: renderer().show(*args, **named) * 2)
+    with pytest.raises(Refused, match=r"shows message 1 \(system\) 2 times"):
+        Talk(twice).ask(first, "Yes.")
+    size = len(Talk(renderer()).history.place(first).ids)
+    with pytest.raises(Refused, match="with the reply"):
+        Talk(renderer(), max_tokens=size).ask(first, "")
+    assert Talk(renderer(), max_tokens=size + 1).ask(first, "")[0] == "first"
 
 
 @pytest.mark.slow

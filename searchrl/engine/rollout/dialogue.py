@@ -6,6 +6,7 @@ Owns the state that the rollout driver moves from poll to poll, and the episode 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -117,6 +118,8 @@ class Dialogue:
         self.signals: dict[str, float] = {}
         self.env_return = self.cut_reward = 0.0
         self.stop: StopReason | None = None
+        self.over: Future[None] = Future()
+        """Done when nobody plays it any more."""
         self.failure: Failure | None = None
         self.trajectory = self.new_segment()
 
@@ -201,7 +204,8 @@ class Stepping(NamedTuple):
 
 
 def release(dialogues: Sequence[Dialogue]) -> None:
-    """Give back the environments that did not fail; their world closes them."""
+    """End them, and give back the environments that did not fail; their world closes them."""
     for dialogue in dialogues:
+        dialogue.over.set_result(None)
         if dialogue.env is not None:
             dialogue.request.home.release(dialogue.env)

@@ -33,6 +33,7 @@ class Served:
             limits.thinking,
             limits.max_total_tokens,
             limits.env_timeout_s,
+            dialogue.over,
         )
 
     def open(self, request: RolloutRequest, ready: Sequence[Dialogue]) -> dict[Handle, Dialogue]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from searchrl.engine.model.layout import lay_out
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.records import rollout_record
-from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
+from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 
@@ -62,7 +63,9 @@ class Asking(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 @pytest.fixture
 def played(toy_world: Any, policy: Policy) -> Any:
-    def play(num_slots: int = 8, samples: int = 4, **limits: Any) -> list[Rollout]:
+    def play(
+        num_slots: int = 8, samples: int = 4, should_stop: Any = None, **limits: Any
+    ) -> list[Rollout]:
         world = toy_world()
         plain = world.make_env
         world.make_env = lambda: Asking(plain())
@@ -71,7 +74,7 @@ def played(toy_world: Any, policy: Policy) -> Any:
         generator = SlotGenerator(policy, Sampling(1.0), num_slots, 256)
         driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, **limits))
         request = RolloutRequest("g", world, "train", 0, tuple(range(70, 70 + samples)))
-        (group,) = driver.run([request])
+        (group,) = driver.run([request], should_stop=should_stop)
         return list(group.rollouts)
 
     return play
@@ -148,3 +151,19 @@ def test_the_doctor_reads_what_was_said_in_every_segment(played: Any, policy: Po
         told[number] = replace(told[number], observation="another text")
         subject.played = [replace(rollout, episode=replace(rollout.episode, turns=tuple(told)))]
         assert check_observations(subject).state is State.FAILED, number
+
+
+def test_asked_to_stop_it_tells_a_wrapper_that_is_still_in_a_step(
+    played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: SimpleQueue[str] = SimpleQueue()
+
+    def step(self: Asking, _: Any) -> None:
+        told.put("in a step")
+        self.serving.over.result(9)
+        told.put("over")
+
+    monkeypatch.setattr(Asking, "step", step)
+    with pytest.raises(Interrupted):
+        played(samples=1, should_stop=lambda: told.get(timeout=9))
+    assert told.get(timeout=9) == "over"

@@ -1,16 +1,18 @@
 """Seconds of a training step with an agent at the address, as a multiple of the built-in loop.
 
-    python plugins/searchrl-agents/benchmarks/step_time.py [--turns 1] [--pairs 8]
+    python plugins/searchrl-agents/benchmarks/step_time.py [--turns 1] [--pairs 8] [--client http]
 
 The tiny model plays `regulations`, the same seeds and tasks on both sides, in pairs whose order
 alternates. With one turn both sides sample the same tokens, which is checked. With several turns
 the results of searches stand in messages of the chat template on one side and inline on the
-other, so that other tokens follow: then times are compared per sampled token.
+other, so that other tokens follow: then times are compared per sampled token. `--client http` asks
+by the standard library: what the `openai` client costs is then left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import statistics
@@ -18,6 +20,7 @@ import time
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from openai import OpenAI
 
@@ -26,34 +29,42 @@ MAX_TOKENS = 96
 
 
 @cache
-def _client(base_url: str) -> OpenAI:
+def _client() -> OpenAI:
     """One for all rollouts: making one takes longer than a short rollout."""
-    return OpenAI(base_url=base_url, api_key="each has its own", max_retries=0)
+    return OpenAI(base_url="http://its-own", api_key="its own", max_retries=0)
+
+
+def _ask_by_openai(base_url: str, api_key: str, route: str, body: Any) -> Any:
+    client = _client().with_options(api_key=api_key, base_url=base_url)
+    if route == "/chat/completions":
+        return client.chat.completions.create(**body).model_dump()
+    return client.post(route, body=body, cast_to=dict[str, Any])
+
+
+def _ask_by_http(base_url: str, api_key: str, route: str, body: Any) -> Any:
+    head = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
+    sent = Request(base_url + route, json.dumps(body).encode(), head)
+    with urlopen(sent) as reply:
+        return json.load(reply)
 
 
 def act(task: Any, base_url: str, api_key: str) -> str:
     """What the built-in loop does: search until the policy answers or no turn is left."""
-    client = _client(base_url).with_options(api_key=api_key)
-    auth = {"Authorization": f"Bearer {api_key}"}
+    ask = _ask_by_openai if os.environ["CLIENT"] == "openai" else _ask_by_http
     messages: list[Any] = [{"role": "user", "content": task["question"]}]
     for _ in range(int(os.environ["TURNS"])):
-        made = client.chat.completions.create(
-            model="policy",
-            messages=messages,
-            stop=STOPS,
-            max_tokens=MAX_TOKENS,
-            extra_body={"include_stop_str_in_output": True},
-        )
-        text = made.choices[0].message.content or ""
+        body = {"model": "policy", "messages": messages, "stop": STOPS, "max_tokens": MAX_TOKENS}
+        more = {"include_stop_str_in_output": True}
+        body |= {"extra_body": more} if ask is _ask_by_openai else more
+        made = ask(base_url, api_key, "/chat/completions", body)
+        text = made["choices"][0]["message"]["content"] or ""
         messages.append({"role": "assistant", "content": text})
         query = re.search(r"<search>(.*)</search>", text, re.DOTALL)
         if query is None:
             answer = re.search(r"<answer>(.*)</answer>", text, re.DOTALL)
             return answer[1].strip() if answer else text
-        route, asked = "/searchrl/tools/search", {"query": query[1].strip() or "?"}
-        found: Any = client.post(
-            route, body=asked, cast_to=dict[str, Any], options={"headers": auth}
-        )
+        asked = {"query": query[1].strip() or "?"}
+        found = ask(base_url, api_key, "/searchrl/tools/search", asked)
         messages.append({"role": "user", "content": found["result"]})
     return "unknown"
 
@@ -111,8 +122,9 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=8, help="of 8 rollouts each")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--client", choices=("openai", "http"), default="openai")
     args = parser.parse_args()
-    os.environ["TURNS"] = str(args.turns)
+    os.environ["TURNS"], os.environ["CLIENT"] = str(args.turns), args.client
     sessions = [make_session(args.turns, args.prompts, args.seed, agent) for agent in (False, True)]
     ratios: dict[str, list[float]] = {"sampling": [], "step": [], "step CPU": []}
     seconds: list[list[float]] = [[], []]
@@ -132,8 +144,8 @@ def main() -> None:
         print(f"step {step + 1}: {tokens[0]} and {tokens[1]} sampled tokens", flush=True)
     what = "the same tokens" if args.turns == 1 else "per sampled token"
     print(f"{8 * args.prompts} rollouts of at most {args.turns} turns, {what}")
-    for name, side in zip(("built-in", "agent"), seconds, strict=True):
-        print(f"{name:<9} {statistics.median(side):.3f} s per step")
+    for name, taken in zip(("built-in", "agent"), seconds, strict=True):
+        print(f"{name:<9} {statistics.median(taken):.3f} s per step")
     for name, found in ratios.items():
         low, *_, high = sorted(found)
         print(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ REPO = Path(__file__).resolve().parent.parent
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(REPO / "benchmarks")
-    yield __import__("scale_model")
-    sys.modules.pop("scale_model")
+    return __import__("scale_model")
 
 
 def test_two_figures_are_met_and_more_gpus_give_more(model: Any) -> None:
@@ -34,8 +32,8 @@ def test_two_figures_are_met_and_more_gpus_give_more(model: Any) -> None:
 
 def test_the_page_shows_what_the_script_prints(model: Any, capsys: Any) -> None:
     model.show(model.MEASURED)
-    page = (REPO / "docs" / "explanation" / "scale.md").read_text("utf-8")
-    shown = {tuple(line.replace("|", " ").split()) for line in page.splitlines()}
+    page = (REPO / "docs/explanation/scale.md").read_text("utf-8").splitlines()
+    shown = {tuple(line.replace("|", " ").split()) for line in page}
     printed = [line for line in capsys.readouterr().out.splitlines() if "|" in line]
     rows = [line.replace("|", " ").split() for line in printed if "--" not in line]
     assert len(rows) > 40 and not [row for row in rows if tuple(row) not in shown]

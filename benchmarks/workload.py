@@ -177,9 +177,13 @@ def make_trajectories(work: Workload, vocab_size: int, seed: int) -> list[Trajec
         for place in range(work.group_size):
             trajectory = Trajectory(f"{number}/{place}", str(number))
             trajectory.append_prompt(prompt)
-            ids = rng.choices(range(vocab_size), k=work.turn_tokens)
-            logps = [-math.log(vocab_size)] * len(ids)
-            trajectory.append_model(ids, logps, version=0, reason=TurnStop.MAX_TOKENS)
+            for turn in range(work.num_turns):
+                if turn:
+                    said = rng.choices(range(vocab_size), k=work.observation_tokens)
+                    trajectory.append_env(said)
+                ids = rng.choices(range(vocab_size), k=work.turn_tokens)
+                logps = [-math.log(vocab_size)] * len(ids)
+                trajectory.append_model(ids, logps, version=0, reason=TurnStop.MAX_TOKENS)
             made.append(trajectory)
     return made
 

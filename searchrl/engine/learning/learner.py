@@ -9,12 +9,13 @@ recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a mic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
@@ -24,18 +25,16 @@ from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
-from searchrl.engine.learning.batches import MicroBatch, micro_batches, mini_batches, without
+from searchrl.engine.learning.batches import MicroBatch, mini_batches
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import PackedRollout, RowId, pack_step
+from searchrl.engine.learning.passes import in_micro_batches
 from searchrl.engine.learning.sampled import SampledTokens, Sums, join_columns, token_columns
-from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.sharding import clip_gradients, shard_state
 from searchrl.engine.sampling.generator import mix_key
-from searchrl.errors import PolicyError
-
-T = TypeVar("T")
 
 
 class Learned(NamedTuple):
@@ -246,8 +245,12 @@ class Learner:
             yield
 
     def ensure_same_weights(self, when: str) -> None:
-        """Check that all processes hold the same weights; see `Workers.ensure_same`."""
-        self.workers.ensure_same(self.parameters, when)
+        """Check that all processes hold the same weights; see `Workers.ensure_same`.
+
+        Of sharded weights each holds others: nothing is compared.
+        """
+        own = [p for p in self.parameters if not isinstance(p, DTensor)]
+        self.workers.ensure_same(own, when)
 
     def _accumulate(
         self,
@@ -290,48 +293,19 @@ class Learner:
             return seen
 
         share = Sums()
-        parts, share.num_splits = self.in_micro_batches(groups, run)
+        parts, share.num_splits = in_micro_batches(self, groups, run)
         for part in parts:
             share.take_in(part)
-        self.workers.sum_gradients(self.parameters, totals)
+        # Those of sharded weights are sums already.
+        own = [n for n, p in enumerate(self.parameters) if not isinstance(p, DTensor)]
+        summed = [totals[number] for number in own]
+        self.workers.sum_gradients([self.parameters[number] for number in own], summed)
+        for number, total in zip(own, summed, strict=True):
+            totals[number] = total
         shares = self.workers.gather(share)
         for parameter, total in zip(self.parameters, totals, strict=True):
             parameter.grad = total
         return shares
-
-    def in_micro_batches(
-        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], T]
-    ) -> tuple[list[T], int]:
-        """What `run` makes of the rollouts of this process, and how often memory ran out.
-
-        What memory does not hold is split and run again.
-        """
-        is_packed = self.packing_fault is None
-        waiting = share_groups(groups, self.workers, is_packed=is_packed)
-        made: list[T] = []
-        num_splits = 0
-        while waiting:
-            size, device = self.micro_batch_tokens, self.policy.device
-            batch = next(micro_batches(waiting, size, device, is_packed=is_packed))
-            try:
-                made.append(run(batch))
-                waiting = without(waiting, set(batch.row_ids))
-                continue
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                if len(batch.rollouts) == 1:
-                    raise PolicyError(
-                        f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} "
-                        "tokens, which cannot be split: set model.gradient_checkpointing: true, "
-                        "lower rollout.max_total_tokens, or train with model.adapter: lora"
-                    ) from error
-            # Not in the except block: the exception keeps tensors alive.
-            self.micro_batch_tokens = max(1, min(size, batch.layout.num_computed) // 2)
-            num_splits += 1
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
-        return made, num_splits
 
     def _forward(
         self, batch: MicroBatch, old_logps: Mapping[RowId, Tensor] | None
@@ -383,9 +357,9 @@ class Learner:
         """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
         self.loss_scale.unscale(self.parameters)
         # Each by itself: the gradient of a critic may be much the larger one.
+        clip = clip_gradients if self.policy.is_sharded else torch.nn.utils.clip_grad_norm_
         norm, *others = (
-            torch.nn.utils.clip_grad_norm_(group["params"], self.optim.max_grad_norm)
-            for group in self.optimizer.param_groups
+            clip(group["params"], self.optim.max_grad_norm) for group in self.optimizer.param_groups
         )
         is_finite = all(bool(torch.isfinite(one)) for one in (norm, *others))
         if self.algorithm.critic and self.step < self.algorithm.critic.warmup_steps:
@@ -414,18 +388,10 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` wrote."""
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(shard_state(self.optimizer, state["optimizer"]))
         self.step = int(state["step"])
         self.policy.version = int(state["version"])
         self.loss_scale.load_state_dict(state["loss_scale"])
         self.algorithm.load_state_dict(state["algorithm"])
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether memory ran out: CUDA has an exception for it, the CPU allocator only a text."""
-    text = str(error)
-    return isinstance(error, torch.OutOfMemoryError) or any(
-        part in text for part in ("can't allocate memory", "not enough memory")
-    )

@@ -1,7 +1,7 @@
 """Several processes that train one policy: how they start together, exchange values and end.
 
-Owns the process group of a `torchrun` on one node and all exchanges in it. Every process holds all
-weights; `sharing` decides who does what. Each exchange starts with one envelope from every
+Owns the process group of a `torchrun` on one node and its exchanges; those of sharded weights are
+torch's own. `sharing` decides who does what. Each exchange starts with one envelope from every
 process. It says what is exchanged, or that its sender failed. So the others learn of a failure at
 their next exchange and do not wait for a process that has ended. A single process exchanges
 nothing and never touches `torch.distributed`.
@@ -90,6 +90,19 @@ class Workers:
             raise
         finally:
             self._leave()
+
+    @contextmanager
+    def in_lockstep(self) -> Iterator[None]:
+        """Around what torch exchanges by itself, such as shards of weights.
+
+        The others wait there for a process that fails, and cannot be told: it ends at once, and
+        torchrun ends them.
+        """
+        try:
+            yield
+        except BaseException:
+            self._is_lost = True
+            raise
 
     def gather(self, value: T) -> list[T]:
         """What everybody has, in order of ranks. It must survive `pickle`."""

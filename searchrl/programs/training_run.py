@@ -5,7 +5,9 @@ The steps are those of the programs. What has changed since a run began is `run_
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -33,7 +35,7 @@ from searchrl.engine.rollout.world import TaskWorld
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
 from searchrl.programs.observer import Observer
-from searchrl.programs.stopping import StopFlag
+from searchrl.programs.stopping import StopFlag, ensure_agreed
 from searchrl.run_folder import Run, RunWriter, newest_checkpoint, rotate_checkpoints
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
 from searchrl.run_folder.shapes import Shape
@@ -67,7 +69,8 @@ class TrainingRun:
         self.num_tasks = count_tasks(worlds, config.eval)
         self.unrecorded = 0
         """A step that has begun to change weights and is not on disk yet."""
-        driver = make_driver(policy, config, registry, config.eval)
+        with policy.gathered():
+            driver = make_driver(policy, config, registry, config.eval)
         self.evaluator = share_driver(driver, workers)
 
     def origin(self) -> dict[str, Any]:
@@ -191,16 +194,17 @@ class TrainingRun:
         self, worlds: Sequence[TaskWorld], settings: EvalConfig, step: int, label: str = ""
     ) -> EvalResult:
         """Play an evaluation with the weights as they are; `label` is shown behind its phases."""
-        self.evaluator.sync(self.policy)
-        return evaluate_both(
-            worlds,
-            self.evaluator,
-            settings,
-            seed=self.config.seed,
-            step=step,
-            on_phase=lambda name, *counts: self.observer.phase(f"{name}{label}", *counts),
-            should_stop=self.stop,
-        )
+        with self.policy.gathered():
+            self.evaluator.sync(self.policy)
+            return evaluate_both(
+                worlds,
+                self.evaluator,
+                settings,
+                seed=self.config.seed,
+                step=step,
+                on_phase=lambda name, *counts: self.observer.phase(f"{name}{label}", *counts),
+                should_stop=self.stop,
+            )
 
     def evaluate(self, label: str, step: int) -> Metrics:
         """The full evaluation on `eval.split`, recorded; one that is recorded is not made again."""
@@ -226,8 +230,13 @@ class TrainingRun:
                 f"step {self.unrecorded} is not recorded, so its weights are not kept either"
             )
         path, settings, state = self.writer.path, self.config.checkpoint, dict(vars(self.progress))
-        if self.workers.is_first:
-            save_checkpoint(path, self.policy, self.learner, state)
+        is_writer, is_sharded = self.workers.is_first, self.policy.is_sharded
+        if is_sharded:
+            ensure_agreed(sys.exception())
+        if is_writer or is_sharded:
+            with self.workers.in_lockstep() if is_sharded else nullcontext():
+                save_checkpoint(path, self.policy, self.learner, state, is_writer=is_writer)
+        if is_writer:
             best = state.get("best") if settings.keep_best else None
             kept = f"step_{best['step']:06d}" if best else None
             rotate_checkpoints(path, settings.keep_last, kept)
@@ -239,8 +248,8 @@ class TrainingRun:
         An evaluation that fails leaves the policy.
         """
         config, path, step = self.config, self.writer.path, self.progress.step
-        if self.workers.is_first:
-            save_policy(path, self.policy)
+        if self.workers.is_first or self.policy.is_sharded:
+            save_policy(path, self.policy, is_writer=self.workers.is_first)
         after = self.evaluate("after", step)
         summary = {
             "env": [task.env.name for task in config.tasks],

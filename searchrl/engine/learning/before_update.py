@@ -16,7 +16,7 @@ from searchrl.core.group import Group, Trainable, TrainItem
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.learning.batches import MicroBatch, without
 from searchrl.engine.learning.packing import PackedRollout, RowId, members, point_rows
-from searchrl.engine.learning.passes import in_micro_batches
+from searchrl.engine.learning.sharing import in_micro_batches
 from searchrl.engine.model.layout import Layout
 
 if TYPE_CHECKING:

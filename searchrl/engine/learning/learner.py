@@ -28,8 +28,8 @@ from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import MicroBatch, mini_batches
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import PackedRollout, RowId, pack_step
-from searchrl.engine.learning.passes import in_micro_batches
 from searchrl.engine.learning.sampled import SampledTokens, Sums, join_columns, token_columns
+from searchrl.engine.learning.sharing import in_micro_batches
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
 from searchrl.engine.model.policy import Policy

@@ -40,7 +40,11 @@ from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.envs.splits import TRAIN
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
-from searchrl.programs.setup.warnings import ensure_can_learn, ensure_whole_distribution
+from searchrl.programs.setup.warnings import (
+    ensure_can_learn,
+    ensure_shardable,
+    ensure_whole_distribution,
+)
 
 
 class Session:
@@ -74,7 +78,16 @@ class Session:
         build_indexes(self.worlds, on_phase)
         rollout = config.rollout
         self.memory = watch_memory(config, plan.model, plan.device, self.algorithm)
-        self.policy = plan.load_policy(trainable=True)
+        is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
+        if is_sharded:
+            ensure_shardable(config, self.algorithm)
+        self.policy = plan.load_policy(trainable=True, is_to_shard=is_sharded)
+        if is_sharded:
+            if self.algorithm.needs_reference(config.algorithm):
+                self.policy.keep_reference()
+            # A generator of a plugin takes the weights over in its `sync`.
+            is_own = config.engine.generator.name in ("auto", "slots", "hf")
+            self.policy.shard(is_sampled_here=is_own)
         self.tolerance = tolerance_of(self.policy.dtype, config.engine.max_mismatch)
         self.learner = Learner(
             self.policy,
@@ -105,7 +118,8 @@ class Session:
         self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
     ) -> RolloutDriver:
         """A driver on the policy; `on_note` gets the reason if it is a slower one."""
-        made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
+        with self.policy.gathered():
+            made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
         return share_driver(made, self.workers)
 
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
@@ -122,7 +136,8 @@ class Session:
             self.config.seed,
             doctor.THOROUGH if is_thorough else doctor.QUICK,
         )
-        report = doctor.examine(subject)
+        with self.policy.gathered():
+            report = doctor.examine(subject)
         if isinstance(self.sampler.stats, SlotStats):
             self.sampler.stats.restart()  # what was played here is part of no step
         return report
@@ -134,11 +149,12 @@ class Session:
         """
         for begun in self.curriculum.begins(step - 1):
             self.on_note(begun)
-        self.sampler.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0
-        return sample_groups(
-            self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
-        )
+        with self.policy.gathered():
+            self.sampler.sync(self.policy)
+            return sample_groups(
+                self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
+            )
 
     def update(self, drawn: StepGroups, step: int) -> Learned:
         """Learn from the groups of a step, and from what the algorithm adds to them."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from engine_toy import lora_policy, make_learner, micro_policy, near_items
+from train_toy import Crash
 from workers_play import CPU, LENGTHS, REWARDS
 
 from searchrl.core.group import Group, make_groups
@@ -17,6 +18,8 @@ from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.sharding import whole
+from searchrl.errors import SearchRLError
+from searchrl.programs.train import train
 from searchrl.run_folder import newest_checkpoint
 
 CASES: dict[str, dict[str, Any]] = {
@@ -83,19 +86,31 @@ def go_on(model: Path, workers: Workers, folder: Path, adapter: str) -> dict[str
     return learner.policy.trained_weights()
 
 
+def run(settings: dict[str, Any]) -> dict[str, str]:
+    """A run that the first process breaks off, and that all of them resume."""
+    found = {}
+    try:
+        train(settings, observer=Crash(1, "raise"))
+    except (RuntimeError, SearchRLError) as error:
+        found["crash"] = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    return found | {"run": str(train(resume=settings["run_dir"]).path)}
+
+
 def main(model: Path, folder: Path, jobs: list[Any]) -> None:
     """Do all of them and save what this process got."""
     torch.set_num_threads(1)
     place = read_place()
     results: dict[str, Any] = {}
-    with Workers(place, timeout_s=60).joined(CPU) as workers:
+    with Workers(place, timeout_s=120).joined(CPU) as workers:
         for name, path, adapter in jobs:
             if name == "learn":
                 results |= {case: learn(model, workers, **CASES[case]) for case in CASES}
             elif name == "save":
                 save(model, workers, folder / path, adapter)
-            else:
+            elif name == "go on":
                 results[f"{path} {adapter}"] = go_on(model, workers, folder / path, adapter)
+    for _, _, settings in (job for job in jobs if job[0] == "run"):
+        results |= run(settings)
     torch.save(results, folder / f"{place.size} {place.rank}.pt")
 
 

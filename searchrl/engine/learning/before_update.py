@@ -16,7 +16,6 @@ from searchrl.core.group import Group, Trainable, TrainItem
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.learning.batches import MicroBatch, without
 from searchrl.engine.learning.packing import PackedRollout, RowId, members, point_rows
-from searchrl.engine.learning.sharing import in_micro_batches
 from searchrl.engine.model.layout import Layout
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _columns(
     unmarked = {row.row_id for row in members(groups) if not any(row.mask)}
     asked = without(groups, unmarked)
     num_splits = 0
-    for parts, splits in learner.workers.gather(in_micro_batches(learner, asked, run)):
+    for parts, splits in learner.workers.gather(learner.in_micro_batches(asked, run)):
         num_splits += splits
         for part in parts:
             found |= part

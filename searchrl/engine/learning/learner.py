@@ -9,13 +9,13 @@ recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a mic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
@@ -25,16 +25,19 @@ from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
-from searchrl.engine.learning.batches import MicroBatch, mini_batches
+from searchrl.engine.learning.batches import MicroBatch, micro_batches, mini_batches, without
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import PackedRollout, RowId, pack_step
 from searchrl.engine.learning.sampled import SampledTokens, Sums, join_columns, token_columns
-from searchrl.engine.learning.sharing import in_micro_batches
+from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.model.sharding import clip_gradients, shard_state
+from searchrl.engine.model.sharding import shard_state, whole
 from searchrl.engine.sampling.generator import mix_key
+from searchrl.errors import PolicyError
+
+T = TypeVar("T")
 
 
 class Learned(NamedTuple):
@@ -245,12 +248,8 @@ class Learner:
             yield
 
     def ensure_same_weights(self, when: str) -> None:
-        """Check that all processes hold the same weights; see `Workers.ensure_same`.
-
-        Of sharded weights each holds others: nothing is compared.
-        """
-        own = [p for p in self.parameters if not isinstance(p, DTensor)]
-        self.workers.ensure_same(own, when)
+        """Check that all processes hold the same weights; see `Workers.ensure_same`."""
+        self.workers.ensure_same(self.parameters, when)
 
     def _accumulate(
         self,
@@ -293,19 +292,60 @@ class Learner:
             return seen
 
         share = Sums()
-        parts, share.num_splits = in_micro_batches(self, groups, run)
+        parts, share.num_splits = self.in_micro_batches(groups, run)
         for part in parts:
             share.take_in(part)
-        # Those of sharded weights are sums already.
-        own = [n for n, p in enumerate(self.parameters) if not isinstance(p, DTensor)]
-        summed = [totals[number] for number in own]
-        self.workers.sum_gradients([self.parameters[number] for number in own], summed)
-        for number, total in zip(own, summed, strict=True):
-            totals[number] = total
+        self.workers.sum_gradients(self.parameters, totals)
         shares = self.workers.gather(share)
         for parameter, total in zip(self.parameters, totals, strict=True):
             parameter.grad = total
         return shares
+
+    def in_micro_batches(
+        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], T]
+    ) -> tuple[list[T], int]:
+        """What `run` makes of the rollouts of this process, and how often memory ran out.
+
+        What memory does not hold is split and run again. Sharded weights are gathered by all
+        processes at once: one that is done goes on with a batch without weight while others are
+        not, and none can split what the others wait for.
+        """
+        is_packed, is_sharded = self.packing_fault is None, self.policy.is_sharded
+        waiting = share_groups(groups, self.workers, is_packed=is_packed)
+        made: list[T] = []
+        num_splits = 0
+        while any(self.workers.gather(bool(waiting))) if is_sharded else waiting:
+            size, device = self.micro_batch_tokens, self.policy.device
+            batch = next(micro_batches(waiting or groups, size, device, is_packed=is_packed))
+            try:
+                with self.workers.in_lockstep() if is_sharded else nullcontext():
+                    if waiting:
+                        made.append(run(batch))
+                    else:
+                        nothing = torch.zeros_like(batch.weight_N)
+                        run(replace(batch, weight_N=nothing, hold_weight_N=nothing))
+                waiting = without(waiting, set(batch.row_ids))
+                continue
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if is_sharded:
+                    raise PolicyError(
+                        "memory ran out, and micro-batches over sharded weights are not split: "
+                        f"lower optim.micro_batch_tokens ({size:,})"
+                    ) from error
+                if len(batch.rollouts) == 1:
+                    raise PolicyError(
+                        f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} "
+                        "tokens, which cannot be split: set model.gradient_checkpointing: true, "
+                        "lower rollout.max_total_tokens, or train with model.adapter: lora"
+                    ) from error
+            # Not in the except block: the exception keeps tensors alive.
+            self.micro_batch_tokens = max(1, min(size, batch.layout.num_computed) // 2)
+            num_splits += 1
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+        return made, num_splits
 
     def _forward(
         self, batch: MicroBatch, old_logps: Mapping[RowId, Tensor] | None
@@ -357,9 +397,9 @@ class Learner:
         """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
         self.loss_scale.unscale(self.parameters)
         # Each by itself: the gradient of a critic may be much the larger one.
-        clip = clip_gradients if self.policy.is_sharded else torch.nn.utils.clip_grad_norm_
         norm, *others = (
-            clip(group["params"], self.optim.max_grad_norm) for group in self.optimizer.param_groups
+            whole(torch.nn.utils.clip_grad_norm_(group["params"], self.optim.max_grad_norm))
+            for group in self.optimizer.param_groups
         )
         is_finite = all(bool(torch.isfinite(one)) for one in (norm, *others))
         if self.algorithm.critic and self.step < self.algorithm.critic.warmup_steps:
@@ -395,3 +435,11 @@ class Learner:
         self.algorithm.load_state_dict(state["algorithm"])
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether memory ran out: CUDA has an exception for it, the CPU allocator only a text."""
+    text = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        part in text for part in ("can't allocate memory", "not enough memory")
+    )

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
 
 from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
 from searchrl.engine.model.quantization import first_line
@@ -123,12 +124,17 @@ class Workers:
     def sum_gradients(self, parameters: Sequence[Tensor], gradients: list[Tensor | None]) -> None:
         """Replace the gradients by their sums over all processes, the same bits everywhere.
 
-        A missing gradient counts as zeros. If no process has it, it stays missing.
+        A missing gradient counts as zeros. If no process has it, it stays missing. Gradients of
+        sharded parameters are sums already.
         """
         if self.size == 1:
             return
         has = self._exchange("gradients", [gradient is not None for gradient in gradients])
-        wanted = [number for number, column in enumerate(zip(*has, strict=True)) if any(column)]
+        wanted = [
+            number
+            for number, column in enumerate(zip(*has, strict=True))
+            if any(column) and not isinstance(parameters[number], DTensor)
+        ]
         for number in wanted:
             if gradients[number] is None:
                 gradients[number] = torch.zeros_like(parameters[number])
@@ -140,14 +146,16 @@ class Workers:
                 gradient.copy_(part.view_as(gradient))
 
     def ensure_same(self, tensors: Sequence[Tensor], when: str) -> None:
-        """Check that all processes hold the same weights, bit for bit.
+        """Check that all processes hold the same weights, bit for bit, where all hold them whole.
 
         Raises:
             WorkerError: naming the first difference and `when` (such as `after step 3`).
         """
         if self.size == 1:
             return
-        marks = self._exchange("weights", _marks(tensors))
+        marks = self._exchange(
+            "weights", _marks([t for t in tensors if not isinstance(t, DTensor)])
+        )
         for rank, theirs in enumerate(marks):
             if theirs == marks[0]:
                 continue

@@ -204,7 +204,7 @@ class Policy:
     @contextmanager
     def gathered(self) -> Iterator[None]:
         """While a sampler is made or runs: weights that it reads are whole in every process."""
-        if not self.is_sharded or not self.is_sampled_here or self._is_gathered:
+        if not (self.is_sharded and self.is_sampled_here):
             yield
             return
         with sharding.gathered(self.base_model):
@@ -335,27 +335,21 @@ class Policy:
             RunFolderError: some of this model's are not among them.
         """
         wanted = {name: p for name, p in self.named_parameters() if p.requires_grad}
-        if self.is_sharded:
-            if self.is_lora:
-                from peft import get_peft_model_state_dict
-
-                wanted = get_peft_model_state_dict(self.model, state_dict=wanted)
-            with torch.no_grad():
-                for name, parameter in wanted.items():
-                    parameter.copy_(sharding.shard_like(saved[name], parameter))
-            return
         if self.is_lora:
-            from peft import set_peft_model_state_dict
+            from peft import get_peft_model_state_dict
 
-            set_peft_model_state_dict(self.model, dict(saved))
-            return
-        missing = sorted(wanted.keys() - saved.keys())
+            wanted = get_peft_model_state_dict(self.model, state_dict=wanted)
+        missing = [
+            name for name, p in wanted.items() if name not in saved or saved[name].shape != p.shape
+        ]
         if missing:
             raise RunFolderError(
                 f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
                 f"'{missing[0]}': it was saved from another architecture"
             )
-        self.model.load_state_dict({name: saved[name] for name in wanted}, strict=False)
+        with torch.no_grad():
+            for name, parameter in wanted.items():
+                parameter.copy_(sharding.shard_like(saved[name], parameter))
 
 
 def _checkpoint_in_eval(

@@ -96,20 +96,6 @@ def shard_state(optimizer: Optimizer, state: Mapping[str, Any]) -> dict[str, Any
     return {**state, "state": {number: kept for number, kept in sharded.items() if kept}}
 
 
-def clip_gradients(parameters: Sequence[Tensor], max_norm: float) -> Tensor:
-    """As `torch.nn.utils.clip_grad_norm_`, where some of the parameters are sharded."""
-    grads = [p.grad for p in parameters if p.grad is not None]
-    parts = [local(grad) for grad in grads]
-    squares = torch.zeros(2, device=parts[0].device if parts else None)
-    for grad, part in zip(grads, parts, strict=True):
-        squares[int(isinstance(grad, DTensor))] += part.float().square().sum()
-    dist.all_reduce(squares[1])
-    norm = squares.sum().sqrt()
-    for part in parts:
-        part.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
-    return norm
-
-
 def local(tensor: Tensor) -> Tensor:
     """What this process holds of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -38,13 +38,10 @@ from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.envs.splits import TRAIN
+from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
-from searchrl.programs.setup.warnings import (
-    ensure_can_learn,
-    ensure_shardable,
-    ensure_whole_distribution,
-)
+from searchrl.programs.setup.warnings import ensure_can_learn, ensure_whole_distribution
 
 
 class Session:
@@ -79,8 +76,11 @@ class Session:
         rollout = config.rollout
         self.memory = watch_memory(config, plan.model, plan.device, self.algorithm)
         is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
-        if is_sharded:
-            ensure_shardable(config, self.algorithm)
+        if is_sharded and (config.model.quantize, config.optim.optimizer) != ("none", "adamw"):
+            raise ConfigError(
+                "engine.sharding: fsdp2 shares out plain weights and moments; set model.quantize: "
+                "none and optim.optimizer: adamw, or engine.sharding: ddp"
+            )
         self.policy = plan.load_policy(trainable=True, is_to_shard=is_sharded)
         if is_sharded:
             if self.algorithm.needs_reference(config.algorithm):

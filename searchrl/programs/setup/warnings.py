@@ -153,22 +153,6 @@ def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
         )
 
 
-def ensure_shardable(config: RunConfig, algorithm: Algorithm) -> None:
-    """Refuse what FSDP2 cannot share out: weights or moments that are packed into few bits."""
-    taken = {
-        "model.quantize: nf4": config.model.quantize == "nf4",
-        "optim.optimizer: adamw8bit": config.optim.optimizer == "adamw8bit",
-        f"algorithm.name: {config.algorithm.name} (it has weights of its own)": bool(
-            [*algorithm.parameters()]
-        ),
-    }
-    for name in (name for name, is_taken in taken.items() if is_taken):
-        raise ConfigError(
-            f"engine.sharding: fsdp2 does not go with {name}; change one of the two, or use "
-            "engine.sharding: ddp"
-        )
-
-
 def ensure_whole_distribution(config: RunConfig) -> None:
     """Refuse to train on samples of a cut distribution unless that is asked for."""
     sampling = config.sampling

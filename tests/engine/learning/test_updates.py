@@ -26,9 +26,9 @@ from searchrl.algorithms.builtin import make_grpo, make_tis
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.batches import mini_batches
-from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.sharing import is_out_of_memory, share_groups
+from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 

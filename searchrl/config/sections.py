@@ -340,6 +340,11 @@ class EngineConfig(Section):
     for rounding. A larger value is for a generator that computes in another precision on
     purpose."""
 
+    @property
+    def is_sampled_here(self) -> bool:
+        """Whether the generator reads the policy's weights; a plugin's takes them over."""
+        return self.generator.name in ("auto", "slots", "hf")
+
 
 class SamplingConfig(Section):
     """What may be drawn. For evaluation: in training a cut distribution biases the ratio."""

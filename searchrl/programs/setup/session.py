@@ -74,7 +74,7 @@ class Session:
         ensure_can_learn(config, self.algorithm, self.worlds)
         build_indexes(self.worlds, on_phase)
         rollout = config.rollout
-        self.memory = watch_memory(config, plan.model, plan.device, self.algorithm)
+        self.memory = watch_memory(config, plan.model, plan.device, self.algorithm, workers.size)
         is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
         if is_sharded and (config.model.quantize, config.optim.optimizer) != ("none", "adamw"):
             raise ConfigError(
@@ -85,9 +85,7 @@ class Session:
         if is_sharded:
             if self.algorithm.needs_reference(config.algorithm):
                 self.policy.keep_reference()
-            # A generator of a plugin takes the weights over in its `sync`.
-            is_own = config.engine.generator.name in ("auto", "slots", "hf")
-            self.policy.shard(is_sampled_here=is_own)
+            self.policy.shard(is_sampled_here=config.engine.is_sampled_here)
         self.tolerance = tolerance_of(self.policy.dtype, config.engine.max_mismatch)
         self.learner = Learner(
             self.policy,

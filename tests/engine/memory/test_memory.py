@@ -99,7 +99,7 @@ SIZES: dict[str, Any] = {
     "model": {"max_context": 95},
 }
 MADE_UP = Footprint(
-    is_lora=False, plain_weights=1000, nf4_weights=400, trained_sizes=(10, 5000),
+    is_lora=False, plain_weights=1000, layer_weights=200, nf4_weights=400, trained_sizes=(10, 5000),
     trained_itemsize=2, cache_per_token=3, num_layers=4, vocab_size=50, max_positions=90,
     hidden_size=7, hidden_per_token=7, saved_layer_per_token=11, saved_rest_per_token=13,
     work_per_token=17,

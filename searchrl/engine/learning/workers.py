@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
@@ -34,6 +35,8 @@ _BUCKET_BYTES = 1 << 26
 """Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 _joined = itertools.count()
 
@@ -96,13 +99,14 @@ class Workers:
     def in_lockstep(self) -> Iterator[None]:
         """Around what torch exchanges by itself, such as shards of weights.
 
-        The others wait there for a process that fails, and cannot be told: it ends at once, and
-        torchrun ends them.
+        The others wait there for a process that fails, and cannot be told: it says why itself and
+        ends, and torchrun ends them.
         """
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self._is_lost = True
+            _LOG.error("process %d of %d failed: %r", self.rank, self.size, error)
             raise
 
     def gather(self, value: T) -> list[T]:

@@ -113,15 +113,6 @@ def keeping_finished(
         raise
 
 
-def ensure_agreed(error: BaseException | None) -> None:
-    """Raise RuntimeError where an error, unlike an end that all processes agree on, is one's own.
-
-    Then the others do not come to save their shards.
-    """
-    if error is not None and not isinstance(error, Interrupted | AlarmStop | BudgetSpent):
-        raise RuntimeError("weights are sharded, and the other processes are not here to save them")
-
-
 def _keep(save: Callable[[], int], run_dir: Path, way_on: str) -> str:
     """Write a checkpoint, if that can be done, and say what is kept."""
     try:

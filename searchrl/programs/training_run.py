@@ -31,11 +31,13 @@ from searchrl.engine.metrics.remarks import find_remarks
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
+from searchrl.errors import AlarmStop, BudgetSpent
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
 from searchrl.programs.observer import Observer
-from searchrl.programs.stopping import StopFlag, ensure_agreed
+from searchrl.programs.stopping import StopFlag
 from searchrl.run_folder import Run, RunWriter, newest_checkpoint, rotate_checkpoints
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
 from searchrl.run_folder.shapes import Shape
@@ -231,8 +233,9 @@ class TrainingRun:
             )
         path, settings, state = self.writer.path, self.config.checkpoint, dict(vars(self.progress))
         is_writer, is_sharded = self.workers.is_first, self.policy.is_sharded
-        if is_sharded:
-            ensure_agreed(sys.exception())
+        agreed = Interrupted | AlarmStop | BudgetSpent | None
+        if is_sharded and not isinstance(sys.exception(), agreed):
+            raise RuntimeError("weights are sharded, and other processes do not save their part")
         if is_writer or is_sharded:
             with self.workers.in_lockstep() if is_sharded else nullcontext():
                 save_checkpoint(path, self.policy, self.learner, state, is_writer=is_writer)

@@ -1,8 +1,7 @@
 """Training state on disk without pickle: tensors as safetensors, the rest as JSON.
 
 Owns how a nested state (of an optimiser, of an algorithm) becomes `NAME.json` and, beside it,
-`NAME-00001.safetensors`, …, and back. Of sharded tensors there is a folder `NAME`, which torch's
-distributed checkpoint writes. Reading such files runs no code, whoever wrote them. Whether
+`NAME-00001.safetensors`, …, and back. Reading such files runs no code, whoever wrote them. Whether
 they are whole is the business of the checkpoint.
 """
 
@@ -10,27 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.hf_storage import (
-    HuggingFaceStorageReader,
-    HuggingFaceStorageWriter,
-)
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
-from torch.distributed.tensor import DTensor
 
+from searchrl.engine.model.sharding import whole
 from searchrl.errors import DamagedError, PluginError
 
 MAX_FILE_BYTES = 2**30
@@ -44,8 +32,8 @@ def save_state(
 ) -> None:
     """Write a state of dicts, lists, tuples, sets, texts, numbers, None and tensors.
 
-    A tensor that is there twice is written once. Its device is not written. Where tensors are
-    sharded, all processes must call this: each writes its shards, the writer all else.
+    A tensor that is there twice is written once. Its device is not written. Sharded tensors are
+    gathered, those of one file at a time: all processes must call this, one of them as the writer.
 
     Raises:
         PluginError: if something else is in it; says where.
@@ -60,19 +48,12 @@ def save_state(
         return keys[id(tensor)]
 
     text = json.dumps(_encode(state, keep, name), allow_nan=False)
-    if any(isinstance(tensor, DTensor) for tensor in tensors.values()):
-        with _as_exception():
-            save(
-                tensors,
-                storage_writer=HuggingFaceStorageWriter(str(folder / name), save_distributed=True),
-            )
-        tensors = {}
-    if not is_writer:
-        return
     for number, part in enumerate(_parts(tensors), start=1):
-        copies = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in part.items()}
-        save_file(copies, folder / f"{name}-{number:05d}.safetensors")
-    (folder / f"{name}.json").write_text(text, "utf-8")
+        copies = {key: whole(tensor).contiguous().clone() for key, tensor in part.items()}
+        if is_writer:
+            save_file(copies, folder / f"{name}-{number:05d}.safetensors")
+    if is_writer:
+        (folder / f"{name}.json").write_text(text, "utf-8")
 
 
 def load_state(folder: Path, name: str) -> dict[str, Any]:
@@ -87,37 +68,11 @@ def load_state(folder: Path, name: str) -> dict[str, Any]:
     try:
         for path in sorted(folder.glob(f"{name}-*.safetensors")):
             tensors |= load_file(path)
-        if (path := folder / name).is_dir():
-            tensors |= _join_shards(path)
         path = folder / f"{name}.json"
         state: dict[str, Any] = _decode(json.loads(path.read_text("utf-8")), tensors)
-    except (OSError, ValueError, LookupError, TypeError, SafetensorError, RuntimeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, SafetensorError, RecursionError) as error:
         raise DamagedError.of(path, f"it cannot be read ({error})", way_on) from error
     return state
-
-
-def _join_shards(folder: Path) -> dict[str, Tensor]:
-    """The tensors whose shards, of however many processes, are in a folder."""
-    reader = HuggingFaceStorageReader(str(folder))
-    tensors = {
-        key: torch.empty(one.size, dtype=one.properties.dtype)
-        for key, one in reader.read_metadata().state_dict_metadata.items()
-        if isinstance(one, TensorStorageMetadata)
-    }
-    with _as_exception(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as is asked for
-        load(tensors, storage_reader=reader, no_dist=True)
-    return tensors
-
-
-@contextmanager
-def _as_exception() -> Iterator[None]:
-    """What torch raises here is none: it would pass every handler."""
-    try:
-        yield
-    except CheckpointException as error:
-        first, _ = next(iter(error.failures.values()))
-        raise RuntimeError(str(first)) from error
 
 
 def _encode(value: Any, keep: Any, where: str) -> Any:

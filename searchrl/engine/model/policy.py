@@ -293,8 +293,8 @@ class Policy:
         """What `compute` returns, with the weights that it reads outside the layers gathered."""
         if not self.is_sharded or self._is_gathered:
             return compute()
-        is_copy = reference and self._frozen is not None
-        return sharding.make_pass(self._frozen if is_copy else self.base_model, compute)
+        copied = self._frozen if reference else None
+        return sharding.make_pass(copied or self.base_model, compute)
 
     def _rows(self, layout: Layout, reference: bool) -> tuple[Tensor, nn.Linear | None]:
         """Hidden states [N, D] of a layout with the head above them, or logits [N, V] and None."""
@@ -321,11 +321,9 @@ class Policy:
         Sharded weights are gathered for it, so all processes must call this; one is the writer.
         """
         hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
-        weights = {}
-        if self.is_sharded:
-            weights["state_dict"] = self.trained_weights(is_kept=is_writer)
+        state = self.trained_weights(is_kept=is_writer) if self.is_sharded else None
         if is_writer:
-            self.model.save_pretrained(folder, **weights)
+            self.model.save_pretrained(folder, state_dict=state)
             self.tokenizer.save_pretrained(folder)
 
     def load(self, folder: Path, saved: Mapping[str, Tensor]) -> None:

@@ -75,10 +75,8 @@ def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """A whole tensor as a parameter of its shape is; of a sharded one, this process's part."""
     if not isinstance(parameter, DTensor):
         return tensor
-    tensor = tensor.to(parameter.device)
-    return distribute_tensor(
-        tensor, parameter.device_mesh, parameter.placements, src_data_rank=None
-    )
+    mesh, whole_one = parameter.device_mesh, tensor.to(parameter.device)
+    return distribute_tensor(whole_one, mesh, parameter.placements, src_data_rank=None)
 
 
 def shard_state(optimizer: Optimizer, state: Mapping[str, Any]) -> dict[str, Any]:

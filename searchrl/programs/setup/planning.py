@@ -120,11 +120,7 @@ class Plan:
         # Everything random in sampling has its own keys; this seeds a new adapter's weights.
         torch.manual_seed(self.config.seed)
         return load_policy(
-            self.config.model,
-            self.model,
-            self.device,
-            trainable=trainable,
-            is_to_shard=is_to_shard,
+            self.config.model, self.model, self.device, trainable=trainable, is_to_shard=is_to_shard
         )
 
 

@@ -387,6 +387,17 @@ class TestDryRunForAGpuElsewhere:
         lines = succeed("train", *flags, "--gpu-memory", "24GB", "--details").stdout.splitlines()
         assert lines[0] == "tasks:" and lines[-1].startswith("# fits: ")
 
+    def test_weights_are_shared_out_between_gpus(self, flags: list[str]):
+        more = ["--gpu-memory", "24GB", "--gpus", "4", "--set", "model.adapter=full", "--json"]
+        held, shared = (
+            json.loads(succeed("train", *flags, *more, "--set", f"engine.sharding={name}").stdout)
+            for name in ("ddp", "fsdp2")
+        )
+        before, after = held["memory"]["parts"], shared["memory"]["parts"]
+        assert all(after[n] == before[n] // 4 for n in ("weights", "optimiser state", "gradients"))
+        assert after["gathered weights"] == before["weights"]
+        assert "add --gpu-memory" in complaint("train", *flags, "--gpus", "4")
+
     def test_flag_alone_and_beside_another_device_is_refused(self, flags: list[str]):
         alone = complaint("train", *flags[:2], "--gpu-memory", "24GB")
         assert "add --dry-run" in alone

@@ -39,8 +39,11 @@ _NOT_READ = {"train": ("sft",), "sft": ("algorithm", "optim", "alarms", "max_ste
 def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
     """The device that `--gpu-memory` plans for, on another machine.
 
-    Raises `ConfigError` if the option stands without `--dry-run`, or beside another device.
+    Raises `ConfigError` if the option stands without `--dry-run`, or beside another device, or
+    `--gpus` without it.
     """
+    if not values.get("gpu_memory"):
+        raise ConfigError("--gpus plans for GPUs on another machine; add --gpu-memory SIZE")
     if not values["dry_run"]:
         raise ConfigError(
             "--gpu-memory plans for a GPU on another machine, which is not trained on here; add "
@@ -77,7 +80,10 @@ def show_plan(
     trained = algorithm if command == "train" else None
     outlook: MemoryPlan | str = ""
     if config.model.name != SCRATCH:
-        outlook = foresee_memory(config, plan.model, plan.device, trained, room=room)
+        count = values.get("gpus") or 1
+        outlook = foresee_memory(
+            config, plan.model, plan.device, trained, room=room, num_processes=count
+        )
     if command == "train":
         ensure_can_learn(config, algorithm, worlds)
         warnings = [*training_warnings(plan, worlds)]

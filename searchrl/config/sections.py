@@ -326,6 +326,10 @@ class EngineConfig(Section):
     """`auto` is `slots`, or `hf` for a model that the slot engine cannot run; a line says why. Or
     `slots`, `hf` or a plugin's: a name, or a mapping of the name and the generator's own
     [settings](built-ins.md#generators)."""
+    sharding: Literal["ddp", "fsdp2"] = "ddp"
+    """What several processes of a [`torchrun`](../how-to/scale.md) hold. `ddp`: each of them all
+    weights and the optimiser's whole state. `fsdp2`: each a part of both; layers are gathered one
+    by one for every pass, and all weights while `slots` or `hf` sample."""
     deterministic: Literal["auto"] | bool = "auto"
     """Observations are read when nothing is left to decode, not when they arrive. So every run
     computes the same things together, and every float is the same to the last bit, however long
@@ -335,6 +339,11 @@ class EngineConfig(Section):
     token: by 50 times as many). null: [by dtype](../how-to/doctor.md#how-far-apart), which allows
     for rounding. A larger value is for a generator that computes in another precision on
     purpose."""
+
+    @property
+    def is_sampled_here(self) -> bool:
+        """Whether the generator reads the policy's weights; a plugin's takes them over."""
+        return self.generator.name in ("auto", "slots", "hf")
 
 
 class SamplingConfig(Section):

@@ -5,7 +5,9 @@ The steps are those of the programs. What has changed since a run began is `run_
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +31,9 @@ from searchrl.engine.metrics.remarks import find_remarks
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
+from searchrl.errors import AlarmStop, BudgetSpent
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
 from searchrl.programs.observer import Observer
@@ -67,7 +71,8 @@ class TrainingRun:
         self.num_tasks = count_tasks(worlds, config.eval)
         self.unrecorded = 0
         """A step that has begun to change weights and is not on disk yet."""
-        driver = make_driver(policy, config, registry, config.eval)
+        with policy.gathered():
+            driver = make_driver(policy, config, registry, config.eval)
         self.evaluator = share_driver(driver, workers)
 
     def origin(self) -> dict[str, Any]:
@@ -191,16 +196,17 @@ class TrainingRun:
         self, worlds: Sequence[TaskWorld], settings: EvalConfig, step: int, label: str = ""
     ) -> EvalResult:
         """Play an evaluation with the weights as they are; `label` is shown behind its phases."""
-        self.evaluator.sync(self.policy)
-        return evaluate_both(
-            worlds,
-            self.evaluator,
-            settings,
-            seed=self.config.seed,
-            step=step,
-            on_phase=lambda name, *counts: self.observer.phase(f"{name}{label}", *counts),
-            should_stop=self.stop,
-        )
+        with self.policy.gathered():
+            self.evaluator.sync(self.policy)
+            return evaluate_both(
+                worlds,
+                self.evaluator,
+                settings,
+                seed=self.config.seed,
+                step=step,
+                on_phase=lambda name, *counts: self.observer.phase(f"{name}{label}", *counts),
+                should_stop=self.stop,
+            )
 
     def evaluate(self, label: str, step: int) -> Metrics:
         """The full evaluation on `eval.split`, recorded; one that is recorded is not made again."""
@@ -226,8 +232,14 @@ class TrainingRun:
                 f"step {self.unrecorded} is not recorded, so its weights are not kept either"
             )
         path, settings, state = self.writer.path, self.config.checkpoint, dict(vars(self.progress))
-        if self.workers.is_first:
-            save_checkpoint(path, self.policy, self.learner, state)
+        is_writer, is_sharded = self.workers.is_first, self.policy.is_sharded
+        agreed = Interrupted | AlarmStop | BudgetSpent | None
+        if is_sharded and not isinstance(sys.exception(), agreed):
+            raise RuntimeError("weights are sharded, and other processes do not save their part")
+        if is_writer or is_sharded:
+            with self.workers.in_lockstep() if is_sharded else nullcontext():
+                save_checkpoint(path, self.policy, self.learner, state, is_writer=is_writer)
+        if is_writer:
             best = state.get("best") if settings.keep_best else None
             kept = f"step_{best['step']:06d}" if best else None
             rotate_checkpoints(path, settings.keep_last, kept)
@@ -239,8 +251,8 @@ class TrainingRun:
         An evaluation that fails leaves the policy.
         """
         config, path, step = self.config, self.writer.path, self.progress.step
-        if self.workers.is_first:
-            save_policy(path, self.policy)
+        if self.workers.is_first or self.policy.is_sharded:
+            save_policy(path, self.policy, is_writer=self.workers.is_first)
         after = self.evaluate("after", step)
         summary = {
             "env": [task.env.name for task in config.tasks],

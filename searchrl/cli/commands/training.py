@@ -54,6 +54,9 @@ _GPU_MEMORY = option(
 )
 @options.MADE
 @_GPU_MEMORY
+@option(
+    "--gpus N", "With --gpu-memory: on so many of them, one process each.", options.RUN, type=int
+)
 def train(**values: Any) -> None:
     """Train a search agent with GRPO and show how it learns.
 
@@ -66,7 +69,7 @@ def train(**values: Any) -> None:
       searchrl train --env regulations --reward format+em
       searchrl train --env corpus --set env.questions=q.jsonl --set env.corpus=docs/
       searchrl train --config run.yaml --set optim.lr=1e-4 --dry-run
-      searchrl train --model Qwen/Qwen3-4B --dry-run --gpu-memory 24GB
+      searchrl train --model Qwen/Qwen3-4B --dry-run --gpu-memory 24GB --gpus 2
     """
     _run("train", values)
 
@@ -115,7 +118,7 @@ def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
             from searchrl.programs.setup.planning import plan_run
 
             elsewhere = None
-            if values.get("gpu_memory"):
+            if values.get("gpu_memory") or values.get("gpus"):
                 from searchrl.cli.dry_run import ensure_elsewhere
 
                 elsewhere = ensure_elsewhere(values)

@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from safetensors.torch import load_file, save_file
 from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import first_line
+from searchrl.engine.model.sharding import agree, local
 from searchrl.errors import DamagedError, PolicyError, RunFolderError
 from searchrl.files import replace_file
 from searchrl.run_folder import guarding, list_checkpoints, read_state
@@ -40,9 +42,16 @@ _CRITIC = "critic.safetensors"
 
 
 def save_checkpoint(
-    run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
+    run_dir: Path,
+    policy: Policy,
+    learner: Stateful,
+    state: Mapping[str, Any],
+    *,
+    is_writer: bool = True,
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder.
+
+    Where weights are sharded, all processes must call this, one of them as the writer.
 
     Weights and optimiser are a function of the step: if its checkpoint is there already, only the
     JSON state is replaced. A whole checkpoint is never deleted to write it again.
@@ -54,20 +63,26 @@ def save_checkpoint(
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     text = encode_sealed(state)
-    if folder in list_checkpoints(run_dir):
-        with guarding(run_dir):
-            replace_file(folder / STATE, text)
-            _sync(folder)
+    is_there = folder in list_checkpoints(run_dir)
+    if policy.is_sharded:
+        (is_there,) = agree([is_there or not is_writer])  # what the writer sees
+    if is_there:
+        if is_writer:
+            with guarding(run_dir):
+                replace_file(folder / STATE, text)
+                _sync(folder)
         return folder
     optimizer = learner.state_dict()
     critic = optimizer.pop("critic", {})
     ensure_finite(policy, {**optimizer, "critic": critic}, f"after step {state['step']}")
     # A folder that is not whole may be replaced.
-    with _whole(run_dir, folder) as beside:
+    with _whole(run_dir, folder, is_writer=is_writer) as beside:
         with naming_write_errors("policy"):
-            policy.save(beside / "policy")
+            policy.save(beside / "policy", is_writer=is_writer)
         with naming_write_errors(_OPTIMIZER):
-            save_state(beside, _OPTIMIZER, optimizer)
+            save_state(beside, _OPTIMIZER, optimizer, is_writer=is_writer)
+        if not is_writer:
+            return folder
         if critic:
             with naming_write_errors("critic"):
                 save_file(critic, beside / _CRITIC)
@@ -76,8 +91,10 @@ def save_checkpoint(
     return folder
 
 
-def save_policy(run_dir: Path, policy: Policy) -> Path:
+def save_policy(run_dir: Path, policy: Policy, *, is_writer: bool = True) -> Path:
     """Write the final policy to `policy/`, whole or not at all; returns its folder.
+
+    `is_writer` is that of `save_checkpoint`.
 
     Raises:
         PolicyError: if a weight is not finite.
@@ -85,10 +102,11 @@ def save_policy(run_dir: Path, policy: Policy) -> Path:
     """
     ensure_finite(policy, {}, "at the end")
     folder = run_dir / "policy"
-    with _whole(run_dir, folder) as beside:
+    with _whole(run_dir, folder, is_writer=is_writer) as beside:
         with naming_write_errors("policy"):
-            policy.save(beside)
-        write_checksums(beside)
+            policy.save(beside, is_writer=is_writer)
+        if is_writer:
+            write_checksums(beside)
     return folder
 
 
@@ -101,14 +119,17 @@ def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> No
     weights = ((f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad)
     state = tensors_in(optimizer.get("optimizer", {}), "the optimiser's state")
     critic = tensors_in(optimizer.get("critic", {}), "the critic")
-    for found in (weights, state, critic):
-        for name, tensor in found:
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise PolicyError(
-                    f"{name} is not finite {when}: training has diverged, and nothing of it is "
-                    "saved. Older checkpoints are as they were; go on from one with a lower "
-                    "learning rate: searchrl train --init-from CHECKPOINT --set optim.lr=…"
-                )
+    found = [one for one in chain(weights, state, critic) if one[1].is_floating_point()]
+    are_finite = [bool(torch.isfinite(local(tensor)).all()) for _, tensor in found]
+    if policy.is_sharded:
+        are_finite = agree(are_finite)
+    for (name, _), is_finite in zip(found, are_finite, strict=True):
+        if not is_finite:
+            raise PolicyError(
+                f"{name} is not finite {when}: training has diverged, and nothing of it is "
+                "saved. Older checkpoints are as they were; go on from one with a lower "
+                "learning rate: searchrl train --init-from CHECKPOINT --set optim.lr=…"
+            )
 
 
 @contextmanager
@@ -127,12 +148,16 @@ def naming_write_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _whole(run_dir: Path, folder: Path) -> Iterator[Path]:
+def _whole(run_dir: Path, folder: Path, *, is_writer: bool) -> Iterator[Path]:
     """A folder to write into that takes the place of `folder` once all of it is on disk.
 
-    After an error nothing of it is left: on a full disk, space is what is missing.
+    After an error nothing of it is left: on a full disk, space is what is missing. All of this is
+    the writer's work.
     """
     beside, before = partial_of(folder), partial_of(folder.with_name(f"{folder.name}.before"))
+    if not is_writer:
+        yield beside
+        return
     with guarding(run_dir):
         for left in (beside, before):
             shutil.rmtree(left, ignore_errors=True)
@@ -205,9 +230,10 @@ def load_checkpoint(
 def load_weights(folder: Path, policy: Policy) -> None:
     """Copy saved weights into the policy's trainable parameters; raises as `Policy.load`."""
     saved: dict[str, torch.Tensor] = {}
+    device = "cpu" if policy.is_sharded else str(policy.device)
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            saved |= load_file(path, device=str(policy.device))
+            saved |= load_file(path, device=device)
         except (OSError, SafetensorError) as error:
             raise DamagedError.of(path, first_line(error), "Restore it from a copy") from error
     policy.load(folder, saved)

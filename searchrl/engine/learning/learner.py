@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -32,6 +33,7 @@ from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.sharding import shard_state, whole
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import PolicyError
 
@@ -304,22 +306,34 @@ class Learner:
     ) -> tuple[list[T], int]:
         """What `run` makes of the rollouts of this process, and how often memory ran out.
 
-        What memory does not hold is split and run again.
+        What memory does not hold is split and run again. Sharded weights are gathered by all
+        processes at once: one that is done goes on with a batch without weight while others are
+        not, and none can split what the others wait for.
         """
-        is_packed = self.packing_fault is None
+        is_packed, is_sharded = self.packing_fault is None, self.policy.is_sharded
         waiting = share_groups(groups, self.workers, is_packed=is_packed)
         made: list[T] = []
         num_splits = 0
-        while waiting:
+        while any(self.workers.gather(bool(waiting))) if is_sharded else waiting:
             size, device = self.micro_batch_tokens, self.policy.device
-            batch = next(micro_batches(waiting, size, device, is_packed=is_packed))
+            batch = next(micro_batches(waiting or groups, size, device, is_packed=is_packed))
             try:
-                made.append(run(batch))
+                with self.workers.in_lockstep() if is_sharded else nullcontext():
+                    if waiting:
+                        made.append(run(batch))
+                    else:
+                        nothing = torch.zeros_like(batch.weight_N)
+                        run(replace(batch, weight_N=nothing, hold_weight_N=nothing))
                 waiting = without(waiting, set(batch.row_ids))
                 continue
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
+                if is_sharded:
+                    raise PolicyError(
+                        "memory ran out, and micro-batches over sharded weights are not split: "
+                        f"lower optim.micro_batch_tokens ({size:,})"
+                    ) from error
                 if len(batch.rollouts) == 1:
                     raise PolicyError(
                         f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} "
@@ -384,7 +398,7 @@ class Learner:
         self.loss_scale.unscale(self.parameters)
         # Each by itself: the gradient of a critic may be much the larger one.
         norm, *others = (
-            torch.nn.utils.clip_grad_norm_(group["params"], self.optim.max_grad_norm)
+            whole(torch.nn.utils.clip_grad_norm_(group["params"], self.optim.max_grad_norm))
             for group in self.optimizer.param_groups
         )
         is_finite = all(bool(torch.isfinite(one)) for one in (norm, *others))
@@ -414,7 +428,7 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` wrote."""
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(shard_state(self.optimizer, state["optimizer"]))
         self.step = int(state["step"])
         self.policy.version = int(state["version"])
         self.loss_scale.load_state_dict(state["loss_scale"])

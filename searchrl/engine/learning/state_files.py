@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from searchrl.engine.model.sharding import whole
 from searchrl.errors import DamagedError, PluginError
 
 MAX_FILE_BYTES = 2**30
@@ -26,10 +27,13 @@ MAX_FILE_BYTES = 2**30
 _PLAIN = (str, int, bool, type(None))
 
 
-def save_state(folder: Path, name: str, state: Mapping[str, Any]) -> None:
+def save_state(
+    folder: Path, name: str, state: Mapping[str, Any], *, is_writer: bool = True
+) -> None:
     """Write a state of dicts, lists, tuples, sets, texts, numbers, None and tensors.
 
-    A tensor that is there twice is written once. Its device is not written.
+    A tensor that is there twice is written once. Its device is not written. Sharded tensors are
+    gathered, those of one file at a time: all processes must call this, one of them as the writer.
 
     Raises:
         PluginError: if something else is in it; says where.
@@ -45,9 +49,11 @@ def save_state(folder: Path, name: str, state: Mapping[str, Any]) -> None:
 
     text = json.dumps(_encode(state, keep, name), allow_nan=False)
     for number, part in enumerate(_parts(tensors), start=1):
-        copies = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in part.items()}
-        save_file(copies, folder / f"{name}-{number:05d}.safetensors")
-    (folder / f"{name}.json").write_text(text, "utf-8")
+        copies = {key: whole(tensor).contiguous().clone() for key, tensor in part.items()}
+        if is_writer:
+            save_file(copies, folder / f"{name}-{number:05d}.safetensors")
+    if is_writer:
+        (folder / f"{name}.json").write_text(text, "utf-8")
 
 
 def load_state(folder: Path, name: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Several processes that train one policy: how they start together, exchange values and end.
 
-Owns the process group of a `torchrun` on one node and all exchanges in it. Every process holds all
-weights; `sharing` decides who does what. Each exchange starts with one envelope from every
+Owns the process group of a `torchrun` on one node and its exchanges; those of sharded weights are
+torch's own. `sharing` decides who does what. Each exchange starts with one envelope from every
 process. It says what is exchanged, or that its sender failed. So the others learn of a failure at
 their next exchange and do not wait for a process that has ended. A single process exchanges
 nothing and never touches `torch.distributed`.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
@@ -21,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
 
 from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
 from searchrl.engine.model.quantization import first_line
@@ -33,6 +35,8 @@ _BUCKET_BYTES = 1 << 26
 """Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 _joined = itertools.count()
 
@@ -91,6 +95,20 @@ class Workers:
         finally:
             self._leave()
 
+    @contextmanager
+    def in_lockstep(self) -> Iterator[None]:
+        """Around what torch exchanges by itself, such as shards of weights.
+
+        The others wait there for a process that fails, and cannot be told: it says why itself and
+        ends, and torchrun ends them.
+        """
+        try:
+            yield
+        except BaseException as error:
+            self._is_lost = True
+            _LOG.error("process %d of %d failed: %r", self.rank, self.size, error)
+            raise
+
     def gather(self, value: T) -> list[T]:
         """What everybody has, in order of ranks. It must survive `pickle`."""
         return [value] if self.size == 1 else self._exchange("values", value)
@@ -110,12 +128,17 @@ class Workers:
     def sum_gradients(self, parameters: Sequence[Tensor], gradients: list[Tensor | None]) -> None:
         """Replace the gradients by their sums over all processes, the same bits everywhere.
 
-        A missing gradient counts as zeros. If no process has it, it stays missing.
+        A missing gradient counts as zeros. If no process has it, it stays missing. Gradients of
+        sharded parameters are sums already.
         """
         if self.size == 1:
             return
         has = self._exchange("gradients", [gradient is not None for gradient in gradients])
-        wanted = [number for number, column in enumerate(zip(*has, strict=True)) if any(column)]
+        wanted = [
+            number
+            for number, column in enumerate(zip(*has, strict=True))
+            if any(column) and not isinstance(parameters[number], DTensor)
+        ]
         for number in wanted:
             if gradients[number] is None:
                 gradients[number] = torch.zeros_like(parameters[number])
@@ -127,14 +150,16 @@ class Workers:
                 gradient.copy_(part.view_as(gradient))
 
     def ensure_same(self, tensors: Sequence[Tensor], when: str) -> None:
-        """Check that all processes hold the same weights, bit for bit.
+        """Check that all processes hold the same weights, bit for bit, where all hold them whole.
 
         Raises:
             WorkerError: naming the first difference and `when` (such as `after step 3`).
         """
         if self.size == 1:
             return
-        marks = self._exchange("weights", _marks(tensors))
+        marks = self._exchange(
+            "weights", _marks([t for t in tensors if not isinstance(t, DTensor)])
+        )
         for rank, theirs in enumerate(marks):
             if theirs == marks[0]:
                 continue

@@ -44,6 +44,8 @@ class Footprint:
     is_lora: bool
     plain_weights: int
     """Of the weights as they are loaded, in `model.dtype`."""
+    layer_weights: int
+    """Of one layer of them."""
     nf4_weights: int
     """The same with `model.quantize: nf4`."""
     trained_sizes: tuple[int, ...]
@@ -130,6 +132,9 @@ def _count(model: Any, config: ModelConfig, resolved: ResolvedModel) -> Footprin
     widest = max((max(m.weight.shape) for m in layers), default=0)
     itemsize = model.dtype.itemsize
     cache = CacheShape.of(model)
+    layer_weights = sum(
+        p.numel() * p.element_size() for p in model.get_decoder().layers[0].parameters()
+    )
     is_lora = wants_lora(config, resolved, trainable=True)
     base = model
     if is_lora:
@@ -143,6 +148,7 @@ def _count(model: Any, config: ModelConfig, resolved: ResolvedModel) -> Footprin
     return Footprint(
         is_lora=is_lora,
         plain_weights=plain,
+        layer_weights=layer_weights,
         nf4_weights=nf4,
         trained_sizes=tuple(p.numel() for p in trained),
         trained_itemsize=max((p.element_size() for p in trained), default=itemsize),

@@ -29,7 +29,11 @@ def tell_peak(plan: MemoryPlan | str, device: torch.device, on_note: Callable[[s
 
 
 def watch_memory(
-    config: RunConfig, model: ResolvedModel, device: torch.device, algorithm: Algorithm
+    config: RunConfig,
+    model: ResolvedModel,
+    device: torch.device,
+    algorithm: Algorithm,
+    num_processes: int = 1,
 ) -> MemoryPlan | str:
     """Plan a training run that is about to begin, and measure from here on.
 
@@ -39,7 +43,9 @@ def watch_memory(
     Raises:
         PolicyError: if it cannot fit; names settings that take less.
     """
-    plan = foresee_memory(config, model, device, algorithm, is_offline=False)
+    plan = foresee_memory(
+        config, model, device, algorithm, num_processes=num_processes, is_offline=False
+    )
     if isinstance(plan, MemoryPlan) and plan.available is not None and not plan.fits:
         parts = sorted(plan.parts, key=lambda part: -part.num_bytes)[:4]
         largest = ", ".join(f"{part.name} {format_bytes(part.num_bytes)}" for part in parts)
@@ -59,6 +65,7 @@ def foresee_memory(
     algorithm: Algorithm | None,
     *,
     room: int | None = None,
+    num_processes: int = 1,
     is_offline: bool = True,
 ) -> MemoryPlan | str:
     """Predict a training run on a device, or say why that cannot be done.
@@ -70,6 +77,7 @@ def foresee_memory(
         algorithm: what is trained beside the policy, and whether a reference is kept; None: a
             cold start.
         room: bytes that a GPU on another machine has for tensors; None: this machine is asked.
+        num_processes: that train together, each on a device of its own; the plan is of one.
         is_offline: read local files only.
     """
     try:
@@ -84,6 +92,7 @@ def foresee_memory(
         footprint,
         device,
         available=room,
+        num_processes=num_processes,
         has_reference=algorithm.needs_reference(config.algorithm),
         head_size=_head_size(algorithm, footprint.hidden_size),
     )
@@ -103,6 +112,7 @@ def predict(
     device: torch.device,
     *,
     available: int | None,
+    num_processes: int = 1,
     has_reference: bool = False,
     head_size: int = 0,
     is_cold_start: bool = False,
@@ -136,14 +146,23 @@ def predict(
         footprint.trained_itemsize,
         is_8bit=config.optim.optimizer == "adamw8bit" and not is_cold_start,
     )
+    is_sharded = num_processes > 1 and config.engine.sharding == "fsdp2"
+    num_shards = num_processes if is_sharded else 1
+    adapters = 0 if is_full else trained
+    rest = weights - layers * footprint.layer_weights
+    in_pass = (2 + is_full) * footprint.layer_weights + (1 + is_full) * rest
+    is_whole = is_sharded and config.engine.is_sampled_here
+    reference = weights if has_reference and is_full else 0
     parts = [
-        Part("weights", weights, "always", "NF4" if is_nf4 else "as loaded"),
-        Part("adapters", 0 if is_full else trained, "always", "LoRA"),
-        Part("reference", weights if has_reference and is_full else 0, "always", "for the KL"),
+        Part("weights", weights // num_shards, "always", "NF4" if is_nf4 else "as loaded"),
+        Part("adapters", adapters // num_shards, "always", "LoRA"),
+        Part("reference", reference // num_shards, "always", "for the KL"),
+        Part("gathered weights", is_whole * (weights + adapters), "sampling", "in each process"),
+        Part("gathered layers", is_sharded * in_pass, "update", "two, embedding and head"),
         Part("value head", 4 * 5 * head_size, "always", "weights, gradients and moments in fp32"),
         Part(
             "optimiser state",
-            moments,
+            moments // num_shards,
             "always",
             "adamw" if is_cold_start else config.optim.optimizer,
         ),
@@ -159,7 +178,7 @@ def predict(
             "sampling",
             f"logits of a token each; {extended:,} tokens of prompts in a layer",
         ),
-        Part("gradients", 2 * trained, "update", "of a micro-batch, and their sum"),
+        Part("gradients", 2 * trained // num_shards, "update", "of a micro-batch, and their sum"),
         Part(
             "activations",
             tokens * (kept + footprint.saved_rest_per_token),
@@ -188,4 +207,6 @@ def predict(
         is_checkpointing=is_checkpointing,
         quantize=config.model.quantize,
         is_cold_start=is_cold_start,
+        num_processes=num_processes,
+        is_sharded=is_sharded,
     )

@@ -43,6 +43,8 @@ class MemoryPlan:
     is_checkpointing: bool
     quantize: str
     is_cold_start: bool
+    num_processes: int = 1
+    is_sharded: bool = False
 
     @property
     def phases(self) -> dict[str, int]:
@@ -71,8 +73,13 @@ class MemoryPlan:
             told = "Lower eval.batch_size or sft.micro_batch_tokens"
         if not self.is_checkpointing:
             told += ", set model.gradient_checkpointing=true"
-        if self.quantize == "none" and any(part.name == "adapters" for part in self.parts):
+        is_plain = self.quantize == "none" and not self.is_sharded
+        if is_plain and any(part.name == "adapters" for part in self.parts):
             told += ", set model.quantize=nf4"
+        if self.num_processes > 1 and not self.is_sharded:
+            told += ", set engine.sharding=fsdp2"
+        if any(part.name == "gathered weights" for part in self.parts):
+            told += ", have a server sample (engine.generator)"
         return f"{told}, or choose a smaller model with --model"
 
     def _of(self, phase: str) -> int:
@@ -90,6 +97,7 @@ class MemoryPlan:
         # Short enough for one line; each part stands in `parts`.
         more = ", checkpointing" if self.is_checkpointing else ""
         more += "" if self.quantize == "none" else f", {self.quantize}"
+        more += f", fsdp2 over {self.num_processes} GPUs" if self.is_sharded else ""
         return (
             f"{format_bytes(self.total)}{room}, {self.num_slots} slots, "
             f"micro-batches of {self.micro_batch_tokens:,} tokens{more}"

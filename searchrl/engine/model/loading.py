@@ -237,11 +237,17 @@ def _ensure_layers(model: Any, targets: Sequence[str]) -> None:
 
 
 def load_policy(
-    config: ModelConfig, resolved: ResolvedModel, device: torch.device, *, trainable: bool
+    config: ModelConfig,
+    resolved: ResolvedModel,
+    device: torch.device,
+    *,
+    trainable: bool,
+    is_to_shard: bool = False,
 ) -> Policy:
     """Load model and tokenizer and prepare them for sampling or training.
 
-    With `trainable`, the policy has its adapter (LoRA) or all weights (full) to train.
+    With `trainable`, the policy has its adapter (LoRA) or all weights (full) to train. With
+    `is_to_shard`, weights stay in main memory: `Policy.shard` moves each process's part.
 
     Raises:
         PolicyError: if weights or tokenizer cannot be read; says what to do.
@@ -294,7 +300,7 @@ def load_policy(
         )
     if config.quantize == "nf4":
         even_out(model)
-    else:
+    elif not is_to_shard:
         model.to(device)
     with warnings.catch_warnings():
         # transformers renames it from 5.2x on; we and peft use the name that all versions have.

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,15 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
+from searchrl.engine.model import sharding
 from searchrl.engine.model.attention import AttentionPlan, attending
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
 from searchrl.engine.model.layout import Layout, TokenRow, lay_out
 from searchrl.engine.model.quantization import num_weights
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError, RunFolderError
+
+T = TypeVar("T")
 
 _PROMPT, _SUFFIXES = 5, (6, 4)
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -50,6 +53,11 @@ class Policy:
     version: int = 0
     has_plain_head: bool | None = field(default=None, repr=False)
     """Whether logits are a matrix times hidden states; None: not tried yet."""
+    is_sharded: bool = False
+    """Whether each process holds a part of every weight."""
+    is_sampled_here: bool = True
+    """Whether samplers read these weights; else they take `trained_weights`."""
+    _is_gathered: bool = False
     _frozen: Any = None
 
     @property
@@ -183,6 +191,45 @@ class Policy:
         if not self.is_lora and self._frozen is None:
             self._frozen = copy.deepcopy(self.model).eval().requires_grad_(False)
 
+    def shard(self, *, is_sampled_here: bool = True) -> None:
+        """Share all weights out between the processes, those of a kept reference, too.
+
+        From then on all of them must make the same passes in the same order.
+        """
+        for model in (self.base_model, self._frozen):
+            if model is not None:
+                sharding.shard(model, self.device)
+        self.is_sharded, self.is_sampled_here = True, is_sampled_here
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """While a sampler is made or runs: weights that it reads are whole in every process."""
+        if not (self.is_sharded and self.is_sampled_here):
+            yield
+            return
+        with sharding.gathered(self.base_model):
+            self._is_gathered = True
+            try:
+                yield
+            finally:
+                self._is_gathered = False
+
+    def trained_weights(self, *, is_kept: bool = True) -> dict[str, Tensor]:
+        """The adapter, or all weights of a policy without one, by name, whole and on the CPU.
+
+        Sharded ones are gathered one by one, so all processes must call this together; where they
+        are not kept there is nothing to return. Of tied weights there is one.
+        """
+        found: dict[str, Tensor] = {}
+        seen: set[int] = set()
+        for name, tensor in self.model.state_dict(keep_vars=True).items():
+            if id(tensor) not in seen and (tensor.requires_grad or not self.is_lora):
+                seen.add(id(tensor))
+                gathered = sharding.whole(tensor)
+                if is_kept:
+                    found[name] = gathered
+        return found
+
     @contextmanager
     def attending(self) -> Iterator[None]:
         """Let plans do the attention of the model, and of the reference if it is a copy."""
@@ -212,17 +259,21 @@ class Policy:
             reference: under the reference policy instead of the current one.
             entropy_gradient: let gradients flow through the entropies as well.
         """
-        rows_ND, head = self._rows(layout, reference)
         asked: dict[str, Any] = {
             "temperature": temperature,
             "with_entropy": with_entropy,
             "with_best": with_best,
             "entropy_gradient": entropy_gradient,
         }
-        if head is None:
-            return logits_logps(rows_ND, layout.target_N, **asked)
-        found = head_logps(head, rows_ND, layout.target_N, **asked)
-        return found._replace(hidden_ND=rows_ND)
+
+        def compute() -> TokenLogps:
+            rows_ND, head = self._rows(layout, reference)
+            if head is None:
+                return logits_logps(rows_ND, layout.target_N, **asked)
+            found = head_logps(head, rows_ND, layout.target_N, **asked)
+            return found._replace(hidden_ND=rows_ND)
+
+        return self._make_pass(compute, reference)
 
     def hidden_states(self, layout: Layout) -> Tensor:
         """The hidden states [N, D] before the tokens that a layout names, which a critic reads.
@@ -230,13 +281,20 @@ class Policy:
         Raises:
             PolicyError: the model's logits are not a matrix times them.
         """
-        rows_ND, head = self._rows(layout, reference=False)
+        rows_ND, head = self._make_pass(lambda: self._rows(layout, reference=False))
         if head is None:
             raise PolicyError(
                 "this model's logits are scaled or capped behind its head, so a critic cannot "
                 "read its hidden states; take an algorithm without one, such as grpo"
             )
         return rows_ND
+
+    def _make_pass(self, compute: Callable[[], T], reference: bool = False) -> T:
+        """What `compute` returns, with the weights that it reads outside the layers gathered."""
+        if not self.is_sharded or self._is_gathered:
+            return compute()
+        copied = self._frozen if reference else None
+        return sharding.make_pass(copied or self.base_model, compute)
 
     def _rows(self, layout: Layout, reference: bool) -> tuple[Tensor, nn.Linear | None]:
         """Hidden states [N, D] of a layout with the head above them, or logits [N, V] and None."""
@@ -257,11 +315,16 @@ class Policy:
             hidden_TD: Tensor = base.get_decoder()(**options).last_hidden_state.flatten(0, 1)
             return hidden_TD[layout.row_N], base.get_output_embeddings()
 
-    def save(self, folder: Path) -> None:
-        """Write model or adapter, and tokenizer, in Hugging Face layout."""
+    def save(self, folder: Path, *, is_writer: bool = True) -> None:
+        """Write model or adapter, and tokenizer, in Hugging Face layout.
+
+        Sharded weights are gathered for it, so all processes must call this; one is the writer.
+        """
         hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
-        self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        state = self.trained_weights(is_kept=is_writer) if self.is_sharded else None
+        if is_writer:
+            self.model.save_pretrained(folder, state_dict=state)
+            self.tokenizer.save_pretrained(folder)
 
     def load(self, folder: Path, saved: Mapping[str, Tensor]) -> None:
         """Take over the trainable weights that were saved in a folder.
@@ -269,19 +332,22 @@ class Policy:
         Raises:
             RunFolderError: some of this model's are not among them.
         """
+        wanted = {name: p for name, p in self.named_parameters() if p.requires_grad}
         if self.is_lora:
-            from peft import set_peft_model_state_dict
+            from peft import get_peft_model_state_dict
 
-            set_peft_model_state_dict(self.model, dict(saved))
-            return
-        wanted = {name for name, p in self.named_parameters() if p.requires_grad}
-        missing = sorted(wanted - saved.keys())
+            wanted = get_peft_model_state_dict(self.model, state_dict=wanted)
+        missing = [
+            name for name, p in wanted.items() if name not in saved or saved[name].shape != p.shape
+        ]
         if missing:
             raise RunFolderError(
                 f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
                 f"'{missing[0]}': it was saved from another architecture"
             )
-        self.model.load_state_dict({name: saved[name] for name in wanted}, strict=False)
+        with torch.no_grad():
+            for name, parameter in wanted.items():
+                parameter.copy_(sharding.shard_like(saved[name], parameter))
 
 
 def _checkpoint_in_eval(

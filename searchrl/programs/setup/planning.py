@@ -114,12 +114,14 @@ class Plan:
         if absence := self.find_absence():
             raise PolicyError(absence)
 
-    def load_policy(self, *, trainable: bool) -> Policy:
+    def load_policy(self, *, trainable: bool, is_to_shard: bool = False) -> Policy:
         """Load the language model; PolicyError if the weights cannot be had."""
         set_threads(self.config)
         # Everything random in sampling has its own keys; this seeds a new adapter's weights.
         torch.manual_seed(self.config.seed)
-        return load_policy(self.config.model, self.model, self.device, trainable=trainable)
+        return load_policy(
+            self.config.model, self.model, self.device, trainable=trainable, is_to_shard=is_to_shard
+        )
 
 
 def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) -> Plan:

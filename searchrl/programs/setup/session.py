@@ -38,6 +38,7 @@ from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.envs.splits import TRAIN
+from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
 from searchrl.programs.setup.warnings import ensure_can_learn, ensure_whole_distribution
@@ -73,8 +74,18 @@ class Session:
         ensure_can_learn(config, self.algorithm, self.worlds)
         build_indexes(self.worlds, on_phase)
         rollout = config.rollout
-        self.memory = watch_memory(config, plan.model, plan.device, self.algorithm)
-        self.policy = plan.load_policy(trainable=True)
+        self.memory = watch_memory(config, plan.model, plan.device, self.algorithm, workers.size)
+        is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
+        if is_sharded and (config.model.quantize, config.optim.optimizer) != ("none", "adamw"):
+            raise ConfigError(
+                "engine.sharding: fsdp2 shares out plain weights and moments; set model.quantize: "
+                "none and optim.optimizer: adamw, or engine.sharding: ddp"
+            )
+        self.policy = plan.load_policy(trainable=True, is_to_shard=is_sharded)
+        if is_sharded:
+            if self.algorithm.needs_reference(config.algorithm):
+                self.policy.keep_reference()
+            self.policy.shard(is_sampled_here=config.engine.is_sampled_here)
         self.tolerance = tolerance_of(self.policy.dtype, config.engine.max_mismatch)
         self.learner = Learner(
             self.policy,
@@ -105,7 +116,8 @@ class Session:
         self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
     ) -> RolloutDriver:
         """A driver on the policy; `on_note` gets the reason if it is a slower one."""
-        made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
+        with self.policy.gathered():
+            made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
         return share_driver(made, self.workers)
 
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
@@ -122,7 +134,8 @@ class Session:
             self.config.seed,
             doctor.THOROUGH if is_thorough else doctor.QUICK,
         )
-        report = doctor.examine(subject)
+        with self.policy.gathered():
+            report = doctor.examine(subject)
         if isinstance(self.sampler.stats, SlotStats):
             self.sampler.stats.restart()  # what was played here is part of no step
         return report
@@ -134,11 +147,12 @@ class Session:
         """
         for begun in self.curriculum.begins(step - 1):
             self.on_note(begun)
-        self.sampler.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0
-        return sample_groups(
-            self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
-        )
+        with self.policy.gathered():
+            self.sampler.sync(self.policy)
+            return sample_groups(
+                self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
+            )
 
     def update(self, drawn: StepGroups, step: int) -> Learned:
         """Learn from the groups of a step, and from what the algorithm adds to them."""

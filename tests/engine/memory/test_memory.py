@@ -99,7 +99,7 @@ SIZES: dict[str, Any] = {
     "model": {"max_context": 95},
 }
 MADE_UP = Footprint(
-    is_lora=False, plain_weights=1000, nf4_weights=400, trained_sizes=(10, 5000),
+    is_lora=False, plain_weights=1000, layer_weights=200, nf4_weights=400, trained_sizes=(10, 5000),
     trained_itemsize=2, cache_per_token=3, num_layers=4, vocab_size=50, max_positions=90,
     hidden_size=7, hidden_per_token=7, saved_layer_per_token=11, saved_rest_per_token=13,
     work_per_token=17,
@@ -386,6 +386,17 @@ class TestDryRunForAGpuElsewhere:
         assert "device: cuda" in lines and len(lines) < 20
         lines = succeed("train", *flags, "--gpu-memory", "24GB", "--details").stdout.splitlines()
         assert lines[0] == "tasks:" and lines[-1].startswith("# fits: ")
+
+    def test_weights_are_shared_out_between_gpus(self, flags: list[str]):
+        more = ["--gpu-memory", "24GB", "--gpus", "4", "--set", "model.adapter=full", "--json"]
+        held, shared = (
+            json.loads(succeed("train", *flags, *more, "--set", f"engine.sharding={name}").stdout)
+            for name in ("ddp", "fsdp2")
+        )
+        before, after = held["memory"]["parts"], shared["memory"]["parts"]
+        assert all(after[n] == before[n] // 4 for n in ("weights", "optimiser state", "gradients"))
+        assert after["gathered weights"] == before["weights"]
+        assert "add --gpu-memory" in complaint("train", *flags, "--gpus", "4")
 
     def test_flag_alone_and_beside_another_device_is_refused(self, flags: list[str]):
         alone = complaint("train", *flags[:2], "--gpu-memory", "24GB")

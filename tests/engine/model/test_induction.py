@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from searchrl.engine.model.induction import start_with_induction
+from searchrl.engine.model.scratch import start_with_induction
 
 VOCAB = 600
 

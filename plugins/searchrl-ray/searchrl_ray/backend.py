@@ -103,9 +103,15 @@ class RayBackend:
         self._sent: tuple[int, Any] = (-1, None)
         try:
             ray.get([worker.start.remote() for worker in self._workers])
-        except RayError as error:
+        except RayTaskError as error:
             self.close()
             raise cause_of(error) from error
+        except RayError as error:
+            self.close()
+            raise SearchRLError(
+                f"a Ray worker could not be started: {error}. Every node needs SearchRL, "
+                "searchrl-ray and the plugins of the run, in the same versions"
+            ) from error
 
     def run(
         self, jobs: Sequence[bytes], weights: Weights
@@ -200,10 +206,9 @@ def connect(address: str | None) -> None:
             signal.signal(signal.SIGTERM, handler)
 
 
-def cause_of(error: RayError) -> BaseException:
-    """What a worker raised; the error itself if it is Ray's own."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, SearchRLError) else error
+def cause_of(error: RayTaskError) -> BaseException:
+    """The message a worker has for the user; else the error with its traceback."""
+    return error.cause if isinstance(error.cause, SearchRLError) else error
 
 
 def _lost_again(error: RayError) -> str:

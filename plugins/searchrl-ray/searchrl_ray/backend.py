@@ -190,12 +190,15 @@ class RayBackend:
         )
 
 
-def connect(address: str | None) -> None:
-    """Join a cluster, or start one; ConfigError if it cannot be reached."""
+def connect(address: str | None, *, is_heard: bool = False) -> None:
+    """Join a cluster, or start one; ConfigError if it cannot be reached.
+
+    `is_heard`: what its processes print is printed here.
+    """
     # Ray has a handler of its own, which would end a run without its checkpoint.
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=address, log_to_driver=is_heard, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"scale.backend.address = {address!r}: no Ray cluster answers there ({error}). Start "

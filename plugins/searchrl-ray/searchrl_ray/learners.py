@@ -35,7 +35,7 @@ def ray_train(learners: int, gpu: bool, address: str | None, arguments: tuple[st
     """
     if learners < 1:
         raise ConfigError(f"--learners {learners}: one process at least")
-    connect(address)
+    connect(address, is_heard=True)
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]

@@ -58,7 +58,7 @@ class RemoteDriver(RolloutDriver):
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> list[Group[Rollout]]:
-        """See `RolloutDriver.run`; progress counts the jobs, one for each worker."""
+        """See `RolloutDriver.run`; progress is that of whole jobs, one for each worker."""
         size = self.backend.num_workers
         shares = [range(n, len(requests), size) for n in range(min(size, len(requests)))]
         jobs = [
@@ -79,7 +79,8 @@ class RemoteDriver(RolloutDriver):
                 for name, count in counts.items():  # in the metrics as if sampled here
                     setattr(self.stats, name, getattr(self.stats, name, 0) + count)
                 if on_progress is not None:
-                    on_progress(len(groups), len(requests))
+                    total = sum(len(request.rng_keys) for request in requests)
+                    on_progress(len(groups) * total // len(requests), total)
         return [groups[n] for n in range(len(requests))]
 
     def _pack(self, request: RolloutRequest) -> tuple[Any, ...]:

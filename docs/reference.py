@@ -44,6 +44,7 @@ KINDS = (
     "alarm",
     "tracker",
     "generator",
+    "backend",
 )
 """The kinds of the page of what is built in; rewards have a page of their own."""
 MODULES: Mapping[str, str] = {
@@ -61,7 +62,7 @@ MODULES: Mapping[str, str] = {
 """The public modules: what packages may import."""
 PASSED = {
     *("protocol", "retriever", "passages", "run_dir", "policy", "sampling", "name", "env"),
-    *("num_slots", "max_length"),
+    *("num_slots", "max_length", "make_worker"),
 }
 """What SearchRL itself gives to factories."""
 

@@ -33,6 +33,7 @@ HOOKS: Mapping[str, str] = {
     "alarm": "register_alarms",
     "algorithm": "register_algorithms",
     "generator": "register_generators",
+    "backend": "register_backends",
     "command": "register_commands",
 }
 """Plugin kind -> the hook that registers it."""
@@ -200,6 +201,16 @@ def register_generators(register: Register) -> None:
     `searchrl.engine.sampling.generator.Generator`. It raises `PolicyError` with the reason if it
     cannot run this policy; under `engine.generator: auto` the plain one then takes its place, and
     says so.
+    """
+
+
+@hookspec
+def register_backends(register: Register) -> None:
+    """Offer backends: what has rollouts played elsewhere, such as in other processes.
+
+    `factory(make_worker, **settings)` returns a `Backend`. `make_worker(device=None)` can be sent
+    to another process. There it loads the plugins, the environments and the policy of the run, and
+    returns `play(job, weights) -> bytes`, which a `Backend` calls. `scale.backend` names it.
     """
 
 

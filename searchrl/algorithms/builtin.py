@@ -126,7 +126,10 @@ def make_tis(*, cap: AtLeastOne = 2.0) -> Algorithm:
     """
     from searchrl.core.losses import tis_loss
 
-    return Algorithm("tis", grpo_advantages, partial(tis_loss, cap=cap), needs_trainer_logp=True)
+    return Algorithm(
+        "tis", grpo_advantages, partial(tis_loss, cap=cap),
+        needs_trainer_logp=True, corrects_sampler=True,
+    )  # fmt: skip
 
 
 def make_masked_tis(
@@ -145,6 +148,7 @@ def make_masked_tis(
         grpo_advantages,
         partial(masked_tis_loss, low=low, high=high),
         needs_trainer_logp=True,
+        corrects_sampler=True,
     )
 
 

@@ -113,6 +113,9 @@ class Algorithm:
     beta: float = 1e-3
     needs_trainer_logp: bool = False
     """Old log-probs are recomputed by the trainer before the update, not the sampler's record."""
+    corrects_sampler: bool = False
+    """Its loss weighs each token by the trainer's probability over the sampler's: older weights may
+    have sampled it (`scale.max_staleness`)."""
     trains_entropy: bool = False
     """Gradients flow through `LossColumns.entropy_T` too, which takes a second pass of the head."""
     holds_solved_groups: bool = False

@@ -285,6 +285,10 @@ class RolloutConfig(Section):
     after this limit if it is longer. At most 1,000,000 (eleven days)."""
     reward_timeout_s: Seconds | None = 60.0
     """Seconds a reward component may take for one episode; null: no limit."""
+    step_timeout_s: Seconds | None = None
+    """Seconds after which the groups of a training step are complete with the rollouts that have
+    ended; the others are dropped and counted (metric `late_rollouts`). It is looked at between
+    turns, so which rollouts are late depends on the clock. null: no limit."""
     max_failure_frac: Fraction = 0.2
     """Training stops when a larger share of a step's episodes failed, and so does an evaluation. A
     failed episode could not be scored; one with a low score has not failed."""
@@ -344,6 +348,19 @@ class EngineConfig(Section):
     def is_sampled_here(self) -> bool:
         """Whether the generator reads the policy's weights; a plugin's takes them over."""
         return self.generator.name in ("auto", "slots", "hf")
+
+
+class ScaleConfig(Section):
+    """Who samples, and how far ahead of the update."""
+
+    backend: Named | None = None
+    """What plays the rollouts: a [backend](built-ins.md#backends) such as `copy`, or a mapping of
+    the name and its settings. null: the policy that is trained, in this process."""
+    max_staleness: Annotated[int, Field(ge=0, le=1)] = 0
+    """With 1, the rollouts of a step are drawn while the step before it is trained, with the
+    weights from before that update (metric `staleness`). Needs an algorithm that corrects for it,
+    `tis` or `masked_tis`, and a sampler with weights of its own, such as a `backend`. 0: every step
+    is drawn with the newest weights."""
 
 
 class SamplingConfig(Section):

@@ -34,6 +34,7 @@ from searchrl.config.sections import (
     OptimConfig,
     RolloutConfig,
     SamplingConfig,
+    ScaleConfig,
     Section,
     TaskConfig,
 )
@@ -48,7 +49,7 @@ TASK_KEYS = ("env", "wrapper", "reward", "judge", "protocol", "retriever")
 NAMED_SECTIONS = ("model", "algorithm")
 """Keys whose text is read as the name: `model: PATH`, `algorithm: dapo`."""
 
-_PLUGIN_KEYS = ("env", "wrapper", "judge", "protocol", "retriever")
+_PLUGIN_KEYS = ("env", "wrapper", "judge", "protocol", "retriever", "backend")
 
 WHOLE_KEYS = ("mix", "weight", "difficulty", "reward")
 """Mappings that a later layer replaces as a whole: their values mean something only together."""
@@ -69,6 +70,7 @@ class RunConfig(Section):
     rollout: RolloutConfig = RolloutConfig()
     sampling: SamplingConfig = SamplingConfig()
     engine: EngineConfig = EngineConfig()
+    scale: ScaleConfig = ScaleConfig()
     optim: OptimConfig = OptimConfig()
     eval: EvalConfig = EvalConfig()
     endpoint: EndpointConfig = EndpointConfig()

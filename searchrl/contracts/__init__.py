@@ -5,6 +5,7 @@ boundaries (`Task`, `Episode`, `Passage`, …), and the checks of what crosses s
 packages know each other through this one alone; names become objects in `plugins`.
 """
 
+from searchrl.contracts.backends import Backend
 from searchrl.contracts.playing import Expert, TagProtocol, TokenBudget
 from searchrl.contracts.problems import JUDGE_SCALE, find_passages_problem, find_verdict_problem
 from searchrl.contracts.retrieving import (
@@ -55,6 +56,7 @@ __all__ = [
     "Address",
     "AlarmAction",
     "Alert",
+    "Backend",
     "Command",
     "Episode",
     "EpisodeTurn",

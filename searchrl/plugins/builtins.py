@@ -128,6 +128,16 @@ def register_retrievers(register: RegisterTool) -> None:
 
 
 @hookimpl
+def register_backends(register: Register) -> None:
+    """A second copy of the policy."""
+    register(
+        "copy",
+        "searchrl.programs.setup.remote:CopyBackend",
+        description="a second copy of the policy in this process, on a device of its own",
+    )
+
+
+@hookimpl
 def register_trackers(register: Register) -> None:
     """Where metrics go."""
     register(

@@ -207,6 +207,8 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield "reward", word
     yield "algorithm", str(config["algorithm"]["name"])
     yield "generator", str(config["engine"]["generator"]["name"])
+    if backend := config["scale"]["backend"]:
+        yield "backend", str(backend["name"])
     for tracker in config["log"]["trackers"]:
         yield "tracker", str(tracker["name"])
     for name in config["alarms"]["watch"]:

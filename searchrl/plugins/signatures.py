@@ -25,6 +25,7 @@ _PASSED: Mapping[str, tuple[int, tuple[str, ...], str]] = {
     "reward": (0, ("judge",), "factory() or factory(judge): a class or function that makes it"),
     "retriever": (1, (), "factory(passages, **settings)"),
     "tracker": (1, (), "factory(run_dir, **settings)"),
+    "backend": (1, (), "factory(make_worker, **settings)"),
     "generator": (
         2,
         ("num_slots", "max_length"),

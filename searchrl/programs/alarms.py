@@ -121,6 +121,7 @@ class AlarmDesk:
         load_checkpoint(folder, policy, learner)
         # The schedule goes on. The version is a new one: the sampler has to take the weights over.
         learner.step, policy.version = taken, version + 1
+        self.session.ahead = None  # drawn with weights that are given up
         scale = self._lr_scale() * self.settings.rollback_lr
         self.rollbacks.append({"step": step, "to": to, "alarm": cause.alarm, "lr_scale": scale})
         learner.lr_scale = scale

@@ -22,6 +22,7 @@ from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import make_policy
+from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import build_indexes, make_worlds
@@ -116,7 +117,8 @@ class _ColdStart(TrainingRun):
         policy = _make_policy(plan, worlds)
         self.label = policy.source if config.model.name == SCRATCH else plan.model.label
         learner = SupervisedLearner(policy, settings.max_grad_norm, settings.micro_batch_tokens)
-        super().__init__(config, registry, worlds, policy, learner, observer, stop)
+        evaluator = make_driver(policy, config, registry, config.eval)
+        super().__init__(config, registry, worlds, policy, learner, evaluator, observer, stop)
         self.learner: SupervisedLearner = learner
         self.progress = _Progress()
         # No longer than the policy's positions: more give nonsense.

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field, FiniteFloat, NonNegativeInt
 
 from searchrl.config import RunConfig
-from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
+from searchrl.engine.learning.step_groups import sampler_metrics, staleness, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.forecast import tell_peak
@@ -169,8 +169,17 @@ class _Training(TrainingRun):
 
     def __init__(self, session: Session, observer: Observer, stop: StopFlag) -> None:
         s = session
+        evaluator = s.make_driver(s.config.eval)
         super().__init__(
-            s.config, s.registry, s.worlds, s.policy, s.learner, observer, stop, s.workers
+            s.config,
+            s.registry,
+            s.worlds,
+            s.policy,
+            s.learner,
+            evaluator,
+            observer,
+            stop,
+            s.workers,
         )
         self.session = session
         self.progress = _Progress()
@@ -283,7 +292,8 @@ class _Training(TrainingRun):
             for note in self.said_forks:
                 observer.note(note)
         observer.phase("update", 0, 1)
-        learned = session.update(drawn, step)
+        version = session.policy.version
+        learned = session.update(drawn, step, self.stop)
         self.unrecorded = step
         updated = time.perf_counter()
         if config.log.rollouts:
@@ -302,6 +312,10 @@ class _Training(TrainingRun):
             session.algorithm.max_refills,
             config.rollout.max_total_tokens,
         )
+        if config.scale.max_staleness:
+            metrics["staleness"] = staleness(drawn, version)
+        if config.rollout.step_timeout_s is not None:
+            metrics["late_rollouts"] = exact(drawn.num_late)
         metrics |= sampler_metrics(session.sampler, session.workers)
         own = finite_figures(session.algorithm.metrics())
         metrics |= {name: exact(value) for name, value in own.items()}

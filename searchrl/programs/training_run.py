@@ -15,7 +15,6 @@ from searchrl.config import RunConfig
 from searchrl.config.sections import EvalConfig
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.memory.machine import describe_machine
@@ -29,9 +28,8 @@ from searchrl.engine.metrics.failures import FailureLimit
 from searchrl.engine.metrics.metrics import Metrics, find_headline
 from searchrl.engine.metrics.remarks import find_remarks
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.records import rollout_record
-from searchrl.engine.rollout.rollout import Interrupted
+from searchrl.engine.rollout.rollout import Interrupted, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.errors import AlarmStop, BudgetSpent
 from searchrl.plugins import Registry
@@ -61,19 +59,17 @@ class TrainingRun:
         worlds: Sequence[TaskWorld],
         policy: Policy,
         learner: Learner | SupervisedLearner,
+        evaluator: RolloutDriver,
         observer: Observer,
         stop: StopFlag,
         workers: Workers = ALONE,
     ) -> None:
         self.config, self.registry, self.worlds = config, registry, worlds
-        self.policy, self.learner = policy, learner
+        self.policy, self.learner, self.evaluator = policy, learner, evaluator
         self.observer, self.stop, self.workers = observer, stop, workers
         self.num_tasks = count_tasks(worlds, config.eval)
         self.unrecorded = 0
         """A step that has begun to change weights and is not on disk yet."""
-        with policy.gathered():
-            driver = make_driver(policy, config, registry, config.eval)
-        self.evaluator = share_driver(driver, workers)
 
     def origin(self) -> dict[str, Any]:
         """What the provenance holds of this program alone."""

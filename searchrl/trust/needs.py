@@ -97,7 +97,7 @@ class _Finder:
                 for tracker in value:
                     yield Need(key, tracker.name, "the tracker")
                     yield from (Need(key, t, "the text") for t in texts_in(tracker.settings))
-            elif name in (*_PARTS, "generator") and isinstance(value, Named):
+            elif name in (*_PARTS, "generator", "backend") and isinstance(value, Named):
                 yield from self.in_named(name, value.name, value.settings, key)
             elif key == "algorithm.settings":
                 yield from self.in_named("algorithm", section.name, value, key)  # type: ignore[attr-defined]

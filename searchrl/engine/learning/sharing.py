@@ -60,11 +60,11 @@ class SharedPlay:
             is_interrupted = True
         if workers.agree_to_stop(is_interrupted):
             raise Interrupted
-        shares = workers.gather([_pack(group) for group in played])
+        shares = workers.gather([pack_group(group) for group in played])
         groups = []
         for number, request in enumerate(requests):
             share = shares[number % workers.size]
-            groups.append(_unpack(share[number // workers.size], request))
+            groups.append(unpack_group(share[number // workers.size], request))
         return groups
 
 
@@ -75,8 +75,8 @@ def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
     return driver
 
 
-def _pack(group: Group[Rollout]) -> bytes:
-    """A group without its world."""
+def pack_group(group: Group[Rollout]) -> bytes:
+    """A group without its world, to be sent; PluginError if an env makes that impossible."""
     sent = [(r.trajectory, r.episode, r.scored, r.reset_options) for r in group.rollouts]
     try:
         return pickle.dumps(sent)
@@ -85,11 +85,12 @@ def _pack(group: Group[Rollout]) -> bytes:
         raise PluginError(
             f"env '{world.name}' ({world.owner}) put something into an episode that cannot be sent "
             f"to another process ({describe_error(error)}): put plain values into its tasks, "
-            "actions and signals, or train in one process, without torchrun"
+            "actions and signals, or train in one process, without torchrun or a backend"
         ) from error
 
 
-def _unpack(data: bytes, request: RolloutRequest) -> Group[Rollout]:
+def unpack_group(data: bytes, request: RolloutRequest) -> Group[Rollout]:
+    """The group that was packed, in the world of the request that asked for it."""
     return Group(
         request.group_id,
         tuple(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from searchrl.contracts import Metric
 from searchrl.core.group import Group, Trainable
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.metrics import Metrics
@@ -30,6 +31,8 @@ class StepGroups:
     replaced: tuple[Group[Rollout], ...] = ()
     num_refills: int = 0
     """How often places were filled anew, at most `max_refills`."""
+    num_late: int = 0
+    """Rollouts that were dropped because they took too long (`rollout.step_timeout_s`)."""
 
     @property
     def rollouts(self) -> list[Rollout]:
@@ -56,19 +59,18 @@ def sample_groups(
     places: Sequence[int] = range(prompts.prompts_per_step)
     standing: dict[int, Group[Rollout]] = {}
     replaced: list[Group[Rollout]] = []
-    refill = 0
+    refill = num_late = 0
     while True:
         requests: Sequence[RolloutRequest] = prompts.requests(step, refill, places)
-        sampled = sampler.run(
-            ask(requests, step) if ask is not None and not refill else requests,
-            on_progress=on_progress,
-            should_stop=should_stop,
-        )
+        requests = ask(requests, step) if ask is not None and not refill else requests
+        sampled = sampler.run(requests, on_progress=on_progress, should_stop=should_stop)
+        num_late += sum(len(request.rng_keys) for request in requests)
+        num_late -= sum(len(group.rollouts) for group in sampled)
         standing |= zip(places, sampled, strict=True)
         constant = [place for place in places if is_constant(standing[place])]
         if refill == max_refills or not constant:
             groups = tuple(standing[place] for place in sorted(standing))
-            return StepGroups(groups, tuple(replaced), refill)
+            return StepGroups(groups, tuple(replaced), refill, num_late)
         replaced += [standing[place] for place in constant]
         places, refill = constant, refill + 1
 
@@ -105,6 +107,12 @@ def update_metrics(
         least = min(length_penalty(max_total_tokens), *taken)
         metrics["overlong"] = mean(taken, (least, 0.0), group_ids)
     return metrics
+
+
+def staleness(drawn: StepGroups, version: int) -> Metric:
+    """How many updates older than `version` the weights were that sampled, mean over the tokens."""
+    versions = [own for r in drawn.rollouts for own in r.trajectory.policy_versions if own >= 0]
+    return exact(version - sum(versions) / max(1, len(versions)), len(versions))
 
 
 def sampler_metrics(driver: RolloutDriver, workers: Workers) -> Metrics:

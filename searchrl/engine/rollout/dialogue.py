@@ -28,7 +28,7 @@ from searchrl.engine.rollout.world import Env, TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ProtocolFailure
-from searchrl.tool_calls import Call, Pinned
+from searchrl.tool_calls import Call, Pinned, Returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class Limits:
     max_total_tokens: int
     env_timeout_s: float | None = None
     thinking: bool = True
+    step_timeout_s: float | None = None
+    """Episodes that take longer are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,13 @@ class RolloutRequest:
     def home(self) -> TaskWorld:
         """The world whose environment plays it."""
         return self.level or self.world
+
+    def place_in(self, worlds: Sequence[TaskWorld]) -> tuple[int, Any]:
+        """Where its world stands among those of a run, and the difficulty; None: the last one."""
+        entry = next(n for n, world in enumerate(worlds) if world is self.world)
+        levels = self.world.levels.items()
+        is_own = self.level is self.world  # the last level is the world itself
+        return entry, next((k for k, w in levels if w is self.level and not is_own), None)
 
     @property
     def reset_options(self) -> dict[str, Any]:
@@ -201,6 +210,13 @@ class Stepping(NamedTuple):
     turn: FinishedTurn
     text: str
     call: Call[Stepped]
+
+
+def give_up(stepping: Sequence[Stepping]) -> None:
+    """Part with environments that are still in a step, or failed in it: nobody may have them."""
+    for one in stepping:
+        if not isinstance(one.call.outcome, Returned):
+            one.dialogue.env = None
 
 
 def release(dialogues: Sequence[Dialogue]) -> None:

@@ -42,7 +42,12 @@ def make_driver(
     sampling = Sampling(decoding.temperature, cut.top_k, cut.top_p, cut.min_p)
     limits = limits_of(config)
     # Beyond its last position a model writes nonsense and raises no error.
-    limits = replace(limits, max_total_tokens=min(limits.max_total_tokens, policy.max_positions))
+    limits = replace(
+        limits,
+        max_total_tokens=min(limits.max_total_tokens, policy.max_positions),
+        # All of an evaluation is waited for.
+        step_timeout_s=decoding.step_timeout_s if isinstance(decoding, RolloutConfig) else None,
+    )
     sizes = {"num_slots": decoding.batch_size, "max_length": limits.max_total_tokens}
     wanted = config.engine.generator
     is_auto = wanted.name == "auto"

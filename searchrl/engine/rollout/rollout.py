@@ -8,33 +8,25 @@ through `boundary`. Written against submit/poll, so that any generator can be no
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from searchrl.contracts.serving import Rendered, SampledTurn
-from searchrl.core.episode import (
-    INVALID,
-    Action,
-    Episode,
-    EpisodeTurn,
-    StopReason,
-)
+from searchrl.core.episode import INVALID, Action, Episode, EpisodeTurn, StopReason
 from searchrl.core.group import Group, settle
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.model.rendering import TextCodec
-from searchrl.engine.rollout.boundary import (
-    Stepped,
-    begin_episode,
-    step_env,
-)
+from searchrl.engine.rollout.boundary import Stepped, begin_episode, step_env
 from searchrl.engine.rollout.dialogue import (
     Dialogue,
     ExpertAtHome,
     Limits,
     RolloutRequest,
     Stepping,
+    give_up,
     release,
 )
 from searchrl.engine.rollout.served import Served
@@ -43,7 +35,7 @@ from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
-from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
+from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised
 
 UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
 """The action of a turn where `parse` fails."""
@@ -179,7 +171,8 @@ class RolloutDriver:
         for request in requests:
             request.world.build_indexes()  # no clock runs yet
         on_progress = on_progress or (lambda done, total: None)
-        self._play(requests, dialogues, on_progress, should_stop or (lambda: False))
+        late = self._play(requests, dialogues, on_progress, should_stop or (lambda: False))
+        dialogues = [[one for one in group if one not in late] for group in dialogues]
         episodes = [[dialogue.freeze(self.codec) for dialogue in group] for group in dialogues]
         release([dialogue for group in dialogues for dialogue in group])
         return self._score(requests, dialogues, episodes)
@@ -190,8 +183,8 @@ class RolloutDriver:
         dialogues: Sequence[Sequence[Dialogue]],
         on_progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
-    ) -> None:
-        """Play dialogues until all have stopped.
+    ) -> list[Dialogue]:
+        """Play dialogues until all have stopped; return those that had not when time was up.
 
         Raises:
             Interrupted: when `should_stop` said so, between turns; no environment is in use then.
@@ -201,7 +194,7 @@ class RolloutDriver:
         live: dict[Handle, Dialogue] = {}
         for request, group in zip(requests, dialogues, strict=True):
             live |= self._open(request, group)
-        total = len(waiting)
+        total, began = len(waiting), time.monotonic()
         with closing(CallQueue(self.limits.env_timeout_s)) as queue:
             stepping: list[Stepping] = []
             while live:
@@ -212,15 +205,17 @@ class RolloutDriver:
                 self._take_in(ready, live)
                 stepping += self._begin_steps(finished, live, queue)
                 on_progress(total - len(live), total)
-                if should_stop():
+                is_stopped = should_stop()
+                if is_stopped or time.monotonic() - began > (self.limits.step_timeout_s or 1e9):
                     for handle in live:
                         self.generator.close(handle)
-                    for one in stepping:
-                        if not isinstance(one.call.outcome, Returned):
-                            # It is still in a step, or failed in it: nobody else may have it.
-                            one.dialogue.env = None
-                    release([dialogue for group in dialogues for dialogue in group])
-                    raise Interrupted
+                    give_up(stepping)
+                    late = list(live.values())
+                    release(waiting if is_stopped else late)
+                    if is_stopped:
+                        raise Interrupted
+                    return late
+        return []
 
     def _reset(self, dialogues: Sequence[Dialogue]) -> None:
         """Reset an environment for each dialogue; those that hang wait at the same time."""

@@ -7,14 +7,17 @@ the first one. Nothing is evaluated or recorded here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from searchrl.algorithms.record import Algorithm, Prompt
-from searchrl.config.sections import EvalConfig, RolloutConfig, SamplingConfig
+from searchrl.config.sections import EngineConfig, EvalConfig, RolloutConfig, SamplingConfig
+from searchrl.contracts import Backend
 from searchrl.core.episode import Task
 from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.checks import doctor
@@ -41,7 +44,12 @@ from searchrl.envs.splits import TRAIN
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
-from searchrl.programs.setup.warnings import ensure_can_learn, ensure_whole_distribution
+from searchrl.programs.setup.remote import Purpose, RemoteDriver, make_worker
+from searchrl.programs.setup.warnings import (
+    ensure_can_draw_ahead,
+    ensure_can_learn,
+    ensure_whole_distribution,
+)
 
 
 class Session:
@@ -72,14 +80,16 @@ class Session:
             **config.algorithm.settings
         )
         ensure_can_learn(config, self.algorithm, self.worlds)
+        ensure_can_draw_ahead(config, self.algorithm, workers)
         build_indexes(self.worlds, on_phase)
         rollout = config.rollout
         self.memory = watch_memory(config, plan.model, plan.device, self.algorithm, workers.size)
         is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
-        if is_sharded and (config.model.quantize, config.optim.optimizer) != ("none", "adamw"):
+        plain = config.model.quantize, config.optim.optimizer, config.scale.backend
+        if is_sharded and plain != ("none", "adamw", None):
             raise ConfigError(
                 "engine.sharding: fsdp2 shares out plain weights and moments; set model.quantize: "
-                "none and optim.optimizer: adamw, or engine.sharding: ddp"
+                "none, optim.optimizer: adamw and scale.backend: null, or engine.sharding: ddp"
             )
         self.policy = plan.load_policy(trainable=True, is_to_shard=is_sharded)
         if is_sharded:
@@ -99,7 +109,14 @@ class Session:
             workers=workers,
             check=BatchCheck(self.policy.tell, self.tolerance),
         )
+        self.backend: Backend | None = None
+        if config.scale.backend is not None:
+            entry = registry.get("backend", config.scale.backend.name)
+            make = partial(make_worker, config.to_dict())
+            self.backend = entry.make(make, **config.scale.backend.settings)
         self.sampler = self.make_driver(rollout, on_note)
+        self.ahead: Future[StepGroups] | None = None
+        """The groups of the next step, where they are drawn while a step is trained."""
         self.added: list[Rollout] = []
         """The demonstrations and replayed episodes of the last update."""
         scripted = make_scripted_driver(config, self.policy.renderer)
@@ -113,11 +130,19 @@ class Session:
         self.algorithm.begin(self)
 
     def make_driver(
-        self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
+        self,
+        decoding: RolloutConfig | EvalConfig,
+        on_note: Callable[[str], None] = lambda text: None,
     ) -> RolloutDriver:
         """A driver on the policy; `on_note` gets the reason if it is a slower one."""
+        config = self.config
+        if self.backend is not None:  # its workers have the generator that the config names
+            config = config.model_copy(update={"engine": EngineConfig()})
         with self.policy.gathered():
-            made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
+            made = make_driver(self.policy, config, self.registry, decoding, on_note)
+        if self.backend is not None:
+            purpose: Purpose = "rollout" if isinstance(decoding, RolloutConfig) else "eval"
+            made = RemoteDriver(made, self.backend, self.worlds, purpose)
         return share_driver(made, self.workers)
 
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
@@ -147,15 +172,33 @@ class Session:
         """
         for begun in self.curriculum.begins(step - 1):
             self.on_note(begun)
-        max_refills = self.algorithm.max_refills or 0
+        if self.ahead is not None:
+            ahead, self.ahead = self.ahead, None
+            return ahead.result()
         with self.policy.gathered():
             self.sampler.sync(self.policy)
-            return sample_groups(
-                self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
-            )
+            return self._draw(step, **watched)
 
-    def update(self, drawn: StepGroups, step: int) -> Learned:
-        """Learn from the groups of a step, and from what the algorithm adds to them."""
+    def _draw(self, step: int, **watched: Any) -> StepGroups:
+        max_refills = self.algorithm.max_refills or 0
+        return sample_groups(
+            self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
+        )
+
+    def update(
+        self, drawn: StepGroups, step: int, should_stop: Callable[[], bool] | None = None
+    ) -> Learned:
+        """Learn from the groups of a step, and from what the algorithm adds to them.
+
+        With `scale.max_staleness` those of the next step are drawn meanwhile, unless `should_stop`.
+        """
+        with ThreadPoolExecutor(1) as pool:  # it ends when both are done
+            if self.config.scale.max_staleness and step < self.config.max_steps:
+                self.sampler.sync(self.policy)
+                self.ahead = pool.submit(self._draw, step + 1, should_stop=should_stop)
+            return self._learn(drawn, step)
+
+    def _learn(self, drawn: StepGroups, step: int) -> Learned:
         self._free_cache()
         groups = self.algorithm.extend(drawn.groups, step)
         self.added = [
@@ -172,10 +215,7 @@ class Session:
         """The requests of a step as the algorithm would have them."""
         prompts = []
         for one in requests:
-            entry = next(n for n, world in enumerate(self.worlds) if world is one.world)
-            levels = one.world.levels.items()
-            is_own = one.level is one.world  # the last level is the world itself
-            level = next((k for k, w in levels if w is one.level and not is_own), None)
+            entry, level = one.place_in(self.worlds)
             prompts.append(Prompt(one.group_id, entry, level, one.index or 0, len(one.rng_keys)))
         return [
             replace(
@@ -213,7 +253,9 @@ class Session:
             return before_update.mean_entropies(self.learner, trajectories)
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments, and end the workers of a backend."""
+        if self.backend is not None:
+            self.backend.close()
         for world in self.worlds:
             world.close()
 

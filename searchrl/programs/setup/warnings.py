@@ -13,6 +13,7 @@ from searchrl.algorithms.record import Algorithm
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED
 from searchrl.core.advantage import StepScores
+from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.evaluation import tasks_played
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.rollout import Rollout
@@ -49,6 +50,27 @@ def ensure_can_learn(config: RunConfig, algorithm: Algorithm, worlds: Sequence[T
                     + (" (supporting_ids in the rows)" if name in NEED_GOLD else "")
                     + "".join(f". It says: {note}" for note in world.notes)
                 )
+
+
+def ensure_can_draw_ahead(config: RunConfig, algorithm: Algorithm, workers: Workers) -> None:
+    """Refuse `scale.max_staleness` where older weights cannot sample, or may not."""
+    if not config.scale.max_staleness:
+        return
+    problem = ""
+    if not algorithm.corrects_sampler:
+        problem = (
+            f"algorithm '{algorithm.name}' does not correct for tokens that older weights sampled; "
+            "use --algorithm tis or --algorithm masked_tis"
+        )
+    elif config.scale.backend is None:
+        problem = (
+            "the next step is sampled while the weights change, so the sampler needs a copy of its "
+            "own: --set scale.backend=copy, or another backend"
+        )
+    elif workers.size > 1:
+        problem = "torchrun's processes exchange rollouts and gradients in turn; start one process"
+    if problem:
+        raise ConfigError(f"scale.max_staleness = 1: {problem}")
 
 
 def _learns_alone(algorithm: Algorithm) -> bool:

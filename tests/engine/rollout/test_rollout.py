@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout import rollout as rollout_module
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import GenerationFailure
@@ -367,3 +369,15 @@ def test_process_scores_reach_the_algorithm_weighted(toy_world: Any):
     # What is said of the whole episode belongs to its last turn.
     assert scores(em=(1.0, 0.0)) == (2.0, 0.25 - 0.5)
     assert scores(searched=(1.0, 1.0)) is None
+
+
+def test_what_has_not_ended_in_time_is_dropped_and_the_rest_is_whole(
+    policy: Policy, short_world: TaskWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {r.trajectory.rollout_id: r.trajectory for r in play(policy, short_world)}
+    # A clock that ticks once in each round of the loop.
+    clock = SimpleNamespace(monotonic=itertools.count().__next__)
+    monkeypatch.setattr("searchrl.engine.rollout.rollout.time", clock)
+    kept = play(policy, short_world, limits=replace(LIMITS, step_timeout_s=6))
+    assert 0 < len(kept) < len(whole)
+    assert all(whole[r.trajectory.rollout_id] == r.trajectory for r in kept)

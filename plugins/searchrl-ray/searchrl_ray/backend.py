@@ -1,0 +1,222 @@
+"""The backend `ray`: each worker is an actor in a bundle of one placement group.
+
+Owns where workers run and what happens when one is lost: its job is played by another one, and a
+result is taken once. Nothing of a job is known here, but that it may be played again.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Annotated, Any, Literal
+
+import ray
+from pydantic import Field
+from ray.exceptions import RayError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from searchrl import ConfigError, SearchRLError
+from searchrl.contracts import Address
+
+MAX_LOST = 3
+"""Workers that may be lost with one job: another would be lost with it, too."""
+TICK_S = 1.0
+"""How often somebody who waits is asked whether to go on."""
+
+Weights = tuple[int, Sequence[Any]]
+Worker = Callable[[bytes, Weights], bytes]
+
+
+class Player:
+    """What an actor holds: the worker, made when it is first needed.
+
+    Not in `__init__`: only what a method raises reaches whoever called it.
+    """
+
+    def __init__(self, make_worker: Callable[[], Worker]) -> None:
+        self._make = make_worker
+        self._worker: Worker | None = None
+
+    def start(self) -> None:
+        """Make the worker, if this process has none yet."""
+        self._worker = self._worker or self._make()
+
+    def play(self, job: bytes, weights: Weights) -> bytes:
+        """Play a job."""
+        self.start()
+        assert self._worker is not None
+        return self._worker(job, weights)
+
+
+class RayBackend:
+    """Rollout workers in a Ray cluster: the one of `RAY_ADDRESS`, or a new one on this machine.
+
+    Args:
+        workers: actors, each with a copy of the policy and of the environments.
+        cpus: CPUs that Ray sets aside for each.
+        gpus: GPUs for each; below 1, several workers share one.
+        address: of the cluster's head, `host:port`; `auto`: the one that runs on this machine.
+        strategy: how the placement group spreads workers over nodes.
+        timeout_s: seconds to wait for room in the cluster, and for a first worker when all of them
+            are lost.
+
+    Raises:
+        ConfigError: the cluster cannot be reached, or has no room for the workers.
+        SearchRLError: whatever a worker says while it is made.
+    """
+
+    def __init__(
+        self,
+        make_worker: Callable[[], Worker],
+        *,
+        workers: Annotated[int, Field(ge=1)] = 1,
+        cpus: Annotated[float, Field(ge=0)] = 1.0,
+        gpus: Annotated[float, Field(ge=0)] = 0.0,
+        address: Address | None = None,
+        strategy: Literal["SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK"] = "SPREAD",
+        timeout_s: Annotated[float, Field(gt=0)] = 300.0,
+    ) -> None:
+        self.num_workers = workers
+        self._timeout_s = timeout_s
+        self._is_own = not ray.is_initialized()
+        if self._is_own:
+            connect(address)
+        self._group = self._reserve({"CPU": cpus, "GPU": gpus}, strategy)
+        # An actor whose process or node is gone begins anew, wherever its bundle is then.
+        self._workers: list[Any] = [
+            ray.remote(Player)
+            .options(
+                max_restarts=-1,
+                num_cpus=cpus,
+                num_gpus=gpus,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, bundle),
+            )
+            .remote(make_worker)
+            for bundle in range(workers)
+        ]
+        self._lost: set[Any] = set()
+        self._sent: tuple[int, Any] = (-1, None)
+        try:
+            ray.get([worker.start.remote() for worker in self._workers])
+        except RayTaskError as error:
+            self.close()
+            raise cause_of(error) from error
+        except RayError as error:
+            self.close()
+            raise SearchRLError(
+                f"a Ray worker could not be started: {error}. Every node needs SearchRL, "
+                "searchrl-ray and the plugins of the run, in the same versions"
+            ) from error
+
+    def run(
+        self, jobs: Sequence[bytes], weights: Weights
+    ) -> Generator[tuple[int, bytes] | None, None, None]:
+        """See `Backend.run`; weights travel once to each node.
+
+        Raises:
+            SearchRLError: a worker's own; or a job with which worker after worker is lost; or no
+                worker is left.
+        """
+        if self._sent[0] != weights[0]:
+            self._sent = weights[0], ray.put(weights)
+        waiting, losses = deque(range(len(jobs))), Counter[int]()
+        idle = deque(worker for worker in self._workers if worker not in self._lost)
+        # What each worker does now: the place of its job; None: it begins anew.
+        doing: dict[Any, tuple[Any, int | None]] = {w.start.remote(): (w, None) for w in self._lost}
+        heard = time.monotonic()
+        while waiting or any(place is not None for _, place in doing.values()):
+            while idle and waiting:
+                worker, place = idle.popleft(), waiting.popleft()
+                doing[worker.play.remote(jobs[place], self._sent[1])] = worker, place
+            done, _ = ray.wait([*doing], num_returns=1, timeout=TICK_S)
+            if len(self._lost) == len(self._workers) and time.monotonic() - heard > self._timeout_s:
+                raise SearchRLError(
+                    f"no Ray worker is left, and none came back for {self._timeout_s:g} s. Look at "
+                    "`ray status`; then continue with: searchrl train --resume RUN"
+                )
+            if not done:
+                yield None
+                continue
+            worker, at = doing.pop(done[0])
+            try:
+                made: Any = ray.get(done[0])
+            except RayTaskError as error:
+                raise cause_of(error) from error
+            except RayError as error:  # the worker is lost, or its node with what it had made
+                self._lost.add(worker)
+                if at is not None:
+                    waiting.appendleft(at)
+                    losses[at] += 1
+                    if losses[at] == MAX_LOST:
+                        raise SearchRLError(_lost_again(error)) from error
+                else:
+                    time.sleep(TICK_S)  # its process does not run yet
+                doing[worker.start.remote()] = worker, None
+                yield None
+                continue
+            heard = time.monotonic()
+            self._lost.discard(worker)
+            idle.append(worker)
+            if at is not None:
+                yield at, made
+
+    def close(self) -> None:
+        """End the workers and leave the cluster; one that was started here ends."""
+        for worker in self._workers:
+            ray.kill(worker)
+        remove_placement_group(self._group)
+        if self._is_own:
+            ray.shutdown()
+
+    def _reserve(self, bundle: dict[str, float], strategy: str) -> PlacementGroup:
+        wanted = {name: count for name, count in bundle.items() if count}
+        bundles = [wanted or {"CPU": 0.001}] * self.num_workers  # Ray takes no empty ones
+        group: PlacementGroup = placement_group(bundles, strategy=strategy)
+        if group.wait(self._timeout_s):
+            return group
+        remove_placement_group(group)
+        found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        has = {name: found.get(name, 0.0) for name in bundle}
+        if self._is_own:
+            ray.shutdown()
+        raise ConfigError(
+            f"the Ray cluster has no room for {self.num_workers} workers of {bundle} ({strategy}): "
+            f"it has {has}. Lower scale.backend.workers, .cpus or .gpus, or add nodes"
+        )
+
+
+def connect(address: str | None, *, is_heard: bool = False) -> None:
+    """Join a cluster, or start one; ConfigError if it cannot be reached.
+
+    `is_heard`: what its processes print is printed here.
+    """
+    # Ray has a handler of its own, which would end a run without its checkpoint.
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=is_heard, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"scale.backend.address = {address!r}: no Ray cluster answers there ({error}). Start "
+            "one with `ray start --head`, or leave the address out"
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
+
+
+def cause_of(error: RayTaskError) -> BaseException:
+    """The message a worker has for the user; else the error with its traceback."""
+    return error.cause if isinstance(error.cause, SearchRLError) else error
+
+
+def _lost_again(error: RayError) -> str:
+    return (
+        f"{MAX_LOST} Ray workers were lost while they played the same rollouts; the last one: "
+        f"{error}. If memory ran out, lower rollout.batch_size or give each worker more room; the "
+        "log is in /tmp/ray/session_latest/logs"
+    )

@@ -1,4 +1,4 @@
-"""With vLLM itself: the contract of all generators, weights that travel, a server that is killed."""
+"""With vLLM itself: the contract of generators, weights that travel, a server that is killed."""
 
 from __future__ import annotations
 

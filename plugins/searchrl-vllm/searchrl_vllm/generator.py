@@ -23,7 +23,7 @@ from typing import Any
 from searchrl import ConfigError, GenerationFailure, PolicyError
 from searchrl.algorithms import TurnStop
 from searchrl.api_client import read_key
-from searchrl.contracts import Address
+from searchrl.contracts import Address, Command
 from searchrl.engine.sampling import (
     FinishedTurn,
     Handle,
@@ -47,9 +47,9 @@ def make_vllm(
     *,
     num_slots: int = 64,
     max_length: int = 4096,
-    python: str = "",
+    python: Command = "",
     address: Address = "",
-    args: Sequence[str] = (),
+    args: Sequence[Command] = (),
 ) -> VLLMGenerator:
     """A vLLM server in a process and an environment of its own.
 

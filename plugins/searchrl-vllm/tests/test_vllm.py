@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -281,6 +284,18 @@ def test_every_route_of_a_server_needs_the_key(monkeypatch: pytest.MonkeyPatch) 
 
     assert ask() == ask((b"authorization", b"Bearer wrong")) == [401, None]
     assert ask((b"authorization", f"Bearer {KEY}".encode())) == ["app"]
+
+
+def test_a_server_ends_with_the_run_that_started_it() -> None:
+    """However that ends: a kill closes the server's standard input, too."""
+    started = subprocess.Popen(
+        [sys.executable, "-c", "import searchrl_vllm_guard, time; time.sleep(60)"],
+        env={"PYTHONPATH": str(_BESIDE), "SEARCHRL_VLLM_ENDS_WITH_STDIN": "1"},
+        stdin=subprocess.PIPE,
+    )
+    assert started.stdin is not None and started.poll() is None
+    started.stdin.close()
+    assert started.wait(30) == -signal.SIGTERM
 
 
 def test_serving_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:

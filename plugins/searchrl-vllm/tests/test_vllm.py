@@ -18,7 +18,6 @@ import pytest
 from click.testing import CliRunner
 from engine_toy import lora_policy
 from generator_play import finish, run
-from searchrl_vllm import generator as module
 from searchrl_vllm.command import serve_generator
 from searchrl_vllm.generator import make_vllm
 from searchrl_vllm.server import _BESIDE, Launch, Server
@@ -78,11 +77,10 @@ class StandIn:
             return {"error": "of the script"}, script
         if self.is_forgetful:
             self.label, self.is_forgetful = "default", False
-        content = [{"logprob": -0.5 if token >= 0 else -9999.0} for token in script]
         choice = {
-            "token_ids": [abs(token) for token in script],
+            "token_ids": script,
             "finish_reason": "stop",
-            "logprobs": {"content": content},
+            "logprobs": {"content": [{"logprob": -0.5}] * len(script)},
             "weight_versions": [{"version": self.label, "start": 0, "end": len(script)}],
         }
         return {"choices": [choice]}, 200
@@ -141,15 +139,6 @@ def test_where_a_turn_ends_is_decided_by_its_ids(make: Make, server: StandIn, po
     assert first["sampling_params"]["seed"] != second["sampling_params"]["seed"]
 
 
-def test_an_end_of_message_is_kept_and_hides_what_is_behind_it(
-    make: Make, server: StandIn, policy: Any
-) -> None:
-    (end,) = {min(policy.eos_ids)}
-    server.scripts = [[*A_B_C, end, *ids_of(policy, "xy")]]
-    (turn,) = run(make(), [[5]], [1], stops=["xy"], max_tokens=50)
-    assert turn.ids == (*A_B_C, end) and turn.reason is TurnStop.EOS
-
-
 def test_what_was_not_answered_is_asked_again_and_what_was_is_not(
     make: Make, server: StandIn
 ) -> None:
@@ -178,12 +167,6 @@ def test_tokens_of_other_weights_are_not_taken(make: Make, server: StandIn, poli
 def test_a_server_that_is_lost_again_and_again_ends_the_run(make: Make, server: StandIn) -> None:
     server.scripts = [500] * 9
     with pytest.raises(GenerationFailure, match=r"500.*of the script"):
-        run(make(), [[5]], [1])
-
-
-def test_a_log_prob_that_is_no_number_names_the_remedy(make: Make, server: StandIn) -> None:
-    server.scripts = [[-7]]
-    with pytest.raises(GenerationFailure, match=r"non-finite.*model\.dtype=float32"):
         run(make(), [[5]], [1])
 
 
@@ -310,8 +293,3 @@ def test_the_default_algorithm_corrects_for_another_sampler() -> None:
     assert plan_run(vllm).config.algorithm.name == "tis"
     assert plan_run(vllm, {"algorithm": {"name": "dapo"}}).config.algorithm.name == "dapo"
     assert plan_run({"model": "tiny"}).config.algorithm.name == "grpo"
-
-
-def test_generators_of_one_process_share_a_server(make: Make) -> None:
-    assert make()._weights is make(sampling=Sampling(0.0))._weights
-    assert module._SERVERS

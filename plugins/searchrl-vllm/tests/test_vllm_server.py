@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -12,6 +14,7 @@ import pytest
 import torch
 from engine_toy import lora_policy, micro_policy
 from generator_play import PROMPTS, finish, full_logps, run
+from searchrl_vllm.generator import _SERVERS
 
 # The contract; these functions take the fixtures of this package.
 from test_generators import (  # noqa: F401
@@ -31,7 +34,7 @@ from test_generators import (  # noqa: F401
 from searchrl import train
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling import Sampling
-from searchrl.run_folder import Run
+from searchrl.programs.observer import Observer
 
 Make = Callable[..., Any]
 
@@ -91,21 +94,50 @@ def test_a_server_killed_in_the_middle_of_a_step_loses_and_doubles_nothing(
     assert largest_gap(policy, turns) < 1e-5
 
 
-def test_a_run_trains_with_it(vllm_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+class Killer(Observer):
+    """Kills the servers of this process once, in the middle of the second step."""
+
+    steps = 0
+    has_killed = False
+
+    def step(self, step: int, max_steps: int, metrics: Any) -> None:
+        self.steps = step
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        if name == "sample" and self.steps == 1 and done and not self.has_killed:
+            self.has_killed = True
+            for weights in _SERVERS.values():
+                if weights.server._process is not None:
+                    os.killpg(weights.server._process.pid, signal.SIGKILL)
+
+
+def test_a_run_whose_server_is_killed_in_a_step_ends_right(
+    vllm_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     generator = {"name": "vllm", "python": vllm_python, "args": ["--enforce-eager"]}
     config = {
-        "env": "regulations", "model": "tiny", "max_steps": 2, "run_dir": str(tmp_path / "run"),
+        "env": "regulations", "model": "tiny", "max_steps": 3, "run_dir": str(tmp_path / "run"),
         "plugins": ["searchrl_vllm"], "engine": {"generator": generator},
         "rollout": {"prompts_per_step": 2, "group_size": 4},
         "eval": {"num_tasks": 4},
     }  # fmt: skip
-    train(config, trust=True)
-    made = Run(tmp_path / "run")
-    assert made.config.algorithm.name == "tis"
+    killer = Killer()
+    made = train(config, trust=True, observer=killer)
+    assert killer.has_killed and made.config.algorithm.name == "tis"
     rows = [row["metrics"] for row in made.read_metrics().rows if row["phase"] == "train"]
-    print([row["mismatch_max"]["value"] for row in rows])
-    assert len(rows) == 2 and all(row["mismatch_max"]["value"] < 1e-3 for row in rows)
+    gaps = [row["mismatch_max"]["value"] for row in rows if "mismatch_max" in row]
+    print("mismatch_max", gaps)
+    assert len(rows) == 3 and gaps and max(gaps) < 1e-3
+    versions: list[int] = []  # one a step, because each step has weights of its own
+    for step in (1, 2, 3):
+        (file,) = (tmp_path / "run" / "rollouts").glob(f"step_{step:06d}.jsonl*")
+        raw = file.read_bytes()
+        text = gzip.decompress(raw) if file.suffix == ".gz" else raw
+        played = [json.loads(line) for line in text.splitlines()]
+        assert len({one["rollout_id"] for one in played}) == len(played) == 8
+        versions += {one["policy_version"] for one in played}
+    assert versions == sorted(versions) and len(versions) == 3
 
 
 @pytest.mark.gpu
@@ -116,13 +148,10 @@ def test_weights_of_a_gpu_travel_by_the_transfer_of_vllm(make: Make, micro_model
     policy.model.to("cuda")
     policy.device = torch.device("cuda")
     generator = make(policy, Sampling())
-    for version in range(3):
+    for version in (1, 2):
         policy.version = version
         with torch.no_grad():
-            for parameter in policy.parameters:
-                parameter.mul_(1.1)
-        generator.sync(policy)
+            policy.parameters[0].mul_(1.5)
         turns = run(generator, PROMPTS, range(4))
-        policy.model.to("cpu")
-        assert largest_gap(policy, turns) < 1e-2
-        policy.model.to("cuda")
+        with torch.device("cuda"):
+            assert largest_gap(policy, turns) < 1e-2

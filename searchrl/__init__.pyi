@@ -8,6 +8,7 @@ from .errors import DamagedError as DamagedError
 from .errors import DataError as DataError
 from .errors import EndpointFailure as EndpointFailure
 from .errors import EnvironmentFailure as EnvironmentFailure
+from .errors import GenerationFailure as GenerationFailure
 from .errors import PluginError as PluginError
 from .errors import PolicyError as PolicyError
 from .errors import RetrieverFailure as RetrieverFailure

@@ -198,7 +198,7 @@ def register_generators(register: Register) -> None:
     """Offer generators: what turns prompts into sampled tokens, turn by turn.
 
     `factory(policy, sampling, *, num_slots, max_length, **settings)` returns a
-    `searchrl.engine.sampling.generator.Generator`. It raises `PolicyError` with the reason if it
+    `searchrl.engine.sampling.Generator`. It raises `PolicyError` with the reason if it
     cannot run this policy; under `engine.generator: auto` the plain one then takes its place, and
     says so.
     """

@@ -1,4 +1,4 @@
-"""The public surface: ten modules, few names, each documented, and nothing else for packages."""
+"""The public surface: eleven modules, few names, each documented, and nothing else for packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ sys.path.insert(0, str(REPO / "docs"))
 
 from reference import MODULES  # noqa: E402
 
-MAX_NAMES = 165
+MAX_NAMES = 173
 PACKAGE_FILES = sorted(
     file
     for package in (REPO / "plugins").iterdir()

@@ -233,7 +233,8 @@ class AlgorithmConfig(Section):
     """
 
     name: str = "grpo"
-    """One of the [algorithms](built-ins.md#algorithms), or a plugin's."""
+    """One of the [algorithms](built-ins.md#algorithms), or a plugin's. `tis` where the generator is
+    a plugin's: the log-probs that it says may differ from those that the trainer computes."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] | None = None
     """The update stops pushing a token down when its probability has fallen to 1 − `clip_low` times
     the old one. null (also for the next two keys): [the algorithm's own

@@ -200,10 +200,7 @@ class SlotGenerator:
 
     def stops_in(self, ids: Sequence[int], stops: Sequence[str]) -> bool:
         """Whether a turn of these ids would end with one of the stop strings."""
-        state, table = START, self._table(tuple(stops))
-        for token in ids:
-            state = table.feed(state, token)
-        return state == STOPPED
+        return self._table(tuple(stops)).find_end(ids) is not None
 
     def _choose_fused(self, wanted: bool | None) -> bool:
         if wanted is False or (wanted is None and self.policy.device.type != "cpu"):

@@ -45,6 +45,15 @@ class StopTable:
         """The state after one more token."""
         return int(self.next_SV[state, token])
 
+    def find_end(self, ids: Sequence[int]) -> int | None:
+        """How many of these tokens there are up to the one that completes a stop string."""
+        state = START
+        for number, token in enumerate(ids):
+            state = self.feed(state, token)
+            if state == STOPPED:
+                return number + 1
+        return None
+
 
 def _byte_automaton(stops: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Aho and Corasick (1975): `step[state, byte]`, all of it filled in, stops absorbed."""

@@ -146,12 +146,14 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
     of_policy = TINY_PRESET if model.is_tiny else LARGE_PRESET
     preset = asked.preset or of_policy
     # That of a package is not about a policy, so it does not replace the policy's.
-    presets = [of_policy, preset] if is_packaged(preset) else [preset]
+    presets = [*map(load_preset, [of_policy, preset] if is_packaged(preset) else [preset])]
+    if not asked.engine.is_sampled_here:  # its log-probs are not quite the trainer's
+        presets.insert(0, {"algorithm": {"name": "tis"}})
     decided: dict[str, Any] = {"preset": preset}
     if asked.model.name == "auto" and asked.init_from is None:
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
-    config = build_config(*map(load_preset, presets), *layers, decided)
+    config = build_config(*presets, *layers, decided)
     return Plan(config, model, device, taken_over, named)
 
 
@@ -159,7 +161,7 @@ def _find_deciding(*layers: Mapping[str, Any]) -> RunConfig:
     """A config of the keys alone that decide what lies below all others."""
     deciding = []
     for layer in layers:
-        keys = {"preset", "init_from", "device", "plugins"} & layer.keys()
+        keys = {"preset", "init_from", "device", "plugins", "engine"} & layer.keys()
         model = layer.get("model")
         name = model.get("name") if isinstance(model, Mapping) else model
         named = {} if name is None else {"model": {"name": name}}

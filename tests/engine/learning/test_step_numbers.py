@@ -164,13 +164,13 @@ def test_only_the_places_without_contrast_are_asked_for_again() -> None:
     class Prompts:
         prompts_per_step = 3
 
-        def requests(self, step: int, refill: int, places: Any) -> list[tuple[int, int]]:
+        def requests(self, step: int, refill: int, places: Any) -> list[Any]:
             asked.append((step, refill, list(places)))
-            return [(refill, place) for place in places]
+            return [SimpleNamespace(key=(refill, one), rng_keys=(1, 2)) for one in places]
 
     def run(requests: Any, **heard: Any) -> Any:
         assert heard == {"on_progress": print, "should_stop": any}
-        return [groups[one] for one in requests]
+        return [groups[one.key] for one in requests]
 
     def drawn(max_refills: int) -> StepGroups:
         told: Any = {"max_refills": max_refills, "on_progress": print, "should_stop": any}
@@ -180,7 +180,7 @@ def test_only_the_places_without_contrast_are_asked_for_again() -> None:
     assert asked == [(7, 0, [0, 1, 2]), (7, 1, [1, 2]), (7, 2, [1])] and whole.num_refills == 2
     assert whole.groups == (groups[0, 0], groups[2, 1], groups[1, 2])
     assert whole.replaced == (groups[0, 1], groups[0, 2], groups[1, 1])
-    assert len(whole.rollouts) == 12
+    assert len(whole.rollouts) == 12 and whole.num_late == 0
     assert drawn(1).groups == (groups[0, 0], groups[1, 1], groups[1, 2])
     assert (drawn(0).num_refills, drawn(0).replaced) == (0, ())
 

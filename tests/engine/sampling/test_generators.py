@@ -103,13 +103,13 @@ def test_end_of_message_ends_the_turn_and_is_kept(make: Make, policy: Policy):
 
 
 def test_stop_string_ends_the_turn_with_the_token_that_completed_it(make: Make, policy: Policy):
-    free = run(make(policy, Sampling()), [PROMPTS[0]], [3])[0].ids
+    free = run(make(policy, Sampling()), [PROMPTS[0]], [3], max_tokens=40)[0].ids
     pieces = [policy.renderer.decode([token]) for token in free]
     text = "".join(pieces)
     end = next(i for i in range(3, len(pieces)) if pieces[i].isascii() and pieces[i - 1].isascii())
     stop = pieces[end - 1][-1:] + pieces[end][:1]  # across a seam of two tokens
     assert text.index(stop) == len("".join(pieces[:end])) - 1
-    (turn,) = run(make(policy, Sampling()), [PROMPTS[0]], [3], stops=[stop])
+    (turn,) = run(make(policy, Sampling()), [PROMPTS[0]], [3], stops=[stop], max_tokens=40)
     assert turn.ids == free[: end + 1] and turn.reason is TurnStop.STOP_STRING
 
 

@@ -1,0 +1,157 @@
+"""With vLLM itself: the contract of generators, weights that travel, a server that is killed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import lora_policy, micro_policy
+from generator_play import PROMPTS, finish, full_logps, run
+from searchrl_vllm.generator import _SERVERS
+
+# The contract; these functions take the fixtures of this package.
+from test_generators import (  # noqa: F401
+    test_batch_composition_does_not_change_what_is_sampled,
+    test_closed_dialogue_is_forgotten_and_nothing_in_flight_gives_nothing,
+    test_draws_depend_on_key_and_position_only,
+    test_end_of_message_ends_the_turn_and_is_kept,
+    test_greedy_is_what_model_generate_writes,
+    test_logprobs_of_a_padded_batch_equal_an_unpadded_forward_pass,
+    test_no_cache_survives_a_weight_update,
+    test_non_finite_logits_name_the_remedy,
+    test_siblings_differ_and_equal_keys_agree,
+    test_stop_string_ends_the_turn_with_the_token_that_completed_it,
+    test_version_is_stamped_and_synced,
+)
+
+from searchrl import train
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling import Sampling
+from searchrl.programs.observer import Observer
+
+Make = Callable[..., Any]
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
+
+
+def largest_gap(policy: Policy, turns: Any) -> float:
+    """The largest |sampler - trainer| of turns on PROMPTS, in nats."""
+    return max(
+        abs(one - other)
+        for prompt, turn in zip(PROMPTS, turns, strict=True)
+        for one, other in zip(
+            turn.logps, full_logps(policy, [*prompt, *turn.ids], len(prompt), 1.0), strict=True
+        )
+    )
+
+
+def test_a_step_is_sampled_with_the_adapter_of_the_step_before(make: Make, micro_model: Path):
+    """Fails by nats without the sync: the adapter changes by more than rounding."""
+    policy = lora_policy(micro_model)
+    generator = make(policy, Sampling())
+    versions = []
+    for version in range(3):
+        policy.version = version
+        with torch.no_grad():
+            for parameter in policy.parameters:
+                parameter.mul_(1.5)
+        generator.sync(policy)
+        turns = run(generator, PROMPTS, range(4), max_tokens=20)
+        gap = largest_gap(policy, turns)
+        versions += [turn.version for turn in turns]
+        print(f"version {version}: largest |sampler - trainer| {gap:.2g} nats")
+        assert gap < 1e-5
+    assert versions == [0] * 4 + [1] * 4 + [2] * 4
+    with torch.no_grad():
+        for parameter in policy.parameters:
+            parameter.mul_(1.5)
+    assert largest_gap(policy, turns) > 1e-3  # what a missing sync would look like
+
+
+def test_a_server_killed_in_the_middle_of_a_step_loses_and_doubles_nothing(
+    make: Make, micro_model: Path
+):
+    policy = lora_policy(micro_model)
+    generator = make(policy, Sampling())
+    expected = run(generator, PROMPTS, range(4), max_tokens=200)
+    server = generator._weights.server
+    handles = [generator.open(p, 1, [key])[0] for key, p in enumerate(PROMPTS)]
+    for handle in handles:
+        generator.submit(handle, [], (), 200)
+    generator._ask_waiting()
+    before = server._process
+    os.killpg(before.pid, signal.SIGKILL)
+    turns = finish(generator, handles, is_last=True)
+    assert server._process is not before
+    assert [turn.ids for turn in turns] == [turn.ids for turn in expected]
+    assert largest_gap(policy, turns) < 1e-5
+
+
+class Killer(Observer):
+    """Kills the servers of this process once, in the middle of the second step."""
+
+    steps = 0
+    has_killed = False
+
+    def step(self, step: int, max_steps: int, metrics: Any) -> None:
+        self.steps = step
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        if name == "sample" and self.steps == 1 and done and not self.has_killed:
+            self.has_killed = True
+            for weights in _SERVERS.values():
+                if weights.server._process is not None:
+                    os.killpg(weights.server._process.pid, signal.SIGKILL)
+
+
+def test_a_run_whose_server_is_killed_in_a_step_ends_right(
+    vllm_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    generator = {"name": "vllm", "python": vllm_python, "args": ["--enforce-eager"]}
+    config = {
+        "env": "regulations", "model": "tiny", "max_steps": 3, "run_dir": str(tmp_path / "run"),
+        "plugins": ["searchrl_vllm"], "engine": {"generator": generator},
+        "rollout": {"prompts_per_step": 2, "group_size": 4},
+        "eval": {"num_tasks": 4},
+    }  # fmt: skip
+    killer = Killer()
+    made = train(config, trust=True, observer=killer)
+    assert killer.has_killed and made.config.algorithm.name == "tis"
+    rows = [row["metrics"] for row in made.read_metrics().rows if row["phase"] == "train"]
+    gaps = [row["mismatch_max"]["value"] for row in rows if "mismatch_max" in row]
+    print("mismatch_max", gaps)
+    assert len(rows) == 3 and gaps and max(gaps) < 1e-3
+    versions: list[int] = []  # one a step, because each step has weights of its own
+    for step in (1, 2, 3):
+        (file,) = (tmp_path / "run" / "rollouts").glob(f"step_{step:06d}.jsonl*")
+        raw = file.read_bytes()
+        text = gzip.decompress(raw) if file.suffix == ".gz" else raw
+        played = [json.loads(line) for line in text.splitlines()]
+        assert len({one["rollout_id"] for one in played}) == len(played) == 8
+        versions += {one["policy_version"] for one in played}
+    assert versions == sorted(versions) and len(versions) == 3
+
+
+@pytest.mark.gpu
+def test_weights_of_a_gpu_travel_by_the_transfer_of_vllm(make: Make, micro_model: Path):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device: vLLM's weight transfer goes from GPU to GPU")
+    policy = micro_policy(micro_model)
+    policy.model.to("cuda")
+    policy.device = torch.device("cuda")
+    generator = make(policy, Sampling())
+    for version in (1, 2):
+        policy.version = version
+        with torch.no_grad():
+            policy.parameters[0].mul_(1.5)
+        turns = run(generator, PROMPTS, range(4))
+        with torch.device("cuda"):
+            assert largest_gap(policy, turns) < 1e-2

@@ -358,9 +358,9 @@ class ScaleConfig(Section):
     """What plays the rollouts: a [backend](built-ins.md#backends) such as `copy`, or a mapping of
     the name and its settings. null: the policy that is trained, in this process."""
     max_staleness: Annotated[int, Field(ge=0, le=1)] = 0
-    """1: the rollouts of a step are drawn while the step before it is trained, with the weights from
-    before that update (metric `staleness`). For algorithms that correct for it (`tis`, `masked_tis`)
-    and a sampler with weights of its own, such as a `backend`. 0: always the newest weights."""
+    """1: a step's rollouts are drawn while the step before it is trained, with the weights from
+    before that update (metric `staleness`). For algorithms that correct for it (`tis`,
+    `masked_tis`) and a sampler with weights of its own, such as a `backend`. 0: the newest."""
 
 
 class SamplingConfig(Section):

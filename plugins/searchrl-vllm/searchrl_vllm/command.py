@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -45,7 +44,7 @@ def serve_generator(
     """
     from searchrl import ConfigError
     from searchrl.api_client import read_key
-    from searchrl_vllm.server import KEY, Launch
+    from searchrl_vllm.server import KEY, Launch, end
 
     key = read_key(KEY)
     if key is None:
@@ -57,8 +56,11 @@ def serve_generator(
     with tempfile.TemporaryDirectory(prefix="searchrl-vllm-") as folder:
         if not lora_rank:
             model = _write_whole(model, dtype, Path(folder) / "model")
-        command = launch.command(model, host, port)
-        sys.exit(subprocess.run(command, env=launch.environment(key)).returncode)
+        process = launch.start(model, host, port, key)
+        try:
+            sys.exit(process.wait())
+        finally:
+            end(process)
 
 
 def _write_whole(model: str, dtype: str, folder: Path) -> str:

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx2
 
@@ -78,8 +78,32 @@ class Launch:
             "VLLM_SERVER_DEV_MODE": "1",  # the routes that change weights
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
             "VLLM_NO_USAGE_STATS": "1",
+            "SEARCHRL_VLLM_ENDS_WITH_STDIN": "1",
             **({"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if self.by_ipc else {}),
         }
+
+    def start(
+        self, model: str, host: str, port: int, key: str, log: IO[bytes] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a process that ends with this one; `log` is where it writes (None: where we do)."""
+        return subprocess.Popen(
+            self.command(model, host, port),
+            env=self.environment(key),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=None if log is None else subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C ends us, and we end it with its children
+        )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a server and its children."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 class Server:
@@ -134,14 +158,8 @@ class Server:
     def stop(self) -> None:
         """End the process that was started here, with its children."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        if process is not None:
+            end(process)
 
     def tail(self) -> str:
         """The end of its log, for messages."""
@@ -160,14 +178,7 @@ class Server:
             port = bound.getsockname()[1]
         try:
             with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    launch.command(model, "127.0.0.1", port),
-                    env={**launch.environment(self._key), "SEARCHRL_VLLM_ENDS_WITH_STDIN": "1"},
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C ends the run, which ends it
-                )
+                self._process = launch.start(model, "127.0.0.1", port, self._key, log)
         except OSError as error:
             raise PolicyError(
                 f"engine.generator.python '{launch.python}' cannot be run: {error}. Name the "

@@ -210,7 +210,7 @@ def register_backends(register: Register) -> None:
 
     `factory(make_worker, **settings)` returns a `Backend`. `make_worker(device=None)` can be sent
     to another process. There it loads the plugins, the environments and the policy of the run, and
-    returns `play(job, weights) -> bytes`, which a `Backend` calls. `scale.backend` names it.
+    returns a worker, which plays jobs. `scale.backend` names it.
     """
 
 

@@ -287,8 +287,8 @@ class RolloutConfig(Section):
     reward_timeout_s: Seconds | None = 60.0
     """Seconds a reward component may take for one episode; null: no limit."""
     step_timeout_s: Seconds | None = None
-    """Seconds after which the groups of a training step are complete with the rollouts that have
-    ended; the others are dropped and counted (metric `late_rollouts`). It is looked at between
+    """Seconds after which groups that were drawn for training are complete with the rollouts that
+    have ended; the others are dropped and counted (metric `late_rollouts`). It is looked at between
     turns, so which rollouts are late depends on the clock. null: no limit."""
     max_failure_frac: Fraction = 0.2
     """Training stops when a larger share of a step's episodes failed, and so does an evaluation. A

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
+from threading import Event
 from typing import Any, Protocol
 
 Weights = tuple[int, Sequence[Any]]
 """A version, and an array of bytes for each trained tensor; other weights have another version."""
-Worker = Callable[[bytes, Weights], bytes]
-"""Plays a job with these weights. A draw depends on the job and the weights alone, so it does not
-matter which worker plays it, nor whether one has begun to play it before."""
+
+
+class Worker(Protocol):
+    """Plays jobs. A draw depends on the job and the weights alone, so it does not matter which
+    worker plays a job, nor whether one has begun to play it before."""
+
+    is_stopped: Event
+    """Set where nobody wants the rest of a job: then it raises."""
+
+    def __call__(self, job: bytes, weights: Weights) -> bytes:
+        """Play a job with these weights."""
+
+    def close(self) -> None:
+        """End what it has in this process; where the process ends, nothing is left to do."""
 
 
 class Backend(Protocol):

@@ -31,7 +31,7 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Interrupted, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
-from searchrl.errors import AlarmStop, BudgetSpent
+from searchrl.errors import AlarmStop, BudgetSpent, FailureLimitError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
 from searchrl.programs.observer import Observer
@@ -229,7 +229,7 @@ class TrainingRun:
             )
         path, settings, state = self.writer.path, self.config.checkpoint, dict(vars(self.progress))
         is_writer, is_sharded = self.workers.is_first, self.policy.is_sharded
-        agreed = Interrupted | AlarmStop | BudgetSpent | None
+        agreed = Interrupted | AlarmStop | BudgetSpent | FailureLimitError | None
         if is_sharded and not isinstance(sys.exception(), agreed):
             raise RuntimeError("weights are sharded, and other processes do not save their part")
         if is_writer or is_sharded:

@@ -177,10 +177,10 @@ import json, os, signal, sys
 from searchrl import train
 from searchrl.programs.setup.session import Session
 real = Session.update
-def update(self, drawn, step):
+def update(self, drawn, step, *more):
     if step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(self, drawn, step)
+    return real(self, drawn, step, *more)
 Session.update = update
 train(json.loads(sys.argv[1]))
 """

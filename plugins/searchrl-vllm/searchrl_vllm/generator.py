@@ -73,6 +73,11 @@ def make_vllm(
         )
     if getattr(policy.base_model.config, "quantization_config", None):
         raise PolicyError("generator 'vllm' cannot sample from model.quantize: take none")
+    if policy.is_sharded:
+        raise PolicyError(
+            "generator 'vllm' needs whole weights: train in one process, or take engine.sharding: "
+            "ddp (each process then has a server of its own)"
+        )
     launch = None
     if python:
         launch = Launch(
@@ -218,10 +223,6 @@ class VLLMGenerator:
         if self._num_losses > MAX_TRIES:
             raise GenerationFailure(f"{loss}; {self._weights.server.tail()}") from loss
         wait(self._asked.values())
-        self._asked = {
-            handle: future
-            for handle, future in self._asked.items()
-            if not isinstance(future.exception(), ServerLost)
-        }
+        self._asked = {}  # all of them: the weights get a new label; seeds are the same
         self._weights.forget()
         self.version = self._weights.bring(self.policy)

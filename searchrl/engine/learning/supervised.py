@@ -56,24 +56,16 @@ class SupervisedLearner:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         ordered = sorted(trajectories, key=len, reverse=True)
-        total = sum(sum(_targets(t, stage.loss_on)) for t in ordered)
+        rows_of = [_rows(t, stage.loss_on) for t in ordered]
+        total = sum(sum(row.mask) for rows in rows_of for row in rows)
         loss_sum, num_right, start = 0.0, 0, 0
         torch.manual_seed(seed)
         self.policy.model.train()
         while start < len(ordered) and total:
             width = len(ordered[start])
-            batch = ordered[start : start + max(1, self.micro_batch_tokens // width)]
+            batch = rows_of[start : start + max(1, self.micro_batch_tokens // width)]
             start += len(batch)
-            rows = [
-                TokenRow(
-                    list(t.ids[part.start : part.stop]),
-                    _targets(t, stage.loss_on)[part.start : part.stop],
-                    t.num_prompt_tokens,
-                )
-                for t in batch
-                for part in t.segments
-            ]
-            layout = pad(rows, self.policy.device)
+            layout = pad([row for rows in batch for row in rows], self.policy.device)
             logp_N, _, is_right_N, _ = self.policy.logps(layout, with_best=True)
             assert is_right_N is not None
             # One denominator for the whole step, whatever the split into micro-batches.
@@ -115,8 +107,13 @@ class SupervisedLearner:
         self.loss_scale.load_state_dict(state["loss_scale"])
 
 
-def _targets(trajectory: Trajectory, loss_on: str) -> list[bool]:
-    """Which tokens are predicted: the model's, or every one but the first."""
-    if loss_on == "all":
-        return [False] + [True] * (len(trajectory) - 1)
-    return [author is Author.MODEL for author in trajectory.authors]
+def _rows(trajectory: Trajectory, loss_on: str) -> list[TokenRow]:
+    """A row for each segment. Predicted are the model's tokens, or all but each row's first."""
+    rows = []
+    for part in trajectory.segments:
+        place = slice(part.start, part.stop)
+        mask = [author is Author.MODEL for author in trajectory.authors[place]]
+        if loss_on == "all":
+            mask = [False] + [True] * (len(part) - 1)
+        rows.append(TokenRow(list(trajectory.ids[place]), mask, trajectory.num_prompt_tokens))
+    return rows

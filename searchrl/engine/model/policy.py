@@ -331,15 +331,14 @@ class Policy:
 
         Raises:
             RunFolderError: some of this model's are not among them.
+            ValueError: one has another shape.
         """
         wanted = {name: p for name, p in self.named_parameters() if p.requires_grad}
         if self.is_lora:
             from peft import get_peft_model_state_dict
 
             wanted = get_peft_model_state_dict(self.model, state_dict=wanted)
-        missing = [
-            name for name, p in wanted.items() if name not in saved or saved[name].shape != p.shape
-        ]
+        missing = sorted(wanted.keys() - saved.keys())
         if missing:
             raise RunFolderError(
                 f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
@@ -347,6 +346,8 @@ class Policy:
             )
         with torch.no_grad():
             for name, parameter in wanted.items():
+                if (shape := saved[name].shape) != parameter.shape:
+                    raise ValueError(f"'{name}' is {list(shape)}, not {list(parameter.shape)}")
                 parameter.copy_(sharding.shard_like(saved[name], parameter))
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import asdict, fields
+from threading import Event
 from typing import Any, Literal
 
 import torch
 
 from searchrl.config import build_config
-from searchrl.contracts.backends import Backend, Weights, Worker
+from searchrl.contracts.backends import Backend, Weights
 from searchrl.core.group import Group
 from searchrl.engine.learning.sharing import pack_group, unpack_group
 from searchrl.engine.model.policy import Policy
@@ -88,45 +90,53 @@ class RemoteDriver(RolloutDriver):
         return (*request.place_in(self.worlds), values)
 
 
-def make_worker(config: Mapping[str, Any], device: str | None = None) -> Worker:
+class Player:
     """A worker in this process, for the config of a run as plain values.
 
     Raises whatever is wrong with plugins, data or weights here.
     """
-    run = build_config(config)
-    registry = load_plugins(run.plugins, strict=run.strict_plugins, must_load=True)
-    plan = Plan.of(run, None if device is None else torch.device(device))
-    worlds = make_worlds(run, registry)
-    build_indexes(worlds, lambda *phase: None)
-    policy = plan.load_policy(trainable=True)
-    drivers = {
-        "rollout": make_driver(policy, run, registry, run.rollout),
-        "eval": make_driver(policy, run, registry, run.eval),
-    }
-    held = [-1]
 
-    def play(job: bytes, weights: Weights) -> bytes:
+    def __init__(self, config: Mapping[str, Any], device: str | None = None) -> None:
+        run = build_config(config)
+        registry = load_plugins(run.plugins, strict=run.strict_plugins, must_load=True)
+        plan = Plan.of(run, None if device is None else torch.device(device))
+        self.worlds = make_worlds(run, registry)
+        build_indexes(self.worlds, lambda *phase: None)
+        self.policy = plan.load_policy(trainable=True)
+        self.drivers = {
+            "rollout": make_driver(self.policy, run, registry, run.rollout),
+            "eval": make_driver(self.policy, run, registry, run.eval),
+        }
+        self.is_stopped = Event()
+        """Whether nobody wants the rest of a job."""
+        self._version = -1
+
+    def __call__(self, job: bytes, weights: Weights) -> bytes:
+        """Play a job; see `contracts.backends.Worker`."""
         purpose, packed = pickle.loads(job)
-        driver = drivers[purpose]
+        driver = self.drivers[purpose]
         version, arrays = weights
-        if version != held[0]:
+        if version != self._version:
             with torch.no_grad():
-                for own, data in zip(policy.parameters, arrays, strict=True):
+                for own, data in zip(self.policy.parameters, arrays, strict=True):
                     own.copy_(torch.tensor(data).view(own.dtype).view_as(own))
-            policy.version = held[0] = version
-        driver.sync(policy)
+            self.policy.version = self._version = version
+        driver.sync(self.policy)
         requests = [
-            RolloutRequest(world=worlds[n], level=worlds[n].levels.get(level), **values)
+            RolloutRequest(world=self.worlds[n], level=self.worlds[n].levels.get(level), **values)
             for n, level, values in packed
         ]
-        played = [pack_group(group) for group in driver.run(requests)]
+        played = driver.run(requests, should_stop=self.is_stopped.is_set)
         counts = {}
         if isinstance(driver.stats, SlotStats):
             counts = asdict(driver.stats)
             driver.stats.restart()
-        return pickle.dumps((played, counts))
+        return pickle.dumps(([pack_group(group) for group in played], counts))
 
-    return play
+    def close(self) -> None:
+        """Close its environments."""
+        for world in self.worlds:
+            world.close()
 
 
 class CopyBackend:
@@ -138,15 +148,24 @@ class CopyBackend:
 
     num_workers = 1
 
-    def __init__(self, make_worker: Callable[..., Worker], *, device: str | None = None) -> None:
+    def __init__(self, make_worker: Callable[..., Player], *, device: str | None = None) -> None:
         self._worker = make_worker(device)
 
     def run(
         self, jobs: Sequence[bytes], weights: Weights
     ) -> Generator[tuple[int, bytes] | None, None, None]:
         """See `Backend.run`."""
-        for place, job in enumerate(jobs):
-            yield place, self._worker(job, weights)
+        self._worker.is_stopped.clear()
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                for place, job in enumerate(jobs):
+                    playing = pool.submit(self._worker, job, weights)
+                    while not wait([playing], timeout=1.0).done:
+                        yield None
+                    yield place, playing.result()
+            finally:
+                self._worker.is_stopped.set()
 
     def close(self) -> None:
         """See `Backend.close`."""
+        self._worker.close()

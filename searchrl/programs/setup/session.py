@@ -17,7 +17,7 @@ import torch
 
 from searchrl.algorithms.record import Algorithm, Prompt
 from searchrl.config.sections import EngineConfig, EvalConfig, RolloutConfig, SamplingConfig
-from searchrl.contracts import Backend
+from searchrl.contracts import Backend, TagProtocol
 from searchrl.core.episode import Task
 from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.checks import doctor
@@ -44,7 +44,7 @@ from searchrl.envs.splits import TRAIN
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
-from searchrl.programs.setup.remote import Purpose, RemoteDriver, make_worker
+from searchrl.programs.setup.remote import Player, Purpose, RemoteDriver
 from searchrl.programs.setup.warnings import (
     ensure_can_draw_ahead,
     ensure_can_learn,
@@ -86,10 +86,11 @@ class Session:
         self.memory = watch_memory(config, plan.model, plan.device, self.algorithm, workers.size)
         is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
         plain = config.model.quantize, config.optim.optimizer, config.scale.backend
-        if is_sharded and plain != ("none", "adamw", None):
+        if is_sharded and (plain != ("none", "adamw", None) or self.algorithm.parameters()):
             raise ConfigError(
-                "engine.sharding: fsdp2 shares out plain weights and moments; set model.quantize: "
-                "none, optim.optimizer: adamw and scale.backend: null, or engine.sharding: ddp"
+                "engine.sharding: fsdp2 shares out plain weights and moments of a model alone; set "
+                "model.quantize: none, optim.optimizer: adamw and scale.backend: null, and take an "
+                "algorithm without weights of its own, or engine.sharding: ddp"
             )
         self.policy = plan.load_policy(trainable=True, is_to_shard=is_sharded)
         if is_sharded:
@@ -112,21 +113,29 @@ class Session:
         self.backend: Backend | None = None
         if config.scale.backend is not None:
             entry = registry.get("backend", config.scale.backend.name)
-            make = partial(make_worker, config.to_dict())
+            make = partial(Player, config.to_dict())
             self.backend = entry.make(make, **config.scale.backend.settings)
-        self.sampler = self.make_driver(rollout, on_note)
         self.ahead: Future[StepGroups] | None = None
         """The groups of the next step, where they are drawn while a step is trained."""
         self.added: list[Rollout] = []
         """The demonstrations and replayed episodes of the last update."""
+        try:
+            self._make_players()
+        except BaseException:
+            self.close()  # of a backend's workers, too
+            raise
+
+    def _make_players(self) -> None:
+        config, rollout = self.config, self.config.rollout
+        self.sampler = self.make_driver(rollout, self.on_note)
         scripted = make_scripted_driver(config, self.policy.renderer)
-        scripted.limits = self.sampler.limits
-        self.imitator = share_driver(scripted, workers)
+        scripted.limits = replace(self.sampler.limits, step_timeout_s=None)
+        self.imitator = share_driver(scripted, self.workers)
         self.curriculum = Curriculum(self.worlds)
         self.prompts = PromptStream(
             self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size, self.curriculum
         )
-        self.protocols = [world.protocol for world in self.worlds]
+        self.protocols: Sequence[TagProtocol] = [world.protocol for world in self.worlds]
         self.algorithm.begin(self)
 
     def make_driver(

@@ -13,7 +13,7 @@ from engine_toy import kept_hiddens, lora_policy, micro_policy
 from packed_toy import make_policy
 
 from searchrl.config.sft import SftStage
-from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
+from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop, join_segments
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
@@ -50,6 +50,18 @@ class TestLoss:
         trajectory = demonstration(0)
         grad_T = hidden_gradient(policy, trajectory, ALL)
         assert [bool(g) for g in grad_T] == [True] * (len(trajectory) - 1) + [False]
+
+    @pytest.mark.parametrize("stage", [MODEL, ALL])
+    def test_segments_are_learned_as_demonstrations_of_their_own(
+        self, micro_model: Path, stage: SftStage
+    ):
+        apart = [demonstration(0), demonstration(1)]
+        joined = join_segments(apart, [0, 0, 1, 1])
+        first, second = (
+            SupervisedLearner(make_policy(micro_model), 1.0, 10**6).train_step(batch, stage, 0)
+            for batch in (apart, [joined])
+        )
+        assert first == pytest.approx(second)
 
 
 class TestSteps:

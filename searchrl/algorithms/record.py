@@ -42,6 +42,9 @@ class Critic:
     """First steps in which the policy does not move."""
     trains_policy: bool = False
     """The gradient of the value loss reaches the policy, too."""
+    looks_ahead: bool = True
+    """Advantages read the value of the next turn (or token), which must follow from this one: in a
+    rollout of several segments it does not. False with γ = λ = 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from searchrl.algorithms.builtin import (
     make_reinforce_pp,
     make_rloo,
 )
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Critic
 from searchrl.config import build_config
 from searchrl.engine.memory import forecast
 from searchrl.engine.rollout.worlds import make_worlds
@@ -45,6 +46,17 @@ def warnings_of(command: str, data: str) -> list[str]:
     flags = [part for one in data.split(",") for part in ("--set", one)]
     plan = json.loads(succeed(*command.split(), *flags, "--dry-run", "--json").stdout)
     return list(plan["warnings"])
+
+
+def test_a_critic_that_looks_ahead_is_refused_where_an_agent_acts() -> None:
+    config = build_config({"env": "regulations"})
+    (world,) = make_worlds(config, REGISTRY)
+    world.is_served = True
+    critic = Critic(lambda width: None, lr=1e-3)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match=r"set algorithm\.lam=1"):
+        ensure_can_learn(config, replace(make_grpo(), critic=critic), [world])
+    level = replace(make_grpo(), critic=replace(critic, looks_ahead=False))
+    ensure_can_learn(config, level, [world])
 
 
 def test_the_tiny_model_on_foreign_data_is_announced(tmp_path: Path) -> None:

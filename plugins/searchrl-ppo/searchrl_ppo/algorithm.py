@@ -69,6 +69,7 @@ def make_ppo(
             per_token=values == "token",
             warmup_steps=warmup_steps,
             trains_policy=shared,
+            looks_ahead=gamma * lam < 1,
         ),
         targets=estimator.targets,
         reads_turns=True,

@@ -41,6 +41,12 @@ def ensure_can_learn(config: RunConfig, algorithm: Algorithm, worlds: Sequence[T
             "usual)"
         )
     for world in worlds:
+        if world.is_served and algorithm.critic is not None and algorithm.critic.looks_ahead:
+            raise ConfigError(
+                f"env '{world.name}' has an agent, whose requests need not follow from each other, "
+                f"and algorithm '{config.algorithm.name}' reads the value of the next one: take "
+                "gamma and lam of 1 (--set algorithm.gamma=1 --set algorithm.lam=1)"
+            )
         for name in world.scorer.schedule.names:
             if not _applies_somewhere(world, name):
                 raise ConfigError(

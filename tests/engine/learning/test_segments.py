@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from engine_toy import make_trajectory
 from packed_toy import caught_gradients, is_close, make_learner, make_policy
 
@@ -14,6 +15,7 @@ from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, join_segments
 from searchrl.engine.learning.batch_check import BatchCheck
+from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.model.tolerance import Tolerance
 
@@ -70,6 +72,18 @@ def test_an_advantage_reaches_the_tokens_of_its_turn_in_every_segment(
     # A rollout weighs as one, however many segments it has.
     assert {row.weight for row in packed.rollouts} == {1 / 2 / 6}
     BatchCheck(str, Tolerance(1.0, 1.0)).begin(make_groups(items), packed)
+
+
+def test_each_segment_has_a_ratio_of_its_own_where_a_sequence_has_one() -> None:
+    """As GSPO's, and the condition of LLDS: both read the rows of `rollout_N`."""
+    items = [TrainItem(two_segments(), 1.0), TrainItem(two_segments("g/1"), 0.0)]
+    packed = pack_step(
+        make_groups(items), lambda scores: [1.0, -1.0], Reduction.SEQUENCE_MEAN,
+        keep_dead_groups=False, constant=10,
+    )  # fmt: skip
+    (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
+    owners = batch.rollout_N.tolist()
+    assert sorted(owners.count(one) for one in set(owners)) == [1, 1, 5, 5]
 
 
 def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: Path) -> None:

@@ -73,11 +73,6 @@ def make_vllm(
         )
     if getattr(policy.base_model.config, "quantization_config", None):
         raise PolicyError("generator 'vllm' cannot sample from model.quantize: take none")
-    if policy.is_sharded:
-        raise PolicyError(
-            "generator 'vllm' needs whole weights: train in one process, or take engine.sharding: "
-            "ddp (each process then has a server of its own)"
-        )
     launch = None
     if python:
         launch = Launch(
@@ -85,7 +80,7 @@ def make_vllm(
             str(policy.dtype).removeprefix("torch."),
             max_length,
             policy.model.peft_config["default"].r if policy.is_lora else 0,
-            not policy.is_lora and policy.device.type == "cuda",
+            not policy.is_lora and policy.device.type == "cuda" and not policy.is_sharded,
             tuple(args),
         )
     key = launch, address, policy.base_model.name_or_path
@@ -220,7 +215,7 @@ class VLLMGenerator:
     def _recover(self, loss: ServerLost) -> None:
         """Have a server with the weights again; what was not answered is asked again."""
         self._num_losses += 1
-        if self._num_losses > MAX_TRIES:
+        if self._num_losses > MAX_TRIES or self.policy.is_sharded:
             raise GenerationFailure(f"{loss}; {self._weights.server.tail()}") from loss
         wait(self._asked.values())
         self._asked = {}  # all of them: the weights get a new label; seeds are the same

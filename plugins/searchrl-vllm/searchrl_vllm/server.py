@@ -118,7 +118,7 @@ class Server:
 
     def __init__(self, launch: Launch | None, address: str, key: str, log: Path) -> None:
         self.launch, self.address = launch, address
-        self._key, self._log = key, log
+        self.key, self._log = key, log
         self._process: subprocess.Popen[bytes] | None = None
         self._client: httpx2.AsyncClient | None = None
         self._loop = asyncio.new_event_loop()
@@ -155,6 +155,12 @@ class Server:
         self._check_version()
         return self.launch is not None
 
+    def join(self, address: str, key: str) -> None:
+        """Ask the server that another process of the run has."""
+        if self.address != address or self._client is None:
+            self.key = key
+            self._connect(address)
+
     def stop(self) -> None:
         """End the process that was started here, with its children."""
         process, self._process = self._process, None
@@ -178,7 +184,7 @@ class Server:
             port = bound.getsockname()[1]
         try:
             with self._log.open("wb") as log:
-                self._process = launch.start(model, "127.0.0.1", port, self._key, log)
+                self._process = launch.start(model, "127.0.0.1", port, self.key, log)
         except OSError as error:
             raise PolicyError(
                 f"engine.generator.python '{launch.python}' cannot be run: {error}. Name the "
@@ -191,7 +197,7 @@ class Server:
         self.address = address
         self._client = httpx2.AsyncClient(
             base_url=address,
-            headers={"Authorization": f"Bearer {self._key}"},
+            headers={"Authorization": f"Bearer {self.key}"},
             timeout=httpx2.Timeout(None, connect=10.0),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
             trust_env=False,  # no proxy lies between

@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from test_generators import (  # noqa: F401
     test_version_is_stamped_and_synced,
 )
 
-from searchrl import train
+from searchrl import Run, train
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling import Sampling
 from searchrl.programs.observer import Observer
@@ -155,3 +157,24 @@ def test_weights_of_a_gpu_travel_by_the_transfer_of_vllm(make: Make, micro_model
         turns = run(generator, PROMPTS, range(4))
         with torch.device("cuda"):
             assert largest_gap(policy, turns) < 1e-2
+
+
+@pytest.mark.parametrize("adapter", ["lora", "full"])
+def test_processes_that_share_weights_out_sample_at_one_server(
+    vllm_python: str, tmp_path: Path, adapter: str
+):
+    """The sampler has the weights of each step: what it says is what the trainer computes."""
+    generator = {"name": "vllm", "python": vllm_python, "args": ["--enforce-eager"]}
+    config = {
+        "env": "regulations", "model": {"name": "tiny", "adapter": adapter}, "max_steps": 2,
+        "run_dir": str(tmp_path / "run"), "plugins": ["searchrl_vllm"],
+        "engine": {"generator": generator, "sharding": "fsdp2"},
+        "rollout": {"prompts_per_step": 2, "group_size": 4}, "eval": {"num_tasks": 4},
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command += ["-m", "searchrl", "train", "--config", str(tmp_path / "config.json")]
+    subprocess.run(command, env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}, check=True)
+    rows = Run.open(tmp_path / "run").metric_rows()
+    steps = [row["metrics"] for row in rows if row["phase"] == "train"]
+    assert len(steps) == 2 and all(one["mismatch_max"]["value"] < 1e-4 for one in steps)

@@ -78,6 +78,8 @@ class MemoryPlan:
             told += ", set model.quantize=nf4"
         if self.num_processes > 1 and not self.is_sharded:
             told += ", set engine.sharding=fsdp2"
+        if any(part.name == "gathered weights" for part in self.parts):
+            told += ", have a server sample (engine.generator)"
         return f"{told}, or choose a smaller model with --model"
 
     def _of(self, phase: str) -> int:

@@ -82,6 +82,7 @@ def make_vllm(
             policy.model.peft_config["default"].r if policy.is_lora else 0,
             not policy.is_lora and policy.device.type == "cuda" and not policy.is_sharded,
             tuple(args),
+            policy.device.type == "cpu",
         )
     key = launch, address, policy.base_model.name_or_path
     if key not in _SERVERS:

@@ -50,6 +50,7 @@ class Launch:
     by_ipc: bool = False
     """Weights come from the memory of the same GPU (vLLM's weight transfer)."""
     args: tuple[str, ...] = ()
+    is_cpu: bool = False
 
     def command(self, model: str, host: str, port: int) -> list[str]:
         """The command line; `args` are last, so they win."""
@@ -62,6 +63,10 @@ class Launch:
         if self.lora_rank:
             rank = next((one for one in _RANKS if one >= self.lora_rank), self.lora_rank)
             words += ["--enable-lora", "--max-lora-rank", str(rank)]
+        if self.is_cpu:
+            # A seeded draw cannot be taken back there, as it must for a prompt read in parts.
+            words += ["--no-enable-chunked-prefill"]
+            words += ["--max-num-batched-tokens", str(max(8192, self.max_length))]
         if self.by_ipc:
             words += ["--weight-transfer-config", json.dumps({"backend": "ipc"})]
         return [*words, *self.args]

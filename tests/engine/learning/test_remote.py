@@ -9,6 +9,8 @@ from session_toy import MakeSession
 
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import ConfigError
+from searchrl.programs.setup.remote import CopyBackend
+from searchrl.testing.kinds.backends import Saying
 
 COPY = {"backend": "copy"}
 AHEAD = {"algorithm": {"name": "tis", "beta": 0.0}, "scale": {**COPY, "max_staleness": 1}}
@@ -71,6 +73,21 @@ def test_drawing_ahead_is_refused_where_it_would_spoil_the_ratio(
 ) -> None:
     with pytest.raises(ConfigError, match=f"max_staleness = 1: .*{said}"):
         make_session(**more)
+
+
+def test_whoever_wants_no_more_of_a_job_need_not_wait_for_its_end() -> None:
+    class Slow(Saying):
+        was_stopped = False
+
+        def __call__(self, job: bytes, weights: object) -> bytes:
+            self.was_stopped = self.is_stopped.wait(5)
+            return job
+
+    worker = Slow()
+    playing = CopyBackend(lambda device: worker).run([b"a", b"b"], (1, []))  # type: ignore[arg-type, return-value]
+    assert next(playing) is None
+    playing.close()
+    assert worker.was_stopped
 
 
 def test_a_step_whose_rollouts_are_all_late_is_counted_and_trains_nothing(

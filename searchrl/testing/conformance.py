@@ -17,10 +17,13 @@ from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.registry import Entry, PluginFailure, Registry
 from searchrl.testing.criteria import Criterion, Finding, Report, Result, criteria_in
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.running import find_place, run_criteria
+from searchrl.testing.running import TIMEOUT_S, find_place, run_criteria
 
-CHECKED = tuple(kind for kind in HOOKS if kind not in ("command", "generator"))
-"""The kinds that have criteria: a command may do anything, a generator needs a model."""
+CHECKED = tuple(kind for kind in HOOKS if kind != "command")
+"""The kinds that have criteria: a command may do anything."""
+
+SLOW_S = 1800.0
+"""Seconds for a criterion of a generator: a server may have to be started for it."""
 
 Settings = Mapping[str, Any]
 """The settings of a factory, by name."""
@@ -55,7 +58,8 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
         loaded = Result.of(wanted[0], Finding(str(error), "fix what it names", *place))
         results = (loaded, *(Result.of(other, note=note) for other in wanted[1:]))
     else:
-        results = run_criteria(wanted, subject, file=file, line=line)
+        timeout_s = SLOW_S if entry.kind == "generator" else TIMEOUT_S
+        results = run_criteria(wanted, subject, file=file, line=line, timeout_s=timeout_s)
     return Report(entry.kind, entry.title, str(entry.owner), file, line, results)
 
 

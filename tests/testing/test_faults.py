@@ -28,6 +28,7 @@ KINDS = (
     "alarm",
     "algorithm",
     "wrapper",
+    "generator",
 )
 SOUND_ONES = (*KINDS, "group_reward")
 FAULTS = [(kind, name) for kind in (*SOUND_ONES, "tool_env") for name in faults_of(kind)]
@@ -65,7 +66,7 @@ def test_a_fault_is_found_by_its_criterion_at_its_line(
     (line,) = fault_lines(path)
     lines = {line}
     # What a method returns is said at the method.
-    if kind in ("env", "tool_env", "protocol", "tracker"):
+    if kind in ("env", "tool_env", "protocol", "tracker", "generator"):
         lines |= definitions_around(path, line)
 
     failed = {result.number: result for result in report_on(path).failed}

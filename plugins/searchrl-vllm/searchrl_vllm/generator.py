@@ -18,7 +18,9 @@ import weakref
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from searchrl import ConfigError, GenerationFailure, PolicyError
 from searchrl.algorithms import TurnStop
@@ -50,6 +52,7 @@ def make_vllm(
     python: Command = "",
     address: Address = "",
     args: Sequence[Command] = (),
+    timeout_s: Annotated[float, Field(gt=0)] = 1800.0,
 ) -> VLLMGenerator:
     """A vLLM server in a process and an environment of its own.
 
@@ -57,6 +60,7 @@ def make_vllm(
         python: the Python of an environment with vLLM: a server is started with it.
         address: of a server that `searchrl serve-generator` started, instead.
         args: more words for the command line of vLLM, such as `--gpu-memory-utilization=0.4`.
+        timeout_s: seconds until a request that is not answered counts as lost.
     """
     if bool(python) == bool(address):
         raise ConfigError(
@@ -84,11 +88,11 @@ def make_vllm(
             tuple(args),
             policy.device.type == "cpu",
         )
-    key = launch, address, policy.base_model.name_or_path
+    key = launch, address, policy.base_model.name_or_path, timeout_s
     if key not in _SERVERS:
         folder = Path(tempfile.mkdtemp(prefix="searchrl-vllm-"))
         log = folder.with_suffix(".log")  # it stays
-        server = Server(launch, address, read_key(KEY) or secrets.token_urlsafe(24), log)
+        server = Server(launch, address, read_key(KEY) or secrets.token_urlsafe(24), log, timeout_s)
         _SERVERS[key] = Weights(server, folder)
         weakref.finalize(server, shutil.rmtree, folder, ignore_errors=True)
     return VLLMGenerator(policy, sampling, _SERVERS[key], num_slots)
@@ -218,6 +222,7 @@ class VLLMGenerator:
         self._num_losses += 1
         if self._num_losses > MAX_TRIES or self.policy.is_sharded:
             raise GenerationFailure(f"{loss}; {self._weights.server.tail()}") from loss
+        self._weights.server.stop()  # it may hang
         wait(self._asked.values())
         self._asked = {}  # all of them: the weights get a new label; seeds are the same
         self._weights.forget()

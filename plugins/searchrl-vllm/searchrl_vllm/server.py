@@ -35,8 +35,9 @@ MODEL = "policy"
 _BESIDE = Path(__file__).resolve().parent / "beside"
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Of adapters, as vLLM has them."""
-_START_S, _RETURN_S, _END_S = 1800.0, 60.0, 15.0
-"""How long a server may take to start, one at an address to come back, and one to end."""
+_START_S, _RETURN_S, _HEALTH_S, _END_S = 1800.0, 60.0, 30.0, 15.0
+"""How long a server may take to start, one at an address to come back, to say that it is well, and
+to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +120,14 @@ class Server:
         address: where it is, such as `http://localhost:8200`; "": it gets a free port.
         key: sent with every request.
         log: the file for what it writes.
+        timeout_s: how long an answer may take.
     """
 
-    def __init__(self, launch: Launch | None, address: str, key: str, log: Path) -> None:
+    def __init__(
+        self, launch: Launch | None, address: str, key: str, log: Path, timeout_s: float
+    ) -> None:
         self.launch, self.address = launch, address
-        self.key, self._log = key, log
+        self.key, self._log, self._timeout_s = key, log, timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._client: httpx2.AsyncClient | None = None
         self._loop = asyncio.new_event_loop()
@@ -203,7 +207,7 @@ class Server:
         self._client = httpx2.AsyncClient(
             base_url=address,
             headers={"Authorization": f"Bearer {self.key}"},
-            timeout=httpx2.Timeout(None, connect=10.0),
+            timeout=httpx2.Timeout(self._timeout_s, connect=10.0),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
             trust_env=False,  # no proxy lies between
         )
@@ -226,8 +230,8 @@ class Server:
         if self._client is None or has_ended:
             return False
         try:
-            self.ask("GET", "/health").result()
-        except ServerLost:
+            self.ask("GET", "/health").result(_HEALTH_S)
+        except (ServerLost, TimeoutError):
             return False
         return True
 

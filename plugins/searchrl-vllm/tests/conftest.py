@@ -20,6 +20,9 @@ UNUSED = ("torchvision", "torchaudio", "torchcodec")
 """What it brings, does not need here, and cannot import without more."""
 
 
+os.environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
+
+
 @pytest.fixture(scope="session")
 def vllm_python() -> str:
     """The Python of $SEARCHRL_VLLM_PYTHON, else of an environment that is made once."""
@@ -69,11 +72,9 @@ def policy(micro_model: Path) -> Any:
 
 
 @pytest.fixture
-def make(vllm_python: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def make(vllm_python: str) -> Callable[..., Any]:
     """`make(policy, sampling, num_slots)`; generators of one kind of policy share a server."""
     from searchrl_vllm.generator import make_vllm
-
-    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
 
     def made(policy: Any, sampling: Any, num_slots: int = 64, max_length: int = 0) -> Any:
         return make_vllm(

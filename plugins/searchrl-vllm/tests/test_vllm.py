@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,7 +37,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.scripts: list[Any] = []
-        """Ids; or a status in their place."""
+        """Ids; or a status in their place; or seconds to wait and one of them."""
         self.asked: list[tuple[str, Any]] = []
         self.label, self.version, self.is_forgetful = "default", "0.32.0", False
         stand_in = self
@@ -73,6 +74,9 @@ class StandIn:
         if path != "/inference/v1/generate":
             return {"success": True}, 200
         script = self.scripts.pop(0)
+        if isinstance(script, tuple):
+            time.sleep(script[0])
+            script = script[1]
         if isinstance(script, int):
             return {"error": "of the script"}, script
         if self.is_forgetful:
@@ -152,6 +156,22 @@ def test_what_was_not_answered_is_asked_again_and_what_was_is_not(
     first, lost, again = server.bodies("/inference/v1/generate")
     assert lost == again != first
     assert len(server.bodies("/update_weight_version")) == 2  # it may be another server
+
+
+def test_an_answer_that_comes_after_a_loss_is_dropped_and_asked_again(
+    make: Make, server: StandIn
+) -> None:
+    """Its label is older than that of the weights that were sent since."""
+    server.scripts = [(0.3, [7, 7, 7]), 500, A_B_C, A_B_C]
+    turns = run(make(), [[5], [6]], [1, 2], max_tokens=3)
+    assert [turn.ids for turn in turns] == [tuple(A_B_C)] * 2
+    assert len(server.bodies("/update_weight_version")) == 2
+
+
+def test_a_server_that_hangs_counts_as_lost(make: Make, server: StandIn) -> None:
+    server.scripts = [(2.0, A_B_C), [9, 9, 9]]
+    (turn,) = run(make(timeout_s=0.5), [[5]], [1], max_tokens=3)
+    assert turn.ids == (9, 9, 9)
 
 
 def test_tokens_of_other_weights_are_not_taken(make: Make, server: StandIn, policy: Any) -> None:
@@ -236,7 +256,7 @@ def test_a_wrong_key_says_which_variable_has_it(
 
 def test_a_python_without_vllm_is_named(tmp_path: Path) -> None:
     launch = Launch("/bin/false", "float32", 64)
-    server = Server(launch, "", KEY, tmp_path / "log")
+    server = Server(launch, "", KEY, tmp_path / "log", 60.0)
     with pytest.raises(PolicyError, match="ended while it started"):
         server.ensure(lambda: "model")
     server.launch = Launch("/nowhere/python", "float32", 64)

@@ -86,7 +86,13 @@ class RayBackend:
         self._is_own = not ray.is_initialized()
         if self._is_own:
             connect(address)
-        self._group = self._reserve({"CPU": cpus, "GPU": gpus}, strategy)
+        remedy = "Lower scale.backend.workers, .cpus or .gpus"
+        try:
+            self._group = reserve(workers, {"CPU": cpus, "GPU": gpus}, strategy, timeout_s, remedy)
+        except ConfigError:
+            if self._is_own:
+                ray.shutdown()
+            raise
         # An actor whose process or node is gone begins anew, wherever its bundle is then.
         self._workers: list[Any] = [
             ray.remote(Player)
@@ -173,21 +179,23 @@ class RayBackend:
         if self._is_own:
             ray.shutdown()
 
-    def _reserve(self, bundle: dict[str, float], strategy: str) -> PlacementGroup:
-        wanted = {name: count for name, count in bundle.items() if count}
-        bundles = [wanted or {"CPU": 0.001}] * self.num_workers  # Ray takes no empty ones
-        group: PlacementGroup = placement_group(bundles, strategy=strategy)
-        if group.wait(self._timeout_s):
-            return group
-        remove_placement_group(group)
-        found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        has = {name: found.get(name, 0.0) for name in bundle}
-        if self._is_own:
-            ray.shutdown()
-        raise ConfigError(
-            f"the Ray cluster has no room for {self.num_workers} workers of {bundle} ({strategy}): "
-            f"it has {has}. Lower scale.backend.workers, .cpus or .gpus, or add nodes"
-        )
+
+def reserve(
+    count: int, bundle: dict[str, float], strategy: str, timeout_s: float, remedy: str
+) -> PlacementGroup:
+    """Room for `count` processes in the cluster; ConfigError with the `remedy` if it has none."""
+    wanted = {name: number for name, number in bundle.items() if number}
+    bundles = [wanted or {"CPU": 0.001}] * count  # Ray takes no empty ones
+    group: PlacementGroup = placement_group(bundles, strategy=strategy)
+    if group.wait(timeout_s):
+        return group
+    remove_placement_group(group)
+    found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    has = {name: found.get(name, 0.0) for name in bundle}
+    raise ConfigError(
+        f"the Ray cluster has no room for {count} processes of {bundle} ({strategy}): it has "
+        f"{has}. {remedy}, or add nodes"
+    )
 
 
 def connect(address: str | None, *, is_heard: bool = False) -> None:

@@ -16,9 +16,10 @@ import click
 import ray
 import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
+from ray.util.placement_group import remove_placement_group
 
 from searchrl import ConfigError, SearchRLError
-from searchrl_ray.backend import connect
+from searchrl_ray.backend import connect, reserve
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -49,6 +50,9 @@ def ray_train(learners: int, gpu: bool, address: str | None, arguments: tuple[st
         ),
     )
     try:
+        # Ray Train would wait for ever.
+        room = {"CPU": 1.0, "GPU": float(gpu)}
+        remove_placement_group(reserve(learners, room, "STRICT_PACK", 60.0, "Lower --learners"))
         trainer.fit()
     except ray.train.TrainingFailedError as error:
         raise SearchRLError(

@@ -48,19 +48,9 @@ def vllm_python() -> str:
 @pytest.fixture(scope="session")
 def micro_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Qwen3 folder of one layer with random weights; its heads have a size that vLLM has."""
-    import torch
+    from micro import write_micro_model
 
-    from searchrl.config.sections import ScratchConfig
-    from searchrl.engine.model.scratch import make_policy
-
-    shape = ScratchConfig(
-        vocab_size=320, hidden_size=64, intermediate_size=64, num_layers=1, num_heads=2,
-        num_kv_heads=1, head_dim=32,
-    )  # fmt: skip
-    texts = ["<think>I should look this up.</think>\n<search>library hours</search>"] * 3
-    folder = tmp_path_factory.mktemp("micro") / "model"
-    make_policy(shape, texts, torch.device("cpu"), max_context=2048, seed=0).save(folder)
-    return folder
+    return write_micro_model(tmp_path_factory.mktemp("micro") / "model", head_dim=32)
 
 
 @pytest.fixture

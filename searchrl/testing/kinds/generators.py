@@ -15,7 +15,8 @@ from searchrl.engine.model.loading import load_policy, resolve_device, resolve_m
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.tolerance import tolerance_of
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
-from searchrl.testing.criteria import Problem, criterion, find_missing
+from searchrl.errors import ConfigError
+from searchrl.testing.criteria import NotApplicable, Problem, criterion, find_missing
 from searchrl.testing.kit.subject import Subject
 
 PROMPTS = ([5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17], [18])
@@ -33,7 +34,12 @@ class Table:
 
     def __init__(self, subject: Subject) -> None:
         self.policy = copy.deepcopy(_load())
-        self.made: Any = subject.make(self.policy, Sampling(), num_slots=2, max_length=256)
+        try:
+            self.made: Any = subject.make(self.policy, Sampling(), num_slots=2, max_length=256)
+        except ConfigError as error:
+            if subject.settings:
+                raise
+            raise NotApplicable(f"{error}; for `searchrl check`: --set NAME=VALUE") from None
         self.poll = type(self.made).poll
         """Where most faults are."""
 

@@ -30,7 +30,7 @@ from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.demonstrations import Demonstrator, limits_text, scripted_texts
-from searchrl.programs.observer import Observer, SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.programs.setup.planning import Plan, prepare, set_threads
 from searchrl.programs.setup.warnings import few_tasks
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
@@ -59,7 +59,7 @@ def sft(
     name the model `scratch`, which makes a new small one.
     """
     ensure_one_process("sft")
-    observer = observer or SilentObserver()
+    observer = observer or Observer()
     if resume is not None and (end := Run.open(resume).find_end()):
         observer.last_words(end)
         return Run(Path(resume))

@@ -30,7 +30,7 @@ from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Rollback
 from searchrl.programs.doctor import ensure_sound
-from searchrl.programs.observer import Observer, SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
@@ -83,7 +83,7 @@ def train(
     """
     workers = Workers(read_place())
     if observer is None or not workers.is_first:
-        observer = SilentObserver()
+        observer = Observer()
     if resume is not None and (end := Run.open(resume).find_end()):
         observer.last_words(end)
         return Run(Path(resume))

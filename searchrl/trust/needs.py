@@ -34,7 +34,7 @@ from searchrl.plugins.registry import Entry
 from searchrl.plugins.signatures import Setting, find_settings
 
 CODE, MODEL = "the code", "the model"
-_ASKING = ("the address", "the account", "the variable")
+_ASKING = ("the address", "the variable")
 """Marks of settings that make a part ask somebody by its name alone."""
 _PARTS = ("env", "wrapper", "protocol", "retriever", "judge")
 

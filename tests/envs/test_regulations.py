@@ -30,7 +30,6 @@ from searchrl.envs.regulations.questions import (
     Draft,
     core_in_frame,
     draft_task,
-    put_in_frame,
 )
 from searchrl.envs.regulations.world import school as world
 from searchrl.envs.regulations.world.names import school_names, telling_words
@@ -427,14 +426,8 @@ def test_no_held_out_text_can_be_made_of_another_one(part: str) -> None:
 
 def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:
     frame, last = Wording("{Q} We need it today.", True), Wording("Quick question: {q}", True)
-    asked = [
-        put_in_frame(core_in_frame("How much for the bus", one, "", True, False), one)
-        for one in (frame, last)
-    ]
-    assert asked == [
-        "How much for the bus? We need it today.",
-        "Quick question: how much for the bus",
-    ]
+    cores = [core_in_frame("How much for the bus", one, "", True, False) for one in (frame, last)]
+    assert cores == ["How much for the bus?", "how much for the bus"]
 
 
 if __name__ == "__main__":

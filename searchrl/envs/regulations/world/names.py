@@ -127,7 +127,8 @@ class Value(NamedTuple):
     @property
     def answers(self) -> tuple[str, ...]:
         """All right answers, the bare one first; in the forms that people write."""
-        return tuple(dict.fromkeys((self.bare, self.text, *_FORMS.get(self.kind, _no_forms)(self))))
+        forms = _FORMS[self.kind](self) if self.kind in _FORMS else ()
+        return tuple(dict.fromkeys((self.bare, self.text, *forms)))
 
 
 _PREFIX = {
@@ -146,21 +147,11 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
 
 def spell(number: int) -> str:
-    """The English words of a number from 0 to 99: `twenty-three`.
-
-    Raises:
-        ValueError: if the number is not in this range.
-    """
-    if not 0 <= number < 100:
-        raise ValueError(f"only numbers from 0 to 99 are spelled, got {number}")
+    """The English words of a number from 0 to 99: `twenty-three`."""
     if number < 20:
         return _ONES[number]
     tens, ones = divmod(number, 10)
     return _TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else "")
-
-
-def _no_forms(value: Value) -> list[str]:
-    return []
 
 
 def _number_forms(value: Value) -> list[str]:

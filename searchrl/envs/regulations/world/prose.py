@@ -92,16 +92,6 @@ class Rule:
     replaced: Value | None = None
 
 
-def statements_by_key(articles: Sequence[Article]) -> dict[str, tuple[Article, Statement]]:
-    """What the articles state, with its article, by its key: as it holds, without the replaced."""
-    return {
-        one.about: (article, one)
-        for article in articles
-        for one in article.statements
-        if one.status is not Status.REPLACED
-    }
-
-
 def begin(text: str) -> str:
     """The text as the start of a sentence."""
     return text[:1].upper() + text[1:]

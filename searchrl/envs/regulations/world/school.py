@@ -32,8 +32,6 @@ from searchrl.envs.regulations.world.prose import (
     Rule,
     Statement,
     Status,
-    about_exception,
-    statements_by_key,
 )
 from searchrl.envs.regulations.world.searching import Finder, make_finder
 from searchrl.envs.regulations.world.wordings import (
@@ -185,17 +183,18 @@ class School:
     def __post_init__(self) -> None:
         passages = tuple(article.passage for article in self.articles)
         object.__setattr__(self, "passages", passages)
-        object.__setattr__(self, "stated", statements_by_key(self.articles))
+        stated = {
+            one.about: (article, one)
+            for article in self.articles
+            for one in article.statements
+            if one.status is not Status.REPLACED
+        }
+        object.__setattr__(self, "stated", stated)
 
     @property
     def finder(self) -> Finder:
         """A word search in its articles."""
         return make_finder(self.passages)
-
-
-def about_thing(shelf: Shelf, thing: str) -> str:
-    """The key of a thing's rule."""
-    return f"{shelf.key}:{thing}"
 
 
 def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
@@ -353,7 +352,7 @@ class _Founder:
             ]
             for thing in present:
                 value = Value(shelf.kind, self._values.draw(shelf.kind), shelf.unit)
-                about, slots = about_thing(shelf, thing), {"s": thing}
+                about, slots = shelf.about(thing), {"s": thing}
                 rule = self._rule(about, shelf.gist(thing), value, shelf.facts, slots)
                 self._write(shelf.titles, [rule], shelf.remarks)
                 things.append((shelf, thing))
@@ -418,9 +417,3 @@ class _Founder:
             article._replace(passage=replace(article.passage, id=f"art-{number:02d}"))
             for number, article in enumerate(self._articles, start=1)
         )
-
-
-def exception_of(school: School, about: str) -> str:
-    """The key of a rule's exception; empty if it has none."""
-    condition = school.exceptions.get(about)
-    return about_exception(about, condition) if condition else ""

@@ -145,6 +145,10 @@ class Shelf:
     remarks: Texts
     unit: str = ""
 
+    def about(self, thing: str) -> str:
+        """The key of a thing's rule."""
+        return f"{self.key}:{thing}"
+
     def gist(self, thing: str) -> str:
         """What an article and a question about the thing are about; its name stands last."""
         words = thing.split()

@@ -17,7 +17,6 @@ from pydantic import NonNegativeInt
 
 from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
-from searchrl.config.sft import SftStage
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
 from searchrl.engine.model.policy import Policy
@@ -94,8 +93,6 @@ class _Progress(Shape, extra="forbid"):
 
 
 class _ColdStart(TrainingRun):
-    """A run of `sft`."""
-
     program = "sft"
     shape = _Progress
     progress: _Progress
@@ -146,9 +143,8 @@ class _ColdStart(TrainingRun):
     def train(self) -> None:
         """Take the steps that are left of all stages."""
         config, progress = self.config, self.progress
-        total = sum(stage.steps for stage in config.sft.stages)
-        steps = list(enumerate(_schedule(config.sft.stages)))[progress.step :]
-        for step, (stage, stage_step) in steps:
+        steps = [(stage, number) for stage in config.sft.stages for number in range(stage.steps)]
+        for step, (stage, stage_step) in [*enumerate(steps)][progress.step :]:
             started = time.perf_counter()
             demonstrations = self.demonstrate(stage, step)
             num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
@@ -173,8 +169,8 @@ class _ColdStart(TrainingRun):
             self.writer.log(step + 1, metrics, "sft")
             progress.step, progress.demos, progress.cut_demos = step + 1, demos, cut_demos
             self.unrecorded = 0
-            self.observer.step(step + 1, total, metrics)
-            if (step + 1) % config.checkpoint.every == 0 or step + 1 == total:
+            self.observer.step(step + 1, len(steps), metrics)
+            if (step + 1) % config.checkpoint.every == 0 or step + 1 == len(steps):
                 self.save()
             if self.stop.asked:
                 raise Interrupted
@@ -194,10 +190,3 @@ def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:
     texts = scripted_texts(config, worlds)
     scratch, context = config.model.scratch, config.model.max_context
     return make_policy(scratch, texts, plan.device, context, config.seed)
-
-
-def _schedule(stages: Sequence[SftStage]) -> Iterator[tuple[SftStage, int]]:
-    """(stage, step within it) for every step of the run."""
-    for stage in stages:
-        for step in range(stage.steps):
-            yield stage, step

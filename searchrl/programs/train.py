@@ -161,8 +161,6 @@ class _ProgressShape(Shape, extra="forbid"):
 
 
 class _Training(TrainingRun):
-    """A run of `train`."""
-
     program = "train"
     shape = _ProgressShape
     progress: _Progress
@@ -263,8 +261,11 @@ class _Training(TrainingRun):
     def finish_step(self, trackers: Trackers) -> None:
         """Validate, ask the alarms and save, each if it is due after the last step."""
         self.validate(trackers)
-        self.heed_alarms()
-        step = self.progress.step
+        progress, step = self.progress, self.progress.step
+        if progress.watched < step:  # the alarms are asked once about a step
+            progress.watched = step
+            if self.alarms.heed(step, progress.best):
+                self.checkpoint()  # with the weights that a rollback put back
         if step % self.config.checkpoint.every == 0 or step == self.config.max_steps:
             self.checkpoint()
 
@@ -356,14 +357,6 @@ class _Training(TrainingRun):
     def log(self, step: int, metrics: Metrics, phase: str) -> None:
         """Record metrics; the alarms see them, too."""
         self.alarms.log(step, metrics, phase)
-
-    def heed_alarms(self) -> None:
-        """Ask the alarms about the last step, once; after a rollback, keep the new weights."""
-        progress = self.progress
-        if progress.watched < progress.step:
-            progress.watched = progress.step
-            if self.alarms.heed(progress.step, progress.best):
-                self.checkpoint()
 
     def checkpoint(self) -> None:
         """Save, and show that it is being done."""

@@ -252,7 +252,6 @@ def _draw(
     kind: str,
     ordinal: int,
 ) -> Draft:
-    """A task about a school."""
     return draft_task(make(world_seed, split, number, difficulty), kind, ordinal)
 
 

@@ -138,8 +138,6 @@ class _Absent(NamedTuple):
 
 
 class _Writer:
-    """Writes tasks about one school."""
-
     def __init__(self, school: School, rng: Random) -> None:
         self._school = school
         self._rng = rng

@@ -82,10 +82,6 @@ def _time(rng: Random, first: int, end: int) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _person(rng: Random) -> str:
-    return f"{rng.choice(load_names().first_names)} {rng.choice(load_names().last_names)}"
-
-
 _DOMAINS: Mapping[ValueKind, Callable[[Random], str]] = {
     ValueKind.NUMBER: lambda rng: str(rng.randrange(11, 99)),
     ValueKind.EXTENSION: lambda rng: str(rng.randrange(1000, 10000)),
@@ -96,7 +92,9 @@ _DOMAINS: Mapping[ValueKind, Callable[[Random], str]] = {
     ValueKind.AFTERNOON: lambda rng: _time(rng, 13 * 60, 20 * 60),
     ValueKind.DATE: lambda rng: f"{rng.randrange(1, 29)} {rng.choice(MONTHS)}",
     ValueKind.ROOM: lambda rng: f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 500)}",
-    ValueKind.PERSON: _person,
+    ValueKind.PERSON: lambda rng: (
+        f"{rng.choice(load_names().first_names)} {rng.choice(load_names().last_names)}"
+    ),
     ValueKind.BUILDING: lambda rng: (
         f"{rng.choice(load_names().place_names)} {rng.choice(BUILDINGS)}"
     ),

@@ -392,7 +392,6 @@ class _Founder:
         return replace(rule, exemption=Exemption(condition, other))
 
     def _other(self, value: Value) -> Value:
-        """Another value of the same kind."""
         while True:
             other = value._replace(bare=self._values.draw(value.kind))
             if other != value:

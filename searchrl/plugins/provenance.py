@@ -120,9 +120,6 @@ def read_origin(distribution: str) -> Mapping[str, Any]:
     return dict(json.loads(text or "{}"))
 
 
-# --- the plugins of an earlier run ---------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class PluginRecord:
     """One plugin as a run recorded it. `names` maps kinds to what it registered."""
@@ -210,9 +207,6 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "tracker", str(tracker["name"])
     for name in config["alarms"]["watch"]:
         yield "alarm", str(name)
-
-
-# --- commits -------------------------------------------------------------------------------
 
 
 def find_commit(folder: Path, tracked: str = ".") -> str | None:

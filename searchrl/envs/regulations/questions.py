@@ -170,7 +170,7 @@ class _Writer:
             for topic, (article, statement) in stated.items()
             # One that replaces another shares its words with it.
             if statement.status is Status.CURRENT
-            and school.finder.finds(topic.gist, article.passage.id)
+            and school.finder.finds(topic.key, article.passage.id)
         ]
         first = pick(range(len(found)), ordinal, order)
         asked = (
@@ -228,7 +228,7 @@ class _Writer:
         school = self._school
         absent = [
             [
-                _Absent(topic.key, topic.gist, topic.kind, _Asking(topic.questions, topic.indirect))
+                _Absent(topic.key, topic.key, topic.kind, _Asking(topic.questions, topic.indirect))
                 for topic in school.absent_topics
             ],
             [self._absent_subject(*item) for item in school.absent_subjects],

@@ -76,11 +76,8 @@ SEARCHRL.lists = (() => {
   function stepPush(i) {
     const c = index.columns;
     const total = index.pulls[`${c.run[i]}/${c.step[i]}`];
-    let tokens = 0;
-    for (let other = 0; other < index.size; other += 1) {
-      const same = c.run[other] === c.run[i] && c.step[other] === c.step[i];
-      if (same && c.pull[other] !== null) tokens += c.tokens[other];
-    }
+    const tokens = all().filter((at) => c.run[at] === c.run[i] && c.step[at] === c.step[i] && c.pull[at] !== null)
+      .reduce((sum, at) => sum + c.tokens[at], 0);
     return { total: total || null, mean: total && tokens ? total / tokens : null };
   }
 

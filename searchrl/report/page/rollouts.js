@@ -158,29 +158,18 @@ SEARCHRL.views.rollouts = (() => {
 
   function fillPatterns(box, query, update) {
     const { index } = lists;
-    const c = index.columns;
     const found = choose(query, { patterns: false });
-    const counts = new Map();
-    for (const i of found) {
-      const one = counts.get(c.pattern[i]) || { count: 0, reward: 0, scored: 0 };
-      one.count += 1;
-      if (c.reward[i] !== null) {
-        one.reward += c.reward[i];
-        one.scored += 1;
-      }
-      counts.set(c.pattern[i], one);
-    }
-    const rows = [...counts].sort((a, b) => b[1].count - a[1].count);
+    const rows = [...SEARCHRL.groupBy(found, (i) => index.columns.pattern[i])].sort((a, b) => b[1].length - a[1].length);
     const chosen = query.get("pattern");
-    const buttons = rows.map(([pattern, { count, reward, scored }]) => {
+    const buttons = rows.map(([pattern, members]) => {
       const name = index.patterns[pattern];
       const bar = el("span", { class: "bar", "aria-hidden": "true" });
-      bar.style.setProperty("--part", `${(100 * count) / found.length}%`);
+      bar.style.setProperty("--part", `${(100 * members.length) / found.length}%`);
       return el("li", {}, el("button", {
         type: "button", "aria-pressed": String(chosen === name),
         click: () => update({ pattern: chosen === name ? "" : name }),
       }, bar, el("span", {}, name), el("span", { class: "dim n" },
-        ` ${count} (${percent(count / found.length)}), mean reward ${number(scored ? reward / scored : null)}`)));
+        ` ${members.length} (${percent(members.length / found.length)}), mean reward ${number(lists.meanReward(members))}`)));
     });
     const held = box.contains(document.activeElement) ? document.activeElement.textContent : null;
     box.replaceChildren(el("h2", {}, "Outcome patterns"), el("ul", {}, buttons));

@@ -284,7 +284,7 @@ class _Founder:
 
     def _topic_rule(self, topic: Topic, is_plain: bool = False) -> Rule:
         value = Value(topic.kind, self._values.draw(topic.kind), topic.unit)
-        return self._rule(topic.key, topic.gist, value, topic.facts, {}, is_plain)
+        return self._rule(topic.key, topic.key, value, topic.facts, {}, is_plain)
 
     def _add_chains(self) -> tuple[list[Link], list[tuple[Family, Subject]]]:
         rng, links, absent = self._rng, [], []

@@ -74,11 +74,6 @@ class Topic:
     remarks: Texts
     unit: str = ""
 
-    @property
-    def gist(self) -> str:
-        """What its articles and questions are about, in any wording."""
-        return self.key
-
 
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)

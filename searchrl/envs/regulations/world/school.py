@@ -28,7 +28,6 @@ from searchrl.envs.regulations.world.prose import (
     MAX_WORDS,
     Article,
     Composer,
-    Exemption,
     Rule,
     Statement,
     Status,
@@ -42,6 +41,7 @@ from searchrl.envs.regulations.world.wordings import (
     Subject,
     Topic,
     Wordings,
+    entity_gist,
     load_families,
     load_phrases,
     load_relations,
@@ -309,7 +309,7 @@ class _Founder:
         names = {"s": rng.choice(subject.names)}
         rule = self._rule(first, family.link_gist(subject), entity, family.links, names)
         self._write(family.link_titles, [rule], family.subject_remarks)
-        gist = family.entity_gist(link.entity)
+        gist = entity_gist(family.attribute, link.entity)
         rule = self._rule(second, gist, value, family.entities, {"p": entity.text})
         self._write(family.entity_titles, [rule], family.entity_remarks)
         relation = load_relations().get(entity.kind)
@@ -323,11 +323,11 @@ class _Founder:
         room = Value(ValueKind.ROOM, self._values.draw(ValueKind.ROOM))
         link, club = link._replace(relation=relation, person=person.bare), room_family()
         who, where = link.further
-        slots = {"p": entity.text}
-        rule = self._rule(who, relation.gist(link.entity), person, relation.facts, slots)
+        gist, slots = entity_gist(relation.attribute, link.entity), {"p": entity.text}
+        rule = self._rule(who, gist, person, relation.facts, slots)
         self._write(relation.titles, [rule], relation.remarks)
-        slots = {"p": person.text}
-        rule = self._rule(where, club.entity_gist(person.bare), room, club.entities, slots)
+        gist, slots = entity_gist(club.attribute, person.bare), {"p": person.text}
+        rule = self._rule(where, gist, room, club.entities, slots)
         self._write(club.entity_titles, [rule], club.entity_remarks)
         return link
 
@@ -389,7 +389,7 @@ class _Founder:
         conditions = load_phrases().conditions
         condition = self._rng.choice([one for one in conditions if not (one.is_time and is_date)])
         self._exceptions[about] = condition
-        return replace(rule, exemption=Exemption(condition, other))
+        return replace(rule, exemption=(condition, other))
 
     def _other(self, value: Value) -> Value:
         while True:

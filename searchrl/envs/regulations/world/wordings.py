@@ -115,14 +115,6 @@ class Family:
         """What a link article and a question about it are about, for every name of the subject."""
         return f"{self.link_noun} of {subject.key}"
 
-    def entity_gist(self, entity: str) -> str:
-        """What an entity's article and a question about it are about.
-
-        Ends with a telling word: `limit of Norden`, not `of Norden Fund`. So the last tokens decide
-        whether two gists are the same.
-        """
-        return " ".join([self.attribute, "of", *telling_words(entity)])
-
 
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
@@ -207,9 +199,14 @@ class Relation:
     remarks: Texts
     descriptions: Wordings
 
-    def gist(self, entity: str) -> str:
-        """What an article about it is about; ends with a telling word."""
-        return " ".join([self.attribute, "of", *telling_words(entity)])
+
+def entity_gist(attribute: str, entity: str) -> str:
+    """What an entity's article and a question about it are about.
+
+    Ends with a telling word: `limit of Norden`, not `of Norden Fund`. So the last tokens decide
+    whether two gists are the same.
+    """
+    return " ".join([attribute, "of", *telling_words(entity)])
 
 
 @cache

@@ -19,7 +19,6 @@ from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
-from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import make_policy
 from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.rollout import Interrupted
@@ -111,8 +110,14 @@ class _ColdStart(TrainingRun):
             for name in stage.mix:
                 for world in worlds:
                     world.script(name)
-        policy = _make_policy(plan, worlds)
-        self.label = policy.source if config.model.name == SCRATCH else plan.model.label
+        if config.model.name == SCRATCH:
+            set_threads(config)
+            texts = scripted_texts(config, worlds)  # for its tokenizer to read
+            context = config.model.max_context
+            policy = make_policy(config.model.scratch, texts, plan.device, context, config.seed)
+            self.label = policy.source
+        else:
+            policy, self.label = plan.load_policy(trainable=True), plan.model.label
         learner = SupervisedLearner(policy, settings.max_grad_norm, settings.micro_batch_tokens)
         evaluator = make_driver(policy, config, registry, config.eval)
         super().__init__(config, registry, worlds, policy, learner, evaluator, observer, stop)
@@ -179,14 +184,3 @@ class _ColdStart(TrainingRun):
                 f"{progress.cut_demos} of {progress.demos} demonstrations were cut at a token "
                 f"limit and trained without the turns that did not fit ({limits_text(self.fitted)})"
             )
-
-
-def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:
-    """Load the policy, or make a new one whose tokenizer has read scripted episodes."""
-    config = plan.config
-    if config.model.name != SCRATCH:
-        return plan.load_policy(trainable=True)
-    set_threads(config)
-    texts = scripted_texts(config, worlds)
-    scratch, context = config.model.scratch, config.model.max_context
-    return make_policy(scratch, texts, plan.device, context, config.seed)

@@ -185,8 +185,9 @@ def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple
 
 def _read_record(row: Mapping[str, Any]) -> PluginRecord:
     known = {key: row[key] for key in Owner.__slots__ if row.get(key)}
-    owner = Owner(**known | {"name": row["plugin"], "origin": Origin(row["origin"])})
-    return PluginRecord(owner, row["names"])
+    origin = Origin(row.get("origin", Origin.MODULE))  # nobody asks a record for it
+    owner = Owner(**known | {"name": row["plugin"], "origin": origin})
+    return PluginRecord(owner, row.get("names", {}))
 
 
 def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -356,7 +356,8 @@ class _Training(TrainingRun):
 
     def log(self, step: int, metrics: Metrics, phase: str) -> None:
         """Record metrics; the alarms see them, too."""
-        self.alarms.log(step, metrics, phase)
+        super().log(step, metrics, phase)
+        self.alarms.watch.history.add(step, phase, metrics)
 
     def checkpoint(self) -> None:
         """Save, and show that it is being done."""

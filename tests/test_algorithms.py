@@ -17,7 +17,7 @@ from searchrl.core.loss import LossSettings, loss_columns
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import load_plugins
-from searchrl.programs.observer import SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
@@ -113,7 +113,7 @@ def test_settings_out_of_range_are_refused_before_anything_starts(name: str, wro
 
 
 # --- two steps of each ---------------------------------------------------------------------------
-class Noting(SilentObserver):
+class Noting(Observer):
     """Keeps the metrics of the steps."""
 
     def __init__(self) -> None:

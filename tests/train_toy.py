@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from searchrl.programs.observer import SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.run_folder import Run
 from searchrl.trackers.rows import read_rows
 
@@ -91,7 +91,7 @@ class PowerCut(BaseException):
     """What no handler gets to see in life; here only `except BaseException` would."""
 
 
-class Crash(SilentObserver):
+class Crash(Observer):
     """Keeps the notes; ends the process, raises or interrupts when it sees a step finished."""
 
     def __init__(self, step: int = -1, how: str = "power") -> None:

@@ -6,6 +6,4 @@ Owns the `searchrl` command. Commands live in `commands/` and load on first use,
 
 from __future__ import annotations
 
-from searchrl.cli.group import main
-
-__all__ = ["main"]
+from searchrl.cli.group import main as main

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from searchrl.cli.lines import keep_stdout_clean
 from searchrl.config import merge, parse_set
 from searchrl.config.endpoint import endpoint_address
+from searchrl.config.sections import MODEL_WORDS
 from searchrl.config.tree import nest
 from searchrl.errors import ConfigError
 from searchrl.plugins.loading import absolute_source
@@ -201,7 +202,7 @@ def read_layers() -> Layers:
         if not isinstance(one, Option) or one.name is None or not _is_given(context, one.name):
             continue
         value = values[one.name]
-        if one.key in _PATH_KEYS and is_local and value not in ("auto", "tiny", "scratch"):
+        if one.key in _PATH_KEYS and is_local and value not in MODEL_WORDS:
             value = str(Path(value).resolve()) if os.path.isdir(value) else value
         if one.key and one.key != "plugins":
             given = merge(given, nest(one.key, value))

@@ -4,24 +4,11 @@
 default and reason; `keys` describes them for `searchrl config`; `yaml_text` is the YAML dialect.
 """
 
-from searchrl.config.tree import (
-    RunConfig,
-    build_config,
-    load_preset,
-    load_yaml,
-    merge,
-    parse_set,
-    parse_sets,
-    preset_names,
-)
-
-__all__ = [
-    "RunConfig",
-    "build_config",
-    "load_preset",
-    "load_yaml",
-    "merge",
-    "parse_set",
-    "parse_sets",
-    "preset_names",
-]
+from searchrl.config.tree import RunConfig as RunConfig
+from searchrl.config.tree import build_config as build_config
+from searchrl.config.tree import load_preset as load_preset
+from searchrl.config.tree import load_yaml as load_yaml
+from searchrl.config.tree import merge as merge
+from searchrl.config.tree import parse_set as parse_set
+from searchrl.config.tree import parse_sets as parse_sets
+from searchrl.config.tree import preset_names as preset_names

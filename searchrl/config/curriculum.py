@@ -49,12 +49,13 @@ def checked_stages(value: Any, key: str) -> Any:
     return value
 
 
-def check_weights(tasks: Sequence[TaskConfig]) -> None:
-    """Raise ValueError if every weight is 0 at some step."""
+def ensure_weights(tasks: list[TaskConfig]) -> list[TaskConfig]:
+    """Return the tasks of a run. Raises ValueError if every weight is 0 at some step."""
     weights = [stages_of(task.weight) for task in tasks]
     for step in sorted({begin for stages in weights for begin, _ in stages}):
         if not any(stages[stage_at(stages, step)][1] for stages in weights):
             raise ValueError(f"every weight is 0 after step {step}; give one task a weight above 0")
+    return tasks
 
 
 def alone(task: Mapping[str, Any]) -> dict[str, Any]:

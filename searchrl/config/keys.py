@@ -81,9 +81,6 @@ def write(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# --- the tree ------------------------------------------------------------------------------
-
-
 def _keys(section: type[Section], prefix: str) -> Iterator[ConfigKey]:
     for name, field in section.model_fields.items():
         key = f"{prefix}{name}"

@@ -33,7 +33,6 @@ def _no_bool(value: Any) -> Any:
 _NUMBER = re.compile(r"\b(int|float)\b(?!.*\bbool\b)")
 """An annotation of a field that holds a number, and never true or false."""
 
-
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Batch = Annotated[int, Field(ge=1, le=65_536)]
@@ -44,11 +43,12 @@ Weight = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=F
 Step = Annotated[int, Field(ge=0)]
 Level = Annotated[str | int | float, BeforeValidator(_no_bool)]
 
-
 AUTO = "auto"
 """A name that is decided when the others are known, and stored decided."""
 SCRATCH = "scratch"
 """As `model.name`: a new model, which only `sft` makes; nothing can be loaded under it."""
+MODEL_WORDS = (AUTO, "tiny", SCRATCH)
+"""What `model.name` may be that is no folder, and no model of a hub or a server."""
 
 
 class Section(BaseModel):

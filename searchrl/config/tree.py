@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError
 
 from searchrl.config.alarms import AlarmsConfig
-from searchrl.config.curriculum import check_weights
+from searchrl.config.curriculum import ensure_weights
 from searchrl.config.endpoint import MODEL, EndpointConfig, PolicyName
 from searchrl.config.faults import FileLayer, explain
 from searchrl.config.packaged import find_packaged, is_packaged
@@ -61,7 +61,9 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
 class RunConfig(Section):
     """The whole run."""
 
-    tasks: Annotated[list[TaskConfig], Field(min_length=1)] = Field(default=[TaskConfig()])
+    tasks: Annotated[list[TaskConfig], Field(min_length=1), AfterValidator(ensure_weights)] = Field(
+        default=[TaskConfig()]
+    )
     """What is trained on. One entry is the normal case; several make a mixture, with metrics kept
     per task. The short forms `env`, `wrapper`, `reward`, `judge`, `protocol` and `retriever`
     write the first entry."""
@@ -109,12 +111,6 @@ class RunConfig(Section):
     """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
     `searchrl sft`. Of a run, [what it learned to play
     with](../how-to/run-and-resume.md#start-from-a-run) is taken over too."""
-
-    @field_validator("tasks", mode="after")
-    @classmethod
-    def _fit_together(cls, value: list[TaskConfig]) -> list[TaskConfig]:
-        check_weights(value)
-        return value
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain JSON-able values."""

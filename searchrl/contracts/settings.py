@@ -1,7 +1,7 @@
 """Types of settings that a run folder of somebody else may not decide.
 
 A plugin annotates its settings with them: `def make(passages, *, url: Address)`. A part with a
-setting that is an `Address`, `Account` or `VariableName` asks a server by its name alone, so its
+setting that is an `Address` or a `VariableName` asks a server by its name alone, so its
 name needs permission, too.
 """
 
@@ -24,12 +24,8 @@ Weights = Annotated[str, NeedsTrust("the model")]
 """A folder with a model, or the id of one on a hub."""
 Address = Annotated[str, NeedsTrust("the address")]
 """A server, a host or a URL."""
-ModuleName = Annotated[str, NeedsTrust("the code")]
-"""A module or a file of Python."""
 Command = Annotated[str, NeedsTrust("the command")]
 """A command of the system."""
-Account = Annotated[str, NeedsTrust("the account")]
-"""A user, a team or a project of a service."""
 VariableName = Annotated[str, NeedsTrust("the variable")]
 """The name of an environment variable, such as the one that holds a key."""
 

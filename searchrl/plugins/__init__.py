@@ -4,15 +4,9 @@
 `registry` holds it; `make` builds an environment from names.
 """
 
-from searchrl.plugins.loading import load_plugins
-from searchrl.plugins.provenance import Origin, Owner
-from searchrl.plugins.registry import Entry, PluginFailure, Registry
-
-__all__ = [
-    "Entry",
-    "Origin",
-    "Owner",
-    "PluginFailure",
-    "Registry",
-    "load_plugins",
-]
+from searchrl.plugins.loading import load_plugins as load_plugins
+from searchrl.plugins.provenance import Origin as Origin
+from searchrl.plugins.provenance import Owner as Owner
+from searchrl.plugins.registry import Entry as Entry
+from searchrl.plugins.registry import PluginFailure as PluginFailure
+from searchrl.plugins.registry import Registry as Registry

@@ -214,12 +214,10 @@ def register_generators(register: Register) -> None:
 @hookimpl
 def register_commands(register: Register) -> None:
     """The subcommands of `searchrl`."""
+    within = {"train": "training", "sft": "training", "inspect": "runs", "push": "export"}
     for name, description in (
         ("train", "Train a search agent with GRPO and show how it learns."),
         ("sft", "Cold start: train on scripted or recorded demonstrations."),
-    ):
-        register(name, f"searchrl.cli.commands.training:{name}", description=description)
-    for name, description in (
         ("doctor", "Check that what a run would train is what it samples, on a few tokens."),
         ("eval", "Evaluate a model, an endpoint or a scripted policy on held-out tasks."),
         ("score", "Score the rollouts of a run again and compare two rewards; needs no model."),
@@ -235,15 +233,9 @@ def register_commands(register: Register) -> None:
         ("check", "Check a plugin, or any registered name, against the criteria of its kind."),
         ("config", "Explain the configuration: every key's type, default and reason."),
         ("plugins", "List what is registered, by whom, and what could not be loaded."),
-    ):
-        register(name, f"searchrl.cli.commands.{name}:{name}", description=description)
-    register(
-        "inspect",
-        "searchrl.cli.commands.runs:inspect",
-        description="Write a page that shows a run: figures, alarms, rollouts, every token.",
-    )
-    for name, description in (
+        ("inspect", "Write a page that shows a run: figures, alarms, rollouts, every token."),
         ("export", "Write the policy of a run as a folder that other programs load."),
         ("push", "Put the policy of a run on the Hugging Face Hub, with a model card."),
     ):
-        register(name, f"searchrl.cli.commands.export:{name}", description=description)
+        module = within.get(name, name)
+        register(name, f"searchrl.cli.commands.{module}:{name}", description=description)

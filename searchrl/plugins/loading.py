@@ -122,9 +122,6 @@ def load_plugins(
     return registry
 
 
-# --- where plugins come from ---------------------------------------------------------------
-
-
 def _find_entry_points() -> list[_Candidate]:
     """One candidate per entry point, named after its distribution (`dist.entry` if it has many).
 
@@ -227,9 +224,6 @@ def _load_module(name: str) -> ModuleType:
         raise _MissingSource(text) from error
 
 
-# --- one plugin ----------------------------------------------------------------------------
-
-
 def _identify(plugin: object, owner: Owner) -> Owner:
     """Complete the owner record of an imported plugin and check its API number."""
     file, own = owner.file or find_file(plugin), getattr(plugin, "__dict__", {})
@@ -315,9 +309,6 @@ def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
             "@searchrl.hookimpl (or a class of gymnasium.Env, for --env gym:NAME-v0)"
         )
     return found
-
-
-# --- saying what went wrong ----------------------------------------------------------------
 
 
 def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:

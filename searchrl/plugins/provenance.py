@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 _SHORT = 12
@@ -120,24 +120,12 @@ def read_origin(distribution: str) -> Mapping[str, Any]:
     return dict(json.loads(text or "{}"))
 
 
-# --- the plugins of an earlier run ---------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class PluginRecord:
     """One plugin as a run recorded it. `names` maps kinds to what it registered."""
 
-    plugin: str
-    origin: str = ""
-    distribution: str = ""
-    version: str = ""
-    file: str = ""
-    source: str = ""
-    sha256: str = ""
-    names: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
-
-    def __str__(self) -> str:
-        return f"plugin {self.plugin} {self.version}".rstrip()
+    owner: Owner
+    names: Mapping[str, Sequence[str]]
 
     def offers(self, kind: str, name: str) -> bool:
         """Whether the run could write `name` (plain, qualified, under a scheme) for this plugin."""
@@ -145,15 +133,15 @@ class PluginRecord:
         names = self.names.get(kind, ())
         if name in names or f"{head}:" in names:
             return True
-        own = {canonical(self.plugin), canonical(self.distribution)}
-        return bool(rest) and canonical(head) in own and self.offers(kind, rest)
+        return bool(rest) and self.owner.answers_to(head) and self.offers(kind, rest)
 
     @property
     def way_back(self) -> str:
         """What to do to have this plugin as it was."""
-        if self.distribution:
-            return f"`pip install '{self.distribution}=={self.version}'`"
-        return f"restore {self.file} (sha256 {self.sha256})"
+        was = self.owner
+        if was.distribution:
+            return f"`pip install '{was.distribution}=={was.version}'`"
+        return f"restore {was.file} (sha256 {was.sha256})"
 
     def find_change(self, owners: Iterable[Owner]) -> str:
         """A sentence if this plugin is other code now than when the run began, else "".
@@ -161,15 +149,16 @@ class PluginRecord:
         Of the built-in plugin only the version is compared: the code of a checkout changes with
         every edit.
         """
-        same = (owner for owner in owners if canonical(owner.name) == canonical(self.plugin))
+        was = self.owner
+        same = (owner for owner in owners if canonical(owner.name) == canonical(was.name))
         if (here := next(same, None)) is None:
             return ""
         now = hash_owner(here)
-        is_other = here.origin is not Origin.BUILTIN and now != self.sha256
-        if here.version == self.version and not is_other:
+        is_other = here.origin is not Origin.BUILTIN and now != was.sha256
+        if here.version == was.version and not is_other:
             return ""
         return (
-            f"plugin {self.plugin} was {self.version or 'code'} (sha256 {self.sha256[:_SHORT]}) "
+            f"plugin {was.name} was {was.version or 'code'} (sha256 {was.sha256[:_SHORT]}) "
             f"when the run began and is {here.version or 'code'} (sha256 {now[:_SHORT]}) now; do "
             f"not compare figures from before and after. To have it as it was: {self.way_back}"
         )
@@ -184,15 +173,21 @@ def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple
     path = Path(run_dir) / "provenance.json" if run_dir is not None else None
     if path is None or not os.path.isfile(path):
         return ()
-    keys = PluginRecord.__slots__
     try:
         rows = json.loads(path.read_text("utf-8"))["plugins"]
-        records = [PluginRecord(**{k: row[k] for k in keys if row.get(k)}) for row in rows]
+        records = [_read_record(row) for row in rows]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ()  # whoever reads the run says that the file is damaged
     used = set(_used_names(config))
     sources = config.get("plugins") or ()
-    return tuple(r for r in records if r.source in sources or any(r.offers(*p) for p in used))
+    return tuple(r for r in records if r.owner.source in sources or any(r.offers(*p) for p in used))
+
+
+def _read_record(row: Mapping[str, Any]) -> PluginRecord:
+    known = {key: row[key] for key in Owner.__slots__ if row.get(key)}
+    origin = Origin(row.get("origin", Origin.MODULE))  # nobody asks a record for it
+    owner = Owner(**known | {"name": row["plugin"], "origin": origin})
+    return PluginRecord(owner, row.get("names", {}))
 
 
 def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -213,9 +208,6 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "tracker", str(tracker["name"])
     for name in config["alarms"]["watch"]:
         yield "alarm", str(name)
-
-
-# --- commits -------------------------------------------------------------------------------
 
 
 def find_commit(folder: Path, tracked: str = ".") -> str | None:

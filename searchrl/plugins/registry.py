@@ -11,7 +11,7 @@ import importlib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -284,7 +284,7 @@ class Registry:
         """Lines to print below an unknown name: failed plugins, and who provided it in the run."""
         lines = [f"Not loaded: {failure}" for failure in self.failures]
         lines += [
-            f"The run had it from {record}. To get it back: {record.way_back}"
+            f"The run had it from {record.owner}. To get it back: {record.way_back}"
             for record in self.recorded
             if record.offers(kind, name)
         ]
@@ -295,12 +295,7 @@ class Registry:
         return [
             {
                 "plugin": owner.name,
-                "origin": str(owner.origin),
-                "distribution": owner.distribution,
-                "version": owner.version,
-                "file": owner.file,
-                "source": owner.source,
-                "api": owner.api,
+                **{key: one for key, one in asdict(owner).items() if key != "name"},
                 "sha256": hash_owner(owner),
                 "names": {
                     kind: [entry.name for entry in entries]

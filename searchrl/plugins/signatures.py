@@ -12,7 +12,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -35,13 +35,6 @@ _PASSED: Mapping[str, tuple[int, tuple[str, ...], str]] = {
 """How many arguments SearchRL passes to a factory by position, which by name, and its form."""
 
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-class Setting(NamedTuple):
-    """A setting of a factory: its type, `Any` if there is none, and its default."""
-
-    annotation: Any
-    default: Any
 
 
 def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
@@ -105,18 +98,18 @@ def check_settings(
     return checked
 
 
-def find_settings(factory: Callable[..., Any]) -> dict[str, Setting]:
-    """The settings of a factory by name."""
+def find_settings(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The settings of a factory by name; the annotation of one without a type is `Any`."""
     found = _find_parameters(factory)[0].items()
-    return {name: Setting(_resolve(factory, name, p.annotation), p.default) for name, p in found}
+    return {name: p.replace(annotation=_resolve(factory, name, p.annotation)) for name, p in found}
 
 
 def find_retriever_settings(factory: Callable[..., Any]) -> list[str]:
     """The settings that hold another retriever: those annotated `RetrieverFactory`, or None."""
     return [
         name
-        for name, (kind, _) in find_settings(factory).items()
-        if RetrieverFactory in (kind, *typing.get_args(kind))
+        for name, one in find_settings(factory).items()
+        if RetrieverFactory in (one.annotation, *typing.get_args(one.annotation))
     ]
 
 

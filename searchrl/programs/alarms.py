@@ -62,11 +62,6 @@ class AlarmDesk:
             writer.update_provenance(rollbacks=rollbacks)
         session.learner.lr_scale = self._lr_scale()
 
-    def log(self, step: int, metrics: Metrics, phase: str) -> None:
-        """Record the metrics of a training step or an evaluation; the alarms see them, too."""
-        self.writer.log(step, metrics, phase)
-        self.watch.history.add(step, phase, metrics)
-
     def count(self) -> Metrics:
         """The metric `rollbacks`, once there has been one."""
         done = len(self.rollbacks)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from statistics import median
 from typing import Any
 
@@ -37,8 +38,7 @@ def measure(
     measured has no key: training where every group was dead, slots of a plain generator.
     FailureLimitError if more than `rollout.max_failure_frac` of a step's episodes failed.
     """
-    session = Session(plan, registry, ALONE, on_note)
-    try:
+    with closing(Session(plan, registry, ALONE, on_note)) as session:
         device, config = session.policy.device, session.config
         limit = FailureLimit("bench", config.rollout.max_failure_frac, save_beside, on_note)
 
@@ -61,8 +61,6 @@ def measure(
         if isinstance(stats, SlotStats):
             stats.restart()
         steps = [take(number) for number in range(2, num_steps + 2)]
-    finally:
-        session.close()
     num_rollouts, num_tokens, num_trained, sample_s, update_s = zip(*steps, strict=True)
     step_s = median(map(sum, zip(sample_s, update_s, strict=True)))
     trained_on = {"train_tokens_per_s": sum(num_trained) / sum(update_s)}

@@ -40,12 +40,8 @@ class Demonstration(NamedTuple):
     is_cut: bool
 
 
-class _Key(NamedTuple):
-    """Which demonstration: the place of its world, the script and the training task."""
-
-    place: int
-    script: str
-    task: int
+_Key = tuple[int, str, int]
+"""Which demonstration: the place of its world, the script and the training task."""
 
 
 class Demonstrator:
@@ -81,11 +77,11 @@ class Demonstrator:
             return [rng.choice(self.traces) for _ in range(stage.batch_size)]
         names = rng.choices(list(stage.mix), list(stage.mix.values()), k=stage.batch_size)
         weights, most = self.curriculum.weights(step), self.config.sft.num_tasks
-        keys = []
+        keys: list[_Key] = []
         for name in names:
             place = rng.choices(range(len(self.worlds)), weights)[0]
             total = self.worlds[place].num_tasks(TRAIN)
-            keys.append(_Key(place, name, rng.randrange(min(total, most or total))))
+            keys.append((place, name, rng.randrange(min(total, most or total))))
         known = {} if most is None else self._kept
         known |= self._play([key for key in dict.fromkeys(keys) if key not in known], step)
         return [known[key] for key in keys]

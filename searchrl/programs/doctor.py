@@ -6,6 +6,7 @@ run. The checks are `engine/checks`.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 from searchrl.engine.checks.report import Report, State
@@ -22,11 +23,8 @@ def examine_plan(plan: Plan, registry: Registry) -> Report:
     sampling = plan.config.sampling
     allowed = {"sampling": sampling.model_copy(update={"allow_truncated": True})}
     plan = replace(plan, config=plan.config.model_copy(update=allowed))
-    session = Session(plan, registry, ALONE, lambda text: None)
-    try:
+    with closing(Session(plan, registry, ALONE, lambda text: None)) as session:
         return session.examine(is_thorough=True, sampling=sampling)
-    finally:
-        session.close()
 
 
 def ensure_sound(session: Session, observer: Observer) -> None:

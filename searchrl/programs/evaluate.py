@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from searchrl.api_client import Client
 from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import MODEL, endpoint_address
+from searchrl.config.sections import MODEL_WORDS
 from searchrl.engine.metrics.breakdown import measure, with_components
 from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both, run_episodes
 from searchrl.engine.metrics.failures import FailureLimit
@@ -32,9 +33,6 @@ from searchrl.trust.permission import Permission
 
 if TYPE_CHECKING:
     from searchrl.programs.setup.planning import Plan
-
-_UNNAMED = ("auto", "tiny", "scratch")
-"""What `model.name` may be, and no model of an endpoint is called."""
 
 
 def script_name(policy: str) -> str | None:
@@ -167,7 +165,7 @@ def play_table(
 
 def _open_client(address: str, config: RunConfig) -> Client:
     """The client of an endpoint. It has no forced variant: a server begins its messages itself."""
-    if config.model.name in _UNNAMED:
+    if config.model.name in MODEL_WORDS:
         raise ConfigError(
             f"policy '{config.policy}' needs the name of a model that the server knows: "
             "--model NAME"

@@ -1,14 +1,13 @@
 """What a program tells its observer: plan, phases, steps, evaluations, episodes, the end.
 
-Owns the `Observer` interface and the silent one. Programs call it and never print. The CLI's
-console is one implementation; a notebook may have another.
+Programs call it and never print. The CLI's console is a subclass; a notebook may have another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from searchrl.config import RunConfig
 from searchrl.engine.metrics.metrics import Metrics
@@ -17,8 +16,8 @@ Row = Mapping[str, Any]
 """A line of a file of the run folder."""
 
 
-class Observer(Protocol):
-    """Receives the events of a program, in order.
+class Observer:
+    """Receives the events of a program, in order, and is silent: subclasses show them.
 
     Metrics are read by name: one that was not measured is absent.
     """
@@ -28,15 +27,12 @@ class Observer(Protocol):
 
         `done` are those that a resumed run has behind it, `rows` what `metrics.jsonl` has of them.
         """
-        return
 
     def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
         """The resolved plan, before anything runs. `facts` are ready to print."""
-        return
 
     def note(self, text: str) -> None:
         """One line a user should see."""
-        return
 
     def warn(self, text: str) -> None:
         """What makes the run hopeless or its figures worthless, before it begins."""
@@ -52,24 +48,15 @@ class Observer(Protocol):
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Progress of a phase (`evaluate before`, `sample`, `update`, …)."""
-        return
 
     def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
         """One finished training step."""
-        return
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """One finished evaluation (`before`, `during`, `after`)."""
-        return
 
     def compare(self, before: Iterable[Row], after: Iterable[Row]) -> None:
         """At the end, the rows of both evaluations in `rollouts/`; none where they are not kept."""
-        return
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
         """The end, with where everything is."""
-        return
-
-
-class SilentObserver(Observer):
-    """Ignores every event. Subclasses override what they want to hear."""

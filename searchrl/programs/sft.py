@@ -17,10 +17,8 @@ from pydantic import NonNegativeInt
 
 from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
-from searchrl.config.sft import SftStage
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
-from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import make_policy
 from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.rollout import Interrupted
@@ -30,7 +28,7 @@ from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.demonstrations import Demonstrator, limits_text, scripted_texts
-from searchrl.programs.observer import Observer, SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.programs.setup.planning import Plan, prepare, set_threads
 from searchrl.programs.setup.warnings import few_tasks
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
@@ -59,7 +57,7 @@ def sft(
     name the model `scratch`, which makes a new small one.
     """
     ensure_one_process("sft")
-    observer = observer or SilentObserver()
+    observer = observer or Observer()
     if resume is not None and (end := Run.open(resume).find_end()):
         observer.last_words(end)
         return Run(Path(resume))
@@ -94,8 +92,6 @@ class _Progress(Shape, extra="forbid"):
 
 
 class _ColdStart(TrainingRun):
-    """A run of `sft`."""
-
     program = "sft"
     shape = _Progress
     progress: _Progress
@@ -114,8 +110,14 @@ class _ColdStart(TrainingRun):
             for name in stage.mix:
                 for world in worlds:
                     world.script(name)
-        policy = _make_policy(plan, worlds)
-        self.label = policy.source if config.model.name == SCRATCH else plan.model.label
+        if config.model.name == SCRATCH:
+            set_threads(config)
+            texts = scripted_texts(config, worlds)  # for its tokenizer to read
+            context = config.model.max_context
+            policy = make_policy(config.model.scratch, texts, plan.device, context, config.seed)
+            self.label = policy.source
+        else:
+            policy, self.label = plan.load_policy(trainable=True), plan.model.label
         learner = SupervisedLearner(policy, settings.max_grad_norm, settings.micro_batch_tokens)
         evaluator = make_driver(policy, config, registry, config.eval)
         super().__init__(config, registry, worlds, policy, learner, evaluator, observer, stop)
@@ -146,9 +148,8 @@ class _ColdStart(TrainingRun):
     def train(self) -> None:
         """Take the steps that are left of all stages."""
         config, progress = self.config, self.progress
-        total = sum(stage.steps for stage in config.sft.stages)
-        steps = list(enumerate(_schedule(config.sft.stages)))[progress.step :]
-        for step, (stage, stage_step) in steps:
+        steps = [(stage, number) for stage in config.sft.stages for number in range(stage.steps)]
+        for step, (stage, stage_step) in [*enumerate(steps)][progress.step :]:
             started = time.perf_counter()
             demonstrations = self.demonstrate(stage, step)
             num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
@@ -173,8 +174,8 @@ class _ColdStart(TrainingRun):
             self.writer.log(step + 1, metrics, "sft")
             progress.step, progress.demos, progress.cut_demos = step + 1, demos, cut_demos
             self.unrecorded = 0
-            self.observer.step(step + 1, total, metrics)
-            if (step + 1) % config.checkpoint.every == 0 or step + 1 == total:
+            self.observer.step(step + 1, len(steps), metrics)
+            if (step + 1) % config.checkpoint.every == 0 or step + 1 == len(steps):
                 self.save()
             if self.stop.asked:
                 raise Interrupted
@@ -183,21 +184,3 @@ class _ColdStart(TrainingRun):
                 f"{progress.cut_demos} of {progress.demos} demonstrations were cut at a token "
                 f"limit and trained without the turns that did not fit ({limits_text(self.fitted)})"
             )
-
-
-def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:
-    """Load the policy, or make a new one whose tokenizer has read scripted episodes."""
-    config = plan.config
-    if config.model.name != SCRATCH:
-        return plan.load_policy(trainable=True)
-    set_threads(config)
-    texts = scripted_texts(config, worlds)
-    scratch, context = config.model.scratch, config.model.max_context
-    return make_policy(scratch, texts, plan.device, context, config.seed)
-
-
-def _schedule(stages: Sequence[SftStage]) -> Iterator[tuple[SftStage, int]]:
-    """(stage, step within it) for every step of the run."""
-    for stage in stages:
-        for step in range(stage.steps):
-            yield stage, step

@@ -30,7 +30,7 @@ from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Rollback
 from searchrl.programs.doctor import ensure_sound
-from searchrl.programs.observer import Observer, SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
@@ -83,7 +83,7 @@ def train(
     """
     workers = Workers(read_place())
     if observer is None or not workers.is_first:
-        observer = SilentObserver()
+        observer = Observer()
     if resume is not None and (end := Run.open(resume).find_end()):
         observer.last_words(end)
         return Run(Path(resume))
@@ -161,8 +161,6 @@ class _ProgressShape(Shape, extra="forbid"):
 
 
 class _Training(TrainingRun):
-    """A run of `train`."""
-
     program = "train"
     shape = _ProgressShape
     progress: _Progress
@@ -263,8 +261,11 @@ class _Training(TrainingRun):
     def finish_step(self, trackers: Trackers) -> None:
         """Validate, ask the alarms and save, each if it is due after the last step."""
         self.validate(trackers)
-        self.heed_alarms()
-        step = self.progress.step
+        progress, step = self.progress, self.progress.step
+        if progress.watched < step:  # the alarms are asked once about a step
+            progress.watched = step
+            if self.alarms.heed(step, progress.best):
+                self.checkpoint()  # with the weights that a rollback put back
         if step % self.config.checkpoint.every == 0 or step == self.config.max_steps:
             self.checkpoint()
 
@@ -355,15 +356,8 @@ class _Training(TrainingRun):
 
     def log(self, step: int, metrics: Metrics, phase: str) -> None:
         """Record metrics; the alarms see them, too."""
-        self.alarms.log(step, metrics, phase)
-
-    def heed_alarms(self) -> None:
-        """Ask the alarms about the last step, once; after a rollback, keep the new weights."""
-        progress = self.progress
-        if progress.watched < progress.step:
-            progress.watched = progress.step
-            if self.alarms.heed(progress.step, progress.best):
-                self.checkpoint()
+        super().log(step, metrics, phase)
+        self.alarms.watch.history.add(step, phase, metrics)
 
     def checkpoint(self) -> None:
         """Save, and show that it is being done."""

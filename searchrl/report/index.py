@@ -6,7 +6,7 @@ The index has what a list is filtered and sorted by, as columns; a page holds al
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -22,12 +22,7 @@ class Index:
         names = ("tasks", "groups", "phases", "stops", "patterns", "failures", "origins")
         self._names: dict[str, dict[Hashable, int]] = {name: {} for name in names}
         """Numbers for values that many rollouts share."""
-        columns = (
-            *("run", "id", "group", "task", "phase", "step", "reward", "advantage", "stop"),
-            *("pattern", "failure", "origin", "turns", "searches", "tokens", "gold"),
-            *("answer", "pull"),
-        )
-        self._columns: dict[str, list[Any]] = {name: [] for name in columns}
+        self._columns: defaultdict[str, list[Any]] = defaultdict(list)
         self._scores: dict[str, list[float | None]] = {}
         self._pulls: dict[str, float] = {}
         self._segments: list[tuple[str, int]] = []

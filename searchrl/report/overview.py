@@ -46,7 +46,6 @@ def describe_run(run: Run) -> dict[str, Any]:
         "rewarded": list_rewarded(run),
         "alarms": run.read_alarms().rows,
         "faults": [*find_damage(run.path), *find_missing_rollouts(run)],
-        "is_finished": bool(summary),
     }
 
 

@@ -88,41 +88,31 @@ class BM25Retriever:
         Passages without any word of the query are never returned: a query of unknown words
         gives `[]`, and so does k <= 0.
         """
-        return [self._search_one(query, k) for query in queries]
+        return [
+            [
+                replace(self.passages[place], score=float(scores[place]))
+                for place in order[: max(k, 0)].tolist()
+            ]
+            for scores, order in map(self._order, queries)
+        ]
 
     def ranks(self, queries: Sequence[str], ids: Sequence[str]) -> list[dict[str, int | None]]:
         """The rank of each of these passages per query, from 1; None if it is not found."""
-        return [self._ranks_of(query, ids) for query in queries]
-
-    def _search_one(self, query: str, k: int) -> list[Passage]:
-        found = self._order(query) if k > 0 else None
-        if found is None:
-            return []
-        scores, order = found
-        return [
-            replace(self.passages[position], score=float(scores[position]))
-            for position in order[:k].tolist()
-        ]
-
-    def _ranks_of(self, query: str, ids: Sequence[str]) -> dict[str, int | None]:
-        ranks: dict[str, int | None] = dict.fromkeys(ids)
-        if (found := self._order(query)) is None:
-            return ranks
-        for name in ids:
-            at = (found[1] == self._places.get(name, -1)).nonzero()[0]
-            ranks[name] = int(at[0]) + 1 if len(at) else None
+        ranks = []
+        for _, order in map(self._order, queries):
+            places = ((name, (order == self._places.get(name, -1)).nonzero()[0]) for name in ids)
+            ranks.append({name: int(at[0]) + 1 if len(at) else None for name, at in places})
         return ranks
 
-    def _order(self, query: str) -> tuple[NDArray[np.float64], NDArray[np.intp]] | None:
+    def _order(self, query: str) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Scores of all passages, and where those stand that hold a word of the query, best first.
 
-        Equal scores keep the order of the corpus. None: no passage holds any word of it.
+        Equal scores keep the order of the corpus.
         """
+        import numpy as np
+
         # Repeats count, as in rank-bm25: a word asked for twice weighs twice.
         terms = [term for term in tokenize(query) if term in self._postings]
-        if not terms:
-            return None
-        import numpy as np
 
         scores = np.zeros(len(self.passages))
         is_candidate = np.zeros(len(self.passages), dtype=bool)

@@ -36,8 +36,6 @@ class IndexCache:
         naming: Callable[[], AbstractContextManager[None]] = nullcontext,
         make_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
         self._factory = factory
         self._naming = naming

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from pydantic import BaseModel
 
 from searchrl.config import RunConfig
 from searchrl.config.packaged import is_packaged, package_of
-from searchrl.config.sections import AUTO, SCRATCH, Named
+from searchrl.config.sections import MODEL_WORDS, Named
 from searchrl.contracts import RetrieverFactory
 from searchrl.contracts.settings import find_mark
 from searchrl.errors import SearchRLError
@@ -31,10 +32,10 @@ from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.provenance import Origin, read_origin
 from searchrl.plugins.registry import Entry
-from searchrl.plugins.signatures import Setting, find_settings
+from searchrl.plugins.signatures import find_settings
 
 CODE, MODEL = "the code", "the model"
-_ASKING = ("the address", "the account", "the variable")
+_ASKING = ("the address", "the variable")
 """Marks of settings that make a part ask somebody by its name alone."""
 _PARTS = ("env", "wrapper", "protocol", "retriever", "judge")
 
@@ -119,7 +120,7 @@ class _Finder:
     def in_place(self, key: str, value: str, what: str) -> Iterator[Need]:
         """Nothing for a path in the run folder, and for a model that a package brings."""
         is_ours = is_packaged(value) and is_installed(package_of(value))
-        if what == MODEL and (value in (AUTO, "tiny", SCRATCH) or is_ours):
+        if what == MODEL and (value in MODEL_WORDS or is_ours):
             return
         if what not in (MODEL, "the path") or not self.is_inside(value):
             yield Need(key, value, what)
@@ -138,7 +139,7 @@ class _Finder:
             entry = self.registry.get(kind, name)
         if entry is not None and not entry.owner.is_installed:
             entry = None
-        known: Mapping[str, Setting] = {}
+        known: Mapping[str, inspect.Parameter] = {}
         if entry is not None:
             try:
                 known = find_settings(entry.load())

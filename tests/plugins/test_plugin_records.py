@@ -166,8 +166,8 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     # What this user trusted when the run began is another text.
     assert str(file) in complaint("eval", run)
     result = succeed("eval", run, "--trust")
-    assert f"was code (sha256 {record.sha256[:12]})" in result.stderr
-    assert f"restore {file} (sha256 {record.sha256})" in result.stderr
+    assert f"was code (sha256 {record.owner.sha256[:12]})" in result.stderr
+    assert f"restore {file} (sha256 {record.owner.sha256})" in result.stderr
 
     moved = tmp_path / "moved" / "rivers.py"
     moved.parent.mkdir()

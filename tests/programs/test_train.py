@@ -22,7 +22,7 @@ from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout
 from searchrl.errors import FailureLimitError
-from searchrl.programs.observer import SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
 from searchrl.run_folder import Run
@@ -59,7 +59,7 @@ class TestResume:
     def test_ended_in_an_evaluation_it_is_measured_once(
         self, whole_run: Run, micro_model: Path, tmp_path: Path, label: str
     ):
-        class Fatal(SilentObserver):
+        class Fatal(Observer):
             def evaluation(self, name: str, step: int, metrics: Mapping[str, Any]) -> None:
                 if name == label:
                     raise RuntimeError("no terminal")
@@ -122,7 +122,7 @@ class TestCheckpoints:
         assert_same_weights(origin / "policy", later.path / "policy")
 
 
-class Noting(SilentObserver):
+class Noting(Observer):
     """Keeps the phases."""
 
     def __init__(self) -> None:

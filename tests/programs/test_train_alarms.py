@@ -158,8 +158,8 @@ class TestRollback:
         saved: dict[int, Path] = {}
         real = checkpoint_module.save_checkpoint
 
-        def save(run_dir: Path, policy: Any, learner: Any, state: Any) -> Path:
-            folder = real(run_dir, policy, learner, state)
+        def save(run_dir: Path, policy: Any, learner: Any, state: Any, **how: Any) -> Path:
+            folder = real(run_dir, policy, learner, state, **how)
             copy = tmp_path / f"saved_{state['step']}"
             if not copy.exists():
                 policy.save(copy)

@@ -14,7 +14,7 @@ from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout as rollout_module
 from searchrl.errors import GenerationFailure, PluginError
-from searchrl.programs.observer import SilentObserver
+from searchrl.programs.observer import Observer
 from searchrl.programs.train import train
 from searchrl.run_folder import Run, RunWriter
 from searchrl.trackers.rows import read_rows
@@ -134,7 +134,7 @@ def test_after_ctrl_c_in_an_evaluation_a_tracker_has_every_row_once(
 ):
     """The evaluation comes first on resume: it must not take the row of its step with it."""
 
-    class Stopping(SilentObserver):
+    class Stopping(Observer):
         def phase(self, name: str, done: int, total: int) -> None:
             if name == "evaluate":
                 os.kill(os.getpid(), signal.SIGINT)

@@ -106,11 +106,11 @@ def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told_of(run_dir: Path, settings: dict[str, Any]) -> tuple[Run, list[str]]:
     """A run, and what it told the user."""
-    from searchrl.programs.observer import SilentObserver
+    from searchrl.programs.observer import Observer
 
     notes: list[str] = []
 
-    class Listener(SilentObserver):
+    class Listener(Observer):
         def note(self, text: str) -> None:
             notes.append(text)
 

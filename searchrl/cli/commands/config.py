@@ -42,7 +42,6 @@ def config(key: str | None, is_json: bool) -> None:
 
 
 def _to_dict(key: ConfigKey) -> dict[str, Any]:
-    """What is known about a key, as JSON-able values."""
     options = [one for command in (train, sft, eval) for one in command.params]
     flags = [
         "/".join((*one.opts, *one.secondary_opts))

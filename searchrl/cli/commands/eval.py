@@ -111,7 +111,10 @@ def eval(run: str | None, **values: Any) -> None:
         _keep(first.config, registry, results, began, observer.note)
     compared = compare(*(task_means(one.rollouts) for one in results)) if results[1:] else {}
     if values["json"]:
-        print_json(_as_json(both, results, compared))
+        shown: dict[str, Any] = dict(results[0].metrics)
+        for other in results[1:]:
+            shown |= {"against": {"policy": both[1].name, **other.metrics}, "paired": compared}
+        print_json(shown)
     else:
         _show(both, results, compared, values)
 
@@ -175,16 +178,6 @@ def _keep(
     limit = FailureLimit("evaluation", config.rollout.max_failure_frac, save, note)
     for name, one in zip(("eval", "eval_against"), results, strict=False):
         limit.ensure((*one.rollouts, *one.forced), f"split '{config.eval.split}'", name)
-
-
-def _as_json(
-    both: list[Contender], results: list[EvalResult], compared: Mapping[str, Paired]
-) -> dict[str, Any]:
-    """The figures by name; with `--against`, also those of the other and the differences."""
-    first, *others = (dict(result.metrics) for result in results)
-    if not others:
-        return first
-    return first | {"against": {"policy": both[1].name, **others[0]}, "paired": compared}
 
 
 def _show(

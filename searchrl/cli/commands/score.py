@@ -82,8 +82,6 @@ def score(run: str, **values: Any) -> None:
 
 
 def _cells(one: Mapping[str, Any]) -> dict[str, str]:
-    """What is shown of a phase."""
-
     def number(value: float | None) -> str:
         return "—" if value is None else f"{value:.3f}"
 

@@ -95,7 +95,6 @@ def sft(**values: Any) -> None:
 
 
 def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
-    """Resume or plan, then run the program of `command`."""
     from searchrl.cli.loading import find_permission, run_of_config
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.engine.learning.torchrun import read_place

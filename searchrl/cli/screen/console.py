@@ -35,7 +35,7 @@ from searchrl.config import RunConfig
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.worlds import SEARCH_METRICS
 from searchrl.errors import DamagedError
-from searchrl.programs.observer import Row
+from searchrl.programs.observer import Observer, Row
 from searchrl.rewards.expression import RewardSchedule
 
 _BAR = 24
@@ -48,7 +48,7 @@ _TABLE_REST = 74
 """Columns that the rest of the table needs."""
 
 
-class ConsoleObserver:
+class ConsoleObserver(Observer):
     """Shows a run. Use as a context manager: at its end the terminal is in order again.
 
     `details` shows every figure.

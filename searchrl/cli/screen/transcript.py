@@ -69,8 +69,10 @@ def render_rollout(title: str, row: Mapping[str, Any]) -> RenderableType:
 
 def verdict_lines(row: Mapping[str, Any]) -> list[Text]:
     """The answer beside the gold answer, then every score of an episode."""
-    accepted, scored = row["task"]["answers"], row["scores"]
-    lines = [_answer(row["final_answer"], accepted, scored, row["stop_reason"])]
+    answer, accepted, scored = row["final_answer"], row["task"]["answers"], row["scores"]
+    lines = [_line("answer", f"none ({row['stop_reason']})", "red")]
+    if answer is not None:
+        lines = [_line("answer", answer, _answer_style(answer, accepted, scored))]
     if accepted:
         lines.append(_line("expected", " | ".join(accepted)))
     reward = f"reward {row['reward']:g}" if row["reward"] is not None else "not scored"
@@ -83,14 +85,6 @@ def verdict_lines(row: Mapping[str, Any]) -> list[Text]:
 
 def _line(name: str, text: str, style: str = "") -> Text:
     return Text.assemble((f"  {name:<10}", "dim"), (text, style))
-
-
-def _answer(
-    answer: str | None, accepted: Sequence[str], scores: Mapping[str, float], stop: str
-) -> Text:
-    if answer is None:
-        return _line("answer", f"none ({stop})", "red")
-    return _line("answer", answer, _answer_style(answer, accepted, scores))
 
 
 def _answer_style(answer: str | None, accepted: Sequence[str], scores: Mapping[str, float]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,7 +46,7 @@ from searchrl.envs.regulations.world.school import (
     make_school,
 )
 from searchrl.envs.splits import TRAIN, Mix
-from searchrl.envs.text import Matches, TextEnv, same_answer
+from searchrl.envs.text import SearchSettings, TextEnv
 from searchrl.errors import ConfigError, suggest
 
 TASKS_PER_SCHOOL = 10
@@ -75,22 +75,31 @@ SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 _RULE = "Answer from the handbook of {school}; if it does not say, answer: " + NOT_REGULATED_ANSWER
 
 
-class RegulationsEnv(TextEnv):
-    """Questions about one school's handbook per episode; every school has its own rules.
+@dataclass(frozen=True, kw_only=True)
+class RegulationsSettings(SearchSettings):
+    """What is asked, and about what, besides the settings of every search environment.
 
-    Splits `train` and `test` hold generated schools, disjoint in content and name; `demo` asks
-    about the readable handbook that comes with the package. With `handbook` set, every split asks
-    the questions about that handbook instead.
-
-    Args:
-        protocol, retriever: as for `TextEnv`.
+    Attributes:
         mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and, at the level
             `hard`, `three_hop`; kinds left out are 0.
         difficulty: `easy` (one rule, one sentence), `normal` (prose with exceptions) or `hard`
             (rules that others replace, up to three hops).
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         questions: path of a JSON or JSONL file with questions about `handbook`.
-        topk, max_turns, world_seed, render_mode, matches: as for `TextEnv`.
+    """
+
+    mix: Mapping[TaskKind, float] | None = None
+    difficulty: Difficulty = Difficulty.NORMAL
+    handbook: str | Path | None = None
+    questions: str | Path | None = None
+
+
+class RegulationsEnv(TextEnv):
+    """Questions about one school's handbook per episode; every school has its own rules.
+
+    Splits `train` and `test` hold generated schools, disjoint in content and name; `demo` asks
+    about the readable handbook that comes with the package. With `handbook` set, every split asks
+    the questions about that handbook instead.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -99,40 +108,22 @@ class RegulationsEnv(TextEnv):
 
     name: ClassVar[str] = "regulations"
     splits: tuple[str, ...] = ("train", "validation", "test", "demo")
+    settings_type: ClassVar[type[SearchSettings]] = RegulationsSettings
+    settings: RegulationsSettings
 
     def __init__(
-        self,
-        *,
-        protocol: TagProtocol,
-        retriever: RetrieverFactory,
-        mix: Mapping[TaskKind, float] | None = None,
-        difficulty: Difficulty = Difficulty.NORMAL,
-        handbook: str | Path | None = None,
-        questions: str | Path | None = None,
-        topk: int = 3,
-        shuffle: bool = False,
-        max_turns: int = 4,
-        world_seed: int = 0,
-        render_mode: str | None = None,
-        matches: Matches = same_answer,
+        self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
-        super().__init__(
-            protocol=protocol,
-            retriever=retriever,
-            topk=topk,
-            shuffle=shuffle,
-            max_turns=max_turns,
-            world_seed=world_seed,
-            render_mode=render_mode,
-            matches=matches,
-        )
-        self.difficulty = _ensure_difficulty(difficulty)
+        super().__init__(protocol=protocol, retriever=retriever, **settings)
+        given = self.settings
+        self.difficulty = _ensure_difficulty(given.difficulty)
+        mix = given.mix
         kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
         self._train_mix = _make_mix(kinds, self.difficulty, TRAIN)
         self._mix = _make_mix(kinds, self.difficulty, "test")
-        self._is_generated = handbook is None
+        self._is_generated = given.handbook is None
         self._held: tuple[tuple[str, int], School] | None = None
-        self._handbook, self._questions = _load(handbook, questions)
+        self._handbook, self._questions = _load(given.handbook, given.questions)
 
     def num_tasks(self, split: str) -> int:
         """How many tasks `split` has."""
@@ -261,7 +252,6 @@ def _draw(
     kind: str,
     ordinal: int,
 ) -> Draft:
-    """A task about a school."""
     return draft_task(make(world_seed, split, number, difficulty), kind, ordinal)
 
 

@@ -12,14 +12,8 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from searchrl.envs.regulations.world.names import ValueKind
-from searchrl.envs.regulations.world.prose import Article, Statement, Status, begin
-from searchrl.envs.regulations.world.school import (
-    Link,
-    School,
-    about_thing,
-    exception_of,
-    room_family,
-)
+from searchrl.envs.regulations.world.prose import Article, Statement, Status, about_exception, begin
+from searchrl.envs.regulations.world.school import Link, School, room_family
 from searchrl.envs.regulations.world.searching import content_words
 from searchrl.envs.regulations.world.wordings import (
     Condition,
@@ -144,8 +138,6 @@ class _Absent(NamedTuple):
 
 
 class _Writer:
-    """Writes tasks about one school."""
-
     def __init__(self, school: School, rng: Random) -> None:
         self._school = school
         self._rng = rng
@@ -167,7 +159,7 @@ class _Writer:
             asking = _Asking(family.entity_questions, family.entity_indirect, slots)
             return self._one(link.abouts[1], asking)
         shelf, thing = school.things[number - 2 * len(school.links)]
-        return self._one(about_thing(shelf, thing), _ask_thing(shelf, thing))
+        return self._one(shelf.about(thing), _ask_thing(shelf, thing))
 
     def reworded(self, ordinal: int, order: Random) -> Draft:
         """Ask for a topic in words that do not find its article, where its name does."""
@@ -178,7 +170,7 @@ class _Writer:
             for topic, (article, statement) in stated.items()
             # One that replaces another shares its words with it.
             if statement.status is Status.CURRENT
-            and school.finder.finds(topic.gist, article.passage.id)
+            and school.finder.finds(topic.key, article.passage.id)
         ]
         first = pick(range(len(found)), ordinal, order)
         asked = (
@@ -236,14 +228,13 @@ class _Writer:
         school = self._school
         absent = [
             [
-                _Absent(topic.key, topic.gist, topic.kind, _Asking(topic.questions, topic.indirect))
+                _Absent(topic.key, topic.key, topic.kind, _Asking(topic.questions, topic.indirect))
                 for topic in school.absent_topics
             ],
             [self._absent_subject(*item) for item in school.absent_subjects],
             [
-                _Absent(about_thing(*item), shelf.gist(thing), shelf.kind, _ask_thing(shelf, thing))
-                for item in school.absent_things
-                for shelf, thing in [item]
+                _Absent(shelf.about(thing), shelf.gist(thing), shelf.kind, _ask_thing(shelf, thing))
+                for shelf, thing in school.absent_things
             ],
         ][ordinal % 3]
         chosen = absent[pick(range(len(absent)), ordinal // 3, order)]
@@ -262,7 +253,8 @@ class _Writer:
     def _absent_subject(self, family: Family, subject: Subject) -> _Absent:
         about, gist = f"{family.key}:{subject.key}", family.link_gist(subject)
         if self._rng.random() < 0.5:
-            asking = _ask_hop(Link(family, subject, ""))
+            questions, indirect = family.entity_questions, family.entity_indirect
+            asking = _Asking(questions, indirect, _names(subject), (family.descriptions,))
             return _Absent(about, gist, family.value_kind, asking)
         return _Absent(about, gist, family.bridge_kind, _ask_link(family, subject))
 
@@ -274,9 +266,9 @@ class _Writer:
 
     def _condition(self, about: str) -> tuple[str, Condition | None]:
         """The rule or its exception, and when that holds."""
-        exception = exception_of(self._school, about)
-        if exception and self._rng.random() < ASKED_WITH_CONDITION:
-            return exception, self._school.exceptions[about]
+        condition = self._school.exceptions.get(about)
+        if condition and self._rng.random() < ASKED_WITH_CONDITION:
+            return about_exception(about, condition), condition
         return about, None
 
     def _when(self, condition: Condition | None) -> str:
@@ -343,8 +335,8 @@ class _Writer:
             framed = core_in_frame(text, frame, when, is_direct, is_first)
             # Of several descriptions, the innermost is what has to be found first.
             first = framed if len(asking.descriptions) < 2 else innermost
-            asked, query = put_in_frame(framed, frame), content_words(first)
-            yield Question(asked, query, core.text, is_seen and frame.is_seen)
+            asked = frame.text.format(i=framed, q=framed, Q=framed)
+            yield Question(asked, content_words(first), core.text, is_seen and frame.is_seen)
 
     def _draft(
         self,
@@ -371,11 +363,6 @@ class _Writer:
         )
 
 
-def put_in_frame(framed: str, frame: Wording) -> str:
-    """The whole text of a question, of what `core_in_frame` made."""
-    return frame.text.format(i=framed, q=framed, Q=framed)
-
-
 def core_in_frame(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:
     """The question as it stands in the frame, its condition behind it or, if `is_first`, before."""
     if not is_direct:
@@ -400,14 +387,6 @@ def _ask_link(family: Family, subject: Subject) -> _Asking:
 
 def _ask_thing(shelf: Shelf, thing: str) -> _Asking:
     return _Asking(shelf.questions, shelf.indirect, ({"s": thing},))
-
-
-def _ask_hop(link: Link) -> _Asking:
-    family = link.family
-    descriptions = (family.descriptions,)
-    return _Asking(
-        family.entity_questions, family.entity_indirect, _names(link.subject), descriptions
-    )
 
 
 def _names(subject: Subject) -> tuple[dict[str, str], ...]:

@@ -60,28 +60,16 @@ class HandbookExpert:
     def act(self, observation: str) -> str:
         """Search hop by hop, then answer."""
         if self._hop < 0:
-            return self._search(self.first_query(), FIRST_THOUGHT)
+            return self._search(self._queries[0], FIRST_THOUGHT)
         thought, answer = self._read(observation)
         if not answer and self._may_search_again and self._hop == 0:
             self._may_search_again = False
             return self._type(self.task.meta["gists"][0], thought)
         if not answer:
-            return self.not_found(thought)
+            return self._answer(NOT_REGULATED_ANSWER, f"{thought} {SILENT}".lstrip())
         if self._hop + 1 < len(self._queries):
-            return self.next_hop(thought)
-        return self.answer(answer, thought)
-
-    def first_query(self) -> str:
-        """What to type first."""
-        return self._queries[0]
-
-    def next_hop(self, thought: str) -> str:
-        """Go on with what was found."""
-        return self._search(self._queries[self._hop + 1], thought)
-
-    def not_found(self, thought: str) -> str:
-        """Say that the handbook is silent."""
-        return self.answer(NOT_REGULATED_ANSWER, f"{thought} {SILENT}".lstrip())
+            return self._search(self._queries[self._hop + 1], thought)
+        return self._answer(answer, thought)
 
     def _plan(self) -> list[str]:
         queries = list(self.task.meta.get("queries", ()))
@@ -143,8 +131,7 @@ class HandbookExpert:
     def _type(self, query: str, thought: str) -> str:
         return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
 
-    def answer(self, answer: str, thought: str) -> str:
-        """The turn that answers."""
+    def _answer(self, answer: str, thought: str) -> str:
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
 

@@ -205,20 +205,17 @@ class Session:
             if self.config.scale.max_staleness and step < self.config.max_steps:
                 self.sampler.sync(self.policy)
                 self.ahead = pool.submit(self._draw, step + 1, should_stop=should_stop)
-            return self._learn(drawn, step)
-
-    def _learn(self, drawn: StepGroups, step: int) -> Learned:
-        self._free_cache()
-        groups = self.algorithm.extend(drawn.groups, step)
-        self.added = [
-            one
-            for group in groups
-            for one in group.rollouts
-            if isinstance(one, Rollout) and one.trajectory.origin is not Origin.SAMPLED
-        ]
-        learned = self.learner.train_step(groups)
-        self._free_cache()
-        return learned
+            self._free_cache()
+            groups = self.algorithm.extend(drawn.groups, step)
+            self.added = [
+                one
+                for group in groups
+                for one in group.rollouts
+                if isinstance(one, Rollout) and one.trajectory.origin is not Origin.SAMPLED
+            ]
+            learned = self.learner.train_step(groups)
+            self._free_cache()
+            return learned
 
     def _ask(self, requests: Sequence[RolloutRequest], step: int) -> list[RolloutRequest]:
         """The requests of a step as the algorithm would have them."""

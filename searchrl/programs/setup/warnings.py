@@ -104,23 +104,18 @@ def _applies_somewhere(world: TaskWorld, name: str) -> bool:
         return True
 
 
-def _tiny_elsewhere(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
-    """A warning before an embedded model is rewarded for what it was never taught."""
-    foreign = [w for w in worlds if w.entry.policy_for(w.config.protocol.name) != EMBEDDED]
-    if plan.model.embedded != EMBEDDED or not foreign:
-        return  # whoever names the policy of another package knows what it is for
-    env = foreign[0]
-    yield (
-        "the embedded tiny model was taught school regulations only; on "
-        f"env '{env.name}' with protocol '{env.config.protocol.name}' it will hardly ever earn a "
-        "reward. To learn, name a larger model (--model Qwen/Qwen3-0.6B), or teach this one first "
-        "with searchrl sft --model tiny and go on with --init-from"
-    )
-
-
 def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """What makes a run of `train` hopeless or its figures worthless, with what to do."""
-    yield from _tiny_elsewhere(plan, worlds)
+    foreign = [w for w in worlds if w.entry.policy_for(w.config.protocol.name) != EMBEDDED]
+    # Whoever names the policy of another package knows what it is for.
+    if plan.model.embedded == EMBEDDED and foreign:
+        env = foreign[0]
+        yield (
+            "the embedded tiny model was taught school regulations only; on "
+            f"env '{env.name}' with protocol '{env.config.protocol.name}' it will hardly ever earn "
+            "a reward. To learn, name a larger model (--model Qwen/Qwen3-0.6B), or teach this one "
+            "first with searchrl sft --model tiny and go on with --init-from"
+        )
     yield from few_tasks(plan.config, worlds)
 
 

@@ -2,18 +2,15 @@
 "use strict";
 
 SEARCHRL.views.compare = (() => {
-  const { el, number, signed, percent, count, lists, given } = SEARCHRL;
+  const { el, number, signed, percent, count, side, groupBy, lists, given } = SEARCHRL;
   const SHOWN = 200;
 
   function sets() {
     const c = lists.index.columns;
-    const found = new Map();
-    for (let i = 0; i < lists.index.size; i += 1) {
-      const name = `${c.run[i]}.${lists.index.phases[c.phase[i]]}${lists.index.phases[c.phase[i]] === "train" ? "" : `.${c.step[i]}`}`;
-      if (!found.has(name)) found.set(name, []);
-      found.get(name).push(i);
-    }
-    return found;
+    return groupBy(lists.all(), (i) => {
+      const phase = lists.index.phases[c.phase[i]];
+      return `${c.run[i]}.${phase}${phase === "train" ? "" : `.${c.step[i]}`}`;
+    });
   }
 
   function defaults(names, count) {
@@ -39,10 +36,8 @@ SEARCHRL.views.compare = (() => {
       return;
     }
     const [a, b] = defaults(names, given.get("run").runs.length);
-    const choice = (side, fallback) => {
-      const select = el("select", { change: () => fill() }, names.map((name) => el("option", { value: name, selected: (query.get(side) || fallback) === name }, label(name))));
-      return select;
-    };
+    const choice = (name, fallback) => el("select", { change: () => fill() },
+      names.map((value) => el("option", { value, selected: (query.get(name) || fallback) === value }, label(value))));
     const [left, right] = [choice("a", a), choice("b", b)];
     const fill = () => {
       history.replaceState(null, "", `#/compare?${new URLSearchParams({ a: left.value, b: right.value })}`);
@@ -54,25 +49,12 @@ SEARCHRL.views.compare = (() => {
   }
 
   // Task -> its rollouts; a task that was played several times is compared by its mean.
-  function byTask(numbers) {
-    const found = new Map();
-    for (const i of numbers) {
-      const task = lists.index.columns.task[i];
-      if (!found.has(task)) found.set(task, []);
-      found.get(task).push(i);
-    }
-    return found;
-  }
-
-  function mean(numbers) {
-    const values = numbers.map((i) => lists.index.columns.reward[i]).filter((value) => value !== null);
-    return values.length ? values.reduce((x, y) => x + y, 0) / values.length : null;
-  }
+  const byTask = (numbers) => groupBy(numbers, (i) => lists.index.columns.task[i]);
 
   function compare(box, ofA, ofB) {
     const [a, b] = [byTask(ofA), byTask(ofB)];
     const both = [...a.keys()].filter((task) => b.has(task)).map((task) => ({
-      task, a: a.get(task), b: b.get(task), rewardA: mean(a.get(task)), rewardB: mean(b.get(task)),
+      task, a: a.get(task), b: b.get(task), rewardA: lists.meanReward(a.get(task)), rewardB: lists.meanReward(b.get(task)),
     })).filter((one) => one.rewardA !== null && one.rewardB !== null);
     if (!both.length) {
       box.replaceChildren(el("p", { role: "status" }, "No task was played and scored on both sides."));
@@ -93,13 +75,13 @@ SEARCHRL.views.compare = (() => {
         el("td", {}, lists.index.tasks[one.task][2]),
         el("td", { class: "n" }, el("a", { href: lists.link(one.a[0]), "aria-label": `A: ${number(one.rewardA)}` }, number(one.rewardA))),
         el("td", { class: "n" }, el("a", { href: lists.link(one.b[0]), "aria-label": `B: ${number(one.rewardB)}` }, number(one.rewardB))),
-        el("td", { class: `n ${size < 0 ? "minus" : size > 0 ? "plus" : ""}` }, signed(size)));
+        el("td", { class: `n ${side(size)}` }, signed(size)));
     });
     box.replaceChildren(
       el("p", { class: "big", role: "status" }, `${both.length} tasks on both sides: ${better} better (${percent(better / both.length)}), ${worse} worse (${percent(worse / both.length)}), `
         + `${both.length - better - worse} the same. Mean change of the reward ${signed(average)}.`),
       el("p", { class: "note" }, `${rows.length < both.length ? `The ${rows.length} tasks that changed most. ` : ""}The largest losses first.`),
-      SEARCHRL.scroll("Tasks on both sides", el("table", { class: "tasks" }, el("thead", {}, el("tr", {}, ["task, side by side", "kind", "reward A", "reward B", "change"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows))));
+      SEARCHRL.table("Tasks on both sides", ["task, side by side", "kind", "reward A", "reward B", "change"], rows, { class: "tasks" }));
   }
 
   return { show, title: () => "Compare" };

@@ -99,5 +99,29 @@ const SEARCHRL = (() => {
     return `${number(many)} ${noun}${many === 1 ? "" : "s"}`;
   }
 
-  return { give, load, given, el, svg, number, signed, percent, count, views };
+  // The class of a number: what is good is green, what is bad is red.
+  const side = (value) => (value < 0 ? "minus" : value > 0 ? "plus" : "");
+
+  // Key -> the values that have it, in order.
+  function groupBy(values, keyOf) {
+    const found = new Map();
+    for (const value of values) {
+      const key = keyOf(value);
+      if (!found.has(key)) found.set(key, []);
+      found.get(key).push(value);
+    }
+    return found;
+  }
+
+  function scroll(label, child) {
+    return el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label }, child);
+  }
+
+  function table(label, heads, rows, attributes) {
+    return scroll(label, el("table", attributes,
+      el("thead", {}, el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, rows)));
+  }
+
+  return { give, load, given, el, svg, number, signed, percent, count, side, groupBy, scroll, table, views };
 })();

@@ -31,10 +31,8 @@ SEARCHRL.drawings = (() => {
   }
 
   function table(one) {
-    return SEARCHRL.scroll(one.title, el("table", {},
-      el("thead", {}, el("tr", {}, one.columns.map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, one.rows.map((row) => el("tr", {}, row.map((value) => el("td", { class: typeof value === "number" ? "n" : "" },
-        typeof value === "number" ? number(value) : value)))))));
+    return SEARCHRL.table(one.title, one.columns, one.rows.map((row) => el("tr", {}, row.map((value) =>
+      el("td", { class: typeof value === "number" ? "n" : "" }, typeof value === "number" ? number(value) : value)))));
   }
 
   // Left to right: a node stands one column behind the farthest of those that lead to it.

@@ -2,17 +2,15 @@
 "use strict";
 
 SEARCHRL.views.group = (() => {
-  const { el, number, signed, lists } = SEARCHRL;
+  const { el, number, signed, side, lists } = SEARCHRL;
 
   async function show(main, name) {
     const first = lists.find(name);
     if (first === null) throw new Error(`This report has no rollout '${name}', whose group was asked for.`);
     const members = lists.groupOf(first);
     const row = lists.row(first);
-    const rewards = members.map((i) => lists.row(i).reward).filter((value) => value !== null);
-    const mean = rewards.length ? rewards.reduce((a, b) => a + b, 0) / rewards.length : null;
     await draw(main, members, `Group: ${row.question || row.task}`,
-      `${members.length} rollouts of one prompt, ${lists.when(row)}. Mean reward ${number(mean)}. `
+      `${members.length} rollouts of one prompt, ${lists.when(row)}. Mean reward ${number(lists.meanReward(members))}. `
       + "An advantage says how much better a rollout was than this mean.");
   }
 
@@ -29,7 +27,7 @@ SEARCHRL.views.group = (() => {
     bar.style.setProperty("--part", `${Math.min(100, 40 * Math.abs(row.advantage || 0))}%`);
     return el("article", { class: "box" },
       el("h2", {}, el("a", { href: lists.link(row.number) }, `Rollout ${place + 1}`)),
-      el("p", { class: "big" }, `reward ${number(row.reward)}, advantage `, el("b", { class: row.advantage < 0 ? "minus" : row.advantage > 0 ? "plus" : "" }, signed(row.advantage))),
+      el("p", { class: "big" }, `reward ${number(row.reward)}, advantage `, el("b", { class: side(row.advantage) }, signed(row.advantage))),
       bar,
       el("p", {}, `${row.run ? "other run, " : ""}${lists.when(row)}. ${row.pattern}`),
       el("p", {}, Object.entries(row.scores).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${number(value)}`).join(" · ")),

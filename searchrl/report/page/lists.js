@@ -2,7 +2,7 @@
 "use strict";
 
 SEARCHRL.lists = (() => {
-  const { load } = SEARCHRL;
+  const { load, groupBy } = SEARCHRL;
   let index = null;
   let numbers = null;
   let members = null;
@@ -12,6 +12,8 @@ SEARCHRL.lists = (() => {
     numbers = members = null;
   }
 
+  const all = () => Array.from({ length: index.size }, (_, i) => i);
+
   function key(i) {
     const c = index.columns;
     const side = c.run[i] ? "other:" : "";
@@ -19,10 +21,7 @@ SEARCHRL.lists = (() => {
   }
 
   function find(name) {
-    if (!numbers) {
-      numbers = new Map();
-      for (let i = 0; i < index.size; i += 1) numbers.set(key(i), i);
-    }
+    numbers ??= new Map(all().map((i) => [key(i), i]));
     return numbers.has(name) ? numbers.get(name) : null;
   }
 
@@ -33,10 +32,7 @@ SEARCHRL.lists = (() => {
     for (const name of Object.keys(index.scores)) scores[name] = index.scores[name][i];
     return {
       number: i,
-      key: key(i),
       run: c.run[i],
-      id: c.id[i],
-      group: c.group[i],
       env: task[0],
       task: task[1],
       kind: task[2],
@@ -47,14 +43,7 @@ SEARCHRL.lists = (() => {
       advantage: c.advantage[i],
       stop: index.stops[c.stop[i]],
       pattern: index.patterns[c.pattern[i]],
-      failure: index.failures[c.failure[i]],
       origin: index.origins[c.origin[i]],
-      turns: c.turns[i],
-      searches: c.searches[i],
-      tokens: c.tokens[i],
-      gold: c.gold[i],
-      answer: c.answer[i],
-      pull: c.pull[i],
       share: share(i),
       scores,
     };
@@ -73,25 +62,22 @@ SEARCHRL.lists = (() => {
   }
 
   function groupOf(i) {
-    if (!members) {
-      members = new Map();
-      index.columns.group.forEach((group, at) => {
-        if (!members.has(group)) members.set(group, []);
-        members.get(group).push(at);
-      });
-    }
+    members ??= groupBy(all(), (at) => index.columns.group[at]);
     return members.get(index.columns.group[i]);
+  }
+
+  // The mean reward of rollouts; null if none of them was scored.
+  function meanReward(those) {
+    const rewards = those.map((i) => index.columns.reward[i]).filter((value) => value !== null);
+    return rewards.length ? rewards.reduce((a, b) => a + b, 0) / rewards.length : null;
   }
 
   // Trained tokens of a step, and the size of its average push.
   function stepPush(i) {
     const c = index.columns;
     const total = index.pulls[`${c.run[i]}/${c.step[i]}`];
-    let tokens = 0;
-    for (let other = 0; other < index.size; other += 1) {
-      const same = c.run[other] === c.run[i] && c.step[other] === c.step[i];
-      if (same && c.pull[other] !== null) tokens += c.tokens[other];
-    }
+    const tokens = all().filter((at) => c.run[at] === c.run[i] && c.step[at] === c.step[i] && c.pull[at] !== null)
+      .reduce((sum, at) => sum + c.tokens[at], 0);
     return { total: total || null, mean: total && tokens ? total / tokens : null };
   }
 
@@ -108,7 +94,7 @@ SEARCHRL.lists = (() => {
   const groupLink = (i) => link(i).replace("#/rollout/", "#/group/");
 
   return {
-    begin, when, key, find, row, share, groupOf, stepPush, open, link, groupLink,
+    begin, all, when, key, find, row, share, groupOf, meanReward, stepPush, open, link, groupLink,
     get index() { return index; },
   };
 })();

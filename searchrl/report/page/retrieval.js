@@ -29,7 +29,7 @@ SEARCHRL.retrieval = (() => {
     const known = searches.some((turn) => turn.ranks);
     return el("div", {}, el("h3", {}, "Rank of the gold passages"),
       known ? null : el("p", { class: "note" }, "Ranks of passages that were not shown: not recorded."),
-      SEARCHRL.scroll("Rank of the gold passages", el("table", {}, el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows))));
+      SEARCHRL.table("Rank of the gold passages", head, rows));
   }
 
   function cell(turn, id) {

@@ -2,7 +2,7 @@
 "use strict";
 
 SEARCHRL.views.rollout = (() => {
-  const { el, number, signed, percent, count, lists } = SEARCHRL;
+  const { el, number, signed, percent, count, side, lists } = SEARCHRL;
 
   async function show(main, name, query) {
     const i = lists.find(name);
@@ -58,14 +58,14 @@ SEARCHRL.views.rollout = (() => {
   function because(row, rollout) {
     const others = lists.groupOf(row.number).map(lists.row);
     const rewards = others.map((one) => one.reward).filter((value) => value !== null);
-    const mean = rewards.length ? rewards.reduce((a, b) => a + b, 0) / rewards.length : null;
+    const mean = lists.meanReward(lists.groupOf(row.number));
     if (rollout.unscored) return `It has no reward and was not trained on: ${rollout.unscored}`;
     if (row.phase !== "train") return "It was played to measure the policy. Nothing was trained on it, so it has no advantage.";
     if (!row.advantage && new Set(rewards).size === 1) {
       return `All ${rewards.length} rollouts of its group earned ${number(rewards[0])}. None was better than another, so nothing was learned from them.`;
     }
     if (row.advantage === null) return "It was not trained on: its group gave no gradient.";
-    const side = row.reward < mean ? "less than" : row.reward > mean ? "more than" : "as much as";
+    const measure = row.reward < mean ? "less than" : row.reward > mean ? "more than" : "as much as";
     const { rewarded } = SEARCHRL.given.get("run").runs[row.run];
     const apart = Object.entries(row.scores).filter(([name, value]) => {
       if (rewarded.length && !rewarded.includes(name)) return false; // it is only measured
@@ -73,7 +73,7 @@ SEARCHRL.views.rollout = (() => {
       const middle = all.reduce((a, b) => a + b, 0) / all.length;
       return value !== null && Math.abs(value - middle) > 1e-9 && value < middle === row.reward < mean;
     }).map(([name, value]) => `${name} ${number(value)}`);
-    return `It earned ${number(row.reward)}, ${side} the mean of its group of ${others.length}, which is ${number(mean)}.`
+    return `It earned ${number(row.reward)}, ${measure} the mean of its group of ${others.length}, which is ${number(mean)}.`
       + (apart.length ? ` What sets it apart: ${apart.join(", ")}.` : "")
       + (Math.sign(row.reward - mean) === Math.sign(row.advantage) ? "" : " The algorithm compares it with more than its group.")
       + (row.advantage < 0 ? ` So the update pushes its tokens down.` : row.advantage > 0 ? ` So the update pushes its tokens up.` : "");
@@ -85,7 +85,7 @@ SEARCHRL.views.rollout = (() => {
     return el("div", {}, el("h3", {}, "Its group"), el("ul", { class: "members" }, others.map((one, place) => el("li", {
       class: one.number === row.number ? "own" : "",
     }, el("a", { href: lists.link(one.number), "aria-current": one.number === row.number ? "true" : null }, `rollout ${place + 1}`),
-    ` reward ${number(one.reward)}, advantage `, el("b", { class: one.advantage < 0 ? "minus" : one.advantage > 0 ? "plus" : "" }, signed(one.advantage)),
+    ` reward ${number(one.reward)}, advantage `, el("b", { class: side(one.advantage) }, signed(one.advantage)),
     `, ${one.pattern}`))));
   }
 

@@ -32,11 +32,6 @@ SEARCHRL.views.rollouts = (() => {
   function columns() {
     const c = lists.index.columns;
     const named = (names, column) => (i) => names[column[i]];
-    const written = [
-      ...("searches" in lists.index.scores ? [] : [["searches", "searches", (i) => c.searches[i]]]),
-      ["turns", "turns", (i) => c.turns[i]],
-      ["tokens", "tokens written", (i) => c.tokens[i]],
-    ];
     return [
       ["question", "question", (i) => lists.index.tasks[c.task[i]][3]],
       ["when", "when", (i) => `${lists.index.phases[c.phase[i]]} ${c.step[i]}`, (i) => c.step[i]],
@@ -45,7 +40,9 @@ SEARCHRL.views.rollouts = (() => {
       ["advantage", "advantage", (i) => c.advantage[i]],
       ["share", "share of the loss", (i) => percent(lists.share(i)), (i) => lists.share(i)],
       ...("support_recall" in lists.index.scores ? [] : [["gold", "gold shown", (i) => c.gold[i]]]),
-      ...written,
+      ...("searches" in lists.index.scores ? [] : [["searches", "searches", (i) => c.searches[i]]]),
+      ["turns", "turns", (i) => c.turns[i]],
+      ["tokens", "tokens written", (i) => c.tokens[i]],
       ["stop", "stop reason", named(lists.index.stops, c.stop)],
       ...(lists.index.failures.some(Boolean) ? [["failure", "failure", named(lists.index.failures, c.failure)]] : []),
     ];
@@ -74,9 +71,7 @@ SEARCHRL.views.rollouts = (() => {
       const holds = (value) => value && value.toLowerCase().includes(text);
       wanted.push((i) => holds(index.tasks[c.task[i]][3]) || holds(index.tasks[c.task[i]][1]) || holds(c.answer[i]) || holds(c.id[i]));
     }
-    const found = [];
-    for (let i = 0; i < index.size; i += 1) if (wanted.every((test) => test(i))) found.push(i);
-    return found;
+    return lists.all().filter((i) => wanted.every((test) => test(i)));
   }
 
   // The step of training that a rollout is of: the last one stands first.
@@ -163,29 +158,18 @@ SEARCHRL.views.rollouts = (() => {
 
   function fillPatterns(box, query, update) {
     const { index } = lists;
-    const c = index.columns;
     const found = choose(query, { patterns: false });
-    const counts = new Map();
-    for (const i of found) {
-      const one = counts.get(c.pattern[i]) || { count: 0, reward: 0, scored: 0 };
-      one.count += 1;
-      if (c.reward[i] !== null) {
-        one.reward += c.reward[i];
-        one.scored += 1;
-      }
-      counts.set(c.pattern[i], one);
-    }
-    const rows = [...counts].sort((a, b) => b[1].count - a[1].count);
+    const rows = [...SEARCHRL.groupBy(found, (i) => index.columns.pattern[i])].sort((a, b) => b[1].length - a[1].length);
     const chosen = query.get("pattern");
-    const buttons = rows.map(([pattern, { count, reward, scored }]) => {
+    const buttons = rows.map(([pattern, members]) => {
       const name = index.patterns[pattern];
       const bar = el("span", { class: "bar", "aria-hidden": "true" });
-      bar.style.setProperty("--part", `${(100 * count) / found.length}%`);
+      bar.style.setProperty("--part", `${(100 * members.length) / found.length}%`);
       return el("li", {}, el("button", {
         type: "button", "aria-pressed": String(chosen === name),
         click: () => update({ pattern: chosen === name ? "" : name }),
       }, bar, el("span", {}, name), el("span", { class: "dim n" },
-        ` ${count} (${percent(count / found.length)}), mean reward ${number(scored ? reward / scored : null)}`)));
+        ` ${members.length} (${percent(members.length / found.length)}), mean reward ${number(lists.meanReward(members))}`)));
     });
     const held = box.contains(document.activeElement) ? document.activeElement.textContent : null;
     box.replaceChildren(el("h2", {}, "Outcome patterns"), el("ul", {}, buttons));
@@ -208,11 +192,10 @@ SEARCHRL.views.rollouts = (() => {
     const body = shown.map((i) => el("tr", {}, every.map(([name, , value]) => {
       if (name === "question") return el("th", { scope: "row" }, el("a", { href: lists.link(i), class: "rollout" }, value(i) || "(no text)"));
       if (name === "advantage" && value(i) !== null) {
-        return el("td", { class: `n ${value(i) < 0 ? "minus" : value(i) > 0 ? "plus" : ""}` },
+        return el("td", { class: `n ${SEARCHRL.side(value(i))}` },
           el("a", { href: lists.groupLink(i), title: "its group, side by side" }, SEARCHRL.signed(value(i))));
       }
       const shownValue = value(i);
-      if (name === "pattern") return el("td", { class: "wide" }, value(i));
       return el("td", { class: name === "when" || typeof shownValue === "number" || shownValue === null ? "n" : "" }, typeof shownValue === "number" || shownValue === null ? number(shownValue) : shownValue);
     })));
     const turn = (to, label) => el("button", { type: "button", disabled: to < 1 || to > pages, click: () => update({ page: String(to) }) }, label);
@@ -226,7 +209,7 @@ SEARCHRL.views.rollouts = (() => {
 
   // The rollouts beside one, in the list that it was opened from.
   function beside(i) {
-    const list = current.includes(i) ? current : Array.from({ length: lists.index.size }, (_, at) => at);
+    const list = current.includes(i) ? current : lists.all();
     const at = list.indexOf(i);
     return { before: at > 0 ? list[at - 1] : null, after: at + 1 < list.length ? list[at + 1] : null };
   }

@@ -2,7 +2,7 @@
 "use strict";
 
 SEARCHRL.views.run = (() => {
-  const { el, svg, number, signed, given } = SEARCHRL;
+  const { el, svg, number, signed, table, given } = SEARCHRL;
   const KEY = [
     "reward", "env", "format", "em", "cover_em", "f1", "searched", "searches", "support_recall", "passive",
     "entropy", "kl", "clip_frac", "grad_norm", "loss", "mismatch", "model_tokens", "dead_groups",
@@ -84,8 +84,7 @@ SEARCHRL.views.run = (() => {
       el("p", { class: "note" }, "Value, its 95 % interval, and the number of episodes behind it. ",
         el("a", { href: "#/compare" }, "Compare the two task by task.")),
       changes(run),
-      scroll("Before and after", el("table", {}, el("thead", {}, el("tr", {}, ["metric", "before", "after", "change"]
-        .map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows))));
+      table("Before and after", ["metric", "before", "after", "change"], rows));
   }
 
   // Of several environments: whether one was forgotten.
@@ -94,9 +93,8 @@ SEARCHRL.views.run = (() => {
     const rows = run.changes.map((one) => el("tr", {}, el("th", { scope: "row" }, one.env), el("td", {}, one.figure),
       cell(one.before), cell(one.after), cell(one.change),
       el("td", { class: { forgot: "minus", gained: "plus" }[one.verdict] || "" }, one.verdict)));
-    return scroll("What each environment gained or lost", el("table", { id: "changes" }, el("thead", {}, el("tr", {},
-      ["environment", "figure", "before", "after", "change, task by task", "verdict"]
-        .map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows)));
+    const heads = ["environment", "figure", "before", "after", "change, task by task", "verdict"];
+    return table("What each environment gained or lost", heads, rows, { id: "changes" });
   }
 
   function cell(metric) {
@@ -184,10 +182,5 @@ SEARCHRL.views.run = (() => {
         el("pre", { tabindex: "0" }, JSON.stringify(facts, null, 2))));
   }
 
-  function scroll(label, child) {
-    return el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label }, child);
-  }
-
-  SEARCHRL.scroll = scroll;
   return { show, title: () => "Run" };
 })();

@@ -3,6 +3,7 @@
 
 (() => {
   const NAME = "searchrl-theme";
+  const dark = matchMedia("(prefers-color-scheme: dark)");
 
   function stored() {
     try {
@@ -13,14 +14,15 @@
   }
 
   function show(theme) {
-    if (theme === "auto") document.documentElement.removeAttribute("data-theme");
-    else document.documentElement.dataset.theme = theme;
+    const isDark = theme === "auto" ? dark.matches : theme === "dark";
+    document.documentElement.dataset.theme = isDark ? "dark" : "light";
   }
 
   show(stored());
   document.addEventListener("DOMContentLoaded", () => {
     const choice = document.getElementById("theme");
     choice.value = stored();
+    dark.addEventListener("change", () => show(choice.value));
     choice.addEventListener("change", () => {
       show(choice.value);
       try {

@@ -82,10 +82,6 @@ def _time(rng: Random, first: int, end: int) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _person(rng: Random) -> str:
-    return f"{rng.choice(load_names().first_names)} {rng.choice(load_names().last_names)}"
-
-
 _DOMAINS: Mapping[ValueKind, Callable[[Random], str]] = {
     ValueKind.NUMBER: lambda rng: str(rng.randrange(11, 99)),
     ValueKind.EXTENSION: lambda rng: str(rng.randrange(1000, 10000)),
@@ -96,7 +92,9 @@ _DOMAINS: Mapping[ValueKind, Callable[[Random], str]] = {
     ValueKind.AFTERNOON: lambda rng: _time(rng, 13 * 60, 20 * 60),
     ValueKind.DATE: lambda rng: f"{rng.randrange(1, 29)} {rng.choice(MONTHS)}",
     ValueKind.ROOM: lambda rng: f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 500)}",
-    ValueKind.PERSON: _person,
+    ValueKind.PERSON: lambda rng: (
+        f"{rng.choice(load_names().first_names)} {rng.choice(load_names().last_names)}"
+    ),
     ValueKind.BUILDING: lambda rng: (
         f"{rng.choice(load_names().place_names)} {rng.choice(BUILDINGS)}"
     ),
@@ -127,7 +125,8 @@ class Value(NamedTuple):
     @property
     def answers(self) -> tuple[str, ...]:
         """All right answers, the bare one first; in the forms that people write."""
-        return tuple(dict.fromkeys((self.bare, self.text, *_FORMS.get(self.kind, _no_forms)(self))))
+        forms = _FORMS[self.kind](self) if self.kind in _FORMS else ()
+        return tuple(dict.fromkeys((self.bare, self.text, *forms)))
 
 
 _PREFIX = {
@@ -146,21 +145,11 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
 
 def spell(number: int) -> str:
-    """The English words of a number from 0 to 99: `twenty-three`.
-
-    Raises:
-        ValueError: if the number is not in this range.
-    """
-    if not 0 <= number < 100:
-        raise ValueError(f"only numbers from 0 to 99 are spelled, got {number}")
+    """The English words of a number from 0 to 99: `twenty-three`."""
     if number < 20:
         return _ONES[number]
     tens, ones = divmod(number, 10)
     return _TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else "")
-
-
-def _no_forms(value: Value) -> list[str]:
-    return []
 
 
 def _number_forms(value: Value) -> list[str]:

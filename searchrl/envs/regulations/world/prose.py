@@ -66,19 +66,13 @@ class Article(NamedTuple):
     is_seen: bool = True
 
 
-class Exemption(NamedTuple):
-    """When or for whom another value holds."""
-
-    condition: Condition
-    value: Value
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule before it is put into words; `slots` fill its wordings beside the value.
 
-    `other` is a value of something else that the article mentions in passing. `replaced` is the
-    value in another article, which this one says is void.
+    `exemption` is when or for whom another value holds, and that value. `other` is a value of
+    something else that the article mentions in passing. `replaced` is the value in another article,
+    which this one says is void.
     """
 
     about: str
@@ -87,19 +81,9 @@ class Rule:
     wordings: Wordings
     slots: dict[str, str]
     past: Value | None = None
-    exemption: Exemption | None = None
+    exemption: tuple[Condition, Value] | None = None
     other: Value | None = None
     replaced: Value | None = None
-
-
-def statements_by_key(articles: Sequence[Article]) -> dict[str, tuple[Article, Statement]]:
-    """What the articles state, with its article, by its key: as it holds, without the replaced."""
-    return {
-        one.about: (article, one)
-        for article in articles
-        for one in article.statements
-        if one.status is not Status.REPLACED
-    }
 
 
 def begin(text: str) -> str:

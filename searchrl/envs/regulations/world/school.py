@@ -28,12 +28,9 @@ from searchrl.envs.regulations.world.prose import (
     MAX_WORDS,
     Article,
     Composer,
-    Exemption,
     Rule,
     Statement,
     Status,
-    about_exception,
-    statements_by_key,
 )
 from searchrl.envs.regulations.world.searching import Finder, make_finder
 from searchrl.envs.regulations.world.wordings import (
@@ -44,6 +41,7 @@ from searchrl.envs.regulations.world.wordings import (
     Subject,
     Topic,
     Wordings,
+    entity_gist,
     load_families,
     load_phrases,
     load_relations,
@@ -185,17 +183,18 @@ class School:
     def __post_init__(self) -> None:
         passages = tuple(article.passage for article in self.articles)
         object.__setattr__(self, "passages", passages)
-        object.__setattr__(self, "stated", statements_by_key(self.articles))
+        stated = {
+            one.about: (article, one)
+            for article in self.articles
+            for one in article.statements
+            if one.status is not Status.REPLACED
+        }
+        object.__setattr__(self, "stated", stated)
 
     @property
     def finder(self) -> Finder:
         """A word search in its articles."""
         return make_finder(self.passages)
-
-
-def about_thing(shelf: Shelf, thing: str) -> str:
-    """The key of a thing's rule."""
-    return f"{shelf.key}:{thing}"
 
 
 def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
@@ -285,7 +284,7 @@ class _Founder:
 
     def _topic_rule(self, topic: Topic, is_plain: bool = False) -> Rule:
         value = Value(topic.kind, self._values.draw(topic.kind), topic.unit)
-        return self._rule(topic.key, topic.gist, value, topic.facts, {}, is_plain)
+        return self._rule(topic.key, topic.key, value, topic.facts, {}, is_plain)
 
     def _add_chains(self) -> tuple[list[Link], list[tuple[Family, Subject]]]:
         rng, links, absent = self._rng, [], []
@@ -310,7 +309,7 @@ class _Founder:
         names = {"s": rng.choice(subject.names)}
         rule = self._rule(first, family.link_gist(subject), entity, family.links, names)
         self._write(family.link_titles, [rule], family.subject_remarks)
-        gist = family.entity_gist(link.entity)
+        gist = entity_gist(family.attribute, link.entity)
         rule = self._rule(second, gist, value, family.entities, {"p": entity.text})
         self._write(family.entity_titles, [rule], family.entity_remarks)
         relation = load_relations().get(entity.kind)
@@ -324,11 +323,11 @@ class _Founder:
         room = Value(ValueKind.ROOM, self._values.draw(ValueKind.ROOM))
         link, club = link._replace(relation=relation, person=person.bare), room_family()
         who, where = link.further
-        slots = {"p": entity.text}
-        rule = self._rule(who, relation.gist(link.entity), person, relation.facts, slots)
+        gist, slots = entity_gist(relation.attribute, link.entity), {"p": entity.text}
+        rule = self._rule(who, gist, person, relation.facts, slots)
         self._write(relation.titles, [rule], relation.remarks)
-        slots = {"p": person.text}
-        rule = self._rule(where, club.entity_gist(person.bare), room, club.entities, slots)
+        gist, slots = entity_gist(club.attribute, person.bare), {"p": person.text}
+        rule = self._rule(where, gist, room, club.entities, slots)
         self._write(club.entity_titles, [rule], club.entity_remarks)
         return link
 
@@ -353,7 +352,7 @@ class _Founder:
             ]
             for thing in present:
                 value = Value(shelf.kind, self._values.draw(shelf.kind), shelf.unit)
-                about, slots = about_thing(shelf, thing), {"s": thing}
+                about, slots = shelf.about(thing), {"s": thing}
                 rule = self._rule(about, shelf.gist(thing), value, shelf.facts, slots)
                 self._write(shelf.titles, [rule], shelf.remarks)
                 things.append((shelf, thing))
@@ -390,10 +389,9 @@ class _Founder:
         conditions = load_phrases().conditions
         condition = self._rng.choice([one for one in conditions if not (one.is_time and is_date)])
         self._exceptions[about] = condition
-        return replace(rule, exemption=Exemption(condition, other))
+        return replace(rule, exemption=(condition, other))
 
     def _other(self, value: Value) -> Value:
-        """Another value of the same kind."""
         while True:
             other = value._replace(bare=self._values.draw(value.kind))
             if other != value:
@@ -418,9 +416,3 @@ class _Founder:
             article._replace(passage=replace(article.passage, id=f"art-{number:02d}"))
             for number, article in enumerate(self._articles, start=1)
         )
-
-
-def exception_of(school: School, about: str) -> str:
-    """The key of a rule's exception; empty if it has none."""
-    condition = school.exceptions.get(about)
-    return about_exception(about, condition) if condition else ""

@@ -31,11 +31,6 @@ FUNCTION_WORDS = frozenset(
 """Words that a query leaves out."""
 
 
-def words_of(text: str) -> frozenset[str]:
-    """The words of a text in lower case, to see what a question and an article share."""
-    return frozenset(_WORD.findall(text.casefold()))
-
-
 def content_words(question: str) -> str:
     """A query made of the question's words: all from the first to the last that tells something.
 

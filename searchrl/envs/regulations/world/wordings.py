@@ -74,11 +74,6 @@ class Topic:
     remarks: Texts
     unit: str = ""
 
-    @property
-    def gist(self) -> str:
-        """What its articles and questions are about, in any wording."""
-        return self.key
-
 
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
@@ -120,14 +115,6 @@ class Family:
         """What a link article and a question about it are about, for every name of the subject."""
         return f"{self.link_noun} of {subject.key}"
 
-    def entity_gist(self, entity: str) -> str:
-        """What an entity's article and a question about it are about.
-
-        Ends with a telling word: `limit of Norden`, not `of Norden Fund`. So the last tokens decide
-        whether two gists are the same.
-        """
-        return " ".join([self.attribute, "of", *telling_words(entity)])
-
 
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
@@ -144,6 +131,10 @@ class Shelf:
     indirect: Wordings
     remarks: Texts
     unit: str = ""
+
+    def about(self, thing: str) -> str:
+        """The key of a thing's rule."""
+        return f"{self.key}:{thing}"
 
     def gist(self, thing: str) -> str:
         """What an article and a question about the thing are about; its name stands last."""
@@ -208,9 +199,14 @@ class Relation:
     remarks: Texts
     descriptions: Wordings
 
-    def gist(self, entity: str) -> str:
-        """What an article about it is about; ends with a telling word."""
-        return " ".join([self.attribute, "of", *telling_words(entity)])
+
+def entity_gist(attribute: str, entity: str) -> str:
+    """What an entity's article and a question about it are about.
+
+    Ends with a telling word: `limit of Norden`, not `of Norden Fund`. So the last tokens decide
+    whether two gists are the same.
+    """
+    return " ".join([attribute, "of", *telling_words(entity)])
 
 
 @cache

@@ -16,7 +16,7 @@ from torch import Tensor
 from searchrl.core.group import Group
 from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.packing import PackedRollout, RowId, members, weigh
-from searchrl.engine.model.layout import Layout, lay_out, num_suffix_tokens
+from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, pad
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,8 @@ def micro_batches(
     were fixed over the whole step.
     """
     parts = _packs(groups, max_tokens) if is_packed else _pads(members(groups), max_tokens)
-    return (
-        _micro_batch(part, device, lay_out(part, device, is_packed=is_packed)) for part in parts
-    )
+    lay_out = pack if is_packed else pad
+    return (_micro_batch(part, device, lay_out(part, device)) for part in parts)
 
 
 def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:

@@ -175,12 +175,9 @@ class Learner:
         )
         if self.check is not None:
             self.check.begin(groups, packed)
-        lr, *others = (
-            learning_rate(peak * self.lr_scale, self.step, self.optim, self.max_steps)
-            for peak in self._peaks
-        )
-        for group, own in zip(self.optimizer.param_groups, (lr, *others), strict=True):
-            group["lr"] = own
+        for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
+            peak *= self.lr_scale
+            group["lr"] = learning_rate(peak, self.step, self.optim, self.max_steps)
         self.optimizer.zero_grad(set_to_none=True)
         sums = Sums()
         updates = [
@@ -235,7 +232,7 @@ class Learner:
             "num_dead_groups": packed.num_dead_groups,
             "num_nonfinite": stats.num_nonfinite + packed.num_nonfinite,
             "skipped_steps": float(sums.num_skipped),
-            "lr": lr,
+            "lr": self.optimizer.param_groups[0]["lr"],
             **extra,
         }
         return Learned(metrics, join_columns(sums.tokens))

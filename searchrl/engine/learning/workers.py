@@ -144,7 +144,8 @@ class Workers:
                 gradients[number] = torch.zeros_like(parameters[number])
         for bucket in _buckets([g for n in wanted if (g := gradients[n]) is not None]):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
-            self._sum(flat)
+            with self._in_touch():
+                dist.all_reduce(flat)
             parts = flat.split([gradient.numel() for gradient in bucket])
             for gradient, part in zip(bucket, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
@@ -228,25 +229,21 @@ class Workers:
 
     def _meet(self, envelope: _Envelope) -> list[_Envelope]:
         found: list[Any] = [None] * self.size
-        try:
+        with self._in_touch():
             dist.all_gather_object(found, envelope)
+        return found
+
+    @contextmanager
+    def _in_touch(self) -> Iterator[None]:
+        """Around an exchange: it fails where another process is gone."""
+        try:
+            yield
         except (RuntimeError, ValueError) as error:
             self._is_lost = True
             raise WorkerError(
                 f"process {self.rank} of {self.size} lost touch with the others: one of them was "
                 f"killed (memory?), or did not answer for {self.timeout_s:g} s "
                 f"({first_line(error)})"
-            ) from error
-        return found
-
-    def _sum(self, flat: Tensor) -> None:
-        try:
-            dist.all_reduce(flat)
-        except RuntimeError as error:
-            self._is_lost = True
-            raise WorkerError(
-                f"process {self.rank} of {self.size} lost touch with the others while gradients "
-                f"were summed ({first_line(error)})"
             ) from error
 
     def _tell(self, error: str) -> None:

@@ -76,13 +76,6 @@ def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
     return padded_layout(ids_BT.to(device), mask_BT.to(device))
 
 
-def lay_out(
-    rollouts: Sequence[TokenRow], device: torch.device, *, is_packed: bool = False
-) -> Layout:
-    """The packed layout of rollouts, or the padded one."""
-    return pack(rollouts, device) if is_packed else pad(rollouts, device)
-
-
 def pack(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
     """The packed layout: neighbours with one prompt share it."""
     ids: list[int] = []

@@ -24,7 +24,7 @@ from transformers.utils import logging as hf_logging
 from searchrl.engine.model import sharding
 from searchrl.engine.model.attention import AttentionPlan, attending
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
-from searchrl.engine.model.layout import Layout, TokenRow, lay_out
+from searchrl.engine.model.layout import Layout, TokenRow, pack, pad
 from searchrl.engine.model.quantization import num_weights
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError, RunFolderError
@@ -168,10 +168,10 @@ class Policy:
             mask = [False] * _PROMPT + [True] * length
             rollouts.append(TokenRow(ids[:_PROMPT] + suffix, mask, _PROMPT))
         with torch.no_grad(), self.evaluating():
-            padded_N = self.logps(lay_out(rollouts, self.device)).logp_N
+            padded_N = self.logps(pad(rollouts, self.device)).logp_N
             try:
                 with self.attending():
-                    packed_N = self.logps(lay_out(rollouts, self.device, is_packed=True)).logp_N
+                    packed_N = self.logps(pack(rollouts, self.device)).logp_N
             except (PolicyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
                 return f"it does not run packed rows ({error})"
         if not bool(torch.isfinite(padded_N).all()):

@@ -14,8 +14,9 @@ import numbers
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from searchrl.contracts import (
@@ -172,16 +173,12 @@ class GuardedRetrievers:
             return GuardedStoredRetriever(made, self)
         return GuardedRetriever(made, self)
 
-    def naming(self) -> AbstractContextManager[None]:
-        """A context in which what does not return is the retriever."""
-        return inside(self.who)
-
     def indexes(self, num_prompts: int) -> IndexCache:
         """The indexes it makes, one for each corpus, for all environments that share them.
 
         As many are kept as a step of `num_prompts` needs: its groups search theirs side by side.
         """
-        return IndexCache(self, max(64, num_prompts), self.naming, CallLock)
+        return IndexCache(self, max(64, num_prompts), partial(inside, self.who), CallLock)
 
 
 @dataclass(slots=True, eq=False)

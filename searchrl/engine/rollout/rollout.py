@@ -104,9 +104,6 @@ class Interrupted(Exception):
 Play = Callable[..., "list[Group[Rollout]]"]
 """How a driver plays requests: `RolloutDriver.play`."""
 
-Sharing = Callable[[Play], Play]
-"""Has the others of several processes play their part."""
-
 
 class RolloutDriver:
     """Runs requests to completion on one generator.
@@ -124,7 +121,7 @@ class RolloutDriver:
         self.limits = limits
         self.deterministic = deterministic
         self._served = Served(generator, limits)
-        self.sharing: Sharing | None = None
+        self.shared_play: Play | None = None
         """Has the others of several processes play their part; None: this one plays everything."""
 
     @property
@@ -153,7 +150,7 @@ class RolloutDriver:
         Raises:
             Interrupted: when `should_stop` said so.
         """
-        play = self.play if self.sharing is None else self.sharing(self.play)
+        play = self.shared_play or self.play
         return play(requests, on_progress=on_progress, should_stop=should_stop)
 
     def play(

@@ -146,11 +146,12 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
         UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
     """
     named = name_defaults(config, registry)
-    locks: dict[str, CallLock] = {}
-    judges = Judges(registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
-    return [_make_levels(task, named, registry, locks, judges) for task in named.tasks]
+    make = functools.partial(
+        _make_world, run=named, registry=registry, locks={}, judges=Judges(registry)
+    )
+    return [_make_levels(task, make) for task in named.tasks]
 
 
 def make_scorer(
@@ -185,21 +186,15 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
     )
 
 
-def _make_levels(
-    config: TaskConfig,
-    run: RunConfig,
-    registry: Registry,
-    locks: dict[str, CallLock],
-    judges: Judges,
-) -> TaskWorld:
+def _make_levels(config: TaskConfig, make: Callable[[TaskConfig], TaskWorld]) -> TaskWorld:
     """The world of a task; where its difficulty changes, that of the last one with all others."""
     if config.difficulty is None:
-        return _make_world(config, run, registry, locks, judges)
+        return make(config)
     levels: dict[Any, TaskWorld] = {}
     for _, value in stages_of(config.difficulty):
         env = Named(**{**config.env.model_dump(), "difficulty": value})
         own = config.model_copy(update={"env": env})
-        levels[value] = levels.get(value) or _make_world(own, run, registry, locks, judges)
+        levels[value] = levels.get(value) or make(own)
         last = levels[value]
     last.levels = levels
     return last

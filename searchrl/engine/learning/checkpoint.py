@@ -42,16 +42,11 @@ _CRITIC = "critic.safetensors"
 
 
 def save_checkpoint(
-    run_dir: Path,
-    policy: Policy,
-    learner: Stateful,
-    state: Mapping[str, Any],
-    *,
-    is_writer: bool = True,
+    run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder.
 
-    Where weights are sharded, all processes must call this, one of them as the writer.
+    Where weights are sharded, all processes must call this; `Policy.is_writer` says which writes.
 
     Weights and optimiser are a function of the step: if its checkpoint is there already, only the
     JSON state is replaced. A whole checkpoint is never deleted to write it again.
@@ -63,11 +58,8 @@ def save_checkpoint(
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     text = encode_sealed(state)
-    is_there = folder in list_checkpoints(run_dir)
-    if policy.is_sharded:
-        (is_there,) = agree([is_there or not is_writer])  # what the writer sees
-    if is_there:
-        if is_writer:
+    if folder in list_checkpoints(run_dir):
+        if policy.is_writer:
             with guarding(run_dir):
                 replace_file(folder / STATE, text)
                 _sync(folder)
@@ -76,12 +68,12 @@ def save_checkpoint(
     critic = optimizer.pop("critic", {})
     ensure_finite(policy, {**optimizer, "critic": critic}, f"after step {state['step']}")
     # A folder that is not whole may be replaced.
-    with _whole(run_dir, folder, is_writer=is_writer) as beside:
+    with _whole(run_dir, folder, is_writer=policy.is_writer) as beside:
         with naming_write_errors("policy"):
-            policy.save(beside / "policy", is_writer=is_writer)
+            policy.save(beside / "policy")
         with naming_write_errors(_OPTIMIZER):
-            save_state(beside, _OPTIMIZER, optimizer, is_writer=is_writer)
-        if not is_writer:
+            save_state(beside, _OPTIMIZER, optimizer, is_writer=policy.is_writer)
+        if not policy.is_writer:
             return folder
         if critic:
             with naming_write_errors("critic"):
@@ -91,10 +83,10 @@ def save_checkpoint(
     return folder
 
 
-def save_policy(run_dir: Path, policy: Policy, *, is_writer: bool = True) -> Path:
+def save_policy(run_dir: Path, policy: Policy) -> Path:
     """Write the final policy to `policy/`, whole or not at all; returns its folder.
 
-    `is_writer` is that of `save_checkpoint`.
+    All processes must call this where weights are sharded, as for `save_checkpoint`.
 
     Raises:
         PolicyError: if a weight is not finite.
@@ -102,10 +94,10 @@ def save_policy(run_dir: Path, policy: Policy, *, is_writer: bool = True) -> Pat
     """
     ensure_finite(policy, {}, "at the end")
     folder = run_dir / "policy"
-    with _whole(run_dir, folder, is_writer=is_writer) as beside:
+    with _whole(run_dir, folder, is_writer=policy.is_writer) as beside:
         with naming_write_errors("policy"):
-            policy.save(beside, is_writer=is_writer)
-        if is_writer:
+            policy.save(beside)
+        if policy.is_writer:
             write_checksums(beside)
     return folder
 
@@ -175,14 +167,10 @@ def _whole(run_dir: Path, folder: Path, *, is_writer: bool) -> Iterator[Path]:
             shutil.rmtree(beside, ignore_errors=True)
             raise
         _sync(folder.parent)
-        _remove(before)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        if before.is_symlink():
+            before.unlink()
+        else:
+            shutil.rmtree(before, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

@@ -24,6 +24,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 
+from searchrl.engine.learning.state_files import in_pieces
 from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
@@ -269,15 +270,7 @@ ALONE = Workers()
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Neighbours of one dtype and device, at most `_BUCKET_BYTES` together."""
     for _, run in itertools.groupby(tensors, lambda tensor: (tensor.dtype, tensor.device)):
-        bucket: list[Tensor] = []
-        num_bytes = 0
-        for tensor in run:
-            if bucket and num_bytes + tensor.nbytes > _BUCKET_BYTES:
-                yield bucket
-                bucket, num_bytes = [], 0
-            bucket.append(tensor)
-            num_bytes += tensor.nbytes
-        yield bucket
+        yield from in_pieces(run, _BUCKET_BYTES)
 
 
 def _marks(tensors: Sequence[Tensor]) -> list[str]:

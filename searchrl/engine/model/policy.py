@@ -8,7 +8,7 @@ sequences, T tokens, N chosen tokens, D hidden size, V vocabulary.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -80,10 +81,6 @@ class Policy:
         """All parameters by name."""
         named: Iterable[tuple[str, nn.Parameter]] = self.model.named_parameters()
         return named
-
-    def tell(self, ids: Sequence[int]) -> str:
-        """Tokens as text, for people."""
-        return self.renderer.decode(ids)
 
     @property
     def vocab_size(self) -> int:
@@ -315,14 +312,19 @@ class Policy:
             hidden_TD: Tensor = base.get_decoder()(**options).last_hidden_state.flatten(0, 1)
             return hidden_TD[layout.row_N], base.get_output_embeddings()
 
-    def save(self, folder: Path, *, is_writer: bool = True) -> None:
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process writes: of those that share the weights, the first."""
+        return not self.is_sharded or dist.get_rank() == 0
+
+    def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout.
 
-        Sharded weights are gathered for it, so all processes must call this; one is the writer.
+        Sharded weights are gathered for it, so all processes must call this.
         """
         hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
-        state = self.trained_weights(is_kept=is_writer) if self.is_sharded else None
-        if is_writer:
+        state = self.trained_weights(is_kept=self.is_writer) if self.is_sharded else None
+        if self.is_writer:
             self.model.save_pretrained(folder, state_dict=state)
             self.tokenizer.save_pretrained(folder)
 

@@ -15,7 +15,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
+from searchrl.engine.learning.state_files import load_state, save_state
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import first_line
 from searchrl.engine.model.sharding import agree, local
@@ -65,8 +64,8 @@ def save_checkpoint(
                 _sync(folder)
         return folder
     optimizer = learner.state_dict()
+    ensure_finite(policy, optimizer, f"after step {state['step']}")
     critic = optimizer.pop("critic", {})
-    ensure_finite(policy, {**optimizer, "critic": critic}, f"after step {state['step']}")
     # A folder that is not whole may be replaced.
     with _whole(run_dir, folder, is_writer=policy.is_writer) as beside:
         with naming_write_errors("policy"):
@@ -108,10 +107,12 @@ def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> No
     An optimiser that is not finite makes the weights so at its next step, so it counts the same.
     What an algorithm keeps for itself is its own business.
     """
-    weights = ((f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad)
-    state = tensors_in(optimizer.get("optimizer", {}), "the optimiser's state")
-    critic = tensors_in(optimizer.get("critic", {}), "the critic")
-    found = [one for one in chain(weights, state, critic) if one[1].is_floating_point()]
+    named = [(f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad]
+    for number, own in optimizer.get("optimizer", {}).get("state", {}).items():
+        where = f"the optimiser's state['state'][{number}]"
+        named += [(f"{where}[{name!r}]", one) for name, one in own.items()]
+    named += [(f"the critic[{name!r}]", one) for name, one in optimizer.get("critic", {}).items()]
+    found = [one for one in named if torch.is_tensor(one[1]) and one[1].is_floating_point()]
     are_finite = [bool(torch.isfinite(local(tensor)).all()) for _, tensor in found]
     if policy.is_sharded:
         are_finite = agree(are_finite)

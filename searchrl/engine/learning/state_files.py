@@ -131,15 +131,3 @@ def in_pieces(tensors: Iterable[Tensor], max_bytes: int) -> Iterator[list[Tensor
         num_bytes += tensor.nbytes
     if piece:
         yield piece
-
-
-def tensors_in(value: Any, where: str) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a nested state, with its place in it."""
-    if isinstance(value, Tensor):
-        yield where, value
-    elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from tensors_in(one, f"{where}[{key!r}]")
-    elif isinstance(value, list | tuple):
-        for number, one in enumerate(value):
-            yield from tensors_in(one, f"{where}[{number}]")

@@ -25,7 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 
 from searchrl.engine.learning.state_files import in_pieces
-from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
+from searchrl.engine.learning.torchrun import ONLY, Place
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
 
@@ -179,7 +179,11 @@ class Workers:
     # The process group
 
     def _join(self, device: torch.device) -> None:
-        ensure_one_node(self.place)
+        if self.place.local_size != self.size:  # they read and write one folder, on one disk
+            raise ConfigError(
+                f"torchrun started {self.size} processes, {self.place.local_size} of them on this "
+                "node: training in several processes works on one node; start it with --nnodes 1"
+            )
         backend = "gloo"
         if device.type == "cuda":
             count = torch.cuda.device_count()

@@ -117,12 +117,14 @@ class Policy:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Switch dropout and checkpointing off, and back to what was."""
-        was_training = self.model.training
+        # One by one: `updating` does not set all of them alike.
+        training = {module: module.training for module in self.model.modules()}
         self.model.eval()
         try:
             yield
         finally:
-            self.model.train(was_training)
+            for module, was_training in training.items():
+                module.training = was_training
 
     @contextmanager
     def updating(self) -> Iterator[None]:
@@ -301,7 +303,8 @@ class Policy:
             scope = self.model.disable_adapter() if self.is_lora else nullcontext()
         base = model.get_base_model() if self.is_lora else model
         if self.has_plain_head is None:
-            self.has_plain_head = find_plain_head(base, layout.ids_BT[:1, :4])
+            with self.evaluating():
+                self.has_plain_head = find_plain_head(base, layout.ids_BT[:1, :4])
         options: dict[str, Any] = {"input_ids": layout.ids_BT, "use_cache": False}
         if layout.plan is not None:
             options |= {"position_ids": layout.position_BT, "plan": layout.plan}

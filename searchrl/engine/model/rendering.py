@@ -14,7 +14,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from searchrl.contracts import TokenBudget
-from searchrl.engine.model.templates import apply_template
 from searchrl.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -305,6 +304,29 @@ class Renderer:
         while f"{stem}{number}x" in template:
             number += 1
         return f"{stem}{number}x"
+
+
+def apply_template(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, thinking: bool, tools: Any = None
+) -> str:
+    """The text of a dialogue whose next turn is the assistant's.
+
+    Raises:
+        PolicyError: the template fails.
+    """
+    try:
+        text = tokenizer.apply_chat_template(
+            list(messages),
+            tools=tools,
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=thinking,
+        )
+    except Exception as error:  # it may compute anything: ZeroDivisionError, …
+        raise PolicyError(
+            f"the tokenizer's chat template failed on a plain dialogue: {error or type(error)}"
+        ) from error
+    return str(text)
 
 
 class _AddedTokens:

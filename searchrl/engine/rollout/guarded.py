@@ -272,14 +272,12 @@ class GuardedRetriever:
 class GuardedStoredRetriever(GuardedRetriever):
     """One that has passages of its own (`contracts.StoredRetriever`)."""
 
-    def __init__(self, retriever: StoredRetriever, guard: GuardedRetrievers) -> None:
-        super().__init__(retriever, guard)
-        self._store = retriever
+    _retriever: StoredRetriever
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
         """See `StoredRetriever.stored`."""
         with inside(self._guard.who), self._guard.lock or nullcontext():
-            return self._store.stored(ids)
+            return self._retriever.stored(ids)
 
 
 def _find_answer_problem(value: object) -> str:

@@ -76,7 +76,8 @@ class TestLora:
         torch.manual_seed(3)
         expected = torch.rand(1)
         torch.manual_seed(3)
-        assert find_plain_head(policy.model.get_base_model(), token_batch()[0]) is True
+        with policy.evaluating():
+            assert find_plain_head(policy.base_model, token_batch()[0]) is True
         assert torch.equal(torch.rand(1), expected)
         assert [module.training for module in policy.model.modules()] == modes
 

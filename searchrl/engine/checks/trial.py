@@ -138,15 +138,6 @@ class _TrialDriver(RolloutDriver):
         return super()._record(dialogue, turn)
 
     def _score(
-        self,
-        requests: Sequence[RolloutRequest],
-        dialogues: Sequence[Sequence[Dialogue]],
-        episodes: Sequence[Sequence[Episode]],
-    ) -> list[Group[Rollout]]:
-        nothing = ScoredEpisode(None, unscored="a trial")
-        groups = []
-        for request, group, played in zip(requests, dialogues, episodes, strict=True):
-            pairs = zip(group, played, strict=True)
-            rollouts = (Rollout(d.trajectory, e, nothing, request.world, {}) for d, e in pairs)
-            groups.append(Group(request.group_id, tuple(rollouts)))
-        return groups
+        self, played: Sequence[Dialogue], episodes: Sequence[Episode]
+    ) -> list[ScoredEpisode]:
+        return [ScoredEpisode(None, unscored="a trial") for _ in episodes]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,7 +17,9 @@ from torch import Tensor
 from searchrl.core.group import Group
 from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.packing import PackedRollout, RowId, members, weigh
-from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, pad
+from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, pad
+
+R = TypeVar("R", bound=TokenRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +110,18 @@ def micro_batches(
     it fits: every part of a group computes the prompt. The split changes no gradient: weights
     were fixed over the whole step.
     """
-    parts = _packs(groups, max_tokens) if is_packed else _pads(members(groups), max_tokens)
-    lay_out = pack if is_packed else pad
-    return (_micro_batch(part, device, lay_out(part, device)) for part in parts)
+    if is_packed:
+        return (_micro_batch(part, pack(part, device)) for part in _packs(groups, max_tokens))
+    parts = padded_batches(members(groups), max_tokens)
+    return (_micro_batch(part, pad(part, device)) for part in parts)
 
 
-def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
-    """Longest first: neighbours of like length need little padding."""
-    ordered = sorted(rollouts, key=lambda r: -len(r.ids))
+def padded_batches(rows: Iterable[R], max_tokens: int) -> Iterator[list[R]]:
+    """Rows of at most `max_tokens` tokens together, padding included; a longer one is alone.
+
+    Longest first: neighbours of like length need little padding.
+    """
+    ordered = sorted(rows, key=lambda row: -len(row.ids))
     start = 0
     while start < len(ordered):
         stop = start + max(1, max_tokens // len(ordered[start].ids))
@@ -151,9 +158,8 @@ def _packs(
         yield part
 
 
-def _micro_batch(
-    rollouts: Sequence[PackedRollout], device: torch.device, layout: Layout
-) -> MicroBatch:
+def _micro_batch(rollouts: Sequence[PackedRollout], layout: Layout) -> MicroBatch:
+    device = layout.ids_BT.device
     columns: list[list[float]] = [[], [], [], [], [], []]
     owners, points = list[int](), list[int]()
     for number, rollout in enumerate(rollouts):

@@ -112,16 +112,13 @@ class Learner:
         critic = algorithm.critic
         self.critic = None if critic is None else critic.make(policy.hidden_size).to(policy.device)
         """The value head, if the algorithm has one."""
-        owns = [[*policy.parameters, *algorithm.parameters()]]
-        self._peaks = [optim.lr]
+        own = [*policy.parameters, *algorithm.parameters()]
+        groups: list[dict[str, Any]] = [{"params": own, "lr": optim.lr}]
         if critic is not None and self.critic is not None:
-            owns.append(list(self.critic.parameters()))
-            self._peaks.append(critic.lr)
-        self.parameters = [parameter for own in owns for parameter in own]
-        self.optimizer = make_optimizer(
-            optim.optimizer,
-            [{"params": own, "lr": peak} for own, peak in zip(owns, self._peaks, strict=True)],
-        )
+            groups.append({"params": [*self.critic.parameters()], "lr": critic.lr})
+        self._peaks = [group["lr"] for group in groups]
+        self.parameters = [parameter for group in groups for parameter in group["params"]]
+        self.optimizer = make_optimizer(optim.optimizer, groups)
         self.loss_scale = LossScale(policy.dtype == torch.float16)
         self.micro_batch_tokens = optim.micro_batch_tokens
         """Smaller than the setting once memory has run out."""

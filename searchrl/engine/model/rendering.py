@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from searchrl.contracts import TokenBudget
 from searchrl.errors import PolicyError
@@ -68,16 +68,6 @@ class Trust(Enum):
     naming `<think>` or a demonstration using it. A special one could end the message."""
     TEMPLATE = "template"
     """All: the chat template itself."""
-
-
-class _Skeleton(NamedTuple):
-    """A chat template rendered around empty slots; `prefix` is the assistant prefix.
-
-    FOREIGN among the parts is the slot of the user's text, AUTHORED that of the instruction.
-    """
-
-    parts: tuple[str | Trust, ...]
-    prefix: str
 
 
 class Renderer:
@@ -138,12 +128,11 @@ class Renderer:
         pieces: list[tuple[str, Trust]] = []
         prefix = ""
         if self._tokenizer.chat_template:
-            skeleton = self._make_skeleton(thinking, bool(instruction))
-            prefix = skeleton.prefix
+            parts, prefix = self._make_skeleton(thinking, bool(instruction))
             texts = {Trust.FOREIGN: user_text, Trust.AUTHORED: instruction}
             pieces += [
                 (texts[part], part) if isinstance(part, Trust) else (part, Trust.TEMPLATE)
-                for part in skeleton.parts
+                for part in parts
             ]
         else:
             if instruction:
@@ -252,7 +241,13 @@ class Renderer:
                 return list(full[:start])
         return []
 
-    def _render_skeleton(self, thinking: bool, has_instruction: bool) -> _Skeleton:
+    def _render_skeleton(
+        self, thinking: bool, has_instruction: bool
+    ) -> tuple[list[str | Trust], str]:
+        """The chat template around empty slots, and the assistant prefix.
+
+        FOREIGN is the slot of the user's text, AUTHORED that of the instruction.
+        """
         user = self._unused_word("userslot")
         system = self._unused_word("instructionslot")
         messages = [{"role": "user", "content": user}]
@@ -278,7 +273,7 @@ class Renderer:
         prefix = tail[self._header_length(tail, user, thinking) :]
         slots = {user: Trust.FOREIGN, system: Trust.AUTHORED}
         parts = re.split(f"({user}|{system})", text)
-        return _Skeleton(tuple(slots.get(part, part) for part in parts if part), prefix)
+        return [slots.get(part, part) for part in parts if part], prefix
 
     def _header_length(self, tail: str, user: str, thinking: bool) -> int:
         """How much of the text after the user's message is closing and assistant header.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,9 +16,7 @@ from torch import Tensor
 from searchrl.core.group import Group
 from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.packing import PackedRollout, RowId, members, weigh
-from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, pad
-
-R = TypeVar("R", bound=TokenRow)
+from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, pad, padded_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +109,8 @@ def micro_batches(
     """
     if is_packed:
         return (_micro_batch(part, pack(part, device)) for part in _packs(groups, max_tokens))
-    parts = padded_batches(members(groups), max_tokens)
+    parts = padded_batches(members(groups), lambda rollout: len(rollout.ids), max_tokens)
     return (_micro_batch(part, pad(part, device)) for part in parts)
-
-
-def padded_batches(rows: Iterable[R], max_tokens: int) -> Iterator[list[R]]:
-    """Rows of at most `max_tokens` tokens together, padding included; a longer one is alone.
-
-    Longest first: neighbours of like length need little padding.
-    """
-    ordered = sorted(rows, key=lambda row: -len(row.ids))
-    start = 0
-    while start < len(ordered):
-        stop = start + max(1, max_tokens // len(ordered[start].ids))
-        yield ordered[start:stop]
-        start = stop
 
 
 def _packs(

@@ -16,9 +16,8 @@ from torch.optim import AdamW
 
 from searchrl.config.sft import SftStage
 from searchrl.core.trajectory import Author, Trajectory
-from searchrl.engine.learning.batches import padded_batches
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.model.layout import TokenRow, pad
+from searchrl.engine.model.layout import TokenRow, pad, padded_batches
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.model.policy import Policy
 
@@ -61,7 +60,9 @@ class SupervisedLearner:
         loss_sum, num_right = 0.0, 0
         torch.manual_seed(seed)
         self.policy.model.train()
-        for batch in padded_batches(rows, self.micro_batch_tokens) if total else ():
+        for batch in padded_batches(
+            rows if total else (), lambda row: len(row.ids), self.micro_batch_tokens
+        ):
             layout = pad(batch, self.policy.device)
             logp_N, _, is_right_N, _ = self.policy.logps(layout, with_best=True)
             assert is_right_N is not None

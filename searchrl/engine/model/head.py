@@ -7,8 +7,8 @@ Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
 the vocabulary is kept for the backward pass. Only a head that is trained itself (full fine-tuning)
 needs p again. A small p (`KEPT_BYTES`) is kept, a large one is computed again. A loss that trains
-the entropy needs more: then whole chunks are computed again in the backward pass. `policy` is the
-caller. Shapes: N rows, D hidden size, V vocabulary; `n` is N within one chunk.
+the entropy needs more: then whole chunks are computed again in the backward pass. Shapes: N rows, D
+hidden size, V vocabulary; `n` is N within one chunk.
 """
 
 from __future__ import annotations

@@ -46,11 +46,8 @@ class Policy:
     renderer: Renderer
     device: torch.device
     is_lora: bool
-    is_tiny: bool
     source: str
     eos_ids: frozenset[int]
-    is_checkpointing: bool = False
-    """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
     version: int = 0
     has_plain_head: bool | None = field(default=None, repr=False)
     """Whether logits are a matrix times hidden states; None: not tried yet."""

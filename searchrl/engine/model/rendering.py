@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -251,18 +252,14 @@ class Renderer:
         user = self._unused_word("userslot")
         system = self._unused_word("instructionslot")
         messages = [{"role": "user", "content": user}]
-        text = None
+        text = ""
         if has_instruction:
             with_system = [{"role": "system", "content": system}, *messages]
-            try:
+            with suppress(PolicyError):
                 text = apply_template(self._tokenizer, with_system, thinking=thinking)
-            except PolicyError:
-                text = None
-            if text is None or text.count(system) != 1:
-                # The template knows no system message: the instruction heads the user's.
-                merged = [{"role": "user", "content": f"{system}\n\n{user}"}]
-                text = apply_template(self._tokenizer, merged, thinking=thinking)
-        else:
+            # A template that knows no system message: the instruction heads the user's.
+            messages = [{"role": "user", "content": f"{system}\n\n{user}"}]
+        if not has_instruction or text.count(system) != 1:
             text = apply_template(self._tokenizer, messages, thinking=thinking)
         if text.count(user) != 1 or text.count(system) != int(has_instruction):
             raise PolicyError(

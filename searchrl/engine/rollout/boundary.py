@@ -2,8 +2,7 @@
 
 Owns the check of everything that foreign code hands back (prompt, task, observation, reward,
 action, passages, signals) and the classification of what it raises. What passes here can be
-relied on: by the trajectory, the rewards and the records. Keeps no state and drives nothing; the
-rollout driver calls it, mostly through `Pinned.call`.
+relied on: by the trajectory, the rewards and the records. Keeps no state and drives nothing.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Owns the boundary around both. The driver, environments and scripts all call the protocol. If it
 raises, or returns a wrong value, the failure names the protocol, and not the environment that
 called it. A search that hangs names the retriever, and one that is registered with
-`concurrent=False` gets one call at a time. Parses, renders and finds nothing itself. The task world
-wraps every protocol and retriever; the rollout driver classifies the failures.
+`concurrent=False` gets one call at a time. Parses, renders and finds nothing itself.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class TestModes:
         (layer,) = (m for m in policy.model.modules() if hasattr(m, "_gradient_checkpointing_func")
                     and isinstance(m, GradientCheckpointingLayer))  # fmt: skip
         function = layer._gradient_checkpointing_func
-        assert layer.gradient_checkpointing and policy.is_checkpointing
+        assert layer.gradient_checkpointing
         policy.model.train()
         with policy.evaluating():
             assert not any(module.training for module in policy.model.modules())

@@ -135,15 +135,14 @@ class Workers:
         if self.size == 1:
             return
         has = self._exchange("gradients", [gradient is not None for gradient in gradients])
-        wanted = [
-            number
-            for number, column in enumerate(zip(*has, strict=True))
-            if any(column) and not isinstance(parameters[number], DTensor)
-        ]
-        for number in wanted:
-            if gradients[number] is None:
-                gradients[number] = torch.zeros_like(parameters[number])
-        for bucket in _buckets([g for n in wanted if (g := gradients[n]) is not None]):
+        wanted: list[Tensor] = []
+        for number, column in enumerate(zip(*has, strict=True)):
+            if any(column) and not isinstance(parameters[number], DTensor):
+                own = gradients[number]
+                own = torch.zeros_like(parameters[number]) if own is None else own
+                gradients[number] = own
+                wanted.append(own)
+        for bucket in _buckets(wanted):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
             with self._in_touch():
                 dist.all_reduce(flat)

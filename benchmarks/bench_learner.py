@@ -55,7 +55,6 @@ def make_policy(shape: str, device: torch.device) -> Policy:
         renderer=unused,
         device=device,
         is_lora=False,
-        is_tiny=True,
         source=shape,
         eos_ids=frozenset(),
     )

@@ -161,10 +161,8 @@ def make_random_policy(
         renderer=source.renderer,
         device=torch.device(device),
         is_lora=lora,
-        is_tiny=False,
         source="random weights",
         eos_ids=frozenset(),
-        is_checkpointing=checkpointing,
     )
 
 

@@ -1,6 +1,6 @@
 """The built-in algorithms, each a factory. Torch is imported by them, not by this module.
 
-So listing algorithms stays light. The learner and `train` call all of it.
+So listing algorithms stays light.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ class TrainingRun:
             raise RuntimeError("weights are sharded, and other processes do not save their part")
         if is_writer or is_sharded:
             with self.workers.in_lockstep() if is_sharded else nullcontext():
-                save_checkpoint(path, self.policy, self.learner, state, is_writer=is_writer)
+                save_checkpoint(path, self.policy, self.learner, state)
         if is_writer:
             best = state.get("best") if settings.keep_best else None
             kept = f"step_{best['step']:06d}" if best else None
@@ -248,7 +248,7 @@ class TrainingRun:
         """
         config, path, step = self.config, self.writer.path, self.progress.step
         if self.workers.is_first or self.policy.is_sharded:
-            save_policy(path, self.policy, is_writer=self.workers.is_first)
+            save_policy(path, self.policy)
         after = self.evaluate("after", step)
         summary = {
             "env": [task.env.name for task in config.tasks],

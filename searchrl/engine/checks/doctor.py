@@ -121,7 +121,7 @@ def check_batch(subject: Subject) -> Verdict:
     policy, learner = subject.policy, subject.learner
     if not subject.played:
         return Verdict(State.SKIPPED, "no token was sampled in the trial")
-    check = BatchCheck(policy.tell, subject.tolerance)
+    check = BatchCheck(policy.renderer.decode, subject.tolerance)
     seen, groups = SampledTokens(), subject.groups
     packed = pack_step(
         groups,

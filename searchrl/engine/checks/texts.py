@@ -16,7 +16,8 @@ from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.core.excerpt import take_excerpt
 from searchrl.engine.checks.report import State, Verdict
 from searchrl.engine.checks.trial import Prompt, Subject
-from searchrl.engine.model.templates import apply_template
+from searchrl.engine.learning.batch_check import first_difference
+from searchrl.engine.model.rendering import apply_template
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import PolicyError, SearchRLError
@@ -228,9 +229,6 @@ def _normal(text: str) -> str:
 
 def _difference(want: str, have: str) -> str:
     """Where two texts part, in a few characters."""
-    at = next(
-        (n for n, (a, b) in enumerate(zip(want, have, strict=False)) if a != b),
-        min(len(want), len(have)),
-    )
+    at = first_difference(have, want)
     part = slice(max(0, at - _AROUND), at + _AROUND)
     return f"expected {want[part]!r}, found {have[part]!r}"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from searchrl.config.sections import SamplingConfig
 from searchrl.core.episode import Episode
@@ -25,7 +25,7 @@ from searchrl.engine.rollout.boundary import begin_episode
 from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
-from searchrl.engine.sampling.generator import Experts, FinishedTurn, Generator, Handle, mix_key
+from searchrl.engine.sampling.generator import FinishedTurn, mix_key
 from searchrl.rewards.scorer import ScoredEpisode
 
 
@@ -86,10 +86,7 @@ class Subject:
     @cached_property
     def rollouts(self) -> list[Rollout]:
         """The first turns of a few episodes of every world."""
-        driver = self.sampler
-        short = _ShortTurns(driver.generator, self.size)
-        player = _UnscoredDriver(short, driver.codec, driver.limits, driver.deterministic)
-        groups = player.run(self._requests(self.size.num_tasks))
+        groups = _TrialDriver(self.sampler, self.size).run(self._requests(self.size.num_tasks))
         return [rollout for group in groups for rollout in group.rollouts]
 
     @cached_property
@@ -123,64 +120,24 @@ class Subject:
         ]
 
 
-@dataclass
-class _ShortTurns:
-    """A generator that hands everything on to another and shortens turns.
+class _TrialDriver(RolloutDriver):
+    """A driver that plays a few short turns of each episode and does not score it."""
 
-    A turn that reaches its limit counts as ended by a stop string, so that the environment gets it;
-    the last turn of a dialogue counts as cut, which ends the episode.
-    """
+    def __init__(self, own: RolloutDriver, size: Size) -> None:
+        most = min(own.limits.max_turn_tokens, size.turn_tokens)
+        limits = replace(own.limits, max_turn_tokens=most)
+        super().__init__(own.generator, own.codec, limits, own.deterministic)
+        self.num_turns = size.num_turns
 
-    inner: Generator
-    size: Size
-    num_turns: dict[Handle, int] = field(default_factory=dict)
-
-    def open(
-        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
-    ) -> list[Handle]:
-        """See `Generator.open`."""
-        return self.inner.open(prompt_ids, n, rng_keys, experts)
-
-    def submit(
-        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
-    ) -> None:
-        """See `Generator.submit`."""
-        self.inner.submit(handle, append_ids, stops, min(max_tokens, self.size.turn_tokens))
-
-    def poll(self) -> list[FinishedTurn]:
-        """See `Generator.poll`."""
-        return [self._take(turn) for turn in self.inner.poll()]
-
-    def _take(self, turn: FinishedTurn) -> FinishedTurn:
-        self.num_turns[turn.handle] = self.num_turns.get(turn.handle, 0) + 1
-        if self.num_turns[turn.handle] >= self.size.num_turns:
-            return replace(turn, reason=TurnStop.MAX_TOKENS)
-        if turn.reason is TurnStop.MAX_TOKENS:
-            return replace(turn, reason=TurnStop.STOP_STRING)
-        return turn
-
-    def close(self, handle: Handle) -> None:
-        """See `Generator.close`."""
-        self.inner.close(handle)
-
-    def sync(self, policy: Any) -> int:
-        """See `Generator.sync`."""
-        return self.inner.sync(policy)
-
-
-class _UnscoredDriver(RolloutDriver):
-    """A driver that plays and does not score."""
+    def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
+        """A turn at its limit goes to the environment, too; the last one ends the episode."""
+        if len(dialogue.turns) + 1 >= self.num_turns:
+            turn = replace(turn, reason=TurnStop.MAX_TOKENS)
+        elif turn.reason is TurnStop.MAX_TOKENS:
+            turn = replace(turn, reason=TurnStop.STOP_STRING)
+        return super()._record(dialogue, turn)
 
     def _score(
-        self,
-        requests: Sequence[RolloutRequest],
-        dialogues: Sequence[Sequence[Dialogue]],
-        episodes: Sequence[Sequence[Episode]],
-    ) -> list[Group[Rollout]]:
-        nothing = ScoredEpisode(None, unscored="a trial")
-        groups = []
-        for request, group, played in zip(requests, dialogues, episodes, strict=True):
-            pairs = zip(group, played, strict=True)
-            rollouts = (Rollout(d.trajectory, e, nothing, request.world, {}) for d, e in pairs)
-            groups.append(Group(request.group_id, tuple(rollouts)))
-        return groups
+        self, played: Sequence[Dialogue], episodes: Sequence[Episode]
+    ) -> list[ScoredEpisode]:
+        return [ScoredEpisode(None, unscored="a trial") for _ in episodes]

@@ -140,14 +140,14 @@ class BatchCheck:
                 f"{what} differ. Rewards are compared within a group, so it must be one prompt of "
                 "one task; look at the algorithm's extend()",
                 other,
-                _first_difference(prompts[1], prompts[0]),
+                first_difference(prompts[1], prompts[0]),
             )
 
     def _check_packed(self, rollout: PackedRollout, trajectory: Trajectory, places: range) -> None:
         """A packed rollout has the ids of its trajectory, and trains those that the model wrote."""
         ids = list(trajectory.ids[places.start : places.stop])
         if rollout.ids != ids:
-            place = _first_difference(rollout.ids, ids)
+            place = first_difference(rollout.ids, ids)
             was, now = (x[place] if place < len(x) else "nothing" for x in (ids, rollout.ids))
             place += places.start
             self._fail(
@@ -160,7 +160,7 @@ class BatchCheck:
         written = set(_model_places(trajectory))
         mask = [place in written for place in places]
         if rollout.mask != mask:
-            place = places.start + _first_difference(rollout.mask, mask)
+            place = places.start + first_difference(rollout.mask, mask)
             what = "not trained and was" if place in written else "trained and was not"
             what = f"token {place} is {what} written by the model"
             before = [False] * places.start
@@ -205,7 +205,8 @@ def _is_own(trajectory: Trajectory, version: int) -> bool:
     )
 
 
-def _first_difference(have: Sequence[object], want: Sequence[object]) -> int:
+def first_difference(have: Sequence[object], want: Sequence[object]) -> int:
+    """The place at which two sequences part; if one begins with the other, where that one ends."""
     pairs = zip(have, want, strict=False)
     shortest = min(len(have), len(want))
     return next((n for n, (one, other) in enumerate(pairs) if one != other), shortest)

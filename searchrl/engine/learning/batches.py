@@ -16,7 +16,7 @@ from torch import Tensor
 from searchrl.core.group import Group
 from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.packing import PackedRollout, RowId, members, weigh
-from searchrl.engine.model.layout import Layout, lay_out, num_suffix_tokens
+from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, pad, padded_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +107,10 @@ def micro_batches(
     it fits: every part of a group computes the prompt. The split changes no gradient: weights
     were fixed over the whole step.
     """
-    parts = _packs(groups, max_tokens) if is_packed else _pads(members(groups), max_tokens)
-    return (
-        _micro_batch(part, device, lay_out(part, device, is_packed=is_packed)) for part in parts
-    )
-
-
-def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
-    """Longest first: neighbours of like length need little padding."""
-    ordered = sorted(rollouts, key=lambda r: -len(r.ids))
-    start = 0
-    while start < len(ordered):
-        stop = start + max(1, max_tokens // len(ordered[start].ids))
-        yield ordered[start:stop]
-        start = stop
+    if is_packed:
+        return (_micro_batch(part, pack(part, device)) for part in _packs(groups, max_tokens))
+    parts = padded_batches(members(groups), lambda rollout: len(rollout.ids), max_tokens)
+    return (_micro_batch(part, pad(part, device)) for part in parts)
 
 
 def _packs(
@@ -152,9 +142,8 @@ def _packs(
         yield part
 
 
-def _micro_batch(
-    rollouts: Sequence[PackedRollout], device: torch.device, layout: Layout
-) -> MicroBatch:
+def _micro_batch(rollouts: Sequence[PackedRollout], layout: Layout) -> MicroBatch:
+    device = layout.ids_BT.device
     columns: list[list[float]] = [[], [], [], [], [], []]
     owners, points = list[int](), list[int]()
     for number, rollout in enumerate(rollouts):

@@ -15,7 +15,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
+from searchrl.engine.learning.state_files import load_state, save_state
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import first_line
 from searchrl.engine.model.sharding import agree, local
@@ -42,16 +41,11 @@ _CRITIC = "critic.safetensors"
 
 
 def save_checkpoint(
-    run_dir: Path,
-    policy: Policy,
-    learner: Stateful,
-    state: Mapping[str, Any],
-    *,
-    is_writer: bool = True,
+    run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder.
 
-    Where weights are sharded, all processes must call this, one of them as the writer.
+    Where weights are sharded, all processes must call this; `Policy.is_writer` says which writes.
 
     Weights and optimiser are a function of the step: if its checkpoint is there already, only the
     JSON state is replaced. A whole checkpoint is never deleted to write it again.
@@ -63,25 +57,22 @@ def save_checkpoint(
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     text = encode_sealed(state)
-    is_there = folder in list_checkpoints(run_dir)
-    if policy.is_sharded:
-        (is_there,) = agree([is_there or not is_writer])  # what the writer sees
-    if is_there:
-        if is_writer:
+    if folder in list_checkpoints(run_dir):
+        if policy.is_writer:
             with guarding(run_dir):
                 replace_file(folder / STATE, text)
                 _sync(folder)
         return folder
     optimizer = learner.state_dict()
+    ensure_finite(policy, optimizer, f"after step {state['step']}")
     critic = optimizer.pop("critic", {})
-    ensure_finite(policy, {**optimizer, "critic": critic}, f"after step {state['step']}")
     # A folder that is not whole may be replaced.
-    with _whole(run_dir, folder, is_writer=is_writer) as beside:
+    with _whole(run_dir, folder, is_writer=policy.is_writer) as beside:
         with naming_write_errors("policy"):
-            policy.save(beside / "policy", is_writer=is_writer)
+            policy.save(beside / "policy")
         with naming_write_errors(_OPTIMIZER):
-            save_state(beside, _OPTIMIZER, optimizer, is_writer=is_writer)
-        if not is_writer:
+            save_state(beside, _OPTIMIZER, optimizer, is_writer=policy.is_writer)
+        if not policy.is_writer:
             return folder
         if critic:
             with naming_write_errors("critic"):
@@ -91,10 +82,10 @@ def save_checkpoint(
     return folder
 
 
-def save_policy(run_dir: Path, policy: Policy, *, is_writer: bool = True) -> Path:
+def save_policy(run_dir: Path, policy: Policy) -> Path:
     """Write the final policy to `policy/`, whole or not at all; returns its folder.
 
-    `is_writer` is that of `save_checkpoint`.
+    All processes must call this where weights are sharded, as for `save_checkpoint`.
 
     Raises:
         PolicyError: if a weight is not finite.
@@ -102,10 +93,10 @@ def save_policy(run_dir: Path, policy: Policy, *, is_writer: bool = True) -> Pat
     """
     ensure_finite(policy, {}, "at the end")
     folder = run_dir / "policy"
-    with _whole(run_dir, folder, is_writer=is_writer) as beside:
+    with _whole(run_dir, folder, is_writer=policy.is_writer) as beside:
         with naming_write_errors("policy"):
-            policy.save(beside, is_writer=is_writer)
-        if is_writer:
+            policy.save(beside)
+        if policy.is_writer:
             write_checksums(beside)
     return folder
 
@@ -116,10 +107,12 @@ def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> No
     An optimiser that is not finite makes the weights so at its next step, so it counts the same.
     What an algorithm keeps for itself is its own business.
     """
-    weights = ((f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad)
-    state = tensors_in(optimizer.get("optimizer", {}), "the optimiser's state")
-    critic = tensors_in(optimizer.get("critic", {}), "the critic")
-    found = [one for one in chain(weights, state, critic) if one[1].is_floating_point()]
+    named = [(f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad]
+    for number, own in optimizer.get("optimizer", {}).get("state", {}).items():
+        where = f"the optimiser's state['state'][{number}]"
+        named += [(f"{where}[{name!r}]", one) for name, one in own.items()]
+    named += [(f"the critic[{name!r}]", one) for name, one in optimizer.get("critic", {}).items()]
+    found = [one for one in named if torch.is_tensor(one[1]) and one[1].is_floating_point()]
     are_finite = [bool(torch.isfinite(local(tensor)).all()) for _, tensor in found]
     if policy.is_sharded:
         are_finite = agree(are_finite)
@@ -175,14 +168,10 @@ def _whole(run_dir: Path, folder: Path, *, is_writer: bool) -> Iterator[Path]:
             shutil.rmtree(beside, ignore_errors=True)
             raise
         _sync(folder.parent)
-        _remove(before)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        if before.is_symlink():
+            before.unlink()
+        else:
+            shutil.rmtree(before, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

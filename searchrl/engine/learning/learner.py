@@ -112,16 +112,13 @@ class Learner:
         critic = algorithm.critic
         self.critic = None if critic is None else critic.make(policy.hidden_size).to(policy.device)
         """The value head, if the algorithm has one."""
-        owns = [[*policy.parameters, *algorithm.parameters()]]
-        self._peaks = [optim.lr]
+        own = [*policy.parameters, *algorithm.parameters()]
+        groups: list[dict[str, Any]] = [{"params": own, "lr": optim.lr}]
         if critic is not None and self.critic is not None:
-            owns.append(list(self.critic.parameters()))
-            self._peaks.append(critic.lr)
-        self.parameters = [parameter for own in owns for parameter in own]
-        self.optimizer = make_optimizer(
-            optim.optimizer,
-            [{"params": own, "lr": peak} for own, peak in zip(owns, self._peaks, strict=True)],
-        )
+            groups.append({"params": [*self.critic.parameters()], "lr": critic.lr})
+        self._peaks = [group["lr"] for group in groups]
+        self.parameters = [parameter for group in groups for parameter in group["params"]]
+        self.optimizer = make_optimizer(optim.optimizer, groups)
         self.loss_scale = LossScale(policy.dtype == torch.float16)
         self.micro_batch_tokens = optim.micro_batch_tokens
         """Smaller than the setting once memory has run out."""
@@ -175,12 +172,9 @@ class Learner:
         )
         if self.check is not None:
             self.check.begin(groups, packed)
-        lr, *others = (
-            learning_rate(peak * self.lr_scale, self.step, self.optim, self.max_steps)
-            for peak in self._peaks
-        )
-        for group, own in zip(self.optimizer.param_groups, (lr, *others), strict=True):
-            group["lr"] = own
+        for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
+            peak *= self.lr_scale
+            group["lr"] = learning_rate(peak, self.step, self.optim, self.max_steps)
         self.optimizer.zero_grad(set_to_none=True)
         sums = Sums()
         updates = [
@@ -235,7 +229,7 @@ class Learner:
             "num_dead_groups": packed.num_dead_groups,
             "num_nonfinite": stats.num_nonfinite + packed.num_nonfinite,
             "skipped_steps": float(sums.num_skipped),
-            "lr": lr,
+            "lr": self.optimizer.param_groups[0]["lr"],
             **extra,
         }
         return Learned(metrics, join_columns(sums.tokens))

@@ -136,27 +136,27 @@ def pack_step(
             token.
     """
     items = _select(groups, owner, off_policy)
-    rewards = [item.reward or 0.0 for item in items]  # of an unscored rollout it is not read
-    if length_penalty is not None:
-        lengths = [item.trajectory.num_model_tokens for item in items]
-        rewards = [one + length_penalty(n) for one, n in zip(rewards, lengths, strict=True)]
+    num_tokens = [item.trajectory.num_model_tokens for item in items]
+    added = [0.0 if length_penalty is None else length_penalty(count) for count in num_tokens]
+    # Of an unscored rollout the reward is not read.
+    rewards = [(item.reward or 0.0) + more for item, more in zip(items, added, strict=True)]
     turn_scores = [item.turn_scores for item in items]
-    added = [new - (item.reward or 0.0) for new, item in zip(rewards, items, strict=True)]
     earned = [
         (*own[:-1], own[-1] + more) if own else settle(item.turn_rewards, reward)
         for own, more, item, reward in zip(turn_scores, added, items, rewards, strict=True)
     ]
+    values = None if critic is None else _by_turns(critic, items)
     scores = StepScores(
         rewards=rewards,
         group_ids=[group.id for group in groups for _ in group.rollouts],
         is_scored=[item.reward is not None for item in items],
         turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
         num_turns=[len(item.trajectory.turns) for item in items],
-        num_tokens=[item.trajectory.num_model_tokens for item in items],
+        num_tokens=num_tokens,
         turn_tokens=[[turn.stop - turn.start for turn in i.trajectory.turns] for i in items],
         turn_rewards=earned,
         is_cut=[item.is_cut for item in items],
-        values=None if critic is None else _by_turns(critic, items),
+        values=values,
         token_kl=None if token_kl is None else _by_turns(token_kl, items),
     )
     found = _checked(advantages(scores), items, owner)
@@ -164,12 +164,9 @@ def pack_step(
     olds: Sequence[Advantage | None] = [None] * len(items)
     if targets is not None:
         aims = _checked(targets(scores), items, owner, "target")
-    if critic is not None:
+    if values is not None:
         # Without the value of what was seen at the end of a cut episode.
-        olds = [
-            values[: len(values) - item.is_cut]
-            for values, item in zip(_by_turns(critic, items), items, strict=True)
-        ]
+        olds = [v[: len(v) - item.is_cut] for v, item in zip(values, items, strict=True)]
     dead = dead_groups(found, scores.group_ids, scores.is_scored)
     in_loss = set(scores.group_ids) - (set() if keep_dead_groups else dead)
     held = set(scores.group_ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
@@ -287,9 +284,7 @@ def _points(
     """Of each trained token the first one of its turn; None: values are not those of turns."""
     if not isinstance(values, Sequence) or len(values) != len(trajectory.turns):
         return None
-    firsts = [sum(mask[: turn.start]) for turn in trajectory.turns]
-    turns = zip(trajectory.turns_of, mask, strict=True)
-    return tuple(firsts[turn] for turn, is_trained in turns if is_trained)
+    return _over_trained([sum(mask[: turn.start]) for turn in trajectory.turns], trajectory, mask)
 
 
 def point_rows(
@@ -364,8 +359,7 @@ def _broadcast(
         return value
     # As many turns as tokens: every turn is one token, and both readings agree.
     if len(value) == len(trajectory.turns):
-        turns = zip(trajectory.turns_of, mask, strict=True)
-        return tuple(value[turn] for turn, is_trained in turns if is_trained)
+        return _over_trained(value, trajectory, mask)
     lengths = [turn.stop - turn.start for turn in trajectory.turns]
     behind = list(accumulate(lengths, initial=0))
     said = {
@@ -374,6 +368,14 @@ def _broadcast(
         for number, place in enumerate(range(turn.start, turn.stop))
     }
     return tuple(said[place] for place, is_trained in enumerate(mask) if is_trained)
+
+
+def _over_trained(
+    per_turn: Sequence[R], trajectory: Trajectory, mask: Sequence[bool]
+) -> tuple[R, ...]:
+    """What is said of each turn as a column over the trained tokens."""
+    turns = zip(trajectory.turns_of, mask, strict=True)
+    return tuple(per_turn[turn] for turn, is_trained in turns if is_trained)
 
 
 def _by_turns(

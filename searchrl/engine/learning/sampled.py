@@ -81,8 +81,6 @@ class SampledTokens:
 
     def __add__(self, other: SampledTokens) -> SampledTokens:
         """Return the sums of both."""
-        if not isinstance(other, SampledTokens):
-            return NotImplemented
         both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return SampledTokens(**both | {"max_gap": max(self.max_gap, other.max_gap)})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from searchrl.core.group import Group
 from searchrl.engine.learning.packing import PackedRollout
@@ -20,58 +21,50 @@ from searchrl.errors import PluginError
 from searchrl.plugins.registry import describe_error
 
 
-class SharedPlay:
-    """Plays every n-th prompt here and has the others played by the other processes.
+def play_shared(
+    play: Play,
+    workers: Workers,
+    requests: Sequence[RolloutRequest],
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> list[Group[Rollout]]:
+    """Play every n-th prompt here and have the others played by the other processes.
 
-    What it returns, and whether it raises `Interrupted`, is the same in every process.
+    What it returns is the same in every process. See `RolloutDriver.run`; progress is that of this
+    process, scaled to all requests.
+
+    Raises:
+        Interrupted: in every process, when `should_stop` said so in any.
+        PluginError: if an env puts something into an episode that cannot be sent.
+        WorkerError: if another process failed.
     """
+    total = sum(len(request.rng_keys) for request in requests)
 
-    def __init__(self, play: Play, workers: Workers) -> None:
-        self._play = play
-        self._workers = workers
+    def progress(done: int, of_own: int) -> None:
+        if on_progress is not None:
+            on_progress(done * total // of_own, total)
 
-    def __call__(
-        self,
-        requests: Sequence[RolloutRequest],
-        *,
-        on_progress: Callable[[int, int], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> list[Group[Rollout]]:
-        """See `RolloutDriver.run`; progress is that of this process, scaled to all requests.
-
-        Raises:
-            Interrupted: in every process, when `should_stop` said so in any.
-            PluginError: if an env puts something into an episode that cannot be sent.
-            WorkerError: if another process failed.
-        """
-        workers = self._workers
-        own = requests[workers.rank :: workers.size]
-        total = sum(len(request.rng_keys) for request in requests)
-
-        def progress(done: int, of_own: int) -> None:
-            if on_progress is not None:
-                on_progress(done * total // of_own, total)
-
-        played: list[Group[Rollout]] = []
-        is_interrupted = False
-        try:
-            played = self._play(own, on_progress=progress, should_stop=should_stop)
-        except Interrupted:
-            is_interrupted = True
-        if workers.agree_to_stop(is_interrupted):
-            raise Interrupted
-        shares = workers.gather([pack_group(group) for group in played])
-        groups = []
-        for number, request in enumerate(requests):
-            share = shares[number % workers.size]
-            groups.append(unpack_group(share[number // workers.size], request))
-        return groups
+    played: list[Group[Rollout]] = []
+    is_interrupted = False
+    own = requests[workers.rank :: workers.size]
+    try:
+        played = play(own, on_progress=progress, should_stop=should_stop)
+    except Interrupted:
+        is_interrupted = True
+    if workers.agree_to_stop(is_interrupted):
+        raise Interrupted
+    shares = workers.gather([pack_group(group) for group in played])
+    return [
+        unpack_group(shares[number % workers.size][number // workers.size], request)
+        for number, request in enumerate(requests)
+    ]
 
 
 def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
     """The driver; where several processes share the work, one that plays its share."""
     if workers.size > 1:
-        driver.sharing = lambda play: SharedPlay(play, workers)
+        driver.shared_play = partial(play_shared, driver.play, workers)
     return driver
 
 

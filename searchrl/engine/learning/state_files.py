@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,19 @@ def save_state(
     Raises:
         PluginError: if something else is in it; says where.
     """
-    tensors: dict[str, Tensor] = {}
+    tensors: list[Tensor] = []
     keys: dict[int, str] = {}
 
     def keep(tensor: Tensor) -> str:
         if id(tensor) not in keys:
             keys[id(tensor)] = f"{len(tensors):05d}"
-            tensors[keys[id(tensor)]] = tensor
+            tensors.append(tensor)
         return keys[id(tensor)]
 
     text = json.dumps(_encode(state, keep, name), allow_nan=False)
-    for number, part in enumerate(_parts(tensors), start=1):
-        copies = {key: whole(tensor).contiguous().clone() for key, tensor in part.items()}
+    names = iter(keys.values())
+    for number, piece in enumerate(in_pieces(tensors, MAX_FILE_BYTES), start=1):
+        copies = {next(names): whole(tensor).contiguous().clone() for tensor in piece}
         if is_writer:
             save_file(copies, folder / f"{name}-{number:05d}.safetensors")
     if is_writer:
@@ -118,27 +119,15 @@ def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
             raise ValueError(f"unknown kind {kind!r}")
 
 
-def _parts(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Neighbours of at most `MAX_FILE_BYTES` together; a larger one is alone."""
-    part: dict[str, Tensor] = {}
+def in_pieces(tensors: Iterable[Tensor], max_bytes: int) -> Iterator[list[Tensor]]:
+    """Neighbours of at most `max_bytes` together; a larger one is alone."""
+    piece: list[Tensor] = []
     num_bytes = 0
-    for key, tensor in tensors.items():
-        if part and num_bytes + tensor.nbytes > MAX_FILE_BYTES:
-            yield part
-            part, num_bytes = {}, 0
-        part[key] = tensor
+    for tensor in tensors:
+        if piece and num_bytes + tensor.nbytes > max_bytes:
+            yield piece
+            piece, num_bytes = [], 0
+        piece.append(tensor)
         num_bytes += tensor.nbytes
-    if part:
-        yield part
-
-
-def tensors_in(value: Any, where: str) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a nested state, with its place in it."""
-    if isinstance(value, Tensor):
-        yield where, value
-    elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from tensors_in(one, f"{where}[{key!r}]")
-    elif isinstance(value, list | tuple):
-        for number, one in enumerate(value):
-            yield from tensors_in(one, f"{where}[{number}]")
+    if piece:
+        yield piece

@@ -3,8 +3,7 @@
 Owns dynamic sampling (DAPO, arXiv 2503.14476, section 3.2): a group whose reward is constant has
 nothing to compare, so its place goes to another prompt. Prompts are those of `PromptStream`, so
 the groups of a step are a function of (seed, step) and the weights; nothing is kept between steps.
-The metrics of the update and of the sampler are named here as well. Advantages and updates are not
-decided here.
+The metrics of the update and of the sampler are named here as well.
 """
 
 from __future__ import annotations

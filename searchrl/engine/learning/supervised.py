@@ -17,7 +17,7 @@ from torch.optim import AdamW
 from searchrl.config.sft import SftStage
 from searchrl.core.trajectory import Author, Trajectory
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.model.layout import TokenRow, pad
+from searchrl.engine.model.layout import TokenRow, pad, padded_batches
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.model.policy import Policy
 
@@ -25,7 +25,7 @@ from searchrl.engine.model.policy import Policy
 class SupervisedLearner:
     """Maximises the likelihood of demonstrations; updates the trainable parameters of the policy.
 
-    One forward-backward has at most `micro_batch_tokens` padded tokens, or one demonstration.
+    One forward-backward has at most `micro_batch_tokens` padded tokens, or one segment.
     """
 
     def __init__(self, policy: Policy, max_grad_norm: float, micro_batch_tokens: int) -> None:
@@ -55,17 +55,15 @@ class SupervisedLearner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        ordered = sorted(trajectories, key=len, reverse=True)
-        rows_of = [_rows(t, stage.loss_on) for t in ordered]
-        total = sum(sum(row.mask) for rows in rows_of for row in rows)
-        loss_sum, num_right, start = 0.0, 0, 0
+        rows = [row for trajectory in trajectories for row in _rows(trajectory, stage.loss_on)]
+        total = sum(sum(row.mask) for row in rows)
+        loss_sum, num_right = 0.0, 0
         torch.manual_seed(seed)
         self.policy.model.train()
-        while start < len(ordered) and total:
-            width = len(ordered[start])
-            batch = rows_of[start : start + max(1, self.micro_batch_tokens // width)]
-            start += len(batch)
-            layout = pad([row for rows in batch for row in rows], self.policy.device)
+        for batch in padded_batches(
+            rows if total else (), lambda row: len(row.ids), self.micro_batch_tokens
+        ):
+            layout = pad(batch, self.policy.device)
             logp_N, _, is_right_N, _ = self.policy.logps(layout, with_best=True)
             assert is_right_N is not None
             # One denominator for the whole step, whatever the split into micro-batches.

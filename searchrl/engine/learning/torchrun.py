@@ -45,19 +45,6 @@ def read_place(environ: Mapping[str, str] | None = None) -> Place:
     return Place(int(environ["RANK"]), size, int(environ["LOCAL_RANK"]), local_size)
 
 
-def ensure_one_node(place: Place) -> None:
-    """Refuse processes on several nodes: they read and write one folder, on one disk.
-
-    Raises:
-        ConfigError: saying how to start it.
-    """
-    if place.local_size != place.size:
-        raise ConfigError(
-            f"torchrun started {place.size} processes, {place.local_size} of them on this node: "
-            "training in several processes works on one node; start it with --nnodes 1"
-        )
-
-
 def ensure_one_process(program: str) -> None:
     """Refuse to run `program` in several processes: each would do all of it.
 

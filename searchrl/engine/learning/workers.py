@@ -24,7 +24,8 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 
-from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
+from searchrl.engine.learning.state_files import in_pieces
+from searchrl.engine.learning.torchrun import ONLY, Place
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
 
@@ -134,17 +135,17 @@ class Workers:
         if self.size == 1:
             return
         has = self._exchange("gradients", [gradient is not None for gradient in gradients])
-        wanted = [
-            number
-            for number, column in enumerate(zip(*has, strict=True))
-            if any(column) and not isinstance(parameters[number], DTensor)
-        ]
-        for number in wanted:
-            if gradients[number] is None:
-                gradients[number] = torch.zeros_like(parameters[number])
-        for bucket in _buckets([g for n in wanted if (g := gradients[n]) is not None]):
+        wanted: list[Tensor] = []
+        for number, column in enumerate(zip(*has, strict=True)):
+            if any(column) and not isinstance(parameters[number], DTensor):
+                own = gradients[number]
+                own = torch.zeros_like(parameters[number]) if own is None else own
+                gradients[number] = own
+                wanted.append(own)
+        for bucket in _buckets(wanted):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
-            self._sum(flat)
+            with self._in_touch():
+                dist.all_reduce(flat)
             parts = flat.split([gradient.numel() for gradient in bucket])
             for gradient, part in zip(bucket, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
@@ -177,7 +178,11 @@ class Workers:
     # The process group
 
     def _join(self, device: torch.device) -> None:
-        ensure_one_node(self.place)
+        if self.place.local_size != self.size:  # they read and write one folder, on one disk
+            raise ConfigError(
+                f"torchrun started {self.size} processes, {self.place.local_size} of them on this "
+                "node: training in several processes works on one node; start it with --nnodes 1"
+            )
         backend = "gloo"
         if device.type == "cuda":
             count = torch.cuda.device_count()
@@ -228,25 +233,21 @@ class Workers:
 
     def _meet(self, envelope: _Envelope) -> list[_Envelope]:
         found: list[Any] = [None] * self.size
-        try:
+        with self._in_touch():
             dist.all_gather_object(found, envelope)
+        return found
+
+    @contextmanager
+    def _in_touch(self) -> Iterator[None]:
+        """Around an exchange: it fails where another process is gone."""
+        try:
+            yield
         except (RuntimeError, ValueError) as error:
             self._is_lost = True
             raise WorkerError(
                 f"process {self.rank} of {self.size} lost touch with the others: one of them was "
                 f"killed (memory?), or did not answer for {self.timeout_s:g} s "
                 f"({first_line(error)})"
-            ) from error
-        return found
-
-    def _sum(self, flat: Tensor) -> None:
-        try:
-            dist.all_reduce(flat)
-        except RuntimeError as error:
-            self._is_lost = True
-            raise WorkerError(
-                f"process {self.rank} of {self.size} lost touch with the others while gradients "
-                f"were summed ({first_line(error)})"
             ) from error
 
     def _tell(self, error: str) -> None:
@@ -272,15 +273,7 @@ ALONE = Workers()
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Neighbours of one dtype and device, at most `_BUCKET_BYTES` together."""
     for _, run in itertools.groupby(tensors, lambda tensor: (tensor.dtype, tensor.device)):
-        bucket: list[Tensor] = []
-        num_bytes = 0
-        for tensor in run:
-            if bucket and num_bytes + tensor.nbytes > _BUCKET_BYTES:
-                yield bucket
-                bucket, num_bytes = [], 0
-            bucket.append(tensor)
-            num_bytes += tensor.nbytes
-        yield bucket
+        yield from in_pieces(run, _BUCKET_BYTES)
 
 
 def _marks(tensors: Sequence[Tensor]) -> list[str]:

@@ -84,26 +84,21 @@ def foresee_memory(
         footprint = find_footprint(config.model, model, device, is_offline=is_offline)
     except PolicyError as error:
         return f"not predicted ({error})"
-    room = available(device) if room is None else room
-    if algorithm is None:
-        return predict(config, footprint, device, available=room, is_cold_start=True)
+    head_size = 0
+    if algorithm is not None and algorithm.critic is not None:
+        with torch.device("meta"):
+            head = algorithm.critic.make(footprint.hidden_size)
+        head_size = sum(parameter.numel() for parameter in head.parameters())
     return predict(
         config,
         footprint,
         device,
-        available=room,
+        available=available(device) if room is None else room,
         num_processes=num_processes,
-        has_reference=algorithm.needs_reference(config.algorithm),
-        head_size=_head_size(algorithm, footprint.hidden_size),
+        has_reference=algorithm is not None and algorithm.needs_reference(config.algorithm),
+        head_size=head_size,
+        is_cold_start=algorithm is None,
     )
-
-
-def _head_size(algorithm: Algorithm, width: int) -> int:
-    """Weights of a critic."""
-    if algorithm.critic is None:
-        return 0
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in algorithm.critic.make(width).parameters())
 
 
 def predict(

@@ -130,11 +130,9 @@ def task_means(rollouts: Iterable[Rollout]) -> Mapping[str, Mapping[str, float]]
     """Of every figure that two policies are compared in, its mean per task (`group_id`)."""
     values: dict[str, dict[str, list[float]]] = {}
     for rollout in rollouts:
-        if not rollout.is_scored:
+        if rollout.reward is None:
             continue
-        scores = dict(rollout.scored.scores)
-        if rollout.reward is not None:
-            scores["reward"] = rollout.reward
+        scores = {**rollout.scored.scores, "reward": rollout.reward}
         if rollout.world.can_open(SEARCH):
             scores["passive"] = float(rollout.episode.is_passive)
         for name, value in scores.items():

@@ -166,7 +166,8 @@ def evaluate_both(
     searched = {
         one.trajectory.group_id: one
         for one in reversed(plain.rollouts)  # of several samples the first
-        if one.is_scored and one.world.can_force(SEARCH) and _begins_with_search(one)
+        if one.is_scored and one.world.can_force(SEARCH)
+        if [turn.action.kind for turn in one.episode.turns[:1]] == [SEARCH]
     }
     forced = play("evaluate, must search first", SEARCH, searched)
     metrics = dict(plain.metrics)
@@ -176,11 +177,6 @@ def evaluate_both(
         if key == "em":
             metrics[f"{task}{slash}em_forced"] = metric
     return EvalResult(metrics, plain.rollouts, forced.rollouts)
-
-
-def _begins_with_search(rollout: Rollout) -> bool:
-    turns = rollout.episode.turns
-    return bool(turns) and turns[0].action.kind == SEARCH
 
 
 def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()) -> dict[str, Any]:

@@ -82,9 +82,9 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
         add(key, having, [r.scored.scores[name] for r in having], _union(ranges.values()))
 
     scored = [r for r in rollouts if r.is_scored]
-    rewards = [r.scored.reward for r in scored if r.scored.reward is not None]
     ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
-    add("reward", scored, rewards, _union(ranges.values()))
+    between = _union(ranges.values())
+    add("reward", scored, [r.reward or 0.0 for r in scored], between)
     for name in dict.fromkeys(name for r in scored for name in r.scored.scores):
         figures = {r.world.scorer.figures.get(name, name) for r in scored}
         add_component(name, scored, figures.pop() if len(figures) == 1 else name)
@@ -135,12 +135,7 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     for name in dict.fromkeys(kinds + slices):
         those = [r for r, names in named if name in names]
         if main == "reward":
-            add(
-                f"reward/{name}",
-                those,
-                [r.scored.reward or 0.0 for r in those],
-                _union(ranges.values()),
-            )
+            add(f"reward/{name}", those, [r.reward or 0.0 for r in those], between)
         else:
             add_component(main, those, f"{main}/{name}")
     return metrics

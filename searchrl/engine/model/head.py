@@ -7,8 +7,8 @@ Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
 the vocabulary is kept for the backward pass. Only a head that is trained itself (full fine-tuning)
 needs p again. A small p (`KEPT_BYTES`) is kept, a large one is computed again. A loss that trains
-the entropy needs more: then whole chunks are computed again in the backward pass. `policy` is the
-caller. Shapes: N rows, D hidden size, V vocabulary; `n` is N within one chunk.
+the entropy needs more: then whole chunks are computed again in the backward pass. Shapes: N rows, D
+hidden size, V vocabulary; `n` is N within one chunk.
 """
 
 from __future__ import annotations
@@ -97,9 +97,8 @@ def _chunked_logps(
     """Log-probs and entropies whose gradients are both those of the logits, chunk by chunk."""
 
     def compute(hidden_nD: Tensor, target_n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits_nV = F.linear(hidden_nD, head.weight, head.bias).to(_precision(hidden_nD.dtype))
         found = logits_logps(
-            logits_nV, target_n, temperature=temperature,
+            head(hidden_nD), target_n, temperature=temperature,
             with_entropy=True, with_best=True, entropy_gradient=True,
         )  # fmt: skip
         assert found.entropy_N is not None and found.is_best_N is not None
@@ -241,20 +240,15 @@ def _chunks(num_rows: int, vocab_size: int, device: torch.device) -> Iterator[sl
 
 
 def find_plain_head(model: Any, ids_BT: Tensor) -> bool:
-    """Whether logits are a matrix times hidden states: not so with soft-capping or scaling."""
+    """Whether logits are a matrix times hidden states: not so with soft-capping or scaling.
+
+    Without dropout, which would make the two passes differ and draw random numbers.
+    """
     if type(model.get_output_embeddings()) is not nn.Linear:
         return False
-    # Without dropout, which would make the two passes differ and draw random numbers. Flags are
-    # restored one by one, because `updating` does not set all of them alike.
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            full = model(input_ids=ids_BT, use_cache=False).logits
-            hidden = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-            ours = model.get_output_embeddings()(hidden)
-            # Of damaged weights both are NaN; that is said where they are sampled from.
-            return bool(torch.allclose(full, ours, atol=1e-4, equal_nan=True))
-    finally:
-        for module, was_training in training.items():
-            module.training = was_training
+    with torch.no_grad():
+        full = model(input_ids=ids_BT, use_cache=False).logits
+        hidden = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
+        ours = model.get_output_embeddings()(hidden)
+        # Of damaged weights both are NaN; that is said where they are sampled from.
+        return bool(torch.allclose(full, ours, atol=1e-4, equal_nan=True))

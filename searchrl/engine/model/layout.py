@@ -12,14 +12,17 @@ width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from searchrl.engine.model.attention import AttentionPlan, kernel_mask
+
+R = TypeVar("R")
 
 BLOCK = {"cpu": 128}
 """Query rows per call of the attention kernel: smaller, and less is computed to be masked."""
@@ -76,11 +79,18 @@ def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
     return padded_layout(ids_BT.to(device), mask_BT.to(device))
 
 
-def lay_out(
-    rollouts: Sequence[TokenRow], device: torch.device, *, is_packed: bool = False
-) -> Layout:
-    """The packed layout of rollouts, or the padded one."""
-    return pack(rollouts, device) if is_packed else pad(rollouts, device)
+def padded_batches(
+    rows: Iterable[R], width: Callable[[R], int], max_tokens: int
+) -> Iterator[list[R]]:
+    """Rows of at most `max_tokens` tokens together, padding included; a wider one is alone.
+
+    Widest first: neighbours of like width need little padding.
+    """
+    ordered = sorted(rows, key=lambda row: -width(row))
+    while ordered:
+        count = max(1, max_tokens // max(1, width(ordered[0])))
+        yield ordered[:count]
+        ordered = ordered[count:]
 
 
 def pack(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:

@@ -324,10 +324,8 @@ def load_policy(
         renderer=Renderer(tokenizer),
         device=device,
         is_lora=is_lora,
-        is_tiny=resolved.is_tiny,
         source=resolved.adapter_path or resolved.path,
         eos_ids=frozenset(eos_ids),
-        is_checkpointing=trainable and config.gradient_checkpointing,
     )
 
 

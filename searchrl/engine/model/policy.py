@@ -8,7 +8,7 @@ sequences, T tokens, N chosen tokens, D hidden size, V vocabulary.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -24,7 +25,7 @@ from transformers.utils import logging as hf_logging
 from searchrl.engine.model import sharding
 from searchrl.engine.model.attention import AttentionPlan, attending
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
-from searchrl.engine.model.layout import Layout, TokenRow, lay_out
+from searchrl.engine.model.layout import Layout, TokenRow, pack, pad
 from searchrl.engine.model.quantization import num_weights
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError, RunFolderError
@@ -45,11 +46,8 @@ class Policy:
     renderer: Renderer
     device: torch.device
     is_lora: bool
-    is_tiny: bool
     source: str
     eos_ids: frozenset[int]
-    is_checkpointing: bool = False
-    """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
     version: int = 0
     has_plain_head: bool | None = field(default=None, repr=False)
     """Whether logits are a matrix times hidden states; None: not tried yet."""
@@ -80,10 +78,6 @@ class Policy:
         """All parameters by name."""
         named: Iterable[tuple[str, nn.Parameter]] = self.model.named_parameters()
         return named
-
-    def tell(self, ids: Sequence[int]) -> str:
-        """Tokens as text, for people."""
-        return self.renderer.decode(ids)
 
     @property
     def vocab_size(self) -> int:
@@ -120,12 +114,14 @@ class Policy:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Switch dropout and checkpointing off, and back to what was."""
-        was_training = self.model.training
+        # One by one: `updating` does not set all of them alike.
+        training = {module: module.training for module in self.model.modules()}
         self.model.eval()
         try:
             yield
         finally:
-            self.model.train(was_training)
+            for module, was_training in training.items():
+                module.training = was_training
 
     @contextmanager
     def updating(self) -> Iterator[None]:
@@ -168,10 +164,10 @@ class Policy:
             mask = [False] * _PROMPT + [True] * length
             rollouts.append(TokenRow(ids[:_PROMPT] + suffix, mask, _PROMPT))
         with torch.no_grad(), self.evaluating():
-            padded_N = self.logps(lay_out(rollouts, self.device)).logp_N
+            padded_N = self.logps(pad(rollouts, self.device)).logp_N
             try:
                 with self.attending():
-                    packed_N = self.logps(lay_out(rollouts, self.device, is_packed=True)).logp_N
+                    packed_N = self.logps(pack(rollouts, self.device)).logp_N
             except (PolicyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
                 return f"it does not run packed rows ({error})"
         if not bool(torch.isfinite(padded_N).all()):
@@ -304,7 +300,8 @@ class Policy:
             scope = self.model.disable_adapter() if self.is_lora else nullcontext()
         base = model.get_base_model() if self.is_lora else model
         if self.has_plain_head is None:
-            self.has_plain_head = find_plain_head(base, layout.ids_BT[:1, :4])
+            with self.evaluating():
+                self.has_plain_head = find_plain_head(base, layout.ids_BT[:1, :4])
         options: dict[str, Any] = {"input_ids": layout.ids_BT, "use_cache": False}
         if layout.plan is not None:
             options |= {"position_ids": layout.position_BT, "plan": layout.plan}
@@ -315,14 +312,19 @@ class Policy:
             hidden_TD: Tensor = base.get_decoder()(**options).last_hidden_state.flatten(0, 1)
             return hidden_TD[layout.row_N], base.get_output_embeddings()
 
-    def save(self, folder: Path, *, is_writer: bool = True) -> None:
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process writes: of those that share the weights, the first."""
+        return not self.is_sharded or dist.get_rank() == 0
+
+    def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout.
 
-        Sharded weights are gathered for it, so all processes must call this; one is the writer.
+        Sharded weights are gathered for it, so all processes must call this.
         """
         hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
-        state = self.trained_weights(is_kept=is_writer) if self.is_sharded else None
-        if is_writer:
+        state = self.trained_weights(is_kept=self.is_writer) if self.is_sharded else None
+        if self.is_writer:
             self.model.save_pretrained(folder, state_dict=state)
             self.tokenizer.save_pretrained(folder)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from searchrl.contracts import TokenBudget
-from searchrl.engine.model.templates import apply_template
 from searchrl.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -69,16 +69,6 @@ class Trust(Enum):
     naming `<think>` or a demonstration using it. A special one could end the message."""
     TEMPLATE = "template"
     """All: the chat template itself."""
-
-
-class _Skeleton(NamedTuple):
-    """A chat template rendered around empty slots; `prefix` is the assistant prefix.
-
-    FOREIGN among the parts is the slot of the user's text, AUTHORED that of the instruction.
-    """
-
-    parts: tuple[str | Trust, ...]
-    prefix: str
 
 
 class Renderer:
@@ -139,12 +129,11 @@ class Renderer:
         pieces: list[tuple[str, Trust]] = []
         prefix = ""
         if self._tokenizer.chat_template:
-            skeleton = self._make_skeleton(thinking, bool(instruction))
-            prefix = skeleton.prefix
+            parts, prefix = self._make_skeleton(thinking, bool(instruction))
             texts = {Trust.FOREIGN: user_text, Trust.AUTHORED: instruction}
             pieces += [
                 (texts[part], part) if isinstance(part, Trust) else (part, Trust.TEMPLATE)
-                for part in skeleton.parts
+                for part in parts
             ]
         else:
             if instruction:
@@ -253,22 +242,24 @@ class Renderer:
                 return list(full[:start])
         return []
 
-    def _render_skeleton(self, thinking: bool, has_instruction: bool) -> _Skeleton:
+    def _render_skeleton(
+        self, thinking: bool, has_instruction: bool
+    ) -> tuple[list[str | Trust], str]:
+        """The chat template around empty slots, and the assistant prefix.
+
+        FOREIGN is the slot of the user's text, AUTHORED that of the instruction.
+        """
         user = self._unused_word("userslot")
         system = self._unused_word("instructionslot")
         messages = [{"role": "user", "content": user}]
-        text = None
+        text = ""
         if has_instruction:
             with_system = [{"role": "system", "content": system}, *messages]
-            try:
+            with suppress(PolicyError):
                 text = apply_template(self._tokenizer, with_system, thinking=thinking)
-            except PolicyError:
-                text = None
-            if text is None or text.count(system) != 1:
-                # The template knows no system message: the instruction heads the user's.
-                merged = [{"role": "user", "content": f"{system}\n\n{user}"}]
-                text = apply_template(self._tokenizer, merged, thinking=thinking)
-        else:
+            # A template that knows no system message: the instruction heads the user's.
+            messages = [{"role": "user", "content": f"{system}\n\n{user}"}]
+        if not has_instruction or text.count(system) != 1:
             text = apply_template(self._tokenizer, messages, thinking=thinking)
         if text.count(user) != 1 or text.count(system) != int(has_instruction):
             raise PolicyError(
@@ -279,7 +270,7 @@ class Renderer:
         prefix = tail[self._header_length(tail, user, thinking) :]
         slots = {user: Trust.FOREIGN, system: Trust.AUTHORED}
         parts = re.split(f"({user}|{system})", text)
-        return _Skeleton(tuple(slots.get(part, part) for part in parts if part), prefix)
+        return [slots.get(part, part) for part in parts if part], prefix
 
     def _header_length(self, tail: str, user: str, thinking: bool) -> int:
         """How much of the text after the user's message is closing and assistant header.
@@ -305,6 +296,29 @@ class Renderer:
         while f"{stem}{number}x" in template:
             number += 1
         return f"{stem}{number}x"
+
+
+def apply_template(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, thinking: bool, tools: Any = None
+) -> str:
+    """The text of a dialogue whose next turn is the assistant's.
+
+    Raises:
+        PolicyError: the template fails.
+    """
+    try:
+        text = tokenizer.apply_chat_template(
+            list(messages),
+            tools=tools,
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=thinking,
+        )
+    except Exception as error:  # it may compute anything: ZeroDivisionError, …
+        raise PolicyError(
+            f"the tokenizer's chat template failed on a plain dialogue: {error or type(error)}"
+        ) from error
+    return str(text)
 
 
 class _AddedTokens:

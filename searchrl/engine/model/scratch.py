@@ -109,7 +109,6 @@ def make_policy(
         renderer=Renderer(tokenizer),
         device=device,
         is_lora=False,
-        is_tiny=True,
         source="scratch",
         eos_ids=frozenset({tokenizer.eos_token_id}),
     )

@@ -2,8 +2,7 @@
 
 Owns the check of everything that foreign code hands back (prompt, task, observation, reward,
 action, passages, signals) and the classification of what it raises. What passes here can be
-relied on: by the trajectory, the rewards and the records. Keeps no state and drives nothing; the
-rollout driver calls it, mostly through `Pinned.call`.
+relied on: by the trajectory, the rewards and the records. Keeps no state and drives nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +86,11 @@ def begin_episode(
         env.serve(serving)
     prompt, info = env.reset(seed=seed, options=dict(options))
     _ensure_text(prompt, "reset", "prompt")
-    task = _read_task(world, info, options, prompt)
+    task = info.get("task")
+    if task is None:
+        task = anonymous_task(world.name, options, prompt)
+    elif problem := find_task_problem(task):
+        raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
     own = env.unwrapped
     cut_reward = own.invalid_reward if isinstance(own, TextAdapter) else 0.0
     begun = Begun(prompt, task, cut_reward=cut_reward)
@@ -99,18 +102,6 @@ def begin_episode(
         raise
     except (Exception, SystemExit) as error:
         raise GenerationFailure(f"it could not be made: {describe_error(error)}") from error
-
-
-def _read_task(
-    world: TaskWorld, info: Mapping[str, Any], options: Mapping[str, Any], prompt: str
-) -> Task:
-    task = info.get("task")
-    if task is None:
-        return anonymous_task(world.name, options, prompt)
-    if problem := find_task_problem(task):
-        raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
-    assert isinstance(task, Task)
-    return task
 
 
 def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:

@@ -7,18 +7,9 @@ stages of a reward are picked by its schedule (`rewards.expression`); here they 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from searchrl.config.curriculum import KEYS, Stages, describe_stages, stage_at, stages_of
+from searchrl.config.curriculum import KEYS, describe_stages, stage_at, stages_of
 from searchrl.engine.rollout.world import TaskWorld
-
-
-class _Schedule(NamedTuple):
-    """The stages of one key of one task."""
-
-    task: int
-    key: str
-    stages: Stages
 
 
 class Curriculum:
@@ -26,12 +17,12 @@ class Curriculum:
 
     def __init__(self, worlds: Sequence[TaskWorld]) -> None:
         self.worlds = worlds
-        every = (
-            _Schedule(place, key, stages_of(getattr(world.config, key)))
+        self._schedules = [
+            (task, key, stages)
             for key in KEYS
-            for place, world in enumerate(worlds)
-        )
-        self._schedules = [one for one in every if len(one.stages) > 1]
+            for task, world in enumerate(worlds)
+            if len(stages := stages_of(getattr(world.config, key))) > 1
+        ]
 
     def weights(self, done: int) -> list[float]:
         """The weight of each task after so many steps."""

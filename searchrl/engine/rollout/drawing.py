@@ -34,7 +34,10 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
         if who not in world.not_drawing:
             at_home = env if who == world.who("env") else None
             drawings = _ask(world, who, drawer, episode, at_home)
-            found += [_to_row(who, drawing) for drawing in drawings]
+            found += [
+                {"by": who, "kind": type(drawing).__name__.lower(), **asdict(drawing)}
+                for drawing in drawings
+            ]
     world.release(env)
     return found
 
@@ -73,7 +76,3 @@ def _ask(
             Text("more drawings", f"{left} more are not shown: a row holds {MAX_DRAWINGS}")
         )
     return shown
-
-
-def _to_row(who: str, drawing: Drawing) -> dict[str, Any]:
-    return {"by": who, "kind": type(drawing).__name__.lower(), **asdict(drawing)}

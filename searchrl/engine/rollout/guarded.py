@@ -3,8 +3,7 @@
 Owns the boundary around both. The driver, environments and scripts all call the protocol. If it
 raises, or returns a wrong value, the failure names the protocol, and not the environment that
 called it. A search that hangs names the retriever, and one that is registered with
-`concurrent=False` gets one call at a time. Parses, renders and finds nothing itself. The task world
-wraps every protocol and retriever; the rollout driver classifies the failures.
+`concurrent=False` gets one call at a time. Parses, renders and finds nothing itself.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import numbers
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from searchrl.contracts import (
@@ -172,16 +172,12 @@ class GuardedRetrievers:
             return GuardedStoredRetriever(made, self)
         return GuardedRetriever(made, self)
 
-    def naming(self) -> AbstractContextManager[None]:
-        """A context in which what does not return is the retriever."""
-        return inside(self.who)
-
     def indexes(self, num_prompts: int) -> IndexCache:
         """The indexes it makes, one for each corpus, for all environments that share them.
 
         As many are kept as a step of `num_prompts` needs: its groups search theirs side by side.
         """
-        return IndexCache(self, max(64, num_prompts), self.naming, CallLock)
+        return IndexCache(self, max(64, num_prompts), partial(inside, self.who), CallLock)
 
 
 @dataclass(slots=True, eq=False)
@@ -275,14 +271,12 @@ class GuardedRetriever:
 class GuardedStoredRetriever(GuardedRetriever):
     """One that has passages of its own (`contracts.StoredRetriever`)."""
 
-    def __init__(self, retriever: StoredRetriever, guard: GuardedRetrievers) -> None:
-        super().__init__(retriever, guard)
-        self._store = retriever
+    _retriever: StoredRetriever
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
         """See `StoredRetriever.stored`."""
         with inside(self._guard.who), self._guard.lock or nullcontext():
-            return self._store.stored(ids)
+            return self._retriever.stored(ids)
 
 
 def _find_answer_problem(value: object) -> str:

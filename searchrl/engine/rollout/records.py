@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, EpisodeTurn
-from searchrl.core.trajectory import TokenColumns, is_finite
+from searchrl.core.trajectory import TokenColumns, Trajectory, is_finite
 from searchrl.engine.rollout.drawing import draw_rollout
 from searchrl.engine.rollout.rollout import Rollout
 
@@ -53,11 +53,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "turn": list(trajectory.turns_of),
         "policy_version": max(trajectory.policy_versions, default=-1),
         "sampler_logp": [logp if is_finite(logp) else None for logp in trajectory.sampler_logps],
-        "ratio": _spread(rollout, columns.ratio if columns else None),
-        "entropy": _spread(rollout, columns.entropy if columns else None),
-        "advantage": _plain(rollout, columns.advantage if columns else None),
-        "weight": _plain(rollout, columns.weight if columns else None),
-        "clipped": _places(rollout, columns.clipped if columns else None),
+        **_spread(trajectory, columns),
         "generated_text": trajectory.generated_text,
         "turns": [
             turn_record(turn)
@@ -106,25 +102,28 @@ def plain_payload(action: Action) -> Any:
         return repr(action.payload)
 
 
-def _plain(
-    rollout: Rollout, said: float | tuple[float, ...] | None
-) -> float | list[float | None] | None:
-    """One number for the rollout where it is one, else a column like the others."""
-    return _spread(rollout, said) if isinstance(said, tuple) else said
+def _spread(trajectory: Trajectory, columns: TokenColumns | None) -> dict[str, Any]:
+    """What the update saw, over all tokens; null where it saw none, or no finite number.
 
+    Advantage and weight are one number where it is one for the whole rollout.
+    """
+    if columns is None:
+        return dict.fromkeys(("ratio", "entropy", "advantage", "weight", "clipped"))
+    trained = [place for place, is_trained in enumerate(trajectory.trained) if is_trained]
 
-def _places(rollout: Rollout, clipped: tuple[int, ...] | None) -> list[int] | None:
-    """Places among the trained tokens as places among all tokens."""
-    if clipped is None:
-        return None
-    trained = [at for at, is_trained in enumerate(rollout.trajectory.trained) if is_trained]
-    return [trained[place] for place in clipped]
+    def over_all(said: float | tuple[float, ...]) -> float | list[float | None]:
+        if not isinstance(said, tuple):
+            return said
+        row: list[float | None] = [None] * len(trajectory)
+        for place, value in zip(trained, said, strict=True):
+            row[place] = value if is_finite(value) else None
+        return row
 
-
-def _spread(rollout: Rollout, column: tuple[float, ...] | None) -> list[float | None] | None:
-    """Put a column over trained tokens back onto all tokens; non-finite numbers become null."""
-    if column is None:
-        return None
-    values = iter(column)
-    own = (next(values) if is_trained else None for is_trained in rollout.trajectory.trained)
-    return [value if is_finite(value) else None for value in own]
+    clipped = columns.clipped
+    return {
+        "ratio": over_all(columns.ratio),
+        "entropy": over_all(columns.entropy),
+        "advantage": over_all(columns.advantage),
+        "weight": over_all(columns.weight),
+        "clipped": None if clipped is None else [trained[number] for number in clipped],
+    }

@@ -104,9 +104,6 @@ class Interrupted(Exception):
 Play = Callable[..., "list[Group[Rollout]]"]
 """How a driver plays requests: `RolloutDriver.play`."""
 
-Sharing = Callable[[Play], Play]
-"""Has the others of several processes play their part."""
-
 
 class RolloutDriver:
     """Runs requests to completion on one generator.
@@ -124,7 +121,7 @@ class RolloutDriver:
         self.limits = limits
         self.deterministic = deterministic
         self._served = Served(generator, limits)
-        self.sharing: Sharing | None = None
+        self.shared_play: Play | None = None
         """Has the others of several processes play their part; None: this one plays everything."""
 
     @property
@@ -153,7 +150,7 @@ class RolloutDriver:
         Raises:
             Interrupted: when `should_stop` said so.
         """
-        play = self.play if self.sharing is None else self.sharing(self.play)
+        play = self.shared_play or self.play
         return play(requests, on_progress=on_progress, should_stop=should_stop)
 
     def play(
@@ -173,9 +170,18 @@ class RolloutDriver:
         on_progress = on_progress or (lambda done, total: None)
         late = self._play(requests, dialogues, on_progress, should_stop or (lambda: False))
         dialogues = [[one for one in group if one not in late] for group in dialogues]
-        episodes = [[dialogue.freeze(self.codec) for dialogue in group] for group in dialogues]
-        release([dialogue for group in dialogues for dialogue in group])
-        return self._score(requests, dialogues, episodes)
+        played = [dialogue for group in dialogues for dialogue in group]
+        episodes = [dialogue.freeze(self.codec) for dialogue in played]
+        release(played)
+        scores = self._score(played, episodes)
+        rollouts = iter(
+            Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
+            for d, episode, scored in zip(played, episodes, scores, strict=True)
+        )
+        return [
+            Group(request.group_id, tuple(next(rollouts) for _ in group))
+            for request, group in zip(requests, dialogues, strict=True)
+        ]
 
     def _play(
         self,
@@ -424,22 +430,9 @@ class RolloutDriver:
         return observation if self._submit(dialogue, handle, ids) else ""
 
     def _score(
-        self,
-        requests: Sequence[RolloutRequest],
-        dialogues: Sequence[Sequence[Dialogue]],
-        episodes: Sequence[Sequence[Episode]],
-    ) -> list[Group[Rollout]]:
+        self, played: Sequence[Dialogue], episodes: Sequence[Episode]
+    ) -> list[ScoredEpisode]:
         """Score all episodes together."""
-        played = [dialogue for group in dialogues for dialogue in group]
-        frozen = [episode for group in episodes for episode in group]
         scorers = [dialogue.request.world.scorer for dialogue in played]
-        groups = [number for number, group in enumerate(dialogues) for _ in group]
-        scores = score_together(list(zip(scorers, frozen, strict=True)), groups)
-        finished = iter(
-            Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
-            for d, episode, scored in zip(played, frozen, scores, strict=True)
-        )
-        return [
-            Group(request.group_id, tuple(next(finished) for _ in group))
-            for request, group in zip(requests, dialogues, strict=True)
-        ]
+        groups = [dialogue.request.group_id for dialogue in played]
+        return score_together(list(zip(scorers, episodes, strict=True)), groups)

@@ -46,18 +46,22 @@ SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
 """Components that are no metric of a task whose protocol has no search."""
 
 
-def build_scorer(
+def make_scorer(
     config: TaskConfig,
     run: RunConfig,
     registry: Registry,
-    protocol: TagProtocol,
-    judges: Judges,
+    judges: Judges | None = None,
+    protocol: TagProtocol | None = None,
 ) -> Scorer:
-    """The scorer of a task.
+    """The scorer of a task; without a `protocol` it is for episodes that were played before.
+
+    `config` is that of `make_protocol`. Tasks may share their `judges`.
 
     Raises:
         UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
     """
+    protocol = protocol or make_protocol(config, run, registry)
+    judges = judges or Judges(registry)
     schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
     # Without a search, metrics of searches mean nothing.
     without = () if can_open(protocol, SEARCH) else SEARCH_METRICS
@@ -146,23 +150,12 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
         UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
     """
     named = name_defaults(config, registry)
-    locks: dict[str, CallLock] = {}
-    judges = Judges(registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
-    return [_make_levels(task, named, registry, locks, judges) for task in named.tasks]
-
-
-def make_scorer(
-    config: TaskConfig, run: RunConfig, registry: Registry, judges: Judges | None = None
-) -> Scorer:
-    """The scorer of a task alone; otherwise as `make_protocol`. Tasks may share their `judges`.
-
-    Raises:
-        UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
-    """
-    protocol = make_protocol(config, run, registry)
-    return build_scorer(config, run, registry, protocol, judges or Judges(registry))
+    make = functools.partial(
+        _make_world, run=named, registry=registry, locks={}, judges=Judges(registry)
+    )
+    return [_make_levels(task, make) for task in named.tasks]
 
 
 def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> GuardedProtocol:
@@ -185,21 +178,15 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
     )
 
 
-def _make_levels(
-    config: TaskConfig,
-    run: RunConfig,
-    registry: Registry,
-    locks: dict[str, CallLock],
-    judges: Judges,
-) -> TaskWorld:
+def _make_levels(config: TaskConfig, make: Callable[[TaskConfig], TaskWorld]) -> TaskWorld:
     """The world of a task; where its difficulty changes, that of the last one with all others."""
     if config.difficulty is None:
-        return _make_world(config, run, registry, locks, judges)
+        return make(config)
     levels: dict[Any, TaskWorld] = {}
     for _, value in stages_of(config.difficulty):
         env = Named(**{**config.env.model_dump(), "difficulty": value})
         own = config.model_copy(update={"env": env})
-        levels[value] = levels.get(value) or _make_world(own, run, registry, locks, judges)
+        levels[value] = levels.get(value) or make(own)
         last = levels[value]
     last.levels = levels
     return last
@@ -235,7 +222,7 @@ def _make_world(
     if is_served:  # an agent writes, and no turn has the form of a protocol
         metrics = [name for name in config.metrics if name != "format"]
         config = config.model_copy(update={"metrics": metrics})
-    scorer = build_scorer(config, run, registry, protocol, judges)
+    scorer = make_scorer(config, run, registry, judges, protocol)
     if is_served and "format" in scorer.schedule.names:
         raise ConfigError(
             f"the reward '{config.reward}' has the component 'format', which judges the turns of a "

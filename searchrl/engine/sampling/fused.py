@@ -52,7 +52,6 @@ class FusedDecoder:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
         decoder = policy.base_model.get_decoder()
         shape = CacheShape.of(policy.base_model)
         self._num_heads = int(policy.base_model.config.num_attention_heads)

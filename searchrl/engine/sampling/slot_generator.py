@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.attention import attending
+from searchrl.engine.model.layout import padded_batches
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
 from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
@@ -267,7 +268,9 @@ class SlotGenerator:
 
     def _compute(self, targets: Sequence[tuple[SlotSequence, int]]) -> None:
         """Write keys and values up to a length each; no logits are made."""
-        for batch in _batches(targets, pass_tokens(self.policy.device)):
+        ordered = sorted(targets, key=lambda one: one[0].handle)
+        max_tokens = pass_tokens(self.policy.device)
+        for batch in padded_batches(ordered, lambda one: one[1] - one[0].cached, max_tokens):
             width = max(stop - d.cached for d, stop in batch)
             span = max(stop for _, stop in batch)
             self._cache.reserve(span)
@@ -379,15 +382,3 @@ class SlotGenerator:
         # A model may have no position as large as the scratch one.
         known_BT = position_BT.where(position_BT < self._cache.scratch, 0)
         return self.policy.hidden(ids_BT.to(device), known_BT, plan)
-
-
-def _batches(
-    targets: Sequence[tuple[SlotSequence, int]], max_tokens: int
-) -> Iterator[list[tuple[SlotSequence, int]]]:
-    """Passes of at most `max_tokens` padded tokens, longest first; each has at least one row."""
-    ordered = sorted(targets, key=lambda one: (one[0].cached - one[1], one[0].handle))
-    while ordered:
-        width = max(1, ordered[0][1] - ordered[0][0].cached)
-        count = max(1, max_tokens // width)
-        yield ordered[:count]
-        ordered = ordered[count:]

@@ -108,7 +108,7 @@ class Session:
             constant=rollout.max_total_tokens,
             seed=config.seed,
             workers=workers,
-            check=BatchCheck(self.policy.tell, self.tolerance),
+            check=BatchCheck(self.policy.renderer.decode, self.tolerance),
         )
         self.backend: Backend | None = None
         if config.scale.backend is not None:

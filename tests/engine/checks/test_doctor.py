@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,10 +17,11 @@ from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import State
 from searchrl.engine.checks.texts import check_observations
-from searchrl.engine.checks.trial import Size, Subject, _ShortTurns
+from searchrl.engine.checks.trial import Size, Subject, _TrialDriver
 from searchrl.engine.learning import packing
 from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.rollout.dialogue import Limits
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.sampling import slot_generator
 from searchrl.engine.sampling.fused import FusedDecoder
 from searchrl.engine.sampling.generator import FinishedTurn, Handle
@@ -236,17 +237,17 @@ def test_prompts_leave_room_for_a_turn(longest: int, total: int, state: State) -
         assert verdict.figures == {"longest_prompt": longest, "max_total_tokens": total}
 
 
-def test_a_trial_is_of_short_turns_and_of_tasks_that_are_spread() -> None:
-    size, asked = Size(4, 3, 2, num_turns=2, turn_tokens=5), list[int]()
+def test_a_trial_is_of_short_turns_and_of_tasks_that_are_spread(monkeypatch: Patch) -> None:
+    size, nothing = Size(4, 3, 2, num_turns=2, turn_tokens=5), cast(Any, None)
+    for most in (3, 9):
+        trial = _TrialDriver(RolloutDriver(nothing, nothing, Limits(most, 9, 99)), size)
+        assert trial.limits.max_turn_tokens == min(most, 5)
+    monkeypatch.setattr(RolloutDriver, "_record", lambda self, dialogue, turn: turn.reason)
     ended = FinishedTurn(Handle(0), (1,), (0.0,), TurnStop.MAX_TOKENS, 0)
-    inner: Any = SimpleNamespace(submit=lambda *a: asked.append(a[-1]), poll=lambda: [ended])
-    short = _ShortTurns(inner, size)
-    for room in (3, 9):
-        short.submit(Handle(0), [], (), room)
-    assert asked == [3, 5]
-    assert [short.poll()[0].reason for _ in range(2)] == [TurnStop.STOP_STRING, TurnStop.MAX_TOKENS]
+    before: Any = [SimpleNamespace(turns=[None] * count) for count in (0, 1)]
+    reasons = [trial._record(dialogue, ended) for dialogue in before]
+    assert reasons == [TurnStop.STOP_STRING, TurnStop.MAX_TOKENS]
     worlds: Any = [SimpleNamespace(num_tasks=lambda _, n=n: n) for n in (12, 5)]
-    nothing: Any = None
     subject = Subject(nothing, nothing, worlds, nothing, nothing, 3, size)
     requests = subject._requests(4)
     assert [one.index for one in requests] == [0, 3, 6, 9, 0, 1, 2, 3]

@@ -25,7 +25,7 @@ from searchrl.core.group import Group, make_groups
 from searchrl.engine.learning import checkpoint as module
 from searchrl.engine.learning import state_files
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
-from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
+from searchrl.engine.learning.state_files import load_state, save_state
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import DamagedError, PluginError, PolicyError, RunFolderError
@@ -370,10 +370,3 @@ def test_file_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
     (tmp_path / "state-00001.safetensors").write_text(text)
     with pytest.raises(DamagedError, match=r"state-00001\.safetensors' is damaged"):
         load_state(tmp_path, "state")
-
-
-def test_every_tensor_is_found() -> None:
-    tensors = [torch.zeros(1) for _ in range(3)]
-    state = {"a": {0: tensors[0]}, "b": [1, (tensors[1],)], "c": tensors[2]}
-    found = dict(tensors_in(state, "s"))
-    assert list(found) == ["s['a'][0]", "s['b'][1][0]", "s['c']"]

@@ -24,7 +24,7 @@ from workers_play import LEARNING, learn, play, sample
 from searchrl.cli import main
 from searchrl.core.group import Group
 from searchrl.engine.learning import workers as module
-from searchrl.engine.learning.sharing import SharedPlay
+from searchrl.engine.learning.sharing import play_shared
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
 from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
 from searchrl.engine.rollout.dialogue import RolloutRequest
@@ -189,8 +189,13 @@ class TestSampling:
 
         def run(place: Place) -> Any:
             told: list[Any] = []
-            shared = SharedPlay(play, Workers(place))  # type: ignore[arg-type]
-            groups = shared(requests, on_progress=lambda *both: told.append(both), should_stop=any)
+            groups = play_shared(
+                play,
+                Workers(place),
+                requests,
+                on_progress=lambda *both: told.append(both),
+                should_stop=any,
+            )
             one = [group.rollouts[0] for group in groups]
             assert [rollout.world for rollout in one] == [f"world of {name}" for name in keys]
             assert {(r.trajectory, r.episode, r.scored, r.reset_options["x"]) for r in one} == {

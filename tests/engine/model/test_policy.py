@@ -76,7 +76,8 @@ class TestLora:
         torch.manual_seed(3)
         expected = torch.rand(1)
         torch.manual_seed(3)
-        assert find_plain_head(policy.model.get_base_model(), token_batch()[0]) is True
+        with policy.evaluating():
+            assert find_plain_head(policy.base_model, token_batch()[0]) is True
         assert torch.equal(torch.rand(1), expected)
         assert [module.training for module in policy.model.modules()] == modes
 
@@ -207,7 +208,7 @@ class TestModes:
         (layer,) = (m for m in policy.model.modules() if hasattr(m, "_gradient_checkpointing_func")
                     and isinstance(m, GradientCheckpointingLayer))  # fmt: skip
         function = layer._gradient_checkpointing_func
-        assert layer.gradient_checkpointing and policy.is_checkpointing
+        assert layer.gradient_checkpointing
         policy.model.train()
         with policy.evaluating():
             assert not any(module.training for module in policy.model.modules())

@@ -324,7 +324,7 @@ def test_who_is_scored_together_and_what_is_rendered(
     ]
     generator = SayingGenerator(codec.encode_plain, [ANSWER])
     groups = RolloutDriver(generator, codec, replace(WIDE, thinking=False)).run(requests)
-    assert (together, rendered) == ([0, 0, 1], [False, False])
+    assert (together, rendered) == (["g0", "g0", "g1"], [False, False])
     assert [one.reset_options for group in groups for one in group.rollouts] == [
         {"level": 0}, {"level": 0}, {"level": 1},
     ]  # fmt: skip

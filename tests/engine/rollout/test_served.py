@@ -22,7 +22,7 @@ from searchrl.engine.checks.texts import check_observations
 from searchrl.engine.learning.packing import point_rows
 from searchrl.engine.metrics.metrics import summarise
 from searchrl.engine.metrics.remarks import find_forks
-from searchrl.engine.model.layout import lay_out
+from searchrl.engine.model.layout import pad
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.records import rollout_record
@@ -117,7 +117,7 @@ def test_the_trainer_has_the_log_probs_of_the_sampler_in_every_segment(
         groups = make_groups([rollout])
         (rows,) = point_rows(groups, per_token=True, with_end=False)
         found = [
-            policy.logps(lay_out([row], torch.device("cpu")), temperature=1.0).logp_N
+            policy.logps(pad([row], torch.device("cpu")), temperature=1.0).logp_N
             for row in rows.rollouts
         ]
         recorded = [logp for logp in rollout.trajectory.sampler_logps if logp is not None]

@@ -111,13 +111,16 @@ def find_settings(factory: Callable[..., Any]) -> dict[str, Setting]:
     return {name: Setting(_resolve(factory, name, p.annotation), p.default) for name, p in found}
 
 
-def find_retriever_settings(factory: Callable[..., Any]) -> list[str]:
-    """The settings that hold another retriever: those annotated `RetrieverFactory`, or None."""
-    return [
-        name
+def find_retriever_settings(factory: Callable[..., Any]) -> dict[str, bool]:
+    """The settings that hold another retriever, and whether each holds a list of them.
+
+    They are annotated `RetrieverFactory`, that or None, or `list[RetrieverFactory]`.
+    """
+    return {
+        name: typing.get_origin(kind) is list
         for name, (kind, _) in find_settings(factory).items()
         if RetrieverFactory in (kind, *typing.get_args(kind))
-    ]
+    }
 
 
 def takes_judge(factory: Callable[..., Any]) -> bool:

@@ -193,9 +193,10 @@ def open_choice(
     if corpus.is_named:
         return choice.make(passages), len(passages)
     if choice.settings:
-        remote = choice.make(())
-        if isinstance(remote, StoredRetriever) and remote.stored([]) is None:
-            return remote, None  # its passages are elsewhere, such as those of `http`
+        made_alone = choice.make(())
+        if isinstance(made_alone, StoredRetriever):
+            made_alone.stored([])  # says so if it has no passages of its own
+            return made_alone, None
     raise ConfigError("nothing to search: give --index DIR or --corpus PATH")
 
 

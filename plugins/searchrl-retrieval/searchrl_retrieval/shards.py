@@ -7,10 +7,11 @@ Owns how they are asked and how their rankings become one. A shard is mostly `ht
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 
-from searchrl import ConfigError
+from searchrl import ConfigError, RetrieverFailure
+from searchrl.api_client import Raised, call_together
 from searchrl.contracts import Passage, Retriever, RetrieverFactory, StoredRetriever
 from searchrl_retrieval.hybrid import ask
 
@@ -37,16 +38,20 @@ class ShardsRetriever:
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return the `k` passages with the best scores per query, each id once.
 
-        Equal scores stand in the order of the shards. What a shard raises is raised.
+        Equal scores stand in the order of the shards.
 
         Raises:
-            RetrieverFailure: a shard does not answer every query.
+            RetrieverFailure: a shard fails, or does not answer every query; nothing is left out.
         """
         if k <= 0:
             return [[] for _ in queries]
-        # Threads for this call alone: callers do not wait for each other's shards.
-        with ThreadPoolExecutor(len(self.shards), "shard") as pool:
-            found = list(pool.map(lambda shard: ask("shards", shard, queries, k), self.shards))
+        calls = [(partial(ask, "shards", one, queries, k), "shard") for one in self.shards]
+        found = []
+        for place, outcome in enumerate(call_together(calls, timeout_s=None)):
+            if isinstance(outcome, Raised):
+                said = f"retriever shards: shards.{place}: {outcome.error}"
+                raise RetrieverFailure(said) from outcome.error
+            found.append(outcome.value)
         return [_merge(rankings, k) for rankings in zip(*found, strict=True)]
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:

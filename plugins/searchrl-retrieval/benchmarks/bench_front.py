@@ -1,6 +1,6 @@
 """A front of shards beside one server of the whole: queries per second, and what the front costs.
 
-    python bench_front.py --data FOLDER --work FOLDER [--shards 4] [--count 50000] [--repeat 1]
+    python bench_front.py --data FOLDER --work FOLDER [--shards 4] [--count 50000] [--named 22]
 
 Every shard is a `searchrl serve-retriever` with `bm25s` over `--count` passages of `generated`; the
 front is one with `shards`, and one more has all passages. One client asks the real questions, alone
@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder for indexes")
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--count", type=int, default=50_000, help="passages of a shard")
-    parser.add_argument("--repeat", type=int, default=1, help="how often the front has each shard")
+    parser.add_argument("--named", type=int, help="shards of the front; default: --shards")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     os.environ |= one_thread()  # of the servers
@@ -93,7 +93,8 @@ def main() -> None:
             for one in (*folders, whole)
         ]
         *parts, alone = [(url, process.pid) for url, process in served]
-        named = [f"{{name: http, url: '{url}/retrieve'}}" for url, _ in parts] * args.repeat
+        urls = islice(cycle(url for url, _ in parts), args.named or args.shards)
+        named = [f"{{name: http, url: '{one}/retrieve'}}" for one in urls]
         setting = f"retriever.shards=[{', '.join(named)}]"
         words = ("--retriever", "shards", "--set", setting, "--no-mcp")
         url, front = stack.enter_context(server(*words))

@@ -1,11 +1,11 @@
 """What it costs in rank quality that each shard weighs words by its own passages.
 
-    python plugins/searchrl-retrieval/benchmarks/bench_shards.py ../shared/data [--seeds 3]
+    python plugins/searchrl-retrieval/benchmarks/bench_shards.py ../shared/data [--count 200000]
 
 `bm25s` over a whole corpus against the same passages in 2, 4, 8 and 22 shards: dealt out at random,
-and cut in the order of the corpus. Differences are by question, with 95 % intervals; those of
-random shards are means over the seeds. `rare`: the same random shards, with the rarity of a word
-(idf) counted in the whole corpus. docs/how-to/retrieval.md has the figures.
+and cut in the order of the corpus. Differences are by question, with 95 % intervals. `rare`: the
+same random shards, with the rarity of a word (idf) counted in the whole corpus. `--count`: every
+question is asked of one corpus of so many passages, all real ones and then those of `generated`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from random import Random
 
 import numpy as np
 from bench_hybrid import COLLECTIONS
+from generated import make_passages, read_real
 from measured import print_table
 from searchrl_retrieval.bm25s.kind import Bm25sRetriever, make_bm25s
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
@@ -30,11 +31,11 @@ COUNTS = (2, 4, 8, 22)
 FIGURES = ("ndcg@10", "recall@100")
 
 
-def deal(passages: Sequence[Passage], count: int, seed: int | None) -> list[list[Passage]]:
-    """Passages in `count` parts of a size: at random, or one piece after another without a seed."""
+def deal(passages: Sequence[Passage], count: int, *, is_random: bool) -> list[list[Passage]]:
+    """Passages in `count` parts of a size: at random, or one piece after another."""
     order = list(range(len(passages)))
-    if seed is not None:
-        Random(seed).shuffle(order)
+    if is_random:
+        Random(0).shuffle(order)
     return [[passages[at] for at in sorted(part)] for part in np.array_split(order, count)]
 
 
@@ -65,49 +66,41 @@ def _rarity(count: int, total: int) -> float:
     return float(np.log(1 + (total - count + 0.5) / (count + 0.5)))
 
 
-def judge(collection: Collection, retriever: Retriever) -> Figures:
-    """The figures of every question."""
+def judge(collection: Collection, retriever: Retriever, prefix: str) -> Figures:
+    """The figures of every question; ids of this collection have the prefix."""
     found = retriever.search([one.text for one in collection.questions], 100)
-    ids = [[passage.id for passage in one] for one in found]
+    ids = [[passage.id.removeprefix(prefix) for passage in one] for one in found]
     return measure(collection.qrels, dict(zip(collection.qrels, ids, strict=True)), (10, 100))
-
-
-def mean(of_seeds: Sequence[Figures]) -> Figures:
-    """The means over seeds, question by question."""
-    return {
-        name: {one: sum(f[name][one] for f in of_seeds) / len(of_seeds) for one in values}
-        for name, values in of_seeds[0].items()
-    }
 
 
 def main() -> None:
     """Print a row for each collection, number of shards and way to deal."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="the folder with ir/ and multihop/")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--count", type=int, help="passages of one corpus for all questions")
     args = parser.parse_args()
+    joined = list(make_passages(read_real(args.data), args.count)) if args.count else []
     rows = []
     for name, (folder, _, split) in COLLECTIONS.items():
         collection = read_collection(args.data / folder, "test" if split == "test" else "")
-        whole = judge(collection, make_bm25s(collection.passages))
+        passages = joined or collection.passages
+        prefix = f"{Path(folder).name}-" if joined else ""
+        whole = judge(collection, make_bm25s(passages), prefix)
         for count in COUNTS:
-            ways: dict[str, list[Figures]] = {"random": [], "rare": []}
-            for seed in range(args.seeds):
-                shards = make_shards(deal(collection.passages, count, seed))
-                ways["random"].append(judge(collection, shards))
-                weigh_alike(shards)
-                ways["rare"].append(judge(collection, shards))
-            ordered = make_shards(deal(collection.passages, count, None))
-            ways["in order"] = [judge(collection, ordered)]
-            for way, of_seeds in ways.items():
+            shards = make_shards(deal(passages, count, is_random=True))
+            ways = {"random": judge(collection, shards, prefix)}
+            weigh_alike(shards)
+            ways["rare"] = judge(collection, shards, prefix)
+            ordered = make_shards(deal(passages, count, is_random=False))
+            ways["in order"] = judge(collection, ordered, prefix)
+            for way, figures in ways.items():
                 row = {"collection": name, "shards": count, "dealt": way}
-                for figure, one in compare(mean(of_seeds), whole).items():
+                for figure, one in compare(figures, whole).items():
                     if figure in FIGURES:
-                        row[figure] = sum(whole[figure].values()) / one["n"] + one["value"]
                         ends = f" [{one['low']:+.3f}, {one['high']:+.3f}]" if "low" in one else ""
                         row[f"less {figure}"] = f"{one['value']:+.4f}{ends}"
                 rows.append(row)
-        print_table(rows, {key: key for key in rows[0]})
+    print_table(rows, {key: key for key in rows[0]})
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ MEASURED = {"ledger_bytes": 17.6, "unpickle_us": 0.20, "pack_us": 0.29, "env_cpu
 """Per token of a rollout; the last per rollout (docs/log.md, 2026-11-27)."""
 QUERY_S, INDEX_MIB, DISK_MIB, BUILD_S, SEARCH_MIB = 6.2e-3, 618, 1_429, 214, 685
 """`bm25s` of a million passages (docs/how-to/retrieval.md): one core, batches of 64 queries."""
-PASSAGES, SERVER_RATE = 21_015_324, 962
-"""Of Wikipedia; requests per second that the wire server answered (docs/log.md, 2026-11-22)."""
+PASSAGES, FRONT_S = 21_015_324, 2.4e-3
+"""Of Wikipedia; CPU of a front of 22 shards per query, in batches of 64 (`bench_front.py`)."""
 SAMPLING = ("decode", "prefill", "environments", "retrieval")
 LEARNING = ("train", "gather", "ledger")
 
@@ -229,7 +229,8 @@ def show(costs: Mapping[str, float]) -> None:
         seconds = stages(QWEN_4B, gpus, gpus, gpus, costs)
         rate = ROLLOUTS * gpus * (TURNS - 1) / (seconds["decode"] + seconds["prefill"])
         cores = math.ceil(rate * QUERY_S) * shards
-        servers, fronts = math.ceil(cores / CORES), math.ceil(rate / SERVER_RATE)
+        fronts = math.ceil(rate * FRONT_S)
+        servers = math.ceil((cores + fronts) / CORES)
         gib = cores * SEARCH_MIB / 1024
         rows.append([gpus, rate, cores // shards, cores, servers, gib, fronts])
     parts = PASSAGES / 1e6 / 1024

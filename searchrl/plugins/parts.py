@@ -108,20 +108,20 @@ def fill_parts(
 ) -> dict[str, Any]:
     """Return settings with factories in place of the retrievers that they name.
 
-    Only of a retriever or an environment, and only settings that are annotated `RetrieverFactory`;
-    others, and factories of Python callers, stay as they are. `make(name, settings)` makes a
-    factory; by default it is `make_retriever_factory`, and raises as that. Raises ConfigError for a
-    value that names no retriever, and PluginError if a retriever may be called by several threads
-    at once, and its part may not.
+    Only of a retriever or an environment, and only settings that are annotated `RetrieverFactory`
+    or `list[RetrieverFactory]`; others, and factories of Python callers, stay as they are.
+    `make(name, settings)` makes a factory; by default it is `make_retriever_factory`, and raises as
+    that. Raises ConfigError for a value that names no retriever, and PluginError if a retriever may
+    be called by several threads at once, and its part may not.
     """
     filled = dict(settings)
     if entry.kind not in ("retriever", "env") or not settings:
         return filled
     make = make or functools.partial(make_retriever_factory, registry)
-    for key in find_retriever_settings(entry.load()):
-        value = settings.get(key)
-        if value is None or callable(value) or key in passed_keywords(entry.kind):
-            continue
+
+    def fill(key: str, value: Any) -> Any:
+        if callable(value):
+            return value
         own = dict(value) if isinstance(value, Mapping) else {"name": value}
         name = own.pop("name", None)
         if not isinstance(name, str) or not name:
@@ -135,5 +135,14 @@ def fill_parts(
                 f"{entry}: its setting {key!r} is {part.name!r}, which takes one call at a time, "
                 "and it is registered for many at once. Its author adds concurrent=False"
             )
-        filled[key] = make(name, own)
+        return make(name, own)
+
+    for key, is_list in find_retriever_settings(entry.load()).items():
+        value = settings.get(key)
+        if value is None or key in passed_keywords(entry.kind):
+            continue
+        if not is_list:
+            filled[key] = fill(key, value)
+        elif isinstance(value, list):  # anything else is refused with the other settings
+            filled[key] = [fill(f"{key}.{place}", one) for place, one in enumerate(value)]
     return filled

@@ -104,13 +104,17 @@ def find_settings(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p.replace(annotation=_resolve(factory, name, p.annotation)) for name, p in found}
 
 
-def find_retriever_settings(factory: Callable[..., Any]) -> list[str]:
-    """The settings that hold another retriever: those annotated `RetrieverFactory`, or None."""
-    return [
-        name
-        for name, one in find_settings(factory).items()
-        if RetrieverFactory in (one.annotation, *typing.get_args(one.annotation))
-    ]
+def find_retriever_settings(factory: Callable[..., Any]) -> dict[str, bool]:
+    """The settings that hold another retriever, and whether each holds a list of them.
+
+    They are annotated `RetrieverFactory`, that or None, or `list[RetrieverFactory]`.
+    """
+    kinds = {name: one.annotation for name, one in find_settings(factory).items()}
+    return {
+        name: typing.get_origin(kind) is list
+        for name, kind in kinds.items()
+        if RetrieverFactory in (kind, *typing.get_args(kind))
+    }
 
 
 def takes_judge(factory: Callable[..., Any]) -> bool:

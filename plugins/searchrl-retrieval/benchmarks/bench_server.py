@@ -47,7 +47,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus.jsonl"
         write_corpus(corpus, args.passages)
-        with server(corpus, args.retriever) as (url, process):
+        words = ("--corpus", str(corpus), "--retriever", args.retriever)
+        with server(*words) as (url, process):
             result = asyncio.run(load(url, process, args))
     print(json.dumps(result, indent=2))
     if args.json is not None:
@@ -67,12 +68,11 @@ def write_corpus(path: Path, count: int) -> None:
 
 
 @contextlib.contextmanager
-def server(corpus: Path, retriever: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The command, from when it answers; its address and its process."""
-    words = ["--plugin", "searchrl_retrieval", "serve-retriever", "--port", "0"]
-    words += ["--corpus", str(corpus), "--retriever", retriever]
+def server(*words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The command with these flags, from when it answers; its address and its process."""
+    command = ["--plugin", "searchrl_retrieval", "serve-retriever", "--port", "0", *words]
     process = subprocess.Popen(
-        [sys.executable, "-m", "searchrl", *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "searchrl", *command], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

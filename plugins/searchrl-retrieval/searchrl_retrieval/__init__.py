@@ -10,6 +10,7 @@ _RETRIEVERS = (
     ("static", "dense.kinds:make_static", True, "vectors of a static-embedding model, for laptops"),
     ("dense", "dense.kinds:make_dense", False, "vectors of a sentence-transformers model"),
     ("hybrid", "hybrid:make_hybrid", False, "a ranking by vectors and one by words, fused"),
+    ("shards", "shards:ShardsRetriever", True, "one corpus that several retrievers hold in parts"),
     ("rerank", "rerank:make_rerank", False, "what another one finds, ordered by a cross-encoder"),
 )
 _COMMANDS = (

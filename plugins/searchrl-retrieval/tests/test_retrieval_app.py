@@ -137,6 +137,21 @@ def test_the_retriever_gets_one_call_at_a_time_and_everybody_their_own_answer() 
     assert facts["passages"] == len(TOWN) and facts["limits"]["max_k"] == 300
 
 
+def test_a_front_makes_a_call_while_another_waits() -> None:
+    gated = Gated()
+    with running(gated, is_front=True) as url:
+        asking = [threading.Thread(target=post, args=(url, {"queries": [q]})) for q in "ab"]
+        for thread in asking:
+            thread.start()
+        until = time.monotonic() + 20
+        while len(gated.calls) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        gated.gate.set()
+        for thread in asking:
+            thread.join()
+    assert time.monotonic() < until, "the second call waited for the first"
+
+
 def test_a_retriever_that_fails_gives_too_much_or_ends_the_program_does_no_harm() -> None:
     class Odd(Gated):
         def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

@@ -173,11 +173,12 @@ def open_choice(
     plugins: Sequence[str],
     index: str | None,
     corpus: Corpus,
-) -> tuple[Retriever, int | None]:
+) -> tuple[Retriever, int | None, bool]:
     """The retriever of a command: of an index folder, of a corpus, of both, or of a server.
 
     An index says which retriever and which settings it is of; `sets` may add those of a search.
-    The number is that of the passages, None for those of a server.
+    The number is that of the passages, None for those of a server; the last says whether many
+    calls at once are safe and gain time, because others do the work.
 
     Raises:
         ConfigError: there is neither an index nor a corpus.
@@ -189,13 +190,14 @@ def open_choice(
     if made is not None:
         own = made.settings if choice.name == made.kind else {}
         settings = {**own, **choice.settings, "index": index}
-        return replace(choice, settings=settings).make(passages), made.count
+        return replace(choice, settings=settings).make(passages), made.count, False
     if corpus.is_named:
-        return choice.make(passages), len(passages)
+        return choice.make(passages), len(passages), False
     if choice.settings:
-        remote = choice.make(())
-        if isinstance(remote, StoredRetriever) and remote.stored([]) is None:
-            return remote, None  # its passages are elsewhere, such as those of `http`
+        made_alone = choice.make(())
+        if isinstance(made_alone, StoredRetriever):
+            made_alone.stored([])  # says so if it has no passages of its own
+            return made_alone, None, choice.registry.get("retriever", choice.name).is_concurrent
     raise ConfigError("nothing to search: give --index DIR or --corpus PATH")
 
 

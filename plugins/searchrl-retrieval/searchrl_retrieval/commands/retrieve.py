@@ -54,7 +54,7 @@ def retrieve(
     corpus = Corpus(**named)
     asked = list(queries) or [line.strip() for line in sys.stdin if line.strip()]
     with quiet_stdout(as_json) as print_json, showing_progress():
-        made, _ = open_choice(retriever, sets, plugins, index, corpus)
+        made, *_ = open_choice(retriever, sets, plugins, index, corpus)
         results = made.search(asked, k)
         if as_json:
             rows = [[asdict(passage) for passage in found] for found in results]

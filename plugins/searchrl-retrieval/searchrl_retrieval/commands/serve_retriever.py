@@ -93,9 +93,9 @@ def serve_retriever(
             text = f"{host} can be reached from other machines, unencrypted, and searched by {who}"
             click.echo(f"warning: {text}", err=True)
         with showing_progress():
-            made, count = open_choice(retriever, sets, plugins, index, corpus)
+            made, count, is_front = open_choice(retriever, sets, plugins, index, corpus)
         name = retriever or (f"index {Path(index).name}" if index is not None else DEFAULT)
-        what = app.Serving(name, made, count, limits, key, app.is_local(host))
+        what = app.Serving(name, made, count, limits, key, app.is_local(host), is_front)
         address = app.show_address(bound)
         # From now on who asks waits for the answer: the socket listens.
         size = "" if count is None else f" over {count:,} passages"

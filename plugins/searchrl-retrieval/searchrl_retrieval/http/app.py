@@ -31,6 +31,9 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")
 MAX_CONNECTIONS = 2048
 """More are told 503: each of them takes memory."""
 
+FRONT_CALLS = 16
+"""Calls of a front that are under way: the servers behind it work while it reads and writes."""
+
 OPEN_PATH = "/health"
 """Asked by machines that watch over servers; it needs no key."""
 
@@ -40,6 +43,7 @@ class Serving:
     """What is served: a name to show, what searches, and how many passages it has if that is known.
 
     `key` is what clients must know; None: nothing. `is_local`: only this machine is answered.
+    `is_front`: others do the work, so `FRONT_CALLS` calls at once gain time.
     """
 
     name: str
@@ -48,19 +52,21 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
     key: str | None = None
     is_local: bool = True
+    is_front: bool = False
 
 
 class Handler:
     """Searches within the limits, and counts: what all routes share.
 
-    The retriever gets one call at a time, from a thread of its own.
+    The retriever gets one call at a time, that of a front several, from threads of their own.
     """
 
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
         self.num_requests = 0
         self.num_failed = 0
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="retriever")
+        num_calls = FRONT_CALLS if serving.is_front else 1
+        self._threads = ThreadPoolExecutor(num_calls, thread_name_prefix="retriever")
 
     async def search(self, asked: Asked) -> list[list[Passage]]:
         """The passages of each query.
@@ -74,7 +80,7 @@ class Handler:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(limits.search_s):
-                return await loop.run_in_executor(self._thread, self._search, asked)
+                return await loop.run_in_executor(self._threads, self._search, asked)
         except TimeoutError as error:
             self.num_failed += 1
             text = f"the search took longer than {limits.search_s:g} s"

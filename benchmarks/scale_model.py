@@ -249,7 +249,7 @@ def measure(rounds: int, seed: int) -> dict[str, float]:
     from searchrl.core.group import Group
     from searchrl.core.reduction import Reduction
     from searchrl.engine.learning.packing import pack_step
-    from searchrl.engine.learning.sharing import _pack, _unpack
+    from searchrl.engine.learning.sharing import pack_group, unpack_group
     from searchrl.engine.model.loading import TINY_PATH
     from searchrl.engine.rollout.dialogue import RolloutRequest
     from searchrl.engine.rollout.drivers import make_scripted_driver
@@ -270,10 +270,10 @@ def measure(rounds: int, seed: int) -> dict[str, float]:
         Group(group.id, tuple(replace(one, trajectory=next(drawn)) for one in group.rollouts))
         for group in driver.run(requests)
     ]
-    sent, grpo = [_pack(group) for group in ledger], make_grpo()
+    sent, grpo = [pack_group(group) for group in ledger], make_grpo()
     sides = {
         "env": lambda: driver.run(requests),
-        "unpickle": lambda: [_unpack(*pair) for pair in zip(sent, requests, strict=True)],
+        "unpickle": lambda: [unpack_group(*pair) for pair in zip(sent, requests, strict=True)],
         "pack": lambda: pack_step(
             ledger, grpo.advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
         ),

@@ -27,6 +27,7 @@ from searchrl.algorithms import TurnStop
 from searchrl.api_client import read_key
 from searchrl.contracts import Address, Command
 from searchrl.engine.sampling import (
+    Dialogues,
     FinishedTurn,
     Handle,
     OpenSequence,
@@ -98,36 +99,20 @@ def make_vllm(
     return VLLMGenerator(policy, sampling, _SERVERS[key], num_slots)
 
 
-class VLLMGenerator:
+class VLLMGenerator(Dialogues):
     """See `Generator`; at most `num_slots` turns are asked for at a time."""
 
     def __init__(
         self, policy: Any, sampling: Sampling, weights: Weights, num_slots: int = 64
     ) -> None:
+        super().__init__()
         self.policy, self.sampling = policy, sampling
         self.version = int(policy.version)
         self._weights, self._num_slots = weights, num_slots
         self._vocabulary = vocabulary_bytes(policy.tokenizer, policy.vocab_size)
         self._tables: dict[tuple[str, ...], StopTable] = {}
-        self._sequences: dict[Handle, OpenSequence] = {}
         self._asked: dict[Handle, Future[Any]] = {}
-        self._numbers = itertools.count()
         self._num_losses = 0
-
-    def open(
-        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Any = None
-    ) -> list[Handle]:
-        """See `Generator.open`."""
-        handles = [Handle(next(self._numbers)) for _ in range(n)]
-        for handle, key in zip(handles, rng_keys, strict=True):
-            self._sequences[handle] = OpenSequence(handle, list(prompt_ids), key)
-        return handles
-
-    def submit(
-        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
-    ) -> None:
-        """See `Generator.submit`."""
-        self._sequences[handle].ask(append_ids, stops, max_tokens)
 
     def poll(self) -> list[FinishedTurn]:
         """See `Generator.poll`: waits until at least one turn is finished.
@@ -159,7 +144,7 @@ class VLLMGenerator:
 
     def close(self, handle: Handle) -> None:
         """See `Generator.close`; a request under way is broken off."""
-        self._sequences.pop(handle, None)
+        super().close(handle)
         if future := self._asked.pop(handle, None):
             future.cancel()
 

@@ -36,8 +36,7 @@ _BESIDE = Path(__file__).resolve().parent / "beside"
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Of adapters, as vLLM has them."""
 _START_S, _RETURN_S, _HEALTH_S, _END_S = 1800.0, 60.0, 30.0, 15.0
-"""How long a server may take to start, one at an address to come back, to say that it is well, and
-to end."""
+"""How long a server may take to start, to come back at its address, to say it is well, to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +75,8 @@ class Launch:
         """Its environment: ours, with what switches on the routes that are used."""
         # Ours is of another Python.
         without = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-        ours = {name: value for name, value in os.environ.items() if name not in without}
         return {
-            **ours,
+            **{name: value for name, value in os.environ.items() if name not in without},
             KEY: key,
             "PYTHONPATH": str(_BESIDE),
             "VLLM_SERVER_DEV_MODE": "1",  # the routes that change weights
@@ -180,10 +178,8 @@ class Server:
         """The end of its log, for messages."""
         if self.launch is None:
             return f"it is at {self.address}"
-        try:
-            lines = self._log.read_text("utf-8", "replace").splitlines()
-        except OSError:
-            lines = []
+        told = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+        lines = told.splitlines()
         errors = [line for line in lines if "Error" in line]
         return f"its log is {self._log}: " + " | ".join([*errors[-2:], *lines[-1:]])[-800:]
 

@@ -1,3 +1,4 @@
+from .generator import Dialogues as Dialogues
 from .generator import FinishedTurn as FinishedTurn
 from .generator import Generator as Generator
 from .generator import Handle as Handle

@@ -6,6 +6,7 @@ log-probs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NewType, Protocol
@@ -122,6 +123,33 @@ class Generator(Protocol):
 
     def sync(self, policy: Any) -> int:
         """Take the policy's current weights; returns the new version."""
+
+
+class Dialogues:
+    """The open dialogues of a generator that samples on by itself: all but `poll` and `sync`."""
+
+    def __init__(self) -> None:
+        self._sequences: dict[Handle, OpenSequence] = {}
+        self._numbers = itertools.count()
+
+    def open(
+        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
+    ) -> list[Handle]:
+        """See `Generator.open`."""
+        handles = [Handle(next(self._numbers)) for _ in range(n)]
+        for handle, key in zip(handles, rng_keys, strict=True):
+            self._sequences[handle] = OpenSequence(handle, list(prompt_ids), key)
+        return handles
+
+    def submit(
+        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
+    ) -> None:
+        """See `Generator.submit`."""
+        self._sequences[handle].ask(append_ids, stops, max_tokens)
+
+    def close(self, handle: Handle) -> None:
+        """See `Generator.close`."""
+        self._sequences.pop(handle, None)
 
 
 def mix_key(*parts: int) -> int:

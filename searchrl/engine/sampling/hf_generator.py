@@ -7,16 +7,13 @@ vocabulary.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 import torch
 from transformers import DynamicCache
 
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
-from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle, OpenSequence, Sampling
+from searchrl.engine.sampling.generator import Dialogues, FinishedTurn, OpenSequence, Sampling
 from searchrl.engine.sampling.stops import find_stop_end
 
 _SCAN_EXTRA = 4
@@ -24,7 +21,7 @@ _SCAN_EXTRA = 4
 tail that begins inside a character decodes it wrongly)."""
 
 
-class HFGenerator:
+class HFGenerator(Dialogues):
     """Generates with `model(...)` of a stock causal LM, always with the policy's current weights.
 
     At most `num_slots` sequences are decoded together; `max_length` is not needed here.
@@ -33,27 +30,11 @@ class HFGenerator:
     def __init__(
         self, policy: Policy, sampling: Sampling, num_slots: int = 64, max_length: int = 0
     ) -> None:
+        super().__init__()
         self.policy = policy
         self.sampling = sampling
         self.batch_size = num_slots
         self.version = policy.version
-        self._sequences: dict[Handle, OpenSequence] = {}
-        self._numbers = itertools.count()
-
-    def open(
-        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
-    ) -> list[Handle]:
-        """See `Generator.open`."""
-        handles = [Handle(next(self._numbers)) for _ in range(n)]
-        for handle, key in zip(handles, rng_keys, strict=True):
-            self._sequences[handle] = OpenSequence(handle, list(prompt_ids), key)
-        return handles
-
-    def submit(
-        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
-    ) -> None:
-        """See `Generator.submit`."""
-        self._sequences[handle].ask(append_ids, stops, max_tokens)
 
     def poll(self) -> list[FinishedTurn]:
         """Decode the waiting sequences, longest first, one batch per call."""
@@ -65,10 +46,6 @@ class HFGenerator:
         with torch.inference_mode(), self.policy.evaluating():
             turns = self._decode(waiting[: self.batch_size])
         return sorted(turns, key=lambda turn: turn.handle)
-
-    def close(self, handle: Handle) -> None:
-        """See `Generator.close`."""
-        self._sequences.pop(handle, None)
 
     def sync(self, policy: Policy) -> int:
         """Take the policy; no cache outlives a turn, so nothing can be stale."""

@@ -151,8 +151,7 @@ class VLLMGenerator(Dialogues):
     def sync(self, policy: Any) -> int:
         """Send the policy's current weights to the server; returns their version."""
         wait(self._asked.values())
-        self.policy = policy
-        self.version = self._weights.bring(policy)
+        self.policy, self.version = policy, self._weights.bring(policy)
         return self.version
 
     def _ask_waiting(self) -> None:
@@ -204,10 +203,10 @@ class VLLMGenerator(Dialogues):
 
     def _recover(self, loss: ServerLost) -> None:
         """Have a server with the weights again; what was not answered is asked again."""
-        self._num_losses += 1
+        self._num_losses, server = self._num_losses + 1, self._weights.server
         if self._num_losses > MAX_TRIES or self.policy.is_sharded:
-            raise GenerationFailure(f"{loss}; {self._weights.server.tail()}") from loss
-        self._weights.server.stop()  # it may hang
+            raise GenerationFailure(f"{loss}; {server.tail()}") from loss
+        server.stop()  # it may hang
         wait(self._asked.values())
         self._asked = {}  # all of them: the weights get a new label; seeds are the same
         self._weights.forget()

@@ -207,7 +207,7 @@ class Bench:
         count = side.num_trained(trajectories)
         seconds = self.seconds(lambda: side.update(trajectories), repeat=2)
         # Forward 2, backward through frozen matrices 2, and with checkpoints forward again 2.
-        flops = (6 if self.policy.is_checkpointing else 4) * self.num_weights * count
+        flops = (6 if self.policy.model.is_gradient_checkpointing else 4) * self.num_weights * count
         self.add(f"train {rollouts} × {length}", "ours", seconds, count, flops / self.flops_s)
 
     def step(self, work: Workload) -> None:

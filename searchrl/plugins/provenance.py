@@ -185,8 +185,8 @@ def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple
 
 def _read_record(row: Mapping[str, Any]) -> PluginRecord:
     known = {key: row[key] for key in Owner.__slots__ if row.get(key)}
-    origin = Origin(row.get("origin", Origin.MODULE))  # nobody asks a record for it
-    owner = Owner(**known | {"name": row["plugin"], "origin": origin})
+    # Nobody asks a record for its origin.
+    owner = Owner(**known | {"name": row["plugin"], "origin": Origin.MODULE})
     return PluginRecord(owner, row.get("names", {}))
 
 

@@ -23,7 +23,7 @@ CHECKED = tuple(kind for kind in HOOKS if kind != "command")
 """The kinds that have criteria: a command may do anything."""
 
 SLOW_S = 1800.0
-"""Seconds for a criterion of a generator: a server may have to be started for it."""
+"""Seconds for a criterion of a generator with settings: they may be those of a server to start."""
 
 Settings = Mapping[str, Any]
 """The settings of a factory, by name."""
@@ -58,7 +58,7 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
         loaded = Result.of(wanted[0], Finding(str(error), "fix what it names", *place))
         results = (loaded, *(Result.of(other, note=note) for other in wanted[1:]))
     else:
-        timeout_s = SLOW_S if entry.kind == "generator" else TIMEOUT_S
+        timeout_s = SLOW_S if entry.kind == "generator" and settings else TIMEOUT_S
         results = run_criteria(wanted, subject, file=file, line=line, timeout_s=timeout_s)
     return Report(entry.kind, entry.title, str(entry.owner), file, line, results)
 

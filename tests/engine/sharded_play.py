@@ -60,7 +60,8 @@ def learn(
     learner.optimizer.step = catch  # type: ignore[method-assign, assignment]
     metrics, columns = learner.train_step(make_groups(items))
     if end:
-        save_checkpoint(end, policy, learner, {"step": 1})
+        for _ in range(2):  # the second time, its state alone, whoever is there first
+            save_checkpoint(end, policy, learner, {"step": 1})
     found = {"gradients": gradients, "weights": policy.trained_weights(), "metrics": metrics}
     return found | {"ratios": {name: column.ratio for name, column in columns.items()}}
 

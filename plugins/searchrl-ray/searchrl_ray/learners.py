@@ -26,8 +26,11 @@ from searchrl_ray.backend import connect, reserve
 @click.option("--learners", default=2, show_default=True, help="Processes, all on one node.")
 @click.option("--gpu", is_flag=True, help="One GPU for each.")
 @click.option("--address", metavar="HOST:PORT", help="The cluster; else RAY_ADDRESS, or none.")
+@click.option("--timeout-s", default=300.0, show_default=True, help="How long to wait for room.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def ray_train(learners: int, gpu: bool, address: str | None, arguments: tuple[str, ...]) -> None:
+def ray_train(
+    learners: int, gpu: bool, address: str | None, timeout_s: float, arguments: tuple[str, ...]
+) -> None:
     """Run `searchrl train ARGUMENTS` in several processes that Ray Train starts.
 
     \b
@@ -52,7 +55,9 @@ def ray_train(learners: int, gpu: bool, address: str | None, arguments: tuple[st
     try:
         # Ray Train would wait for ever.
         room = {"CPU": 1.0, "GPU": float(gpu)}
-        remove_placement_group(reserve(learners, room, "STRICT_PACK", 60.0, "Lower --learners"))
+        remove_placement_group(
+            reserve(learners, room, "STRICT_PACK", timeout_s, "Lower --learners")
+        )
         trainer.fit()
     except ray.train.TrainingFailedError as error:
         raise SearchRLError(

@@ -37,21 +37,23 @@ def test_a_node_that_dies_in_the_middle_of_a_step_changes_nothing_that_is_record
 ) -> None:
     """The ledger of two workers, one of them killed, is that of one process."""
     alone = toy(tmp_path / "alone", optim={"lr": 1e-3})
-    run, calls, killed = RayBackend.run, [0], [False]
+    run, places, killed = RayBackend.run, list[list[int]](), [False]
 
     def killing(self: RayBackend, *args: Any) -> Iterator[Any]:
-        calls[0] += 1
+        places.append([])
         for one in run(self, *args):
-            if one is None and calls[0] == 3 and not killed[0]:  # step 2; 1 was the evaluation
+            # In step 2 (call 1 is the evaluation), while both nodes play.
+            if one is None and len(places) == 3 and not places[-1] and not killed[0]:
                 cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
                 killed[0] = True
+            places[-1] += [] if one is None else [one[0]]
             yield one
 
     monkeypatch.setattr(RayBackend, "run", killing)
     monkeypatch.setattr("searchrl_ray.backend.TICK_S", 0.02)  # not at the end of the step
     both = toy(tmp_path / "both", workers=2, optim={"lr": 1e-3})
     cluster.add_node(num_cpus=1)
-    assert killed[0]
+    assert killed[0] and all(sorted(one) == [0, 1] for one in places)
     # What was sampled and what became of it, without the last bits of sums.
     names = "rollout_id", "phase", "step", "ids", "policy_version", "reward", "stop_reason"
     assert rows(both, *names) == rows(alone, *names)

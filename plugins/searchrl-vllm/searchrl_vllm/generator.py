@@ -203,10 +203,9 @@ class VLLMGenerator(Dialogues):
 
     def _recover(self, loss: ServerLost) -> None:
         """Have a server with the weights again; what was not answered is asked again."""
-        self._num_losses, server = self._num_losses + 1, self._weights.server
+        self._num_losses += 1
         if self._num_losses > MAX_TRIES or self.policy.is_sharded:
-            raise GenerationFailure(f"{loss}; {server.tail()}") from loss
-        server.stop()  # it may hang
+            raise GenerationFailure(f"{loss}; {self._weights.server.tail()}") from loss
         wait(self._asked.values())
         self._asked = {}  # all of them: the weights get a new label; seeds are the same
         self._weights.forget()

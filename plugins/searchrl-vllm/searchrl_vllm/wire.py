@@ -23,6 +23,10 @@ class ServerLost(Exception):
     """The server is gone, or another one is in its place: start it, send the weights, ask again."""
 
 
+class ServerHangs(ServerLost):
+    """It did not answer in time, although it may say that it is well."""
+
+
 class Reply(NamedTuple):
     """The answer to one request. `labels` are those of the weights that sampled the ids."""
 
@@ -95,6 +99,8 @@ async def ask(client: httpx2.AsyncClient, method: str, path: str, body: Any = No
     """
     try:
         answer = await client.request(method, path, json=body)
+    except httpx2.TimeoutException as error:
+        raise ServerHangs(f"vLLM did not answer in time ({type(error).__name__})") from error
     except httpx2.TransportError as error:
         raise ServerLost(f"vLLM does not answer ({type(error).__name__}: {error})") from error
     if answer.status_code == 200:

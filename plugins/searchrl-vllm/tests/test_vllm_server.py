@@ -77,9 +77,11 @@ def test_a_step_is_sampled_with_the_adapter_of_the_step_before(make: Make, micro
     assert largest_gap(policy, turns) > 1e-3  # what a missing sync would look like
 
 
-def test_a_server_killed_in_the_middle_of_a_step_loses_and_doubles_nothing(
-    make: Make, micro_model: Path
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_lost_in_the_middle_of_a_step_loses_and_doubles_nothing(
+    make: Make, micro_model: Path, sent: signal.Signals
 ):
+    """Killed; or it hangs."""
     policy = lora_policy(micro_model)
     generator = make(policy, Sampling())
     expected = run(generator, PROMPTS, range(4), max_tokens=200)
@@ -89,7 +91,8 @@ def test_a_server_killed_in_the_middle_of_a_step_loses_and_doubles_nothing(
         generator.submit(handle, [], (), 200)
     generator._ask_waiting()
     before = server._process
-    os.killpg(before.pid, signal.SIGKILL)
+    server._client.timeout = 20.0
+    os.killpg(before.pid, sent)
     turns = finish(generator, handles, is_last=True)
     assert server._process is not before
     assert [turn.ids for turn in turns] == [turn.ids for turn in expected]
@@ -124,8 +127,8 @@ def small_run(vllm_python: str, folder: Path, engine: Any = None, **more: Any) -
 
 def versions_by_step(run: Run) -> list[set[int]]:
     played = [row for row in run.rollouts() if row["phase"] == "train"]
-    assert len({row["rollout_id"] for row in played}) == len(played)
     steps = sorted({row["step"] for row in played})
+    assert len({row["rollout_id"] for row in played}) == len(played) == 8 * len(steps)
     return [{row["policy_version"] for row in played if row["step"] == one} for one in steps]
 
 

@@ -57,7 +57,10 @@ def save_checkpoint(
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     text = encode_sealed(state)
-    if folder in list_checkpoints(run_dir):
+    is_there = folder in list_checkpoints(run_dir)
+    if policy.is_sharded:
+        (is_there,) = agree([is_there or not policy.is_writer])  # what the writer sees
+    if is_there:
         if policy.is_writer:
             with guarding(run_dir):
                 replace_file(folder / STATE, text)

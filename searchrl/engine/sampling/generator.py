@@ -126,7 +126,7 @@ class Generator(Protocol):
 
 
 class Dialogues:
-    """The open dialogues of a generator that samples on by itself: all but `poll` and `sync`."""
+    """The open dialogues of a generator, as `OpenSequence`s; a subclass has `poll` and `sync`."""
 
     def __init__(self) -> None:
         self._sequences: dict[Handle, OpenSequence] = {}

@@ -21,6 +21,8 @@ from searchrl.testing.kit.subject import Subject
 
 PROMPTS = ([5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17], [18])
 """Of unequal length, so that a batch of them is padded."""
+SAMPLING = Sampling(temperature=1.3)
+"""Not 1, so that log-probs of another temperature are seen."""
 
 
 @functools.cache
@@ -32,15 +34,16 @@ def _load() -> Policy:
 class Table:
     """A generator on a copy of the embedded model, and turns that are played to their end."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, eos_ids: frozenset[int] = frozenset()) -> None:
         self.policy = copy.deepcopy(_load())
+        self.policy.eos_ids = eos_ids or self.policy.eos_ids
         try:
-            self.made: Any = subject.make(self.policy, Sampling(), num_slots=2, max_length=256)
+            self.made: Any = subject.make(self.policy, SAMPLING, num_slots=2, max_length=256)
         except ConfigError as error:
             if subject.settings:
                 raise
             raise NotApplicable(f"{error}; for `searchrl check`: --set NAME=VALUE") from None
-        self.poll = type(self.made).poll
+        self.poll = getattr(self.made, "poll", None)
         """Where most faults are."""
 
     def play(
@@ -68,10 +71,13 @@ class Table:
 
     def judge_logps(self, prompt: Sequence[int], turn: FinishedTurn) -> Iterator[Problem]:
         """Whether the log-probs of a turn are those of one forward pass over its ids."""
+        if turn.error is not None or not turn.ids:
+            yield Problem(f"a turn without tokens ({turn.error or turn.reason})", self.poll)
+            return
         ids = [*prompt, *turn.ids]
         with torch.inference_mode(), self.policy.evaluating():
             logits_TV = self.policy.model(torch.tensor([ids], device=self.policy.device)).logits[0]
-        logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
+        logp_TV = torch.log_softmax(logits_TV.float() / SAMPLING.temperature, dim=-1)
         expected = [float(logp_TV[i - 1, ids[i]]) for i in range(len(prompt), len(ids))]
         if turn.logps is None or len(turn.logps) != len(expected):
             given = "no log-probs" if turn.logps is None else f"{len(turn.logps)} log-probs"
@@ -86,7 +92,9 @@ class Table:
 @criterion("G1")
 def _gives_what_it_sampled(subject: Subject) -> Iterator[Problem]:
     table = Table(subject)
-    yield from find_missing(table.made, "open", "submit", "poll", "close", "sync")
+    if missing := [*find_missing(table.made, "open", "submit", "poll", "close", "sync")]:
+        yield from missing
+        return
     for prompt, turn in zip(PROMPTS, table.play(PROMPTS, range(4)), strict=True):
         yield from table.judge_logps(prompt, turn)
     (handle,) = table.made.open([5], 1, [0])
@@ -114,8 +122,7 @@ def _ends_turns(subject: Subject) -> Iterator[Problem]:
         if (turn.ids, turn.reason) != (ids, reason):
             told = f"{len(turn.ids)} tokens, {turn.reason}; expected {len(ids)}, {reason}"
             yield Problem(f"a turn with {what} has {told}", table.poll)
-    table = Table(subject)
-    table.policy.eos_ids = frozenset({free[4]})
+    table = Table(subject, frozenset({free[4]}))
     (turn,) = table.play(PROMPTS[:1], [3])
     if turn.ids != free[: free.index(free[4]) + 1] or turn.reason is not TurnStop.EOS:
         told = f"{len(turn.ids)} tokens, {turn.reason}; expected {free.index(free[4]) + 1}, eos"
@@ -153,5 +160,5 @@ def _takes_new_weights(subject: Subject) -> Iterator[Problem]:
     (turn,) = table.play(PROMPTS[:1], [1])
     if {version, turn.version} != {3}:
         what = f"sync with version 3 returns {version}, and a turn after it has {turn.version}"
-        yield Problem(what, type(table.made).sync)
+        yield Problem(what, table.made.sync)
     yield from table.judge_logps(PROMPTS[0], turn)

@@ -208,5 +208,5 @@ class VLLMGenerator(Dialogues):
             raise GenerationFailure(f"{loss}; {self._weights.server.tail()}") from loss
         wait(self._asked.values())
         self._asked = {}  # all of them: the weights get a new label; seeds are the same
-        self._weights.forget()
+        self._weights.forget(loss)
         self.version = self._weights.bring(self.policy)

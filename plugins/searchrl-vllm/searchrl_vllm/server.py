@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from typing import IO, Any
 import httpx2
 
 from searchrl import PolicyError
-from searchrl_vllm.wire import KNOWN_VERSIONS, ServerHangs, ServerLost, ask
+from searchrl_vllm.wire import KNOWN_VERSIONS, ServerLost, ask
 
 KEY = "SEARCHRL_VLLM_KEY"
 """The environment variable with the key of a server."""
@@ -128,7 +128,6 @@ class Server:
         self.key, self._log, self._timeout_s = key, log, timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._client: httpx2.AsyncClient | None = None
-        self._is_hanging = False
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True).start()
         atexit.register(self.stop)
@@ -137,15 +136,7 @@ class Server:
         """See `wire.ask`; cancelling the future ends the request at the server, too."""
         if self._client is None:
             raise ServerLost("vLLM has not been started")
-        answer = self._watch(ask(self._client, method, path, body))
-        return asyncio.run_coroutine_threadsafe(answer, self._loop)
-
-    async def _watch(self, answer: Awaitable[Any]) -> Any:
-        try:
-            return await answer
-        except ServerHangs:
-            self._is_hanging = True
-            raise
+        return asyncio.run_coroutine_threadsafe(ask(self._client, method, path, body), self._loop)
 
     def post(self, path: str, body: Any = None) -> Any:
         """Ask and wait."""
@@ -208,7 +199,7 @@ class Server:
         self._wait(_START_S)
 
     def _connect(self, address: str) -> None:
-        self.address, self._is_hanging = address, False
+        self.address = address
         self._client = httpx2.AsyncClient(
             base_url=address,
             headers={"Authorization": f"Bearer {self.key}"},
@@ -232,7 +223,7 @@ class Server:
 
     def _is_well(self) -> bool:
         has_ended = self._process is not None and self._process.poll() is not None
-        if self._client is None or has_ended or self._is_hanging:
+        if self._client is None or has_ended:
             return False
         try:
             self.ask("GET", "/health").result(_HEALTH_S)

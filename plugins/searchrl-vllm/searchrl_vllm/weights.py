@@ -25,7 +25,7 @@ from torch.multiprocessing.reductions import reduce_tensor
 
 from searchrl import GenerationFailure, SearchRLError
 from searchrl_vllm.server import MODEL, Server
-from searchrl_vllm.wire import ServerLost
+from searchrl_vllm.wire import ServerHangs, ServerLost
 
 State = Mapping[str, torch.Tensor] | None
 """Whole weights by name, where processes hold them together; None: they are the model's."""
@@ -65,7 +65,7 @@ class Weights:
             try:
                 self._send(policy)
             except ServerLost as error:
-                self.forget()
+                self.forget(error)
                 if not tries_left:
                     raise GenerationFailure(
                         f"vLLM did not take the weights: {error}; {self.server.tail()}"
@@ -98,9 +98,11 @@ class Weights:
         self._has = policy, (version,)
         return version
 
-    def forget(self) -> None:
-        """The server may have lost them."""
+    def forget(self, loss: ServerLost) -> None:
+        """The server may have lost them; one that hangs is ended."""
         self._has, self.model = None, MODEL
+        if isinstance(loss, ServerHangs):
+            self.server.stop()
 
     def _send(self, policy: Any, state: State = None) -> None:
         number = next(self._numbers)

@@ -102,9 +102,7 @@ def make_vllm(
 class VLLMGenerator(Dialogues):
     """See `Generator`; at most `num_slots` turns are asked for at a time."""
 
-    def __init__(
-        self, policy: Any, sampling: Sampling, weights: Weights, num_slots: int = 64
-    ) -> None:
+    def __init__(self, policy: Any, sampling: Sampling, weights: Weights, num_slots: int) -> None:
         super().__init__()
         self.policy, self.sampling = policy, sampling
         self.version = int(policy.version)

@@ -178,8 +178,7 @@ class Server:
         """The end of its log, for messages."""
         if self.launch is None:
             return f"it is at {self.address}"
-        told = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
-        lines = told.splitlines()
+        lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
         errors = [line for line in lines if "Error" in line]
         return f"its log is {self._log}: " + " | ".join([*errors[-2:], *lines[-1:]])[-800:]
 
@@ -222,14 +221,12 @@ class Server:
             time.sleep(0.3)
 
     def _is_well(self) -> bool:
-        has_ended = self._process is not None and self._process.poll() is not None
-        if self._client is None or has_ended:
+        if self._process is not None and self._process.poll() is not None:
             return False
-        try:
+        with suppress(ServerLost, TimeoutError):
             self.ask("GET", "/health").result(_HEALTH_S)
-        except (ServerLost, TimeoutError):
-            return False
-        return True
+            return True
+        return False
 
     def _check_version(self) -> None:
         version = str(self.ask("GET", "/version").result()["version"])

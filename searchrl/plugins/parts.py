@@ -133,7 +133,9 @@ def fill_parts(
         if entry.kind == "retriever" and entry.is_concurrent and not part.is_concurrent:
             raise PluginError(
                 f"{entry}: its setting {key!r} is {part.name!r}, which takes one call at a time, "
-                "and it is registered for many at once. Its author adds concurrent=False"
+                "and it is registered for many at once. Use a part that takes many, such as "
+                f"'http' before a server of {part.name!r}; the author of {entry.name!r} can "
+                "register it with concurrent=False"
             )
         return make(name, own)
 

@@ -107,14 +107,21 @@ def find_settings(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def find_retriever_settings(factory: Callable[..., Any]) -> dict[str, bool]:
     """The settings that hold another retriever, and whether each holds a list of them.
 
-    They are annotated `RetrieverFactory`, that or None, or `list[RetrieverFactory]`.
+    They are annotated `RetrieverFactory` or `list[RetrieverFactory]`, or None, or `Annotated`.
     """
-    kinds = {name: one.annotation for name, one in find_settings(factory).items()}
+    kinds = {name: _alternatives(one.annotation) for name, one in find_settings(factory).items()}
     return {
-        name: typing.get_origin(kind) is list
-        for name, kind in kinds.items()
-        if RetrieverFactory in (kind, *typing.get_args(kind))
+        name: list[RetrieverFactory] in among
+        for name, among in kinds.items()
+        if any(kind in among for kind in (RetrieverFactory, list[RetrieverFactory]))
     }
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """The types in a union, or in what `Annotated` marks; else the type itself."""
+    if typing.get_origin(kind) in (typing.Annotated, typing.Union, types.UnionType):
+        return [one for part in typing.get_args(kind) for one in _alternatives(part)]
+    return [kind]
 
 
 def takes_judge(factory: Callable[..., Any]) -> bool:

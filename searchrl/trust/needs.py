@@ -25,14 +25,13 @@ from pydantic import BaseModel
 from searchrl.config import RunConfig
 from searchrl.config.packaged import is_packaged, package_of
 from searchrl.config.sections import MODEL_WORDS, Named
-from searchrl.contracts import RetrieverFactory
 from searchrl.contracts.settings import find_mark
 from searchrl.errors import SearchRLError
 from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.provenance import Origin, read_origin
 from searchrl.plugins.registry import Entry
-from searchrl.plugins.signatures import find_settings
+from searchrl.plugins.signatures import find_retriever_settings, find_settings
 
 CODE, MODEL = "the code", "the model"
 _ASKING = ("the address", "the variable")
@@ -140,9 +139,11 @@ class _Finder:
         if entry is not None and not entry.owner.is_installed:
             entry = None
         known: Mapping[str, inspect.Parameter] = {}
+        of_retrievers: Mapping[str, bool] = {}
         if entry is not None:
             try:
                 known = find_settings(entry.load())
+                of_retrievers = find_retriever_settings(entry.load())
                 is_safe = not entry.argument or entry.is_safe_name()
             except SearchRLError:
                 is_safe = False
@@ -160,18 +161,26 @@ class _Finder:
             )
             if one is not None and value == one.default:
                 continue
-            if one is not None and RetrieverFactory in (one.annotation, *get_args(one.annotation)):
-                inner = {"name": value} if isinstance(value, str) else value
-                if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
-                    rest = {name: given for name, given in inner.items() if name != "name"}
-                    yield from self.in_named("retriever", inner["name"], rest, place)
-                    continue
+            if setting in of_retrievers:
+                is_list = isinstance(value, list)
+                for number, inner in enumerate(value if is_list else [value]):
+                    yield from self.in_retriever(inner, f"{place}.{number}" if is_list else place)
+                continue
             allowed = _literals(one.annotation) if one is not None else ()
             mark = find_mark(one.annotation) if one is not None else None
             for text in texts_in(value):
                 is_text = is_ours and (not text.startswith("@") or self.is_inside(text[1:]))
                 if text not in allowed and not is_text:
                     yield Need(place, text, mark.what if mark else "the text")
+
+    def in_retriever(self, value: Any, key: str) -> Iterator[Need]:
+        """What a retriever needs that a setting names."""
+        inner = {"name": value} if isinstance(value, str) else value
+        if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
+            rest = {name: given for name, given in inner.items() if name != "name"}
+            yield from self.in_named("retriever", inner["name"], rest, key)
+        else:
+            yield from (Need(key, text, "the text") for text in texts_in(value))
 
 
 def texts_in(value: Any) -> Iterator[str]:

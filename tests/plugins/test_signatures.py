@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 import pytest
 from pydantic import Field
 
+from searchrl.contracts import RetrieverFactory
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.plugins.make import make_env
-from searchrl.plugins.signatures import check_settings
+from searchrl.plugins.signatures import check_settings, find_retriever_settings
 
 if TYPE_CHECKING:
     from nowhere import Thing  # type: ignore[import-not-found]
@@ -117,6 +118,21 @@ def test_settings_that_fit_are_taken_as_annotated(
 def test_settings_that_do_not_fit_are_refused_by_name(settings: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         check(settings)
+
+
+def test_a_retriever_or_a_list_of_them_is_found_in_a_union_and_marked() -> None:
+    def factory(
+        passages: Any,
+        *,
+        one: RetrieverFactory | None = None,
+        some: list[RetrieverFactory] | None = None,
+        marked: Annotated[list[RetrieverFactory], Field(min_length=1)],
+        both: Annotated[RetrieverFactory | None, "mark"] = None,
+        other: list[str] | None = None,
+    ) -> None: ...
+
+    found = find_retriever_settings(factory)
+    assert found == {"one": False, "some": True, "marked": True, "both": False}
 
 
 def test_what_searchrl_passes_is_refused_even_where_anything_goes() -> None:

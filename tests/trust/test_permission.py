@@ -179,6 +179,7 @@ def test_file_that_changes_after_the_look_does_not_run(
 
 
 DEEP = {"name": "x", "a": [{"b": {"key_env": "AWS_SECRET"}}]}
+MANY = "tasks.0.retriever.many"
 
 
 @pytest.mark.parametrize(
@@ -211,6 +212,8 @@ DEEP = {"name": "x", "a": [{"b": {"key_env": "AWS_SECRET"}}]}
         ({"policy": "endpoint:http://evil.example/v1"}, "policy"),
         ({"retriever": "asking"}, "tasks.0.retriever.name"),
         ({"retriever": {"name": "outer", "inner": "asking"}}, "tasks.0.retriever.inner.name"),
+        ({"retriever": {"name": "outer", "many": ["bm25", "asking"]}}, f"{MANY}.1.name"),
+        ({"retriever": {"name": "outer", "many": ["bm25", {"x": "/p"}]}}, f"{MANY}.1"),
     ],
     ids=str,
 )  # fmt: skip
@@ -238,7 +241,12 @@ def with_asking() -> Registry:
 
     def make_asking(passages: Any, *, url: Address = "https://a.example", k: int = 1) -> None: ...
 
-    def make_outer(passages: Any, *, inner: RetrieverFactory | None = None) -> None: ...
+    def make_outer(
+        passages: Any,
+        *,
+        inner: RetrieverFactory | None = None,
+        many: list[RetrieverFactory] | None = None,
+    ) -> None: ...
 
     def like(name: str, factory: Any) -> Entry:
         return replace(BUILT_IN.get("retriever", "bm25"), name=name, factory=factory)

@@ -5,7 +5,7 @@
 Every shard is a `searchrl serve-retriever` with `bm25s` over `--count` passages of `generated`; the
 front is one with `shards`, and one more has all passages. One client asks the real questions, alone
 and in batches of 64, the front and the whole by turns. CPU milliseconds are those of the process of
-a server, so other work on the machine does not count in them. `--repeat` names every shard to the
+a server, so other work on the machine does not count in them. `--named` names every shard to the
 front so many times: the cost of a front of more shards than a machine can hold. Indexes stay in
 `--work`.
 """

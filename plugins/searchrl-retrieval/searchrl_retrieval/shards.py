@@ -41,7 +41,8 @@ class ShardsRetriever:
         Equal scores stand in the order of the shards.
 
         Raises:
-            RetrieverFailure: a shard fails, or does not answer every query; nothing is left out.
+            RetrieverFailure: a shard fails, does not answer every query, or gives no scores;
+                nothing is left out.
         """
         if k <= 0:
             return [[] for _ in queries]
@@ -51,14 +52,24 @@ class ShardsRetriever:
             if isinstance(outcome, Raised):
                 said = f"retriever shards: shards.{place}: {outcome.error}"
                 raise RetrieverFailure(said) from outcome.error
+            if {passage.score for ranking in outcome.value for passage in ranking} == {0.0}:
+                raise RetrieverFailure(
+                    f"retriever shards: shards.{place}: every score is 0, so its passages cannot "
+                    "be compared; its server must send scores when asked with return_scores"
+                )
             found.append(outcome.value)
         return [_merge(rankings, k) for rankings in zip(*found, strict=True)]
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
-        """The passages of these ids; None for each that all shards lack; None: one cannot tell."""
+        """The passages of these ids; None for each that all shards lack; None: one cannot tell.
+
+        Raises:
+            ConfigError: a shard has no passages at all.
+        """
+        # Every shard is asked, because one behind a server may have no passages.
+        held = [s.stored(ids) if isinstance(s, StoredRetriever) else None for s in self.shards]
         known: dict[str, Passage] = {}
-        for shard in self.shards:
-            found = shard.stored(ids) if isinstance(shard, StoredRetriever) else None
+        for found in held:
             if found is None:
                 return None
             known |= {passage.id: passage for passage in found if passage is not None}

@@ -9,7 +9,7 @@ from searchrl_retrieval.shards import ShardsRetriever
 from test_hybrid import Fixed, Kept
 
 from searchrl import ConfigError, RetrieverFailure, load_plugins, make_retriever_factory
-from searchrl.contracts import Passage, Retriever, StoredRetriever
+from searchrl.contracts import Passage, Retriever, RetrieverFactory, StoredRetriever
 from searchrl.testing import check_plugin
 
 PACKAGE = "searchrl_retrieval"
@@ -38,6 +38,21 @@ def test_a_shard_that_fails_fails_the_search() -> None:
     assert ids(front, 1) == ["a"]
     with pytest.raises(RetrieverFailure, match=r"shards\.1: a bad query"):
         ids(front, query="bad")
+
+
+def test_a_shard_without_scores_fails_the_search() -> None:
+    assert ids(made(Fixed(a=1.0, b=0.0), Fixed())) == ["a", "b"]
+    with pytest.raises(RetrieverFailure, match=r"shards\.1: every score is 0.*return_scores"):
+        ids(made(Fixed(a=1.0), Fixed(b=0.0)))
+
+
+def test_a_shard_without_passages_is_refused_wherever_it_stands() -> None:
+    registry = load_plugins([PACKAGE], entry_points=False)
+    server = make_retriever_factory(registry, "http", {"url": "http://localhost:1/retrieve"})
+    front: list[RetrieverFactory] = [server, make_bm25s]
+    for shards in (front, front[::-1]):
+        with pytest.raises(ConfigError, match="nothing to search"):
+            ShardsRetriever((), shards=shards).stored([])
 
 
 def test_they_are_named_in_a_list_and_it_conforms() -> None:

@@ -16,7 +16,7 @@ from searchrl.plugins import load_plugins
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.registry import Entry, PluginFailure, Registry
 from searchrl.testing.criteria import Criterion, Finding, Report, Result, criteria_in
-from searchrl.testing.kit.subject import Subject
+from searchrl.testing.kit.subject import GIVE, Subject
 from searchrl.testing.running import TIMEOUT_S, find_place, run_criteria
 
 CHECKED = tuple(kind for kind in HOOKS if kind != "command")
@@ -48,9 +48,9 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
     try:
         subject = Subject.of(registry, entry, settings)
     except ConfigError as error:
-        if settings or entry.kind != "wrapper":
+        if settings:
             raise
-        note = f"{error} Check it with: searchrl check wrapper:{entry.name} --set NAME=VALUE"
+        note = f"{error}; {GIVE}"
         results = tuple(Result.of(one, note=note) for one in wanted)
     except SearchRLError as error:  # what a lazy string names cannot be imported, say
         place = find_place(error.__cause__ or error, file, line)

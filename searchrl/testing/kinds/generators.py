@@ -15,8 +15,7 @@ from searchrl.engine.model.loading import load_policy, resolve_device, resolve_m
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.tolerance import tolerance_of
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
-from searchrl.errors import ConfigError
-from searchrl.testing.criteria import NotApplicable, Problem, criterion, find_missing
+from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.subject import Subject
 
 PROMPTS = ([5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17], [18])
@@ -37,12 +36,7 @@ class Table:
     def __init__(self, subject: Subject, eos_ids: frozenset[int] = frozenset()) -> None:
         self.policy = copy.deepcopy(_load())
         self.policy.eos_ids = eos_ids or self.policy.eos_ids
-        try:
-            self.made: Any = subject.make(self.policy, SAMPLING, num_slots=2, max_length=256)
-        except ConfigError as error:
-            if subject.settings:
-                raise
-            raise NotApplicable(f"{error}; for `searchrl check`: --set NAME=VALUE") from None
+        self.made: Any = subject.make(self.policy, SAMPLING, num_slots=2, max_length=256)
         self.poll = getattr(self.made, "poll", None)
         """Where most faults are."""
 

@@ -14,11 +14,15 @@ from types import FrameType, MappingProxyType
 from typing import Any
 
 from searchrl.config.sections import TaskConfig
+from searchrl.errors import ConfigError
 from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import takes_judge
 from searchrl.retrieval.indexes import IndexCache
+from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.kit.tags import Grammar
+
+GIVE = "check it with --set NAME=VALUE"
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,17 @@ class Subject:
         """Call the factory; what it raises keeps the line at which the plugin raised it.
 
         A reward component that takes a judge gets the one of a configuration that names none.
+        Raises NotApplicable if it wants settings, and was given none.
         """
         factory = self.entry.load()
         if self.entry.kind == "reward" and takes_judge(factory):
             parts["judge"] = make_judge(self.registry, TaskConfig().judge.name, {})
-        return factory(*args, **parts, **self.settings)
+        try:
+            return factory(*args, **parts, **self.settings)
+        except ConfigError as error:
+            if self.settings:
+                raise
+            raise NotApplicable(f"{error}; {GIVE}") from error
 
     def returned_at(self, call: Callable[[], object]) -> tuple[str, int] | None:
         """The line of the last `return` of the plugin's file in `call`, made once more."""

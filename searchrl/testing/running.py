@@ -23,6 +23,7 @@ from searchrl.testing.criteria import (
     Problem,
     Result,
 )
+from searchrl.testing.kit.subject import NeedsSettings
 from searchrl.tool_calls import DeadlineExceeded, call_with_deadline
 
 TIMEOUT_S = 60.0
@@ -99,7 +100,7 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
 
     try:
         call_with_deadline(collect, timeout_s=timeout_s, owner=f"criterion {one.number}")
-    except NotApplicable as reason:
+    except (NotApplicable, NeedsSettings) as reason:
         if not problems:
             return _Outcome(Result.of(one, note=str(reason)))
     except DeadlineExceeded as error:

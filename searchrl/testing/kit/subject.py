@@ -19,10 +19,13 @@ from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import takes_judge
 from searchrl.retrieval.indexes import IndexCache
-from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.kit.tags import Grammar
 
 GIVE = "check it with --set NAME=VALUE"
+
+
+class NeedsSettings(Exception):
+    """Raised where a factory that was given no settings says that it wants some."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Subject:
         """Call the factory; what it raises keeps the line at which the plugin raised it.
 
         A reward component that takes a judge gets the one of a configuration that names none.
-        Raises NotApplicable if it wants settings, and was given none.
+        Raises NeedsSettings if it was given no settings and says ConfigError.
         """
         factory = self.entry.load()
         if self.entry.kind == "reward" and takes_judge(factory):
@@ -55,7 +58,7 @@ class Subject:
         except ConfigError as error:
             if self.settings:
                 raise
-            raise NotApplicable(f"{error}; {GIVE}") from error
+            raise NeedsSettings(f"{error}; {GIVE}") from error
 
     def returned_at(self, call: Callable[[], object]) -> tuple[str, int] | None:
         """The line of the last `return` of the plugin's file in `call`, made once more."""

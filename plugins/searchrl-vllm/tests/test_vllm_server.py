@@ -89,9 +89,8 @@ def test_a_server_lost_in_the_middle_of_a_step_loses_and_doubles_nothing(
     handles = [generator.open(p, 1, [key])[0] for key, p in enumerate(PROMPTS)]
     for handle in handles:
         generator.submit(handle, [], (), 200)
+    before, server._client.timeout = server._process, 20.0
     generator._ask_waiting()
-    before = server._process
-    server._client.timeout = 20.0
     os.killpg(before.pid, sent)
     turns = finish(generator, handles, is_last=True)
     assert server._process is not before

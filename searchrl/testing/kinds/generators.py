@@ -35,7 +35,8 @@ class Table:
 
     def __init__(self, subject: Subject, eos_ids: frozenset[int] = frozenset()) -> None:
         self.policy = copy.deepcopy(_load())
-        self.policy.eos_ids = eos_ids or self.policy.eos_ids
+        # Else a token that is never sampled, so that turns are long.
+        self.policy.eos_ids = eos_ids or frozenset({self.policy.vocab_size - 1})
         self.made: Any = subject.make(self.policy, SAMPLING, num_slots=2, max_length=256)
         self.poll = getattr(self.made, "poll", None)
         """Where most faults are."""

@@ -220,3 +220,9 @@ def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) 
     assert text.startswith("tracker 'notes': T5 does not hold")
     assert f"{path}:{fault_lines(path)[0]}: made again, it emptied log.txt" in text
     assert "append to files" in text and "A resumed run" in text
+
+
+def test_a_factory_without_settings_cannot_say_that_it_wants_some(write: Write) -> None:
+    code = "from searchrl import ConfigError\ndef make():\n    raise ConfigError('set x')\n"
+    code += "@hookimpl\ndef register_protocols(register):\n    register('odd', make)\n"
+    assert check_only(write, code).failed

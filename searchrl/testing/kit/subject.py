@@ -17,11 +17,12 @@ from searchrl.config.sections import TaskConfig
 from searchrl.errors import ConfigError
 from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.plugins.signatures import takes_judge
+from searchrl.plugins.signatures import find_settings, takes_judge
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.testing.kit.tags import Grammar
 
 GIVE = "check it with --set NAME=VALUE"
+"""What to do where settings are missing."""
 
 
 class NeedsSettings(Exception):
@@ -56,7 +57,7 @@ class Subject:
         try:
             return factory(*args, **parts, **self.settings)
         except ConfigError as error:
-            if self.settings:
+            if self.settings or not find_settings(factory):  # else there is nothing to set
                 raise
             raise NeedsSettings(f"{error}; {GIVE}") from error
 

@@ -46,6 +46,7 @@ FLOORS: Mapping[str, int] = {
     "runs": 3,
     "scaffold": 3,
     "testing": 3,
+    "screen": 3,
     "cli": 3,
     "__main__": 3,
 }

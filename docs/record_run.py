@@ -31,12 +31,12 @@ from recorded_pages import RUN_DIR, render
 
 import searchrl
 from searchrl import Run, load_plugins
-from searchrl.cli.screen.console import choose_pair
 from searchrl.contracts import Metric
 from searchrl.engine.metrics.evaluation import EvalResult, summary_metrics
 from searchrl.engine.model.loading import TINY_PATH
 from searchrl.envs.regulations.questions import NOT_REGULATED, NOT_REGULATED_ANSWER
 from searchrl.programs.agent import run_settings
+from searchrl.screen.console import choose_pair
 from searchrl.statistics import mean, proportion
 
 POLICIES = ("expert", "two_search_regex")

@@ -18,9 +18,9 @@ from learning_curve import Curve, Point, draw_curve
 from recorded import DOCS, Recorded
 from rich.console import Console
 
-from searchrl.cli.screen.console import ConsoleObserver
-from searchrl.cli.screen.figures import format_metric, label
 from searchrl.contracts import Metric
+from searchrl.screen.console import ConsoleObserver
+from searchrl.screen.figures import format_metric, label
 
 PAGES = (DOCS.parent / "README.md", DOCS / "start" / "quickstart.md")
 CURVE, SCREEN = DOCS / "learning_curve.svg", DOCS / "screen.svg"

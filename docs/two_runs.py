@@ -27,9 +27,9 @@ from recorded_pages import (
 )
 
 from searchrl import Run
-from searchrl.cli.screen.figures import format_metric
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import open_texts
+from searchrl.screen.figures import format_metric
 
 PAGE = DOCS / "how-to" / "read-a-run.md"
 

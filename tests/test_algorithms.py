@@ -17,9 +17,9 @@ from searchrl.core.loss import LossSettings, loss_columns
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import load_plugins
-from searchrl.programs.observer import Observer
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
+from searchrl.screen.observer import Observer
 
 registry = load_plugins(entry_points=False)
 

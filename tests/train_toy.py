@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from searchrl.programs.observer import Observer
 from searchrl.run_folder import Run
+from searchrl.screen.observer import Observer
 from searchrl.trackers.rows import read_rows
 
 TOY_PLUGIN = Path(__file__).resolve().parent / "fixtures" / "toy_world.py"

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import torch
 import yaml
 
-from searchrl.cli.lines import print_json, say
 from searchrl.cli.loading import find_permission
 from searchrl.config.sections import SCRATCH
 from searchrl.engine.memory.forecast import foresee_memory
@@ -31,6 +30,7 @@ from searchrl.programs.setup.warnings import (
 from searchrl.programs.traces import load_traces
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import choose_folder
+from searchrl.screen.lines import print_json, say
 
 _NOT_READ = {"train": ("sft",), "sft": ("algorithm", "optim", "alarms", "max_steps")}
 """Sections of the configuration that a command does not read."""

@@ -19,7 +19,6 @@ from typing import Any
 import click
 
 from searchrl import __version__
-from searchrl.cli.lines import clean_streams, say, shorten, style
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.errors import (
     AlarmStop,
@@ -33,6 +32,7 @@ from searchrl.errors import (
 )
 from searchrl.plugins import Origin, Registry, load_plugins
 from searchrl.plugins.registry import NOT_FOUND
+from searchrl.screen.lines import clean_streams, say, shorten, style
 from searchrl.tool_calls import STUCK_S, watch
 
 _BY_SIGNAL = 128
@@ -115,7 +115,7 @@ class CommandGroup(click.Group):
             if not read_place().is_first or isinstance(error, AlarmStop | BudgetSpent):
                 pass
             elif isinstance(error, CheckError):  # with the tokens around the place
-                from searchrl.cli.terminal import show_check_error
+                from searchrl.screen.terminal import show_check_error
 
                 show_check_error(error)
             else:

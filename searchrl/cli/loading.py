@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from searchrl.cli.lines import say, style
 from searchrl.cli.options import is_of_run, listed_plugins, read_file
 from searchrl.config import RunConfig, build_config, parse_set
 from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
 from searchrl.programs.setup.init_from import find_source
 from searchrl.run_folder import Run, find_damage
+from searchrl.screen.lines import say, style
 from searchrl.trust.permission import Permission
 
 

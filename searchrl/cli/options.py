@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from searchrl.cli.lines import keep_stdout_clean
 from searchrl.config import merge, parse_set
 from searchrl.config.endpoint import endpoint_address
 from searchrl.config.sections import MODEL_WORDS
@@ -22,6 +21,7 @@ from searchrl.config.tree import nest
 from searchrl.errors import ConfigError
 from searchrl.plugins.loading import absolute_source
 from searchrl.run_folder import looks_like_run, read_config_file
+from searchrl.screen.lines import keep_stdout_clean
 
 F = TypeVar("F", bound=Callable[..., Any])
 

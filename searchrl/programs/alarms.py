@@ -17,10 +17,10 @@ from searchrl.core.history import History
 from searchrl.engine.learning.checkpoint import load_checkpoint
 from searchrl.engine.metrics.metrics import Metrics, label_tasks
 from searchrl.errors import AlarmStop
-from searchrl.programs.observer import Observer
 from searchrl.programs.setup.session import Session
 from searchrl.run_folder import Run, RunWriter, checkpoint_fault, guarding
 from searchrl.run_folder.checkpoints import remove_checkpoint
+from searchrl.screen.observer import Observer
 from searchrl.trackers.rows import read_rows
 
 Rollback = dict[str, Any]

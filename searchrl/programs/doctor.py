@@ -12,9 +12,9 @@ from dataclasses import replace
 from searchrl.engine.checks.report import Report, State
 from searchrl.engine.learning.workers import ALONE
 from searchrl.plugins import Registry
-from searchrl.programs.observer import Observer
 from searchrl.programs.setup.planning import Plan
 from searchrl.programs.setup.session import Session
+from searchrl.screen.observer import Observer
 
 
 def examine_plan(plan: Plan, registry: Registry) -> Report:

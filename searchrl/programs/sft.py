@@ -28,7 +28,6 @@ from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.demonstrations import Demonstrator, limits_text, scripted_texts
-from searchrl.programs.observer import Observer
 from searchrl.programs.setup.planning import Plan, prepare, set_threads
 from searchrl.programs.setup.warnings import few_tasks
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
@@ -36,6 +35,7 @@ from searchrl.programs.traces import load_traces
 from searchrl.programs.training_run import TrainingRun
 from searchrl.run_folder import Run, choose_folder, holding
 from searchrl.run_folder.shapes import Shape
+from searchrl.screen.observer import Observer, make_observer
 from searchrl.statistics import exact, finite_figures, proportion
 from searchrl.trust.permission import Permission
 
@@ -47,6 +47,7 @@ def sft(
     *,
     resume: str | Path | None = None,
     observer: Observer | None = None,
+    quiet: bool = False,
     registry: Registry | None = None,
     trust: bool | Permission = False,
     allow_change: bool = False,
@@ -57,30 +58,30 @@ def sft(
     name the model `scratch`, which makes a new small one.
     """
     ensure_one_process("sft")
-    observer = observer or Observer()
-    if resume is not None and (end := Run.open(resume).find_end()):
-        observer.last_words(end)
-        return Run(Path(resume))
-    plan, registry = prepare(
-        "sft", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
-    )
-    plan.ensure_weights()
-    folder = choose_folder(plan.config) if resume is None else Path(resume)
-    with catching_signals() as stop, holding(folder), ExitStack() as stack:
-        worlds = make_worlds(plan.config, registry)
-        for world in worlds:
-            stack.callback(world.close)
-        build_indexes(worlds, observer.phase)
-        run = _ColdStart(plan, registry, worlds, observer, stop)
-        steps = sum(stage.steps for stage in plan.config.sft.stages)
-        old = None if resume is None else folder
-        run.open(folder, old, steps, allow_change=allow_change)
-        with keeping_finished("sft", folder, run.save, observer.last_words):
-            run.train()
-            way_on = f"searchrl train --init-from {shlex.quote(str(folder))}"
-            summary = run.finish(train=way_on)
-    observer.done(folder, summary)
-    return Run(folder)
+    with make_observer(observer, quiet=quiet) as observer:
+        if resume is not None and (end := Run.open(resume).find_end()):
+            observer.last_words(end)
+            return Run(Path(resume))
+        plan, registry = prepare(
+            "sft", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
+        )
+        plan.ensure_weights()
+        folder = choose_folder(plan.config) if resume is None else Path(resume)
+        with catching_signals() as stop, holding(folder), ExitStack() as stack:
+            worlds = make_worlds(plan.config, registry)
+            for world in worlds:
+                stack.callback(world.close)
+            build_indexes(worlds, observer.phase)
+            run = _ColdStart(plan, registry, worlds, observer, stop)
+            steps = sum(stage.steps for stage in plan.config.sft.stages)
+            old = None if resume is None else folder
+            run.open(folder, old, steps, allow_change=allow_change)
+            with keeping_finished("sft", folder, run.save, observer.last_words):
+                run.train()
+                way_on = f"searchrl train --init-from {shlex.quote(str(folder))}"
+                summary = run.finish(train=way_on)
+        observer.done(folder, summary)
+        return Run(folder)
 
 
 class _Progress(Shape, extra="forbid"):

@@ -30,7 +30,6 @@ from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Rollback
 from searchrl.programs.doctor import ensure_sound
-from searchrl.programs.observer import Observer
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
@@ -43,6 +42,7 @@ from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finis
 from searchrl.programs.training_run import TrainingRun
 from searchrl.run_folder import Run, choose_folder, holding
 from searchrl.run_folder.shapes import MetricShape, Shape
+from searchrl.screen.observer import Observer, make_observer
 from searchrl.statistics import exact, finite_figures
 from searchrl.trackers.feed import Trackers
 from searchrl.trust.permission import Permission
@@ -53,6 +53,7 @@ def train(
     *,
     resume: str | Path | None = None,
     observer: Observer | None = None,
+    quiet: bool = False,
     registry: Registry | None = None,
     trust: bool | Permission = False,
     allow_change: bool = False,
@@ -64,7 +65,8 @@ def train(
             ignored with `resume`, which takes the run's own.
         resume: a run folder to continue from its newest checkpoint. A finished run is returned as
             it is, and `observer` is told.
-        observer: told of everything that happens.
+        observer: told of everything that happens; by default the display of the command.
+        quiet: without an `observer`, show nothing.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
         trust: allow the code that a run folder names (`resume`, `init_from`), this once; or what
             may be used of it.
@@ -82,43 +84,43 @@ def train(
     first one writes and is the one with an observer.
     """
     workers = Workers(read_place())
-    if observer is None or not workers.is_first:
-        observer = Observer()
-    if resume is not None and (end := Run.open(resume).find_end()):
-        observer.last_words(end)
-        return Run(Path(resume))
-    plan, registry = prepare(
-        "train", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
-    )
-    all_trackers = plan.config.log.trackers
-    with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
-        folder = None
-        if workers.is_first:
-            folder = choose_folder(plan.config) if resume is None else Path(resume)
-            stack.enter_context(holding(folder))
-        workers.barrier()  # no process loads weights if the folder cannot be used
-        session = Session(plan, registry, workers, observer.note, observer.phase)
-        stack.callback(session.close)
-        ensure_sound(session, observer)
-        training = _Training(session, observer, stop)
-        training.open(
-            folder,
-            None if resume is None else Path(resume),
-            plan.config.max_steps,
-            allow_change=allow_change,
+    shown = observer if workers.is_first else Observer()
+    with make_observer(shown, quiet=quiet) as observer:
+        if resume is not None and (end := Run.open(resume).find_end()):
+            observer.last_words(end)
+            return Run(Path(resume))
+        plan, registry = prepare(
+            "train", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
         )
-        if resume is None:
-            training.checkpoint()  # from here on the run can be resumed
-        path = training.writer.path
-        with (
-            Trackers(registry, all_trackers if workers.is_first else (), path) as trackers,
-            keeping_finished("train", path, training.save, observer.last_words),
-        ):
-            summary = training.run(trackers)
-    run = Run(path)
-    observer.compare(run.rollouts("before"), run.rollouts("after"))
-    observer.done(path, summary)
-    return run
+        all_trackers = plan.config.log.trackers
+        with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
+            folder = None
+            if workers.is_first:
+                folder = choose_folder(plan.config) if resume is None else Path(resume)
+                stack.enter_context(holding(folder))
+            workers.barrier()  # no process loads weights if the folder cannot be used
+            session = Session(plan, registry, workers, observer.note, observer.phase)
+            stack.callback(session.close)
+            ensure_sound(session, observer)
+            training = _Training(session, observer, stop)
+            training.open(
+                folder,
+                None if resume is None else Path(resume),
+                plan.config.max_steps,
+                allow_change=allow_change,
+            )
+            if resume is None:
+                training.checkpoint()  # from here on the run can be resumed
+            path = training.writer.path
+            with (
+                Trackers(registry, all_trackers if workers.is_first else (), path) as trackers,
+                keeping_finished("train", path, training.save, observer.last_words),
+            ):
+                summary = training.run(trackers)
+        run = Run(path)
+        observer.compare(run.rollouts("before"), run.rollouts("after"))
+        observer.done(path, summary)
+        return run
 
 
 @dataclass

@@ -34,11 +34,11 @@ from searchrl.engine.rollout.world import TaskWorld
 from searchrl.errors import AlarmStop, BudgetSpent, FailureLimitError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
-from searchrl.programs.observer import Observer
 from searchrl.programs.stopping import StopFlag
 from searchrl.run_folder import Run, RunWriter, newest_checkpoint, rotate_checkpoints
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
 from searchrl.run_folder.shapes import Shape
+from searchrl.screen.observer import Observer
 from searchrl.trust.permission import trust_created
 
 

@@ -112,7 +112,7 @@ class _Turn(Shape):
 
 
 class _Failure(Shape):
-    kind: Annotated[str, AfterValidator(FailureKind)]
+    kind: Annotated[FailureKind, Field(strict=False)]
     owner: str
     message: str
 
@@ -140,7 +140,7 @@ class RolloutRow(Shape):
     turns: list[_Turn]
     signals: dict[str, FiniteFloat] = {}
     final_answer: str | None
-    stop_reason: Annotated[str, AfterValidator(StopReason)]
+    stop_reason: Annotated[StopReason, Field(strict=False)]
     reward: _Number | None
     scores: dict[str, _Number]
     drawings: _Json = []

@@ -22,10 +22,10 @@ from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout
 from searchrl.errors import FailureLimitError
-from searchrl.programs.observer import Observer
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
 from searchrl.run_folder import Run
+from searchrl.screen.observer import Observer
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 

@@ -14,9 +14,9 @@ from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout as rollout_module
 from searchrl.errors import GenerationFailure, PluginError
-from searchrl.programs.observer import Observer
 from searchrl.programs.train import train
 from searchrl.run_folder import Run, RunWriter
+from searchrl.screen.observer import Observer
 from searchrl.trackers.rows import read_rows
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]

@@ -264,6 +264,10 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 )
 def test_threads_hold_up_no_forked_child_and_no_exit(script: str, says: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", script], timeout=60, capture_output=True, text=True, check=True
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == says

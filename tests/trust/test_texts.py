@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rich.panel import Panel
 from rich.table import Table
 
-from searchrl.cli.lines import CleanStream, clean_streams, say, style
-from searchrl.cli.terminal import make_console
+from searchrl.screen.lines import CleanStream, clean_streams, say, style
+from searchrl.screen.terminal import make_console
 from searchrl.trust.texts import clean, clean_json
 
 COMMANDING = [

@@ -106,7 +106,7 @@ def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told_of(run_dir: Path, settings: dict[str, Any]) -> tuple[Run, list[str]]:
     """A run, and what it told the user."""
-    from searchrl.programs.observer import Observer
+    from searchrl.screen.observer import Observer
 
     notes: list[str] = []
 

@@ -35,7 +35,7 @@ from test_generators import (  # noqa: F401
 from searchrl import Run, train
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling import Sampling
-from searchrl.programs.observer import Observer
+from searchrl.screen.observer import Observer
 from searchrl.testing import assert_conforms
 
 Make = Callable[..., Any]

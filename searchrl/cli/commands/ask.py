@@ -15,8 +15,8 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, read_layers
+from searchrl.screen.lines import print_json
 
 
 @click.command(cls=Command)
@@ -37,10 +37,10 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
       searchrl ask runs/mine --json < questions.txt
     """
     from searchrl.cli.loading import find_permission, say_notes
-    from searchrl.cli.screen.transcript import render_turns
-    from searchrl.cli.terminal import make_console
     from searchrl.config import merge
     from searchrl.programs.agent import load_agent
+    from searchrl.screen.terminal import make_console
+    from searchrl.screen.transcript import render_turns
 
     overrides: dict[str, Any] = reduce(merge, read_layers(), {})
     loaded = load_agent(agent, permission=find_permission(), **overrides)

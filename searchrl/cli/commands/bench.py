@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option, read_layers
+from searchrl.screen.lines import print_json
 
 
 @click.command(cls=Command)
@@ -35,11 +35,11 @@ def bench(**values: Any) -> None:
       searchrl bench --config run.yaml --group-size 16 --steps 5 --json
     """
     from searchrl.cli.loading import find_permission, run_of_config
-    from searchrl.cli.screen.console import ConsoleObserver, make_console
-    from searchrl.cli.screen.figures import make_table
     from searchrl.engine.memory.plan import format_bytes
     from searchrl.programs.benchmark import measure
     from searchrl.programs.setup.planning import plan_run, prepare
+    from searchrl.screen.console import ConsoleObserver, make_console
+    from searchrl.screen.figures import make_table
 
     with ConsoleObserver(make_console(sys.stderr)) as observer:
         plan = replace(plan_run(*read_layers()), read_from=run_of_config())

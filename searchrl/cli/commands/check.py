@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.text import Text
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option
-from searchrl.cli.terminal import make_console, show_finding
 from searchrl.config import parse_sets
 from searchrl.errors import ConfigError
 from searchrl.plugins import PluginFailure, load_plugins
 from searchrl.plugins.loading import absolute_source
+from searchrl.screen.lines import print_json
+from searchrl.screen.terminal import make_console, show_finding
 
 if TYPE_CHECKING:
     from searchrl.testing.criteria import Report

@@ -15,9 +15,9 @@ import click
 
 from searchrl.cli.commands.eval import eval
 from searchrl.cli.commands.training import sft, train
-from searchrl.cli.lines import say, style
 from searchrl.cli.options import Option
 from searchrl.config.keys import ConfigKey, config_keys, find_keys
+from searchrl.screen.lines import say, style
 
 
 @click.command()

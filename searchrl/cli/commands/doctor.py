@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, read_layers
+from searchrl.screen.lines import print_json
 
 
 @click.command(cls=Command)
@@ -38,13 +38,13 @@ def doctor(run: str | None, **values: Any) -> None:
       searchrl doctor --plugin my_env.py --env my-env --model Qwen/Qwen3-0.6B
     """
     from searchrl.cli.loading import find_permission, run_of_config
-    from searchrl.cli.screen.checks import show_report
-    from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
     from searchrl.programs.doctor import examine_plan
     from searchrl.programs.setup.planning import Plan, plan_run, prepare
     from searchrl.run_folder import Run
+    from searchrl.screen.checks import show_report
+    from searchrl.screen.console import ConsoleObserver, make_console
 
     with ConsoleObserver(make_console(sys.stderr)) as observer:
         if run is None:

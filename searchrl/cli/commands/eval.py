@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, Layers, option, read_layers
 from searchrl.config.endpoint import endpoint_address
 from searchrl.errors import RunFolderError
+from searchrl.screen.lines import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,11 +76,11 @@ def eval(run: str | None, **values: Any) -> None:
       searchrl eval --policy endpoint:http://localhost:8000/v1 --model NAME
     """
     from searchrl.cli.loading import load_registry
-    from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.engine.metrics.breakdown import task_means
     from searchrl.programs.evaluate import play_table
     from searchrl.run_folder import Run, choose_folder
     from searchrl.runs.contender import find_contender
+    from searchrl.screen.console import ConsoleObserver, make_console
     from searchrl.statistics import compare
 
     began = time.monotonic()
@@ -186,10 +186,10 @@ def _show(
     compared: Mapping[str, Paired],
     values: Mapping[str, Any],
 ) -> None:
-    from searchrl.cli.screen.figures import chosen_keys, format_metric, make_table
-    from searchrl.cli.screen.transcript import render_rollout
-    from searchrl.cli.terminal import make_console
     from searchrl.engine.rollout.records import rollout_record
+    from searchrl.screen.figures import chosen_keys, format_metric, make_table
+    from searchrl.screen.terminal import make_console
+    from searchrl.screen.transcript import render_rollout
 
     console, config = make_console(sys.stdout), both[0].config
     for rollout in results[0].rollouts[: values["show"]]:

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option, together
+from searchrl.screen.lines import print_json, say
 
 EXPORTED = together(
     option("--merge", "Whole weights: add the adapter to its base.", is_flag=True),

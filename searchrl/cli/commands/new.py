@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json, say, style
 from searchrl.cli.options import Command, option
 from searchrl.scaffold import KINDS, make_scaffold, write_scaffold
+from searchrl.screen.lines import print_json, say, style
 
 
 @click.command(cls=Command)

@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option, read_layers
 from searchrl.core.episode import TOOL
+from searchrl.screen.lines import print_json, say
 
 _HELP = (
     "Write a turn as the model would, or use a shortcut:  {}.  A turn you write yourself ends with "
@@ -40,13 +40,13 @@ def play(**values: Any) -> None:
       printf 's library hours\\na 16:45\\n' | searchrl play --env regulations --index 3
     """
     from searchrl.cli.loading import load_registry
-    from searchrl.cli.screen.transcript import colour_observation, verdict_lines
-    from searchrl.cli.terminal import make_console
     from searchrl.config import build_config
     from searchrl.engine.rollout.records import rollout_record
     from searchrl.engine.rollout.worlds import make_worlds, name_defaults
     from searchrl.errors import FailureLimitError
     from searchrl.programs.play import SHORTCUTS, choose_task, play_episode, read_turn
+    from searchrl.screen.terminal import make_console
+    from searchrl.screen.transcript import colour_observation, verdict_lines
 
     is_json = values["json"]
     console = make_console(sys.stderr if is_json else sys.stdout)

@@ -15,13 +15,13 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json, say, style
 from searchrl.cli.loading import find_permission, run_of_config
 from searchrl.cli.options import Command, read_layers
 from searchrl.config import RunConfig, merge
 from searchrl.errors import PluginError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Registry, load_plugins
+from searchrl.screen.lines import print_json, say, style
 
 
 @click.command(cls=Command)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
+from searchrl.screen.lines import print_json, say
 
 if TYPE_CHECKING:
     from searchrl.runs.listing import Pruned, RunRow
@@ -65,9 +65,9 @@ def runs(folders: tuple[str, ...], **values: Any) -> None:
 def _show(rows: list[RunRow], folders: list[Path]) -> None:
     from rich.text import Text
 
-    from searchrl.cli.screen.figures import format_value, label, make_table
-    from searchrl.cli.terminal import make_console
     from searchrl.engine.memory.plan import format_bytes
+    from searchrl.screen.figures import format_value, label, make_table
+    from searchrl.screen.terminal import make_console
 
     if not rows:
         say(f"no runs in {', '.join(map(str, folders))}; `searchrl train` makes one")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
+from searchrl.screen.lines import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +41,10 @@ def score(run: str, **values: Any) -> None:
       searchrl score runs/mine --reward em --against f1 --phase after
     """
     from searchrl.cli.loading import load_run
-    from searchrl.cli.screen.figures import make_table
-    from searchrl.cli.terminal import make_console
     from searchrl.run_folder import Run
     from searchrl.runs.rescoring import compare_phases, read_recorded, score_again
+    from searchrl.screen.figures import make_table
+    from searchrl.screen.terminal import make_console
 
     if values["reward"] is None:
         raise ConfigError("nothing to score with: name a reward, such as --reward 0.2*format+em")

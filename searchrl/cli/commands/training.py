@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, given_options, option, read_layers
 from searchrl.errors import ConfigError
+from searchrl.screen.lines import print_json
 
 if TYPE_CHECKING:
     from searchrl.run_folder import Run
@@ -96,8 +96,8 @@ def sft(**values: Any) -> None:
 
 def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
     from searchrl.cli.loading import find_permission, run_of_config
-    from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.engine.learning.torchrun import read_place
+    from searchrl.screen.console import ConsoleObserver, make_console
 
     is_first = read_place().is_first
     console = make_console(sys.stderr if values["json"] else sys.stdout)

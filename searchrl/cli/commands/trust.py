@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.lines import print_json, say, style
 from searchrl.cli.options import Command
+from searchrl.screen.lines import print_json, say, style
 
 
 @click.command(cls=Command)

@@ -19,8 +19,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from searchrl.cli.screen.ending import describe_result, list_alarms
-from searchrl.cli.screen.figures import (
+from searchrl.config import RunConfig
+from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.rollout.worlds import SEARCH_METRICS
+from searchrl.errors import DamagedError
+from searchrl.rewards.expression import RewardSchedule
+from searchrl.screen.ending import describe_result, list_alarms
+from searchrl.screen.figures import (
     Figures,
     chosen_keys,
     format_duration,
@@ -29,14 +34,9 @@ from searchrl.cli.screen.figures import (
     make_table,
     sparkline,
 )
-from searchrl.cli.screen.transcript import render_rollout
-from searchrl.cli.terminal import make_console as make_console
-from searchrl.config import RunConfig
-from searchrl.engine.metrics.metrics import Metrics
-from searchrl.engine.rollout.worlds import SEARCH_METRICS
-from searchrl.errors import DamagedError
-from searchrl.programs.observer import Observer, Row
-from searchrl.rewards.expression import RewardSchedule
+from searchrl.screen.observer import Observer, Row
+from searchrl.screen.terminal import make_console as make_console
+from searchrl.screen.transcript import render_rollout
 
 _BAR = 24
 """Columns of the progress bar."""

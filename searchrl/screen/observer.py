@@ -1,11 +1,12 @@
 """What a program tells its observer: plan, phases, steps, evaluations, episodes, the end.
 
-Programs call it and never print. The CLI's console is a subclass; a notebook may have another.
+Programs call it and never print. What commands show, and Python by default, is `console`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,12 @@ class Observer:
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
         """The end, with where everything is."""
+
+
+def make_observer(observer: Observer | None, *, quiet: bool) -> AbstractContextManager[Observer]:
+    """The observer of a program: a given one, none that speaks, or the display of the command."""
+    if observer is not None or quiet:
+        return nullcontext(observer or Observer())
+    from searchrl.screen.console import ConsoleObserver, make_console
+
+    return ConsoleObserver(make_console())

@@ -15,9 +15,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from searchrl.cli.lines import behind, say, style
 from searchrl.core.excerpt import COLUMNS, Excerpt
 from searchrl.errors import CheckError
+from searchrl.screen.lines import behind, say, style
 from searchrl.trust.texts import clean
 
 _AUTHORS = {"prompt": "dim", "model": "", "env": "yellow"}

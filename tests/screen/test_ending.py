@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 from screens import STEP, terminal, text
 
-from searchrl.cli.screen.console import (
+from searchrl.screen.console import (
     ConsoleObserver,
     make_console,
 )
-from searchrl.cli.screen.ending import describe_result
+from searchrl.screen.ending import describe_result
 from searchrl.statistics import exact, proportion
 
 BEFORE = {"em": proportion(1, 100), "searched": proportion(0, 100)}

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from screens import STEP, metrics, terminal, text
 
-from searchrl.cli.screen.console import (
+from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import Rollout
+from searchrl.programs.evaluate import evaluate
+from searchrl.screen.console import (
     ConsoleObserver,
     choose_pair,
 )
-from searchrl.cli.screen.figures import (
+from searchrl.screen.figures import (
     chosen_keys,
     format_duration,
     format_metric,
     format_value,
 )
-from searchrl.cli.screen.transcript import colour_turn
-from searchrl.engine.rollout.records import rollout_record
-from searchrl.engine.rollout.rollout import Rollout
-from searchrl.programs.evaluate import evaluate
+from searchrl.screen.transcript import colour_turn
 from searchrl.statistics import exact, proportion
 
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from searchrl.cli.terminal import draw_excerpt, show_finding
 from searchrl.core.excerpt import visible
 from searchrl.engine.checks.report import Report, State
+from searchrl.screen.terminal import draw_excerpt, show_finding
 
 _MARKS = {
     State.PASSED: ("✓", "green"),

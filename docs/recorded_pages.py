@@ -174,15 +174,15 @@ def front(run: Recorded) -> str:
     cut = table[: table.index(top[0]) + 1] if top else table
     tenth = f"step {min(10, run.max_steps)}/"
     shown = dict.fromkeys([steps[0], *(s for s in steps if s.startswith(tenth)), steps[-1]])
-    lines = [_up_to_passive(line) for line in shown]
+    lines = [_up_to(last, line) for line in shown]
     if len(lines) > 2:
         lines.insert(-1, "…")
     return fence([MODEL_NOTE, *lines, "", sentence, "", *cut])
 
 
-def _up_to_passive(line: str) -> str:
+def _up_to(name: str, line: str) -> str:
     parts = line.split("  ")
-    end = next((n for n, part in enumerate(parts) if part.startswith("passive ")), len(parts) - 1)
+    end = next((n for n, part in enumerate(parts) if part.startswith(f"{name} ")), len(parts) - 1)
     return "  ".join(parts[: end + 1])
 
 

@@ -29,7 +29,7 @@ from recorded_pages import (
 from searchrl import Run
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import open_texts
-from searchrl.screen.figures import format_metric
+from searchrl.screen.figures import format_metric, label
 
 PAGE = DOCS / "how-to" / "read-a-run.md"
 
@@ -92,7 +92,7 @@ def held_out(healthy: Recorded, collapsed: Recorded) -> str:
     keys = [key for key in HELD_OUT if key in healthy.after]
     rows = [
         [
-            f"`{key}`",
+            f"`{label(key)}`",
             bare(healthy.before, key),
             format_metric(key, healthy.after),
             bare(collapsed.before, key),
@@ -109,7 +109,10 @@ def steps(healthy: Recorded, collapsed: Recorded) -> str:
     """Both runs step by step."""
     both = [run.of_phase("train") for run in (healthy, collapsed)]
     shown = [*(step for step in AT if step < healthy.max_steps), healthy.max_steps]
-    head = ["step", *(f"{name}: `{key}`" for name in ("healthy", "collapsed") for key in CURVES)]
+    head = [
+        "step",
+        *(f"{name}: `{label(key)}`" for name in ("healthy", "collapsed") for key in CURVES),
+    ]
     rows = [
         [str(step), *(bare(train[step], key) for train in both for key in CURVES)] for step in shown
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchrl.api_client import Client
@@ -17,7 +18,7 @@ from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.config.sections import MODEL_WORDS
 from searchrl.engine.metrics.breakdown import measure, with_components
 from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both, run_episodes
-from searchrl.engine.metrics.failures import FailureLimit
+from searchrl.engine.metrics.failures import FailureLimit, tell_unscored
 from searchrl.engine.rollout.drivers import (
     make_driver,
     make_endpoint_driver,
@@ -29,6 +30,7 @@ from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
 from searchrl.run_folder import Run, save_beside
+from searchrl.screen.observer import Observer, make_observer
 from searchrl.trust.permission import Permission
 
 if TYPE_CHECKING:
@@ -67,14 +69,17 @@ def resolve(
 def evaluate(
     config: RunConfig | Mapping[str, Any] | None = None,
     *,
+    observer: Observer | None = None,
+    quiet: bool = False,
     registry: Registry | None = None,
-    on_phase: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> EvalResult:
     """Evaluate a policy on held-out tasks; the figures are those of the table of `searchrl eval`.
 
     Args:
         config: a resolved `RunConfig`, or settings such as `{"env": "regulations", "model":
             {"name": "tiny"}}`; `policy: scripted` and `policy: endpoint:URL` need no weights.
+        observer: told of progress and notes; by default the display of the command.
+        quiet: without an `observer`, show nothing.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
 
     Raises:
@@ -92,12 +97,18 @@ def evaluate(
     if plan is not None:
         plan = plan.settled(registry)
         config = plan.config
-    result = play_table(config, registry, on_phase, plan)
-    limit = FailureLimit(
-        "evaluation", config.rollout.max_failure_frac, save_beside, lambda text: None
-    )
-    limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
+    with make_observer(observer, quiet=quiet) as observer:
+        result = play_table(config, registry, observer.phase, plan, observer.note)
+        limit = make_limit(config, save_beside, observer.note)
+        limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
     return result
+
+
+def make_limit(
+    config: RunConfig, save: Callable[[str, str], Path], on_note: Callable[[str], None]
+) -> FailureLimit:
+    """The limit of failures of an evaluation."""
+    return FailureLimit("evaluation", config.rollout.max_failure_frac, save, on_note)
 
 
 def play_table(
@@ -106,11 +117,13 @@ def play_table(
     on_phase: Callable[[str, int, int], None],
     plan: Plan | None = None,
     on_note: Callable[[str], None] = lambda text: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> EvalResult:
     """Play the policy of `config`: a script, an endpoint or a model; every figure of the table.
 
     However many episodes fail: the caller looks at that. `plan` says where the model comes from, if
-    the caller has found that out already. `on_note` hears what judges will cost, and have cost.
+    the caller has found that out already. `on_note` hears what judges will cost, and have cost, and
+    why episodes have no reward. Once `should_stop` says so, only what is finished is returned.
     """
     config = with_components(config, registry)
     settings, worlds = config.eval, make_worlds(config, registry)
@@ -133,22 +146,29 @@ def play_table(
         from searchrl.programs.setup.planning import Plan
 
         policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
+        driver = make_driver(policy, config, registry, settings)
+        driver.keeps_finished = True
         result = evaluate_both(
             worlds,
-            make_driver(policy, config, registry, settings),
+            driver,
             settings,
             seed=config.seed,
             num_samples=settings.num_samples,
             on_phase=on_phase,
+            should_stop=should_stop,
         )
     else:
         with ExitStack() as stack:
             client = None
             if address is not None:
                 client = stack.enter_context(closing(_open_client(address, config)))
+            driver = (
+                make_endpoint_driver(config, client) if client else make_scripted_driver(config)
+            )
+            driver.keeps_finished = True
             result = run_episodes(
                 worlds,
-                make_endpoint_driver(config, client) if client else make_scripted_driver(config),
+                driver,
                 split=settings.split,
                 num_tasks=settings.num_tasks,
                 seed=config.seed,
@@ -156,10 +176,13 @@ def play_table(
                 has_logps=client is None,
                 num_samples=settings.num_samples,
                 on_progress=lambda done, total: on_phase("evaluate", done, total),
+                should_stop=should_stop,
             )
             result = replace(result, traffic=client.traffic if client else None)
     for line in describe_spent(worlds):
         on_note(line)
+    if reasons := tell_unscored(result.rollouts):
+        on_note(f"episodes without a reward:\n{reasons}")
     return replace(result, metrics=result.metrics | measure(result.rollouts))
 
 

@@ -11,6 +11,7 @@ from searchrl.errors import SearchRLError
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import Run, find_damage
 from searchrl.run_folder.reader import find_missing_rollouts, read_or_empty
+from searchrl.screen.figures import LABELS
 
 
 def describe_run(run: Run) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def describe_run(run: Run) -> dict[str, Any]:
         ],
         "provenance": read_or_empty(lambda: run.provenance),
         "curves": _curves(rows),
+        "labels": LABELS,
         "before": both.get("before"),
         "after": both.get("after"),
         "changes": _changes(run),

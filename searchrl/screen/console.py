@@ -31,6 +31,7 @@ from searchrl.screen.figures import (
     format_duration,
     format_metric,
     is_kind,
+    label,
     make_table,
     sparkline,
 )
@@ -187,8 +188,10 @@ class ConsoleObserver(Observer):
         self._say("run", str(run_dir))
         self._say("summary", str(run_dir / "summary.json"))
         self._say("policy", str(summary.get("policy", run_dir / "policy")))
-        again = f"searchrl eval {shlex.quote(str(run_dir))}"
-        tries = [summary[name] for name in ("train", "ask") if name in summary] + [again]
+        folder = shlex.quote(str(run_dir))
+        again = f"searchrl eval {folder}"
+        tries = [summary[name] for name in ("train", "ask") if name in summary]
+        tries = [f"searchrl inspect {folder}", *tries, again]
         if any(key.rpartition("/")[2] in SEARCH_METRICS for key in summary.get("after", ())):
             tries.append(f"{again} --retriever random")
         self._say("try", f"\n{'':11}".join(tries))
@@ -256,7 +259,7 @@ class ConsoleObserver(Observer):
 
 
 def _on_a_line(keys: Sequence[str], metrics: Figures) -> str:
-    return "  ".join(f"{k} {format_metric(k, metrics, is_bare=True)}" for k in keys)
+    return "  ".join(f"{label(k)} {format_metric(k, metrics, is_bare=True)}" for k in keys)
 
 
 def choose_pair(before: Iterable[Row], after: Iterable[Row]) -> tuple[Row | None, Row] | None:

@@ -6,9 +6,11 @@ Only a model of our own needs torch. The evaluation itself is `searchrl.evaluate
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
 import time
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,17 +20,20 @@ import click
 from searchrl.cli import options
 from searchrl.cli.options import Command, Layers, option, read_layers
 from searchrl.config.endpoint import endpoint_address
-from searchrl.errors import RunFolderError
+from searchrl.errors import ConfigError, RunFolderError
 from searchrl.screen.lines import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from searchrl.config import RunConfig
     from searchrl.contracts import Paired
     from searchrl.engine.metrics.evaluation import EvalResult
     from searchrl.plugins import Registry
     from searchrl.runs.contender import Contender
+
+_NAMES = ("eval", "eval_against")
+"""The phases of the two policies in a run folder."""
 
 
 @click.command("eval", cls=Command)
@@ -77,14 +82,17 @@ def eval(run: str | None, **values: Any) -> None:
     """
     from searchrl.cli.loading import load_registry
     from searchrl.engine.metrics.breakdown import task_means
-    from searchrl.programs.evaluate import play_table
-    from searchrl.run_folder import Run, choose_folder
+    from searchrl.engine.metrics.evaluation import EvalResult
+    from searchrl.engine.metrics.remarks import find_forks, find_remarks
+    from searchrl.programs.evaluate import make_limit, play_table
+    from searchrl.programs.stopping import catching_signals
+    from searchrl.run_folder import Run, choose_folder, save_beside
     from searchrl.runs.contender import find_contender
     from searchrl.screen.console import ConsoleObserver, make_console
     from searchrl.statistics import compare
 
     began = time.monotonic()
-    with ConsoleObserver(make_console(sys.stderr)) as observer:
+    with ConsoleObserver(make_console(sys.stderr)) as observer, catching_signals() as stop:
         first = _resolve(run, read_layers())
         if first.config.run_dir is not None:
             choose_folder(first.config)
@@ -94,21 +102,37 @@ def eval(run: str | None, **values: Any) -> None:
         both = [first]
         if values["against"] is not None:
             both.append(find_contender(values["against"], first.config, registry, observer.note))
+        config, results = first.config, list[EvalResult]()
+        save: Callable[[str, str], Path] = save_beside
+        record = functools.partial(_record, config, registry, results, began, observer.note)
         try:
-            results = [
-                play_table(one.config, registry, observer.phase, one.plan, observer.note)
-                for one in both
-            ]
-        except KeyboardInterrupt as error:
-            way_on = "an evaluation records nothing before its end; run the command again"
-            if endpoint_address(first.config.policy) and first.config.endpoint.has_cache:
-                way_on = "the replies so far are kept; run the command again, to go on from there"
-            error.args = (way_on,)
-            observer.last_words(f"stopped: {error}")
+            for one in both:
+                results.append(
+                    play_table(one.config, registry, observer.phase, one.plan, observer.note, stop)
+                )
+                if stop.asked:
+                    raise KeyboardInterrupt
+        except (KeyboardInterrupt, Exception) as error:
+            is_stopped = isinstance(error, KeyboardInterrupt)
+            if not isinstance(error, ConfigError) and config.run_dir is not None:
+                save = record(is_over=False)
+                save("eval", "".join(traceback.format_exception(error)))
+            if is_stopped:
+                kept = f"what was finished is in {config.run_dir}" if config.run_dir else ""
+                if endpoint_address(config.policy) and config.endpoint.has_cache:
+                    kept = "the replies so far are kept"
+                error.args = (f"{kept or 'nothing is kept'}; run the command again",)
+                observer.last_words(f"stopped: {error}")
             raise
         if results[0].traffic is not None:
             observer.note(f"endpoint: {results[0].traffic.describe()}")
-        _keep(first.config, registry, results, began, observer.note)
+        if config.run_dir is not None:  # whatever follows: the episodes are kept
+            save = record(is_over=True)
+        limit, where = make_limit(config, save, observer.note), f"split '{config.eval.split}'"
+        for name, result in zip(_NAMES, results, strict=False):
+            limit.ensure((*result.rollouts, *result.forced), where, name)
+        for text in (*find_remarks(results[0].rollouts), *find_forks(results[0].rollouts)):
+            observer.note(text)
     compared = compare(*(task_means(one.rollouts) for one in results)) if results[1:] else {}
     if values["json"]:
         shown: dict[str, Any] = dict(results[0].metrics)
@@ -117,6 +141,8 @@ def eval(run: str | None, **values: Any) -> None:
         print_json(shown)
     else:
         _show(both, results, compared, values)
+    for result in results:
+        limit.ensure_scored(result.rollouts, where)
 
 
 def _resolve(run: str | None, layers: Layers) -> Contender:
@@ -133,51 +159,48 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     return Contender(*resolve(*layers, run=found, weights=run))
 
 
-def _keep(
+def _record(
     config: RunConfig,
     registry: Registry,
-    results: list[EvalResult],
+    results: Sequence[EvalResult],
     began: float,
     note: Callable[[str], None],
-) -> None:
-    """Record the episodes, if a folder was given, and refuse figures of too few of them."""
-    from searchrl.engine.metrics.failures import FailureLimit
+    *,
+    is_over: bool,
+) -> Callable[[str, str], Path]:
+    """Write the run folder, with figures if the evaluation `is_over`.
+
+    Returns what writes a failure into it.
+    """
     from searchrl.engine.metrics.metrics import find_headline
-    from searchrl.engine.metrics.remarks import find_forks, find_remarks
     from searchrl.engine.rollout.records import rollout_record
-    from searchrl.run_folder import RunWriter, holding, save_beside
+    from searchrl.run_folder import RunWriter, holding
     from searchrl.trust.permission import trust_created
 
-    first = results[0]
-    for text in (*find_remarks(first.rollouts), *find_forks(first.rollouts)):
-        note(text)
-    save = save_beside
-    # Recorded before the limit is checked: the episodes are kept in any case.
-    if config.run_dir is not None:
-        folder = Path(config.run_dir)
-        with holding(folder):
-            writer = RunWriter.create(config, folder, time.monotonic() - began)
-            writer.write_provenance(
-                registry.provenance(),
-                program="eval",
-                seed=config.seed,
-                fingerprint=config.fingerprint,
-                **({} if first.traffic is None else {"endpoint": asdict(first.traffic)}),
-            )
-            if text := trust_created(config, registry, writer.path):
-                note(f"warning: {text}")
-            for name, one in zip(("eval", "eval_against"), results, strict=False):
-                for phase, played in ((name, one.rollouts), (f"{name}_forced", one.forced)):
-                    if played:
-                        rows = (rollout_record(r, phase, None) for r in played)
-                        writer.write_rollouts(phase, rows, compress=config.log.compress)
-            writer.log(0, first.metrics, "eval")
-            headline = find_headline(rollout.world for rollout in first.rollouts)
-            writer.write_summary({"headline": headline, "eval": first.metrics})
-        save = writer.write_failure
-    limit = FailureLimit("evaluation", config.rollout.max_failure_frac, save, note)
-    for name, one in zip(("eval", "eval_against"), results, strict=False):
-        limit.ensure((*one.rollouts, *one.forced), f"split '{config.eval.split}'", name)
+    folder = Path(str(config.run_dir))
+    with holding(folder):
+        writer = RunWriter.create(config, folder, time.monotonic() - began)
+        traffic = [asdict(one.traffic) for one in results[:1] if one.traffic is not None]
+        writer.write_provenance(
+            registry.provenance(),
+            program="eval",
+            seed=config.seed,
+            fingerprint=config.fingerprint,
+            **({"endpoint": traffic[0]} if traffic else {}),
+        )
+        if text := trust_created(config, registry, writer.path):
+            note(f"warning: {text}")
+        for name, one in zip(_NAMES, results, strict=False):
+            for phase, played in ((name, one.rollouts), (f"{name}_forced", one.forced)):
+                if played:
+                    rows = (rollout_record(r, phase, None) for r in played)
+                    writer.write_rollouts(phase, rows, compress=config.log.compress)
+        if is_over:
+            metrics = results[0].metrics
+            writer.log(0, metrics, "eval")
+            headline = find_headline(rollout.world for rollout in results[0].rollouts)
+            writer.write_summary({"headline": headline, "eval": metrics})
+    return writer.write_failure
 
 
 def _show(

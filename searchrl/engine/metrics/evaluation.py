@@ -161,7 +161,8 @@ def evaluate_both(
         )
 
     plain = play("evaluate", None)
-    if not settings.forced or not any(world.can_force(SEARCH) for world in worlds):
+    is_over = should_stop is not None and should_stop()  # of a driver that keeps what is finished
+    if is_over or not settings.forced or not any(world.can_force(SEARCH) for world in worlds):
         return plain
     searched = {
         one.trajectory.group_id: one

@@ -85,7 +85,7 @@ class FailureLimit:
             )
 
     def ensure_scored(self, rollouts: Sequence[Rollout], where: str) -> None:
-        """Refuse to go on where not one of the rollouts has a reward.
+        """Refuse figures, or a step, where not one of the rollouts has a reward.
 
         Rollouts that failed are those of `ensure`: a limit of 1 lets a step of them alone pass.
 
@@ -95,15 +95,19 @@ class FailureLimit:
         declined = [rollout for rollout in rollouts if rollout.scored.failure is None]
         if not declined or any(rollout.is_scored for rollout in declined):
             return
-        reasons = Counter(rollout.scored.unscored for rollout in rollouts)
-        told = "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(_TOLD))
         env = rollouts[0].world.name
         raise FailureLimitError(
             f"{self.program} stopped at {where}: none of its {len(rollouts)} rollouts could be "
-            f"scored, so there is nothing to learn from.\n{told}\n"
+            f"scored.\n{tell_unscored(rollouts)}\n"
             f"Choose a reward that can score the tasks of env '{env}' (--reward env is the sum of "
             "its own rewards), or fix the component that says so"
         )
+
+
+def tell_unscored(rollouts: Sequence[Rollout]) -> str:
+    """The reasons why rollouts have no reward, with their counts, a line each; "" if all have."""
+    reasons = Counter(r.scored.unscored for r in rollouts if not r.is_scored)
+    return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(_TOLD))
 
 
 def _find_unpaid(rollouts: Sequence[Rollout]) -> list[Failure]:

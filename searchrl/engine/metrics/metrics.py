@@ -1,7 +1,8 @@
 """Metrics of episodes: a value, its 95 % interval and the number of observations behind it.
 
 The same functions serve training, evaluation and reports. What nobody measured is absent, never 0.
-An unscored rollout is counted in `failed` / `unscored` and enters no other metric. No torch.
+A rollout without a reward is counted in `failed` / `unscored`. Unless something failed, the
+components that could score it are measured; it enters nothing else. No torch.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     `fork_tokens` (share of the tokens in segments after the first; all where an agent is served),
     `unscored`, `em/KIND` per kind of task and `em/SLICE` per slice (`env/` or `reward/` where `em`
     is not paid) and, with several tasks, everything once more under `TASK/` (see `label_tasks`).
-    A task counts in its kind and in each of its slices. Only those of failures and `unscored` count
-    episodes without a score. `n` is the number of episodes or of searches, and the intervals take
-    those with one `group_id` as alike.
+    A task counts in its kind and in each of its slices. Only those of components, of failures and
+    `unscored` count episodes without a reward. `n` is the number of episodes or of searches, and
+    the intervals take those with one `group_id` as alike.
 
     Args:
         rollouts: the episodes.
@@ -85,9 +86,10 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
     between = _union(ranges.values())
     add("reward", scored, [r.reward or 0.0 for r in scored], between)
-    for name in dict.fromkeys(name for r in scored for name in r.scored.scores):
-        figures = {r.world.scorer.figures.get(name, name) for r in scored}
-        add_component(name, scored, figures.pop() if len(figures) == 1 else name)
+    sound = [r for r in rollouts if r.scored.failure is None]
+    for name in dict.fromkeys(name for r in sound for name in r.scored.scores):
+        figures = {r.world.scorer.figures.get(name, name) for r in sound}
+        add_component(name, sound, figures.pop() if len(figures) == 1 else name)
     callers = {id(world) for world in worlds if world.can_open(TOOL)}
     askers = callers | {id(world) for world in worlds if world.can_open(SEARCH)}
     asking = [r for r in scored if id(r.world) in askers]
@@ -128,10 +130,11 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     failed = [float(f is not None and f.kind is not FailureKind.BUDGET) for f in failures]
     add("failed", rollouts, failed, ZERO_OR_ONE)
     add("unscored", rollouts, [float(not r.is_scored) for r in rollouts], ZERO_OR_ONE)
-    named = [(r, {r.episode.task.kind, *r.episode.task.slices}) for r in scored]
-    kinds = sorted({r.episode.task.kind for r in scored})
-    slices = sorted({name for r in scored for name in r.episode.task.slices})
     main = find_headline(worlds)
+    counted = scored if main == "reward" else sound
+    named = [(r, {r.episode.task.kind, *r.episode.task.slices}) for r in counted]
+    kinds = sorted({r.episode.task.kind for r in counted})
+    slices = sorted({name for r in counted for name in r.episode.task.slices})
     for name in dict.fromkeys(kinds + slices):
         those = [r for r, names in named if name in names]
         if main == "reward":

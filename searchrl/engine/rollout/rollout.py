@@ -123,6 +123,8 @@ class RolloutDriver:
         self._served = Served(generator, limits)
         self.shared_play: Play | None = None
         """Has the others of several processes play their part; None: this one plays everything."""
+        self.keeps_finished = False
+        """Return the finished episodes where `should_stop` said so, in place of `Interrupted`."""
 
     @property
     def stats(self) -> object:
@@ -148,7 +150,7 @@ class RolloutDriver:
             should_stop: checked between turns.
 
         Raises:
-            Interrupted: when `should_stop` said so.
+            Interrupted: when `should_stop` said so, unless `keeps_finished`.
         """
         play = self.shared_play or self.play
         return play(requests, on_progress=on_progress, should_stop=should_stop)
@@ -190,10 +192,10 @@ class RolloutDriver:
         on_progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
     ) -> list[Dialogue]:
-        """Play dialogues until all have stopped; return those that had not when time was up.
+        """Play dialogues until all have stopped; return those that had not when it was cut short.
 
         Raises:
-            Interrupted: when `should_stop` said so, between turns; no environment is in use then.
+            Interrupted: see `run`; between turns, and no environment is in use then.
         """
         waiting = [dialogue for group in dialogues for dialogue in group]
         self._reset(waiting)
@@ -212,13 +214,14 @@ class RolloutDriver:
                 stepping += self._begin_steps(finished, live, queue)
                 on_progress(total - len(live), total)
                 is_stopped = should_stop()
+                is_lost = is_stopped and not self.keeps_finished
                 if is_stopped or time.monotonic() - began > (self.limits.step_timeout_s or 1e9):
                     for handle in live:
                         self.generator.close(handle)
                     give_up(stepping)
                     late = list(live.values())
-                    release(waiting if is_stopped else late)
-                    if is_stopped:
+                    release(waiting if is_lost else late)
+                    if is_lost:
                         raise Interrupted
                     return late
         return []

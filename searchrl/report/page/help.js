@@ -29,7 +29,7 @@ SEARCHRL.views.help = (() => {
     ["share of the loss", "Weight times size of the advantage of a token, over the sum of that for all tokens of the step that no clip took out: how hard it was pushed."],
     ["gold", "A passage that the task names as evidence. A task with two hops has two."],
     ["outcome pattern", "How often a rollout searched, whether it was shown the gold passages, and how it ended. Rules, no model."],
-    ["passive", "It answered without searching."],
+    ["without search", "It answered without searching; `passive` in the files of a run."],
   ];
   const KEYS = [
     ["1, 2, 3, 4", "Run, Rollouts, Compare, Help"],

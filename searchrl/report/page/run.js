@@ -76,7 +76,7 @@ SEARCHRL.views.run = (() => {
       const before = (run.before || {})[name];
       const after = (run.after || {})[name];
       const change = before && after ? after.value - before.value : null;
-      return el("tr", {}, el("th", { scope: "row" }, name), cell(before), cell(after),
+      return el("tr", {}, el("th", { scope: "row" }, run.labels[name] || name), cell(before), cell(after),
         el("td", { class: "n" }, signed(change)));
     });
     return el("section", { class: "box", id: "before-after" },
@@ -107,7 +107,7 @@ SEARCHRL.views.run = (() => {
     const all = Object.keys(run.curves);
     const first = [...new Set([...run.components, ...KEY])].filter((name) => all.includes(name));
     const grid = el("div", { class: "charts" });
-    const fill = (names) => grid.replaceChildren(...names.map((name) => chart(name, run.curves[name])));
+    const fill = (names) => grid.replaceChildren(...names.map((name) => chart(run.labels[name] || name, run.curves[name])));
     const rest = [...first, ...all.filter((name) => !first.includes(name))];
     const choice = el("input", { type: "checkbox", change: () => fill(choice.checked ? rest : first) });
     fill(first);

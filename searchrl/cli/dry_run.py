@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import click
 import torch
 import yaml
 
@@ -82,7 +83,10 @@ def show_plan(
     if config.model.name != SCRATCH:
         count = values.get("gpus") or 1
         outlook = foresee_memory(
-            config, plan.model, plan.device, trained, room=room, num_processes=count
+            *(config, plan.model, plan.device, trained),
+            room=room,
+            num_processes=count,
+            presets=plan.presets(),
         )
     if command == "train":
         ensure_can_learn(config, algorithm, worlds)
@@ -111,6 +115,7 @@ def show_plan(
             facts["memory"] = outlook if isinstance(outlook, str) else outlook.to_dict()
         facts |= {"warnings": warnings, "notes": notes, "config": config.to_dict()}
         print_json(facts)
+        _ensure_it_can_fit(outlook)
         return
     details = values["details"]
     lines = notes
@@ -133,3 +138,10 @@ def show_plan(
         lines.append(f"memory {outlook}" if isinstance(outlook, str) else outlook.verdict)
     for line in lines:
         say(f"{'# ' if details else ''}{line}")
+    _ensure_it_can_fit(outlook)
+
+
+def _ensure_it_can_fit(outlook: MemoryPlan | str) -> None:
+    """End with status 1 where no change makes a run fit; the verdict has said so."""
+    if isinstance(outlook, MemoryPlan) and not outlook.has_remedy:
+        click.get_current_context().exit(1)

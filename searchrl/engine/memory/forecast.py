@@ -6,7 +6,8 @@ what a run really took is `machine`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 
@@ -15,6 +16,7 @@ from searchrl.config import RunConfig
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
 from searchrl.engine.memory.machine import available, peak_memory
 from searchrl.engine.memory.plan import MemoryPlan, Part, format_bytes
+from searchrl.engine.memory.remedy import find_remedy
 from searchrl.engine.model.head import chunk_rows
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.sampling.slot_generator import pass_tokens
@@ -34,6 +36,7 @@ def watch_memory(
     device: torch.device,
     algorithm: Algorithm,
     num_processes: int = 1,
+    presets: Iterable[tuple[str, RunConfig]] = (),
 ) -> MemoryPlan | str:
     """Plan a training run that is about to begin, and measure from here on.
 
@@ -44,7 +47,10 @@ def watch_memory(
         PolicyError: if it cannot fit; names settings that take less.
     """
     plan = foresee_memory(
-        config, model, device, algorithm, num_processes=num_processes, is_offline=False
+        *(config, model, device, algorithm),
+        num_processes=num_processes,
+        is_offline=False,
+        presets=presets,
     )
     if isinstance(plan, MemoryPlan) and plan.available is not None and not plan.fits:
         parts = sorted(plan.parts, key=lambda part: -part.num_bytes)[:4]
@@ -67,6 +73,7 @@ def foresee_memory(
     room: int | None = None,
     num_processes: int = 1,
     is_offline: bool = True,
+    presets: Iterable[tuple[str, RunConfig]] = (),
 ) -> MemoryPlan | str:
     """Predict a training run on a device, or say why that cannot be done.
 
@@ -79,26 +86,40 @@ def foresee_memory(
         room: bytes that a GPU on another machine has for tensors; None: this machine is asked.
         num_processes: that train together, each on a device of its own; the plan is of one.
         is_offline: read local files only.
+        presets: see `find_remedy`, which is asked where the run does not fit.
     """
+    counted: dict[str, Footprint] = {}
+
+    def predict_one(one: RunConfig) -> MemoryPlan:
+        # What the plan itself looks at changes no count.
+        bare = {"quantize": "none", "gradient_checkpointing": False}
+        name, head_size = str(one.model.model_copy(update=bare)), 0
+        if name not in counted:
+            counted[name] = find_footprint(one.model, model, device, is_offline=is_offline)
+        if algorithm is not None and algorithm.critic is not None:
+            with torch.device("meta"):
+                head = algorithm.critic.make(counted[name].hidden_size)
+            head_size = sum(parameter.numel() for parameter in head.parameters())
+        return predict(
+            one,
+            counted[name],
+            device,
+            available=room,
+            num_processes=num_processes,
+            has_reference=algorithm is not None and algorithm.needs_reference(one.algorithm),
+            head_size=head_size,
+            is_cold_start=algorithm is None,
+        )
+
+    room = available(device) if room is None else room
     try:
-        footprint = find_footprint(config.model, model, device, is_offline=is_offline)
+        plan = predict_one(config)
     except PolicyError as error:
         return f"not predicted ({error})"
-    head_size = 0
-    if algorithm is not None and algorithm.critic is not None:
-        with torch.device("meta"):
-            head = algorithm.critic.make(footprint.hidden_size)
-        head_size = sum(parameter.numel() for parameter in head.parameters())
-    return predict(
-        config,
-        footprint,
-        device,
-        available=available(device) if room is None else room,
-        num_processes=num_processes,
-        has_reference=algorithm is not None and algorithm.needs_reference(config.algorithm),
-        head_size=head_size,
-        is_cold_start=algorithm is None,
-    )
+    if plan.fits:
+        return plan
+    remedy, has_remedy = find_remedy(config, predict_one, presets)
+    return replace(plan, remedy=remedy, has_remedy=has_remedy)
 
 
 def predict(

@@ -45,6 +45,10 @@ class MemoryPlan:
     is_cold_start: bool
     num_processes: int = 1
     is_sharded: bool = False
+    remedy: str = ""
+    """What would fit, where this does not."""
+    has_remedy: bool = True
+    """Whether anything would."""
 
     @property
     def phases(self) -> dict[str, int]:
@@ -62,25 +66,6 @@ class MemoryPlan:
     def fits(self) -> bool:
         """Whether the prediction is within what is available."""
         return self.available is None or self.total <= self.available
-
-    @property
-    def remedy(self) -> str:
-        """What takes less, that which costs a run least first; empty if it fits."""
-        if self.fits:
-            return ""
-        told = "Lower rollout.batch_size, eval.batch_size or optim.micro_batch_tokens"
-        if self.is_cold_start:
-            told = "Lower eval.batch_size or sft.micro_batch_tokens"
-        if not self.is_checkpointing:
-            told += ", set model.gradient_checkpointing=true"
-        is_plain = self.quantize == "none" and not self.is_sharded
-        if is_plain and any(part.name == "adapters" for part in self.parts):
-            told += ", set model.quantize=nf4"
-        if self.num_processes > 1 and not self.is_sharded:
-            told += ", set engine.sharding=fsdp2"
-        if any(part.name == "gathered weights" for part in self.parts):
-            told += ", have a server sample (engine.generator)"
-        return f"{told}, or choose a smaller model with --model"
 
     def _of(self, phase: str) -> int:
         return sum(part.num_bytes for part in self.parts if part.phase == phase)

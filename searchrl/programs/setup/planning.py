@@ -7,7 +7,8 @@ model is found first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from searchrl.alarms.watch import find_alarms
-from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.config import RunConfig, build_config, load_preset, preset_names
 from searchrl.config.endpoint import MODEL
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
 from searchrl.config.sections import SCRATCH
@@ -61,6 +62,8 @@ class Plan:
     """The texts that somebody wrote here, not that run."""
     read_from: Path | None = None
     """The run folder that the settings, or some of them, were read from."""
+    layers: tuple[Mapping[str, Any], ...] = ()
+    """The settings that somebody wrote, below which a preset lies."""
 
     @classmethod
     def of(cls, config: RunConfig, elsewhere: torch.device | None = None) -> Plan:
@@ -104,6 +107,14 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """What the user should be told of what was decided."""
         return tuple(note for note in (*self.model.notes, self.taken_over) if note)
+
+    def presets(self) -> Iterator[tuple[str, RunConfig]]:
+        """The other ready presets for a model of this kind, and the config with each."""
+        for name in preset_names() if self.layers else ():
+            if (name == TINY_PRESET) == self.model.is_tiny and name != self.config.preset:
+                chosen = {"preset": name, "model": {"name": self.config.model.name}}
+                with suppress(ConfigError):  # it does not go with what the user wrote
+                    yield name, build_config(load_preset(name), *self.layers, chosen)
 
     def find_absence(self) -> str:
         """Why the weights cannot be had on this machine, found out in a moment; "" if they can."""
@@ -154,7 +165,7 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     config = build_config(*presets, *layers, decided)
-    return Plan(config, model, device, taken_over, named)
+    return Plan(config, model, device, taken_over, named, layers=layers)
 
 
 def _find_deciding(*layers: Mapping[str, Any]) -> RunConfig:

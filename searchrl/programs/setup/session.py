@@ -83,7 +83,9 @@ class Session:
         ensure_can_draw_ahead(config, self.algorithm, workers)
         build_indexes(self.worlds, on_phase)
         rollout = config.rollout
-        self.memory = watch_memory(config, plan.model, plan.device, self.algorithm, workers.size)
+        self.memory = watch_memory(
+            *(config, plan.model, plan.device, self.algorithm, workers.size), plan.presets()
+        )
         is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
         plain = config.model.quantize, config.optim.optimizer, config.scale.backend
         if is_sharded and (plain != ("none", "adamw", None) or self.algorithm.parameters()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from transformers import Qwen3Config
 
 from searchrl.algorithms.builtin import make_grpo, make_grpo_turns
 from searchrl.algorithms.record import Critic
-from searchrl.config import RunConfig, build_config, load_preset, load_yaml, merge
+from searchrl.config import RunConfig, build_config, load_preset, load_yaml, merge, parse_sets
 from searchrl.engine.memory import forecast, machine
 from searchrl.engine.memory.footprint import SHAPES, Footprint, find_footprint
 from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
@@ -135,8 +136,6 @@ def test_a_plan_by_hand() -> None:
     checked = plan(room=1, model={"gradient_checkpointing": True})
     assert parts(checked)["activations"] == 200 * (4 * 7 + 13)
     assert parts(checked)["layer"] == 200 * (17 + 11)
-    assert "gradient_checkpointing" in plan(room=1).remedy
-    assert "gradient_checkpointing" not in checked.remedy
     # A micro-batch holds one whole rollout at least, and no more than a step has.
     for asked, tokens in ((10, 90), (1000, 360)):
         found = parts(plan(optim={"micro_batch_tokens": asked}))
@@ -247,9 +246,35 @@ class TestARunThatDoesNotFit:
         assert f"needs about {format_bytes(need)} on cpu, where" in text
         largest = max(plan_of(config).parts, key=lambda part: part.num_bytes)
         assert f"available ({largest.name} {format_bytes(largest.num_bytes)}, " in text
-        assert "Lower rollout.batch_size" in text and "model.quantize=nf4" in text
-        full = settings(small_qwen3, model={"adapter": "full"})
-        assert "nf4" not in self.refusal(monkeypatch, full, 1000)
+        assert "--set" in text
+        assert "choose a smaller model" in self.refusal(monkeypatch, config, 1000)
+
+    @pytest.mark.parametrize("share", [0.9, 0.6, 0.35])
+    @pytest.mark.parametrize("adapter", ["lora", "full"])
+    def test_what_is_said_to_fit_does(
+        self, small_qwen3: Path, monkeypatch: MonkeyPatch, share: float, adapter: str
+    ):
+        config = settings(small_qwen3, model={"adapter": adapter})
+        room = int(share * plan_of(config).total)
+        monkeypatch.setattr(forecast, "available", lambda device: room)
+        refused = plan_of(config)
+        words = re.findall(r"--set (\S+)", refused.remedy)
+        assert words and refused.has_remedy
+        assert plan_of(build_config(config.to_dict(), parse_sets(words))).fits
+        for word in words:  # none of them could be left out
+            fewer = parse_sets([one for one in words if one != word])
+            is_size = word.split("=")[0].endswith("batch_size")
+            assert is_size or not plan_of(build_config(config.to_dict(), fewer)).fits
+
+    def test_a_ready_preset_comes_first(self, small_qwen3: Path, monkeypatch: MonkeyPatch):
+        config = settings(small_qwen3)
+        monkeypatch.setattr(forecast, "available", lambda device: plan_of_small.total)
+        smaller = {"rollout": {"batch_size": 1}, "eval": {"batch_size": 1}}
+        small = build_config(config.to_dict(), smaller, {"optim": {"micro_batch_tokens": 1}})
+        plan_of_small = forecast.predict(small, footprint_of(small), CPU, available=None)
+        made = replace(make_grpo(), beta=0.0)
+        plan = foresee_memory(config, model_of(config), CPU, made, presets=[("mine", small)])
+        assert isinstance(plan, MemoryPlan) and "--set preset=mine" in plan.remedy
 
     def test_an_unknown_limit_is_none(self, small_qwen3: Path, monkeypatch: MonkeyPatch):
         monkeypatch.setattr(forecast, "available", lambda device: None)
@@ -333,7 +358,7 @@ def test_small_models_fit_4_gb_and_those_of_twice_the_size_do_not(
         plans.append(plan)
     assert [plan.fits for plan in plans] == [True, False]
     assert ("value head" in parts(plans[0])) == (trained == "ppo")
-    assert ("sft.micro_batch_tokens" in plans[1].remedy) == (trained == "sft")
+    assert ("rollout." in plans[1].remedy) == (trained != "sft")
 
 
 def test_shapes_that_are_known_are_those_of_the_presets():

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs_runner import LANGUAGES, PAGES, REPO, name_of, read_blocks, run_blocks
+from docs_runner import LANGUAGES, PAGES, REPO, Block, name_of, read_blocks, run_blocks
 from test_docs_text import ensure_documented
 
 from searchrl.config import RunConfig, build_config
+from searchrl.testing import check_plugin
 
 NOT_RUN: dict[str, int] = {
     "docs/how-to/after-training.md": 4,  # one of them is run by `runs/test_serving.py`
@@ -73,6 +74,21 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
             worlds, driver, settings.model_copy(update=SMALL["eval"]), **rest
         ),
     )
+
+
+PLUGINS = [b for page in PAGES for b in read_blocks(page) if b.saved_as and "@hookimpl" in b.text]
+BROKEN_ON_PURPOSE = {"tagged.py": ["W9"], "hello.py": None}
+"""Examples with what does not hold; None: there is nothing to check."""
+
+
+@pytest.mark.parametrize("block", PLUGINS, ids=lambda block: block.saved_as)
+def test_every_plugin_of_the_pages_passes_check(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / block.saved_as
+    file.write_text(block.text, "utf-8")
+    wanted = BROKEN_ON_PURPOSE.get(block.saved_as, [])
+    if wanted is not None:
+        reports = check_plugin(str(file))
+        assert [result.number for report in reports for result in report.failed] == wanted
 
 
 @pytest.mark.usefixtures("small_runs")

@@ -30,8 +30,11 @@ Settings = Mapping[str, Any]
 
 
 def criteria_of(kind: str) -> tuple[Criterion, ...]:
-    """The criteria of a plugin kind, in order."""
-    return criteria_in(vars(importlib.import_module(f"searchrl.testing.kinds.{kind}s")))
+    """The criteria of a plugin kind, in order, and those of every name."""
+    modules = (
+        importlib.import_module(f"searchrl.testing.kinds.{m}") for m in (f"{kind}s", "names")
+    )
+    return tuple(one for module in modules for one in criteria_in(vars(module)))
 
 
 def check_entry(registry: Registry, entry: Entry, settings: Settings | None = None) -> Report:
@@ -51,7 +54,7 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
         if settings:
             raise
         note = f"{error}; {GIVE}"
-        results = tuple(Result.of(one, note=note) for one in wanted)
+        results = tuple(Result.of(one, note=note, is_checked=False) for one in wanted)
     except SearchRLError as error:  # what a lazy string names cannot be imported, say
         place = find_place(error.__cause__ or error, file, line)
         note = f"it could not be loaded ({wanted[0].number})"

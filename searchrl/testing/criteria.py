@@ -48,7 +48,8 @@ class Criterion:
     """One thing that every plugin of a kind must do. `number` never changes meaning (`E3`).
 
     If one of the criteria that it `needs` does not hold, its own outcome would mean nothing, and it
-    is not applicable. `if_raised` is how to fix what raises, where `fix` does not say.
+    is not applicable. `if_raised` is how to fix what raises, where `fix` does not say, and
+    `if_asking` what asks a server.
     """
 
     number: str
@@ -58,6 +59,7 @@ class Criterion:
     fix: str = ""
     needs: tuple[str, ...] = ()
     if_raised: str = ""
+    if_asking: str = ""
 
 
 class Status(StrEnum):
@@ -66,6 +68,8 @@ class Status(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     NOT_APPLICABLE = "not applicable"
+    NOT_CHECKED = "not checked"
+    """It needs settings that were not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +99,12 @@ class Result:
     note: str = ""
 
     @classmethod
-    def of(cls, one: Criterion, *findings: Finding, note: str = "") -> Result:
-        """The result of what was found; with a `note`, the criterion did not apply."""
+    def of(
+        cls, one: Criterion, *findings: Finding, note: str = "", is_checked: bool = True
+    ) -> Result:
+        """The result of what was found; with a `note`, it did not apply or was not checked."""
         passed = Status.NOT_APPLICABLE if note else Status.PASSED
-        status = Status.FAILED if findings else passed
+        status = Status.FAILED if findings else passed if is_checked else Status.NOT_CHECKED
         return cls(one.number, one.title, one.why, status, findings, note)
 
 
@@ -117,6 +123,11 @@ class Report:
     def is_good(self) -> bool:
         """Whether nothing failed."""
         return not self.failed
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether nothing was left out because settings are missing."""
+        return all(result.status is not Status.NOT_CHECKED for result in self.results)
 
     @property
     def failed(self) -> tuple[Result, ...]:

@@ -29,6 +29,9 @@ from searchrl.tool_calls import DeadlineExceeded, call_with_deadline
 TIMEOUT_S = 60.0
 """Seconds that one criterion may take."""
 
+_ASKS = re.compile(r"without network|Connect\w*Error|URLError|Timeout\w*|gaierror")
+"""What a call of a server ends with, in words."""
+
 _CATCH = "make this line work in the case that the finding names, or catch the error there"
 
 
@@ -102,7 +105,8 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
         call_with_deadline(collect, timeout_s=timeout_s, owner=f"criterion {one.number}")
     except (NotApplicable, NeedsSettings) as reason:
         if not problems:
-            return _Outcome(Result.of(one, note=str(reason)))
+            is_checked = isinstance(reason, NotApplicable)
+            return _Outcome(Result.of(one, note=str(reason), is_checked=is_checked))
     except DeadlineExceeded as error:
         is_hanging = True
         frames = re.findall(r'^  File "(.*)", line (\d+)', error.where, re.MULTILINE)
@@ -124,6 +128,8 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
 
 def _remedy(one: Criterion, problem: Problem) -> str:
     """How to fix a problem: as it says itself, or as the criterion does."""
+    if one.if_asking and _ASKS.search(problem.what):
+        return one.if_asking
     is_raised = isinstance(problem.at, BaseException)
     return problem.fix or (is_raised and one.if_raised) or one.fix or _CATCH
 

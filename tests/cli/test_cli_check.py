@@ -30,7 +30,7 @@ def check(*arguments: object) -> Result:
 def test_what_holds_is_listed() -> None:
     lines = succeed("check", SOUND).output.splitlines()
     assert lines[0].startswith(f"env capitals  plugin env  {SOUND}:")
-    assert lines[1] == "  E1  ✓ is made as a Gymnasium environment" and "15 passed" in lines[-1]
+    assert lines[1] == "  E1  ✓ is made as a Gymnasium environment" and "17 passed" in lines[-1]
 
 
 def test_what_does_not_hold_says_what_where_how_and_why(tmp_path: Path) -> None:
@@ -60,12 +60,34 @@ def test_json_holds_every_criterion_and_finding(tmp_path: Path) -> None:
     (report,) = found["reports"]
     assert found["is_good"] and report["is_good"]
     assert (report["kind"], report["name"]) == ("tracker", "jsonl")
-    assert [r["number"] for r in report["results"]] == ["T1", "T2", "T3", "T5"]
+    assert [r["number"] for r in report["results"]] == ["T1", "T2", "T3", "T5", "N1"]
     assert {r["status"] for r in report["results"]} == {"passed"}
     unsound = write_unsound("env", "clamps_index", tmp_path)
     said = json.loads(check(unsound, "--json").stdout)
     (failed,) = [r for r in said["reports"][0]["results"] if r["status"] == "failed"]
     assert failed["number"] == "E10" and failed["findings"][0]["file"] == str(unsound)
+
+
+def test_what_lacks_settings_is_not_checked_and_a_fault_only_if_strict() -> None:
+    result = succeed("check", "wrapper:time_limit")
+    assert "not checked" in result.output and "passed" not in result.output.splitlines()[-1]
+    assert "max_turns" in check("wrapper:time_limit", "--strict").output
+
+
+def test_a_reward_that_asks_a_server_is_told_about_judges(tmp_path: Path) -> None:
+    plugin = tmp_path / "asks.py"
+    plugin.write_text(
+        "import urllib.request\n"
+        "from searchrl import hookimpl\n"
+        "from searchrl.rewards import FunctionReward\n"
+        "def asks(episode):\n"
+        "    urllib.request.urlopen('http://127.0.0.1:9/')\n"
+        "@hookimpl\n"
+        "def register_rewards(register):\n"
+        "    register('asks', lambda: FunctionReward('asks', asks, (0.0, 1.0)))\n"
+    )
+    text = check(plugin).output
+    assert "register_judges" in text and "Unscored" in text and "concurrent" not in text
 
 
 @pytest.mark.parametrize(

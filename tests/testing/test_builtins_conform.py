@@ -47,7 +47,7 @@ def test_a_reward_and_a_retriever_are_really_held_to_theirs() -> None:
 def test_a_wrapper_is_checked_with_the_settings_that_it_needs_or_left_out() -> None:
     (report,) = check_plugin("wrapper:time_limit")
     assert {(r.status, "needs the setting 'max_turns'" in r.note) for r in report.results} == {
-        (Status.NOT_APPLICABLE, True)
+        (Status.NOT_CHECKED, True)
     }
     (report,) = check_plugin("wrapper:time_limit", settings={"max_turns": 3})
     assert {r.status for r in report.results} == {Status.PASSED}

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from searchrl.testing.criteria import Report
 
 _INDENT = 9
-_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable": ("·", "dim")}
+_MARKS = {
+    "passed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "not applicable": ("·", "dim"),
+    "not checked": ("?", "yellow"),
+}
 
 
 @click.command(cls=Command)
@@ -38,6 +43,7 @@ _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable"
 @option("--kind KIND", "Look among the names of one kind only: env, reward, ….")
 @option("--set K=V", "A setting of what is checked, such as max_turns=6.", multiple=True)
 @options.PLUGIN
+@option("--strict", "What is not checked, for want of settings, counts as a fault.", is_flag=True)
 @options.JSON
 def check(what: str, **values: Any) -> None:
     """Check a plugin, or any registered name, against the criteria of its kind.
@@ -80,7 +86,7 @@ def check(what: str, **values: Any) -> None:
         said = [f"{count} {status}" for status, count in counts.items() if count]
         said += ["not loaded"] if failures else []
         console.print(", ".join(said), style="bold green" if found["is_good"] else "bold red")
-    if not found["is_good"]:
+    if not found["is_good"] or (values["strict"] and not found["is_checked"]):
         sys.exit(1)
 
 
@@ -88,6 +94,7 @@ def describe(reports: list[Report], failures: tuple[PluginFailure, ...]) -> dict
     """Everything that was found, as JSON-able values."""
     return {
         "is_good": not failures and all(report.is_good for report in reports),
+        "is_checked": all(report.is_checked for report in reports),
         "not_loaded": [dataclasses.asdict(failure) for failure in failures],
         "reports": [
             {"is_good": report.is_good, **dataclasses.asdict(report)} for report in reports
@@ -100,14 +107,15 @@ def _show_report(console: Console, report: Report) -> None:
     console.print(Text.assemble((f"{report.kind} {report.name}", "bold"), where))
     for note, group in groupby(report.results, key=lambda result: result.note):
         results = list(group)
+        mark, style = _MARKS[results[0].status]
         if note and len(results) > 1:
             numbers = f"{results[0].number} to {results[-1].number}"
-            console.print(Text(f"  {numbers} · not applicable: {note}", "dim"))
+            console.print(Text(f"  {numbers} {mark} {results[0].status}: {note}", style))
         else:
             for result in results:
                 mark, style = _MARKS[result.status]
                 line = Text.assemble(f"  {result.number:<4}", (mark, style), f" {result.title}")
-                console.print(line.append(f"  (not applicable: {note})" if note else "", "dim"))
+                console.print(line.append(f"  ({result.status}: {note})" if note else "", "dim"))
                 for finding in result.findings:
                     show_finding(console, _INDENT, "what", finding.what, "red")
                     show_finding(console, _INDENT, "where", finding.where)

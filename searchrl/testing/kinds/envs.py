@@ -44,7 +44,7 @@ def _is_made(subject: Subject) -> Iterator[Problem]:
         env = env_play.make_env(subject)
         if not isinstance(env, gymnasium.Env):
             what = f"the factory returned {type(env).__name__}; expected a gymnasium.Env"
-            fix = "derive from gymnasium.Env, or from searchrl.envs.text.TextEnv"
+            fix = "derive from gymnasium.Env, or from searchrl.envs.TextEnv"
             yield Problem(what, subject.entry.load(), fix)
             return
         env.close()
@@ -303,3 +303,25 @@ def _earn_wrongly(subject: Subject, env: env_play.Env, options: env_play.Options
     wrong = subject.grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
     dull = ["not a turn at all"] * env_play.MAX_TURNS if wrong is None else [wrong] * 50
     return env_play.play(env, (options, dull)).env_return
+
+
+@criterion("E18")
+def _has_its_gold(subject: Subject) -> Iterator[Problem]:
+    env, has_gold = env_play.make_env(subject), False
+    for options in env_play.find_probes(env):
+        task = env_play.reset(env, options)[1].get("task")
+        if (
+            not isinstance(task, Task)
+            or not task.gold_ids
+            or not hasattr(env.unwrapped, "passages")
+        ):
+            continue
+        known = {passage.id for passage in env.unwrapped.passages(task)[1]}
+        has_gold = has_gold or bool(known)
+        lacking = [one for one in task.gold_ids if known and one not in known]
+        if lacking:
+            what = f"{options}: the gold passages {shorten(str(lacking))} are none of {len(known)}"
+            yield Problem(what, env_play.find_own(env, *_TASK_METHODS))
+            return
+    if not has_gold:
+        raise NotApplicable("no task names gold passages, or its passages are not at hand")

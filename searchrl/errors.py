@@ -154,8 +154,7 @@ def suggest(name: str, known: Iterable[str], if_none: str = "There are none.") -
     # `searchrl:em` is `em` by its whole name.
     names = sorted(one for one in every if one.partition(":")[2] not in every)
     folded = {one.casefold(): one for one in names}
-    near = [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, 3, cutoff=0.55)]
-    if near:
+    if near := [folded[one] for one in _near(name.casefold(), folded)]:
         return " Did you mean " + " or ".join(f"'{n}'" for n in near) + "?"
     return f" Known: {', '.join(names)}." if names else f" {if_none}"
 
@@ -167,9 +166,15 @@ def suggest_path(path: str | Path) -> str:
         names = [entry.name for entry in wanted.parent.iterdir()]
     except OSError:  # no such folder either: nothing is near
         return ""
-    near = difflib.get_close_matches(wanted.name, names, n=3, cutoff=0.55)
-    found = [repr(str(wanted.parent / name)) for name in near]
+    found = [repr(str(wanted.parent / name)) for name in _near(wanted.name, names)]
     return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """At most three names that are nearly as like as the likest; never the name itself."""
+    found = difflib.get_close_matches(name, [one for one in known if one != name], 3, cutoff=0.55)
+    likeness = [difflib.SequenceMatcher(None, one, name).ratio() for one in found]
+    return [one for one, ratio in zip(found, likeness, strict=True) if ratio > likeness[0] - 0.15]
 
 
 def show_value(value: object) -> str:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from searchrl.config.sections import AUTO, Count, Seconds, Section, Weight
 from searchrl.contracts.settings import FilePath, VariableName
+from searchrl.errors import suggest
 
 MODEL = "model"
 """The policy that is a language model here: the one that `model.name` names."""
@@ -29,8 +30,9 @@ def _known(policy: str) -> str:
     is_script = policy.partition(":")[0] == _SCRIPTED
     if policy != MODEL and not is_script and endpoint_address(policy) is None:
         raise ValueError(
-            f"unknown policy {policy!r}: expected model, scripted, scripted:NAME or "
-            "endpoint:URL; a model of yours is named by --model"
+            f"unknown policy {policy!r}: expected model, scripted, scripted:NAME or endpoint:URL; "
+            "a model of yours is named by --model."
+            + suggest(policy.partition(":")[0], (MODEL, _SCRIPTED, "endpoint"))
         )
     return policy
 

@@ -129,6 +129,12 @@ def play_table(
     settings, worlds = config.eval, make_worlds(config, registry)
     for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy)):
         on_note(line)
+    for world in worlds:
+        wanted, there = settings.num_tasks // len(worlds), world.num_tasks(settings.split)
+        if wanted > there:
+            on_note(
+                f"env '{world.name}' has {there} tasks in split '{settings.split}', not {wanted}"
+            )
     build_indexes(worlds, on_phase)
     script, address = script_name(config.policy), endpoint_address(config.policy)
     if script is None and settings.num_samples > 1 and settings.temperature == 0:

@@ -92,6 +92,11 @@ def _notes(runs: Sequence[Run], texts: Sequence[TokenTexts], index: Index) -> It
     if not len(index):
         yield "no rollouts were recorded (log.rollouts is off, or it is no run of `train`)"
         return
+    tasks: list[set[int]] = [set() for _ in runs]
+    for run, task in zip(*(index.columns[name] for name in ("run", "task")), strict=True):
+        tasks[run].add(task)
+    if not set.intersection(*tasks):
+        yield "the two runs played no task in common: nothing can be compared task by task"
     if told := index.describe_segments():
         yield told
     for run, one in zip(runs, texts, strict=True):

@@ -22,7 +22,7 @@ class Index:
         names = ("tasks", "groups", "phases", "stops", "patterns", "failures", "origins")
         self._names: dict[str, dict[Hashable, int]] = {name: {} for name in names}
         """Numbers for values that many rollouts share."""
-        self._columns: defaultdict[str, list[Any]] = defaultdict(list)
+        self.columns: defaultdict[str, list[Any]] = defaultdict(list)
         self._scores: dict[str, list[float | None]] = {}
         self._pulls: dict[str, float] = {}
         self._segments: list[tuple[str, int]] = []
@@ -30,7 +30,7 @@ class Index:
         self._num_requests = 0
 
     def __len__(self) -> int:
-        return len(self._columns["id"])
+        return len(self.columns["id"])
 
     def add(self, row: Mapping[str, Any], run: int) -> None:
         """Take in one rollout of the run of this number."""
@@ -69,7 +69,7 @@ class Index:
             "pull": short(pull),
         }
         for column, value in values.items():
-            self._columns[column].append(value)
+            self.columns[column].append(value)
         starts, reasons = segments_of(row)
         if len(starts) > 1:
             sizes = [stop - start for start, stop in pairwise((*starts, len(row["ids"])))]
@@ -97,7 +97,7 @@ class Index:
         """The index as the page reads it."""
         return {
             "size": len(self),
-            "columns": self._columns,
+            "columns": self.columns,
             "scores": self._scores,
             "pulls": {place: short(total) for place, total in self._pulls.items()},
             **{kind: list(known) for kind, known in self._names.items()},

@@ -87,7 +87,9 @@ def chosen_keys(
     components = []
     for one in everything:
         # `summarise` puts the components between `reward` and these.
-        end = next((key for key in (*_BEHAVIOUR, "turns") if key in one), None)
+        end = next(
+            (k for k in (*_BEHAVIOUR, "turns", "failed_retrieval", "failed") if k in one), None
+        )
         components += list(one)[: list(one).index(end)] if end else []
     main = next((name for name in HEADLINES if any(key.startswith(f"{name}/") for key in keys)), "")
     values = history or {}

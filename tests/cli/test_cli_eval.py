@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import call, succeed
 
+import searchrl
+from searchrl.envs.regulations.env import RegulationsEnv
 from searchrl.run_folder import Run
 
 SCRIPTED = ("eval", "--env", "regulations", "--policy", "scripted", "--num-tasks", "12")
@@ -117,3 +121,65 @@ def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:
     after = Run.open(micro_run).summary["after"]
     assert json.loads(result.stdout).items() >= after.items()
     assert "no run folder" in call("eval", str(micro_run.parent)).output
+
+
+HALF_SCORED = """
+from searchrl import hookimpl
+from searchrl.contracts import Unscored
+from searchrl.rewards import FunctionReward
+
+def half(episode):
+    return 1.0 if episode.task.index % 12 >= {rest} else Unscored("the server is asleep")
+
+@hookimpl
+def register_rewards(register):
+    register("half", lambda: FunctionReward("half", half, (0.0, 1.0)))
+"""
+
+
+@pytest.mark.parametrize(("rest", "status"), [(4, 0), (12, 3)])
+def test_what_could_not_be_scored_is_said_with_its_reason(
+    tmp_path: Path, rest: int, status: int
+) -> None:
+    plugin = tmp_path / "half.py"
+    plugin.write_text(HALF_SCORED.format(rest=rest))
+    flags = [*SCRIPTED, "--plugin", str(plugin), "--reward", "em+half"]
+    result = call(*flags, "--run-dir", tmp_path / "run")
+    assert result.exit_code == status, result.output
+    assert f"{rest} × reward 'half' could not score: the server is asleep" in result.stderr
+    (line,) = [one for one in result.stdout.splitlines() if one.startswith("em ")]
+    assert line.split()[1] == "1.000" and line.split()[-1] == "12"  # all of them
+    assert len(list(Run.open(tmp_path / "run").rollouts("eval"))) == 12
+
+
+def test_an_interrupted_evaluation_keeps_what_was_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, steps = RegulationsEnv.step, []
+
+    def stop_late(env: RegulationsEnv, action: str) -> Any:
+        steps.append(action)
+        if len(steps) == 60:
+            signal.raise_signal(signal.SIGINT)
+        return step(env, action)
+
+    monkeypatch.setattr(RegulationsEnv, "step", stop_late)
+    result = call(*SCRIPTED[:-1], "40", "--run-dir", tmp_path / "run")
+    assert result.exit_code == 130, result.output
+    assert f"what was finished is in {tmp_path / 'run'}" in result.stderr.replace("\n", "")
+    run = Run.open(tmp_path / "run")
+    assert 0 < len(list(run.rollouts("eval"))) < 40 and not (run.path / "summary.json").exists()
+    assert "KeyboardInterrupt" in next((run.path / "failures").iterdir()).read_text()
+
+
+def test_python_shows_progress_unless_it_shall_be_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"policy": "scripted", "eval": {"num_tasks": 2}}
+    searchrl.evaluate(settings, quiet=True)
+    assert capsys.readouterr().out == ""
+    searchrl.evaluate(settings)
+    assert "evaluate: 2 episodes" in capsys.readouterr().out
+
+
+def test_more_tasks_than_there_are_is_told() -> None:
+    flags = ["eval", "--env", "corpus", "--policy", "scripted", "--num-tasks", "9"]
+    assert "env 'corpus' has 5 tasks in split 'test', not 9" in succeed(*flags).stderr

@@ -36,6 +36,7 @@ play --env corpus --index -1 | 'corpus' has no task -1 in split 'test' | are num
 play --env gym:FrozenLak-v1 | Gymnasium cannot make it | gym:FrozenLak-v1 | FrozenLake
 play --env gym:FrozenLake-v1 --protocol think-search-answer | needs acts | Leave the protocol out
 eval --policy script | unknown policy | 'script' | scripted:NAME or endpoint:URL
+eval --policy scriptd | unknown policy 'scriptd' | Did you mean 'scripted'?
 eval --policy scripted:exprt | 'exprt' | expert
 SCRIPTED --env regulatons | unknown env | 'regulatons' | 'regulations'
 SCRIPTED --reward format+emm | unknown reward component 'emm' | column 8 | 'em'
@@ -53,6 +54,7 @@ CORPUS=question.jsonl | no such file | question.jsonl | 'questions.jsonl'
 CORPUS=table.jsonl | looks like a table | table.jsonl | name it FILE.csv
 CORPUS=bad.jsonl | data have faults | bad.jsonl:1: not JSON | the first 5
 SCRIPTED --env corpus --set env.corpus=doc --set env.questions=q | no such corpus | doc: | 'docs'
+ask 'Where is it?' tiny | 'tiny' is an agent | searchrl ask tiny 'Where is it?'
 ask tiny '' | the question is empty | When does it open?
 ask runs/frist Where? | does not exist | 'runs/frist' | 'runs/first'
 eval runs/frist | there is no run folder | 'runs/frist' | 'runs/first'

@@ -95,6 +95,12 @@ def test_right_answer_gets_every_score() -> None:
         assert part in scores
 
 
+def test_the_instruction_stands_once() -> None:
+    for protocol in ("tool-call", "think-search-answer"):
+        output = play("a it\n", "--index", "0", "--protocol", protocol).output
+        assert output.count("Work in turns") == 1
+
+
 def test_end_of_input_ends_politely() -> None:
     for text in ("", "s library\n"):
         assert "The episode is not finished" in play(text).stdout

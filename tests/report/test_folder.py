@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import succeed
-from stored_run import CHESS, HOSTILE, answer, make_row, search, write_run
+from stored_run import CHESS, HOSTILE, answer, make_row, make_rows, search, write_run
 
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns
@@ -104,6 +104,15 @@ def test_segments_are_shown_with_their_reasons_and_told_in_a_sentence(tmp_path: 
     assert (
         f"rollouts of several segments: {told}; why they begin: 1 first, 1 edited" in report.notes
     )
+
+
+def test_runs_without_a_task_in_common_are_told_so(run: Run, tmp_path: Path):
+    files = make_rows()
+    for row in (row for rows in files.values() for row in rows):
+        row["task"] = row["task"] | {"id": f"{row['task']['id']}-b"}
+    other = Run.open(write_run(tmp_path / "other", files))
+    (note,) = [n for n in write_report([run, other], tmp_path / "r").notes if "in common" in n]
+    assert "nothing can be compared" in note
 
 
 def test_what_a_run_says_is_never_code_or_markup(run: Run, tmp_path: Path):

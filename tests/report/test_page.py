@@ -237,7 +237,9 @@ def test_two_runs_are_compared_on_the_tasks_of_both(
     opened: Browser, page: Path, tmp_path: Path
 ) -> None:
     runs = [Run.open(page.parents[1] / "run"), Run.open(write_run(tmp_path / "other"))]
-    both = write_report(runs, tmp_path / "report").page
+    report = write_report(runs, tmp_path / "report")
+    both = report.page
+    assert not any("no task in common" in note for note in report.notes)
     opened.open(both, "#/compare?a=0.before.0&b=1.after.1")
     assert "2 tasks on both sides: 1 better" in opened.text()
     opened.click("tbody th a", "Who looks")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from searchrl.errors import RunFolderError, suggest_path
+from searchrl.errors import RunFolderError, suggest, suggest_path
 from searchrl.run_folder import Run
 
 
@@ -51,3 +51,10 @@ def test_a_missing_file_gets_near_matches_in_its_folder(tmp_path: Path) -> None:
         f" Did you mean '{tmp_path / 'questions.jsonl'}'?"
     )
     assert suggest_path(tmp_path / "other.txt") == suggest_path("no/such/place") == ""
+
+
+def test_a_suggestion_is_near_and_never_the_name_itself(tmp_path: Path) -> None:
+    assert suggest("regulation", ("regulations", "multihop")) == " Did you mean 'regulations'?"
+    assert "Did you mean" not in suggest("em", ("em", "reward"))
+    (tmp_path / "questions.jsonl").symlink_to("nowhere")
+    assert suggest_path(tmp_path / "questions.jsonl") == ""

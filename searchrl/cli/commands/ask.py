@@ -6,6 +6,8 @@ look. Loading and asking are `searchrl.programs.agent`.
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +18,7 @@ import click
 
 from searchrl.cli import options
 from searchrl.cli.options import Command, read_layers
+from searchrl.errors import ConfigError
 from searchrl.screen.lines import print_json
 
 
@@ -38,10 +41,18 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
     """
     from searchrl.cli.loading import find_permission, say_notes
     from searchrl.config import merge
+    from searchrl.config.sections import MODEL_WORDS
     from searchrl.programs.agent import load_agent
     from searchrl.screen.terminal import make_console
     from searchrl.screen.transcript import render_turns
 
+    if question in MODEL_WORDS or (
+        question and os.path.isdir(question) and not os.path.isdir(agent)
+    ):
+        raise ConfigError(
+            f"'{question}' is an agent, and the agent comes first: searchrl ask "
+            f"{shlex.quote(question)} {shlex.quote(agent)}"
+        )
     overrides: dict[str, Any] = reduce(merge, read_layers(), {})
     loaded = load_agent(agent, permission=find_permission(), **overrides)
     say_notes(loaded.notes)

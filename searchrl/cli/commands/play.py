@@ -13,7 +13,6 @@ import click
 
 from searchrl.cli import options
 from searchrl.cli.options import Command, option, read_layers
-from searchrl.core.episode import TOOL
 from searchrl.screen.lines import print_json, say
 
 _HELP = (
@@ -65,8 +64,6 @@ def play(**values: Any) -> None:
     split = config.eval.split
     seed = config.seed if any("seed" in layer for layer in layers) else None
     index = choose_task(world, split, values["index"], seed)
-    if world.can_open(TOOL):  # the instruction lists the tools
-        console.print(world.protocol.instruction, "", style="dim")
     shortcuts = ",  ".join(text for kind, text in SHORTCUTS.values() if world.can_open(kind))
     console.print(_HELP.format(shortcuts), "", style="dim")
     console.print(f"Task {index} of split {split} (again: --index {index})", "", style="dim")

@@ -254,8 +254,10 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._waiting = None
             event.future.set_exception(error)
             return None
-        self._placed, self._request = placed, request
+        self._request = request
         text = self._serving.codec.decode(placed.ids)
+        # Some templates begin the thought of a reply themselves.
+        self._is_thinking = text.rstrip().endswith("<think>")
         ids, most = tuple(placed.ids), request.max_tokens
         return Rendered(text, ids, placed.segment, request.stops, most, placed.reason)
 
@@ -263,10 +265,11 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Hand a turn to the request that waits; one that wants more replies waits on."""
         assert self._serving is not None and self._waiting is not None
         event, request = self._waiting, self._request
-        text = str(turn)
+        sampled = text = str(turn)
         ends = [text.index(stop) for stop in request.stops if stop in text]
         if ends and not request.keeps_stop:
             text = text[: min(ends)]
+        text = "<think>" * self._is_thinking + text
         reasoning, content, calls = read_turn(text, bool(request.tools), self._history.num_replies)
         decode = self._serving.codec.decode
         is_cut = turn.reason == "max_tokens"
@@ -280,6 +283,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             logps=turn.logps,
             tokens=tuple(decode([token]) for token in turn.ids),
             num_prompt=self._history.num_tokens,
+            text=sampled,
         )
         self._history.take(reply, ended_itself=turn.reason == "eos")
         self._made.append(reply)

@@ -11,10 +11,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from searchrl import PolicyError
+from searchrl.protocols import read_json
 from searchrl_agents.talk import Called, Message, Refused, Reply, Request
 
 Parts = list[tuple[str, bool]]
@@ -151,7 +152,7 @@ class History:
         found: list[tuple[int, bool, int, tuple[Message, ...], str]] = []
         missed: list[tuple[int, str]] = [(0, "first")]
         for number, segment in enumerate(self._segments):
-            count, rest, reason = self._match(segment, request.messages)
+            count, rest, reason = self._match(segment, request)
             if segment.tools != tools:
                 missed.append((count, "tools"))
             elif reason in ("", "branch", "repeated"):
@@ -163,14 +164,12 @@ class History:
         count, _, number, rest, reason = max(found, key=lambda one: one[:3])
         return number, count, rest, reason
 
-    def _match(
-        self, segment: _Segment, messages: tuple[Message, ...]
-    ) -> tuple[int, tuple[Message, ...], str]:
+    def _match(self, segment: _Segment, request: Request) -> tuple[int, tuple[Message, ...], str]:
         """How many replies a request repeats, what follows them, and why it does not go on."""
-        at = 0
+        at, messages = 0, request.messages
         for count, said in enumerate(segment.said):
             size = len(said.before)
-            if tuple(map(_plain, messages[at : at + size])) != tuple(map(_plain, said.before)):
+            if not self._shows_alike(request, at, said.before):
                 if count and messages[at:]:
                     return count, messages[at:], "branch"
                 is_short = len(messages) < at + size and _starts(said.before, messages[at:])
@@ -183,6 +182,24 @@ class History:
                 return count, (), "reasoning" if is_lost else "edited"
             at += 1
         return len(segment.said), messages[at:], "" if messages[at:] else "shortened"
+
+    def _shows_alike(self, request: Request, at: int, before: tuple[Message, ...]) -> bool:
+        """Whether messages from a place on are these, or differ in what the template trims."""
+        head, again = request.messages[:at], request.messages[at : at + len(before)]
+        if [*map(_plain, again)] == [*map(_plain, before)]:
+            return True
+        one, other = (
+            [_plain(replace(message, content=message.content.strip())) for message in messages]
+            for messages in (again, before)
+        )
+        if one != other:
+            return False
+        try:
+            return render(self._codec, replace(request, messages=head + again)) == render(
+                self._codec, replace(request, messages=head + before)
+            )
+        except Refused:
+            return False
 
     def _repeats(self, message: Message, reply: Reply) -> bool:
         """Whether a message is the reply: by its words, however a client wrote them."""
@@ -215,11 +232,11 @@ def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Pa
     ids: dict[str, str] = {}
 
     def slot(text: str, owner: int, may_lack: bool = False) -> str:
-        if not text:
-            return ""
+        if not (core := text.strip()):
+            return text
         word = f"qslot{len(slots)}q"
-        slots.append((word, text, owner, may_lack))
-        return word
+        slots.append((word, core, owner, may_lack))
+        return text.replace(core, word, 1)  # the template trims white space, or keeps it
 
     def neutral(call_id: str) -> str:  # a template may show it
         return ids.setdefault(call_id, f"call{len(ids)}")
@@ -279,11 +296,11 @@ def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Pa
     return [*parts, (text[at:], True)], ends
 
 
-def _arguments(text: str) -> str:
+def _arguments(text: str, sort_keys: bool = False) -> str:
     """Arguments as a template writes them, if they are JSON."""
     try:
-        return json.dumps(json.loads(text or "{}"), ensure_ascii=False)
-    except json.JSONDecodeError:
+        return json.dumps(read_json(text.strip() or "{}"), ensure_ascii=False, sort_keys=sort_keys)
+    except ValueError:
         return text
 
 
@@ -291,15 +308,13 @@ def _words(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _calls(calls: Sequence[Any]) -> list[tuple[str, str]]:
+def _calls(calls: Sequence[Called]) -> list[tuple[str, str]]:
     return [(one.name, _sorted(one.arguments)) for one in calls]
 
 
 def _sorted(text: str) -> str:
-    try:
-        return json.dumps(json.loads(unicodedata.normalize("NFC", text) or "{}"), sort_keys=True)
-    except json.JSONDecodeError:
-        return _words(text)
+    """Arguments in one spelling, whatever a client made of them."""
+    return unicodedata.normalize("NFC", _arguments(text, sort_keys=True))
 
 
 def _starts(whole: Sequence[Message], part: Sequence[Message]) -> bool:

@@ -16,10 +16,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from searchrl.contracts import ToolCall
+from searchrl.protocols import read_calls
 from searchrl_agents.talk import Called, Refused, Reply, Request
 
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-_THOUGHT = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
+_THOUGHT = re.compile(r"\s*(?:<think>)?(.*?)</think>|\s*<think>(.*)", re.DOTALL)
 
 
 def over() -> Refused:
@@ -121,21 +122,19 @@ class Session:
 
 
 def read_turn(text: str, has_tools: bool, number: int) -> tuple[str, str, tuple[Called, ...]]:
-    """(reasoning, content, calls) of a turn; calls that are not well-formed stay in the content."""
+    """(reasoning, content, calls) of a turn; calls that are not well-formed stay in the content.
+
+    A thought that is not closed, because the turn was cut, is reasoning to its end.
+    """
     reasoning, content = "", text
     if thought := _THOUGHT.match(text):
-        reasoning, content = thought[1].strip(), text[thought.end() :]
-    calls = []
-    for place, found in enumerate(_CALL.finditer(content) if has_tools else ()):
-        try:
-            call = json.loads(found[1])
-            name, arguments = call["name"], call.get("arguments", {})
-        except (json.JSONDecodeError, TypeError, KeyError, AttributeError):
-            return reasoning, content.strip(), ()
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            return reasoning, content.strip(), ()
-        written = json.dumps(arguments, ensure_ascii=False)
-        calls.append(Called(f"call_{number}_{place}", name, written))
-    if calls:
-        content = _CALL.sub("", content)
-    return reasoning, content.strip(), tuple(calls)
+        reasoning, content = thought[thought.lastindex or 1].strip(), text[thought.end() :]
+    calls: list[ToolCall] = []
+    if has_tools:
+        with suppress(ValueError):
+            calls, content = read_calls(content)
+    called = (
+        Called(f"call_{number}_{place}", call.name, json.dumps(call.arguments, ensure_ascii=False))
+        for place, call in enumerate(calls)
+    )
+    return reasoning, content.strip(), tuple(called)

@@ -75,6 +75,8 @@ class Reply:
     """The text of each id."""
     num_prompt: int
     """Tokens that the policy had read."""
+    text: str = ""
+    """All that was written, as it was sampled; empty: it is the content."""
 
 
 class Refused(Exception):

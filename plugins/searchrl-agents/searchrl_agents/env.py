@@ -12,6 +12,7 @@ import json
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -34,6 +35,7 @@ from searchrl.contracts import (
 )
 from searchrl_agents.agents import Agent, Ended, Running, Start, make_agent
 from searchrl_agents.history import History
+from searchrl_agents.keeper import END_S
 from searchrl_agents.server import AgentServer
 from searchrl_agents.session import Event, Session, read_turn
 from searchrl_agents.talk import Refused, Reply
@@ -334,7 +336,10 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             return None
         self._serving = None  # until somebody plays again
         _OFFICE.end(self._session)
-        return running.stop(why).result()
+        with suppress(TimeoutError):
+            return running.stop(why).result(END_S)
+        running.finish(Ended(error=f"it could not be ended within {END_S:g} s"))
+        return running.ended.result()
 
 
 def _failed(ended: Ended | None, remedy: str) -> str:

@@ -71,9 +71,9 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def detached(folder: Path) -> int:
-    wait_for(lambda: (folder / "pid").exists())
-    return int((folder / "pid").read_text())
+def detached(folder: Path, name: str = "pid") -> int:
+    wait_for(lambda: (folder / name).exists() and bool((folder / name).read_text()))
+    return int((folder / name).read_text())
 
 
 def is_alive(pid: int) -> bool:
@@ -129,6 +129,31 @@ def test_what_has_detached_from_an_agent_ends_with_it(
     else:
         assert running.ended.result(30) == Ended(0, "", "", "")
     assert not is_alive(pid)
+
+
+@linux
+@pytest.mark.parametrize(
+    "does",
+    [
+        "kill -STOP $PPID",
+        "kill -9 $PPID",
+        "kill -STOP $KEEPER",
+        "kill -STOP $PPID $KEEPER",
+        "kill -9 $KEEPER $PPID",
+        "kill -STOP $PPID; kill -9 $KEEPER",
+        "(while :; do kill -STOP $PPID; done) &",
+    ],
+)
+def test_an_agent_that_stops_or_kills_who_watches_it_ends_with_the_run(
+    make: Callable[..., Agent], tmp_path: Path, does: str
+) -> None:
+    """With what has detached from it; the agent of another rollout ends well, or says why not."""
+    hostile = f"KEEPER=$(cut -d ' ' -f 4 /proc/$PPID/stat)\n{does}\necho $$ > own; sleep 60"
+    agent = make("sh my_agent.py", DETACHES.replace("[ $1 = ends ] || sleep 60", hostile))
+    running = agent.start(START)
+    pids = [detached(tmp_path, name) for name in ("pid", "own")]
+    agent.close()
+    assert running.ended.result(0).error and not any(map(is_alive, pids))
 
 
 @linux

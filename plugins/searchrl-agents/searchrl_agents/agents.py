@@ -186,7 +186,7 @@ class _Commands:
         if self._keeper.wait():
             self._end_all()
         if self._left:
-            print(f"agents that could not be ended: processes {self._left}", file=sys.stderr)
+            print(f"agents that could not be ended: processes {[*self._left]}", file=sys.stderr)
         self._miss_keeper()
         self._keeper.stdout.close()
         with suppress(BrokenPipeError):

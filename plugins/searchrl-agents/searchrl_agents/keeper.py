@@ -59,7 +59,7 @@ def main() -> None:
             *lines, rest = (rest + chunk).split(b"\n")
             for command in map(json.loads, lines):
                 if "popen" in command:
-                    report = tempfile.TemporaryFile()  # noqa: SIM115
+                    report: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
                     wardens[_fork(command, report)] = command["id"], report
                 elif "stop" in command:
                     stopped += [
@@ -114,9 +114,11 @@ def _tell(number: int, report: IO[bytes], status: int) -> bool:
     code = os.waitstatus_to_exitcode(status)
     error = {"error": f"the process that watches it was killed (status {code}), and so was it"}
     event = {"id": number, **(error if code else json.loads(said))}
-    with suppress(BrokenPipeError):  # the run was killed
+    try:
         sys.stdout.buffer.write(json.dumps(event).encode() + b"\n")
         sys.stdout.buffer.flush()
+    except BrokenPipeError:  # the run was killed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return not code
 
 

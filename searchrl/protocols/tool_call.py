@@ -16,6 +16,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.protocols.inline import (
@@ -132,10 +133,8 @@ class ToolCallProtocol(InlineProtocol):
             )
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"the call of {call.name!r} is not JSON: {error}") from error
-        # UTF-8, hence a tokenizer, cannot hold lone surrogates.
-        text = text.encode("utf-8", "replace").decode("utf-8")
         # "<" occurs in strings only, where JSON allows an escape.
-        return self._foreign_tag.sub(lambda tag: "\\u003c" + tag.group()[1:], text)
+        return self._foreign_tag.sub(lambda tag: "\\u003c" + tag.group()[1:], make_encodable(text))
 
 
 @cache
@@ -207,31 +206,21 @@ def _scan(text: str, at: int) -> tuple[Any, int]:
 
 
 def _ensure_call(value: Any) -> ToolCall:
-    if not isinstance(value, dict) or set(value) != {"name", "arguments"}:
-        raise ValueError(
-            'A tool call is one JSON object {"name": ..., "arguments": {...}} and nothing '
-            f"else, not {_describe(value)}."
-        )
-    name, arguments = value["name"], value["arguments"]
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError(f'The "name" of a tool call is text, not {_describe(name)}.')
-    if not isinstance(arguments, dict):
-        raise ValueError(
-            f'The "arguments" of a tool call are a JSON object, not {_describe(arguments)}.'
-        )
-    return ToolCall(name, arguments)
+    match value:
+        case {"name": str(name), "arguments": dict(arguments), **others}:
+            if name.strip() and not others:
+                return ToolCall(name, arguments)
+    text = json.dumps(value, ensure_ascii=False)
+    raise ValueError(
+        'A tool call is one JSON object {"name": "...", "arguments": {...}} and nothing else, not '
+        f"{text if len(text) <= 60 else f'{text[:60]}…'}."
+    )
 
 
 def _depth(value: Any) -> int:
     if not isinstance(value, dict | list):
         return 0
     return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
-
-
-def _describe(value: object) -> str:
-    """A JSON value as it was written, cut to what fits into a sentence."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 class _Tool(TypedDict):

@@ -39,8 +39,10 @@ class Event(NamedTuple):
 class Session:
     """One rollout: the server calls `chat`, `tool`, `answer` and `reward`, the environment `next`.
 
+    These four may raise `Refused`; the first two block until the answer is there.
+
     Args:
-        temperature: that of the run.
+        temperature: that of the run: a request may name no other.
         max_requests: replies of the policy, at most.
     """
 
@@ -58,7 +60,7 @@ class Session:
         self._is_open = True
 
     def chat(self, request: Request) -> Sequence[Reply]:
-        """See `talk.Rollout`. A request that is sent again gets the reply of the first one."""
+        """Replies of the policy. A request that is sent again gets those of the first one."""
         with self._lock:
             future = self._asked.get(request.key) if request.is_again else None
             if future is None:
@@ -76,18 +78,18 @@ class Session:
         return replies
 
     def tool(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """See `talk.Rollout`."""
+        """Call a tool of the environment; returns what it says."""
         with self._lock:
             future = self._put("tool", (name, arguments))
         return str(future.result())
 
     def answer(self, text: str) -> None:
-        """See `talk.Rollout`."""
+        """Take the answer to the task; the last one counts."""
         self._ensure_open()
         self.posted = text
 
     def reward(self, value: float) -> None:
-        """See `talk.Rollout`."""
+        """Take what the agent gives itself; the last one counts."""
         self._ensure_open()
         self.rewarded = value
 

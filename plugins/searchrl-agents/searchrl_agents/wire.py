@@ -118,7 +118,6 @@ class _Message(_Form):
     reasoning: str = ""
     tool_calls: list[_Call] = []
     tool_call_id: str = ""
-    name: str = ""
 
 
 class _TemplateKwargs(_Form):
@@ -182,7 +181,6 @@ class Chat(_Form):
                         for call in one.tool_calls
                     ),
                     call_id=one.tool_call_id,
-                    name=one.name,
                 )
                 for one in self.messages
             ),

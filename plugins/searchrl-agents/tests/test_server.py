@@ -15,7 +15,8 @@ from httpx2 import Client, Response
 from openai import OpenAI
 from searchrl_agents import wire
 from searchrl_agents.server import MAX_BODY_BYTES, ROUTES, AgentServer
-from searchrl_agents.talk import Called, Message, Refused, Reply, Request, Rollout
+from searchrl_agents.session import Session
+from searchrl_agents.talk import Called, Message, Refused, Reply, Request
 from test_history import renderer
 
 CHAT = "/v1/chat/completions"
@@ -23,7 +24,7 @@ HI: list[Any] = [{"role": "user", "content": "hi"}]
 TOOL: Any = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 CALL = Called("c1", "search", '{"query": "Köln"}')
 LOGPS = (-0.5, -1.0, -0.25)
-DESK = Mock()
+ROLLOUTS: dict[str, Session] = {}
 
 
 def a_reply(content: str = "né", reasoning: str = "hm", calls: tuple[Called, ...] = ()) -> Reply:
@@ -33,15 +34,15 @@ def a_reply(content: str = "né", reasoning: str = "hm", calls: tuple[Called, ..
 
 @pytest.fixture(autouse=True)
 def rollout() -> Mock:
-    fake = Mock(spec=Rollout, temperature=0.7)
+    fake = Mock(spec=Session, temperature=0.7)
     fake.chat.side_effect = lambda request: [a_reply()] * request.count
-    DESK.find = {"sesame": fake}.get
+    ROLLOUTS["sesame"] = fake
     return fake
 
 
 @pytest.fixture(scope="module")
 def line() -> Iterator[Client]:
-    server = AgentServer(DESK)
+    server = AgentServer(lambda key: ROLLOUTS.get(key))
     server.start()
     headers = {"Authorization": "Bearer sesame"}
     with Client(base_url=server.address, headers=headers, verify=False) as line:
@@ -229,7 +230,7 @@ def test_256_wait_together_and_the_end_leaves_nothing(rollout: Mock) -> None:
     before = {*threading.enumerate()}
     gate = threading.Barrier(257)
     rollout.chat.side_effect = lambda _: [a_reply() for _ in [gate.wait(10)]]
-    server = AgentServer(DESK)
+    server = AgentServer(lambda key: ROLLOUTS.get(key))
     server.start()
     host, port = server.address.removeprefix("http://").split(":")
     body = '{"messages": [{"role": "user"}]}'

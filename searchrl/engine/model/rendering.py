@@ -14,7 +14,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from searchrl.contracts import TokenBudget
+from searchrl.contracts import TokenBudget, make_encodable
 from searchrl.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Renderer:
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of foreign text (observations, users): never an added token, special or not."""
-        text = _valid(text)
+        text = make_encodable(text)
         ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
         if self._control_ids.isdisjoint(ids):
             return ids
@@ -205,7 +205,7 @@ class Renderer:
         """The longest prefix of whole characters whose own encoding has at most `limit` tokens."""
         if limit <= 0:
             return ""
-        encoding = self._plain.encode(_valid(text), add_special_tokens=False)
+        encoding = self._plain.encode(make_encodable(text), add_special_tokens=False)
         if len(encoding.ids) <= limit:
             return text
         for size in range(limit, 0, -1):
@@ -362,11 +362,6 @@ def _without_added_tokens(backend: Any) -> Any:
     if backend.pre_tokenizer is not None:
         plain.pre_tokenizer = backend.pre_tokenizer
     return plain
-
-
-def _valid(text: str) -> str:
-    """The text with lone surrogates replaced, because UTF-8 and tokenizers cannot hold them."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
 def _continue_prefix(prefix: str, opening: str) -> str:

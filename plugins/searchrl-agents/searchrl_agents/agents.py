@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from searchrl import ConfigError, suggest, suggest_path
 from searchrl_agents.keeper import END_S, end_all
@@ -77,16 +77,6 @@ class Running:
         """For its agent: it has ended. Only the first call counts."""
         with suppress(InvalidStateError):
             self.ended.set_result(ended._replace(error=self.why or ended.error))
-
-
-class Agent(Protocol):
-    """Starts agents, any number at the same time."""
-
-    def start(self, start: Start) -> Running:
-        """Start one; what goes wrong from here on is its error."""
-
-    def close(self) -> None:
-        """End everything that was ever started."""
 
 
 def make_agent(command: str, *, env: Sequence[str] = ()) -> Agent:
@@ -258,3 +248,8 @@ class _Functions:
         own = [frame for frame in frames if frame.filename == self._file] or frames
         text = " ".join(str(error).split())[:500]
         return f"{type(error).__name__}: {text} ({own[-1].filename}:{own[-1].lineno})"
+
+
+Agent = _Commands | _Functions
+"""Starts agents, any number at the same time: `start`; what goes wrong from there is in `Ended`.
+`close` ends all that were ever started."""

@@ -14,7 +14,6 @@ ended, and what left the group lives on.
 from __future__ import annotations
 
 import json
-import math
 import os
 import select
 import signal
@@ -22,14 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import IO, Any
+from itertools import chain
+from typing import IO, Any, NoReturn
 
 MAX_OUTPUT_BYTES = 64 * 1024
 """What is kept of an agent's output: its end."""
 KILL_AFTER_S = 2.0
-"""From SIGTERM to SIGKILL, of an agent; its warden and the keeper have one and two more."""
+"""From SIGTERM to SIGKILL of an agent; at the end, twice that for its warden, then for the keeper."""
 END_S = 4 * KILL_AFTER_S
 """How long the run waits for the keeper."""
 
@@ -45,13 +45,10 @@ def main() -> None:
     woken = _wake_on(signal.SIGCHLD)
     _adopt(signal.SIGCONT)
     wardens: dict[int, tuple[int, IO[bytes]]] = {}
-    due: dict[int, float] = {}
-    rest, is_open, orphans, end_at = b"", True, [0][:0], math.inf
-    while is_open or wardens or orphans:
-        next_at = min([end_at, time.monotonic() + (_AGAIN_S if orphans else 60), *due.values()])
-        wait_s = max(0.0, next_at - time.monotonic())
-        ready = select.select([woken, 0][: 1 + is_open], [], [], wait_s)[0]
-        now, stopped = time.monotonic(), []
+    rest, orphans, ended_at = b"", [0][:0], 0.0
+    while not ended_at or wardens or orphans:
+        wait_s = _AGAIN_S if ended_at or orphans else None
+        ready = select.select([woken] if ended_at else [woken, 0], [], [], wait_s)[0]
         if woken in ready:
             os.read(woken, 1 << 10)
         if 0 in ready:
@@ -60,40 +57,36 @@ def main() -> None:
             for command in map(json.loads, lines):
                 if "popen" in command:
                     report: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-                    wardens[_fork(command, report)] = command["id"], report
+                    wardens[os.fork() or _watch(command, report)] = command["id"], report
                 elif "stop" in command:
-                    stopped += [
-                        p for p, (number, _) in wardens.items() if number == command["stop"]
-                    ]
+                    _stop(p for p, (number, _) in wardens.items() if number == command["stop"])
                 else:  # the input goes on as long as a fork of the run holds it, too
-                    is_open = False
-            if not (chunk and is_open):
-                is_open, end_at, stopped = False, now + 3 * KILL_AFTER_S, [*wardens]
-        for pid in stopped:
-            os.kill(pid, signal.SIGTERM)
-            os.kill(pid, signal.SIGCONT)  # its agent may have stopped it
-            due.setdefault(pid, now + 2 * KILL_AFTER_S)
-        for pid in [pid for pid, at in due.items() if at <= now]:
-            os.kill(pid, signal.SIGKILL)
-            due[pid] = math.inf
+                    chunk = b""
+            if not chunk:
+                ended_at = time.monotonic()
+                _stop(wardens)
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] in wardens:
-                    number, report = wardens.pop(ended[0])
-                    due.pop(ended[0], None)
-                    is_well = _tell(number, report, ended[1])
-                    orphans = orphans if is_well else [ended[0]]
+                if ended[0] in wardens and not _tell(*wardens.pop(ended[0]), ended[1]):
+                    orphans.append(ended[0])
         if orphans:
             orphans = below([os.getpid()], processes(), spared=wardens)
             signal_each(orphans, signal.SIGKILL)
-        if now >= end_at:
+        late_s = time.monotonic() - ended_at if ended_at else 0.0
+        if late_s > 2 * KILL_AFTER_S:
+            signal_each(wardens, signal.SIGKILL)
+        if late_s > 3 * KILL_AFTER_S:
             sys.exit(f"agents that could not be ended: processes {orphans or [*wardens]}")
 
 
-def _fork(command: dict[str, Any], report: IO[bytes]) -> int:
-    """Start a warden, which leaves the fields of `Ended` in a file."""
-    if pid := os.fork():
-        return pid
+def _stop(wardens: Iterable[int]) -> None:
+    for pid in wardens:
+        signal_each([pid], signal.SIGTERM)
+        signal_each([pid], signal.SIGCONT)  # its agent may have stopped it
+
+
+def _watch(command: dict[str, Any], report: IO[bytes]) -> NoReturn:
+    """Be a warden, which leaves the fields of `Ended` in a file."""
     code = 1
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -203,11 +196,8 @@ def _decode(tail: bytearray) -> tuple[str, str]:
 
 def _signal_all(agent: int, number: signal.Signals) -> None:
     """Signal all below this process; not on Linux: the group of the agent."""
-    if sys.platform == "linux":
-        signal_each(below([os.getpid()], processes()), number)
-    else:
-        with suppress(OSError):
-            os.killpg(agent, number)
+    alive = processes()
+    signal_each(below([os.getpid()], alive) if alive else [-agent], number)
 
 
 def signal_each(pids: Iterable[int], number: signal.Signals) -> None:
@@ -230,16 +220,12 @@ def processes() -> dict[int, tuple[int, int]]:
 
 
 def below(
-    roots: Iterable[int], alive: dict[int, tuple[int, int]], spared: Iterable[int] = ()
+    roots: Iterable[int], alive: dict[int, tuple[int, int]], spared: Collection[int] = ()
 ) -> list[int]:
-    """All processes below some, without those that are spared and what is below these."""
-    children: dict[int, list[int]] = {}
-    for pid, (parent, _) in alive.items():
-        if pid not in spared:
-            children.setdefault(parent, []).append(pid)
-    pids = [pid for root in roots for pid in children.get(root, [])]
-    for pid in pids:
-        pids += children.get(pid, [])
+    """Processes below some, without those that are spared and what is below these."""
+    pids: list[int] = []
+    for root in chain(roots, pids):
+        pids += [pid for pid, (parent, _) in alive.items() if parent == root and pid not in spared]
     return pids
 
 
@@ -259,7 +245,7 @@ def end_all(keeper: int, keys: Iterable[str], pids: set[int]) -> None:
                     pids.add(pid)
             if session == keeper:
                 pids.add(pid)
-        pids.update(below(pids, alive))
+        pids.update(below([*pids], alive))
         pids &= alive.keys() - {keeper, os.getpid()}
         if not pids or time.monotonic() > until:
             break

@@ -29,7 +29,7 @@ from typing import IO, Any, NoReturn
 MAX_OUTPUT_BYTES = 64 * 1024
 """What is kept of an agent's output: its end."""
 KILL_AFTER_S = 2.0
-"""From SIGTERM to SIGKILL of an agent; at the end, twice that for its warden, then for the keeper."""
+"""From SIGTERM to SIGKILL of an agent; at the end, twice that for wardens."""
 END_S = 4 * KILL_AFTER_S
 """How long the run waits for the keeper."""
 

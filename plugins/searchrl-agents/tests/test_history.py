@@ -109,10 +109,10 @@ Hm é
 
 Wait.
 <tool_call>
-{"name": "search", "arguments": {"q": "x é"}}
+{"name": "search", "arguments": {"q": "x é", "k": 1}}
 </tool_call>"""
 RESPELLED = Message(
-    "assistant", "Wait.\r\n ", calls=(Called("own", "search", '{ "q" : "x e\u0301" }'),)
+    "assistant", "Wait.\r\n ", calls=(Called("own", "search", '{ "k": 1, "q" : "x e\u0301" }'),)
 )
 
 

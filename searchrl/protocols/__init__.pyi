@@ -5,6 +5,8 @@ from .tags import Part as Part
 from .tags import Tags as Tags
 from .tags import ensure_tag_names as ensure_tag_names
 from .think_search_answer import ThinkSearchAnswer as ThinkSearchAnswer
+from .tool_call import read_calls as read_calls
+from .tool_call import read_json as read_json
 from .wrapping import Line as Line
 from .wrapping import Wrapping as Wrapping
 from .wrapping import passage_lines as passage_lines

@@ -8,6 +8,7 @@ from a turn that was cut off, end at a stop string, and be the only one of the e
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, NotRequired
@@ -15,6 +16,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.protocols.inline import (
@@ -33,6 +35,10 @@ CALL_THOUGHT = "I should use a tool."
 
 MAX_DEPTH = 32
 """Levels of lists and objects that a call may nest, so that later readers can recurse safely."""
+
+_OPENING = re.compile(r"<tool_call>\s*")
+_CLOSING = re.compile(r"\s*</tool_call>")
+_DECODER = json.JSONDecoder()
 
 
 class ToolCallProtocol(InlineProtocol):
@@ -78,26 +84,11 @@ class ToolCallProtocol(InlineProtocol):
     def read_request(self, text: str) -> Action:
         """A call: a search, a `ToolCall`, or why it is neither."""
         try:
-            call = _load_json(text)
-        except RecursionError:
-            return invalid(f"The tool call is nested too deeply: {MAX_DEPTH} levels at most.")
+            call = _ensure_call(read_json(text))
         except ValueError as error:
-            return invalid(f"The tool call is not valid JSON: {error}.")
-        if not isinstance(call, dict) or set(call) != {"name", "arguments"}:
-            return invalid(
-                'A tool call is one JSON object {"name": ..., "arguments": {...}} and nothing '
-                f"else, not {_describe(call)}."
-            )
-        name, arguments = call["name"], call["arguments"]
-        if not isinstance(name, str) or not name.strip():
-            return invalid(f'The "name" of a tool call is text, not {_describe(name)}.')
-        if not isinstance(arguments, dict):
-            return invalid(
-                f'The "arguments" of a tool call are a JSON object, not {_describe(arguments)}.'
-            )
-        return (
-            _read_search(arguments) if name == SEARCH else Action(TOOL, ToolCall(name, arguments))
-        )
+            return invalid(str(error))
+        is_search = call.name == SEARCH
+        return _read_search(call.arguments) if is_search else Action(TOOL, call)
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the turn that parses to `action`, in the layout of the models' templates."""
@@ -142,10 +133,8 @@ class ToolCallProtocol(InlineProtocol):
             )
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"the call of {call.name!r} is not JSON: {error}") from error
-        # UTF-8, hence a tokenizer, cannot hold lone surrogates.
-        text = text.encode("utf-8", "replace").decode("utf-8")
         # "<" occurs in strings only, where JSON allows an escape.
-        return self._foreign_tag.sub(lambda tag: "\\u003c" + tag.group()[1:], text)
+        return self._foreign_tag.sub(lambda tag: "\\u003c" + tag.group()[1:], make_encodable(text))
 
 
 @cache
@@ -164,26 +153,74 @@ def _read_search(arguments: Mapping[str, Any]) -> Action:
     return Action(SEARCH, said) if said else invalid("The search has no words to search for.")
 
 
-def _load_json(text: str) -> Any:
-    """Parse strict JSON, without values that later readers cannot take; ValueError says why not."""
-    value = json.loads(text)
-    if _depth(value) > MAX_DEPTH:
-        raise RecursionError
-    # Infinite numbers, and halves of surrogate pairs, which JSON can escape; no file can hold them.
-    json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+def read_json(text: str) -> Any:
+    """The value of a JSON text that a model wrote; any later reader of JSON can take it.
+
+    Raises:
+        ValueError: it is not strict JSON, nests more than `MAX_DEPTH` levels, or holds a number
+            or half of a surrogate pair that other readers refuse.
+    """
+    value, end = _scan(text, 0)
+    if text[end:].strip():
+        raise ValueError(f"The tool call is not valid JSON: Extra data (char {end}).")
     return value
+
+
+def read_calls(text: str) -> tuple[list[ToolCall], str]:
+    """The calls in the `<tool_call>` blocks of a message, and the text around them.
+
+    A tag inside a JSON string is part of the string.
+
+    Raises:
+        ValueError: one of them is not a call; says why.
+
+    >>> read_calls('So: <tool_call>{"name": "add", "arguments": {"a": "</tool_call>"}}</tool_call>')
+    ([ToolCall(name='add', arguments={'a': '</tool_call>'})], 'So: ')
+    """
+    calls: list[ToolCall] = []
+    around, at = "", 0
+    while opening := _OPENING.search(text, at):
+        value, end = _scan(text, opening.end())
+        closing = _CLOSING.match(text, end)
+        if closing is None:
+            raise ValueError("The tool call is not closed with </tool_call>.")
+        calls.append(_ensure_call(value))
+        around, at = around + text[at : opening.start()], closing.end()
+    return calls, around + text[at:]
+
+
+def _scan(text: str, at: int) -> tuple[Any, int]:
+    """The JSON value that begins at a place of a text, and where it ends."""
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+        if _depth(value) > MAX_DEPTH:
+            raise RecursionError
+        # Infinite numbers, and halves of surrogate pairs, which JSON can escape: no file has them.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except RecursionError:
+        why = f"The tool call is nested too deeply: {MAX_DEPTH} levels at most."
+        raise ValueError(why) from None
+    except ValueError as error:
+        raise ValueError(f"The tool call is not valid JSON: {error}.") from None
+    return value, end
+
+
+def _ensure_call(value: Any) -> ToolCall:
+    match value:
+        case {"name": str(name), "arguments": dict(arguments), **others}:
+            if name.strip() and not others:
+                return ToolCall(name, arguments)
+    text = json.dumps(value, ensure_ascii=False)
+    raise ValueError(
+        'A tool call is one JSON object {"name": "...", "arguments": {...}} and nothing else, not '
+        f"{text if len(text) <= 60 else f'{text[:60]}…'}."
+    )
 
 
 def _depth(value: Any) -> int:
     if not isinstance(value, dict | list):
         return 0
     return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
-
-
-def _describe(value: object) -> str:
-    """A JSON value as it was written, cut to what fits into a sentence."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 class _Tool(TypedDict):

@@ -16,8 +16,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -25,9 +27,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from searchrl import ConfigError, suggest, suggest_path
+from searchrl_agents.keeper import END_S, end_all
 
 INHERITED = "PATH HOME USER LANG TMPDIR TEMP TMP VIRTUAL_ENV PYTHONPATH CONDA_PREFIX".split()
 """What a command gets of the environment of the run, with `LC_*`: no keys."""
@@ -59,8 +62,8 @@ class Ended(NamedTuple):
 class Running:
     """An agent at work; for several threads."""
 
-    def __init__(self, on_stop: Callable[[], None]) -> None:
-        self._on_stop, self.why = on_stop, ""
+    def __init__(self, on_stop: Callable[[], None], key: str) -> None:
+        self._on_stop, self.key, self.why = on_stop, key, ""
         self.ended: Future[Ended] = Future()
 
     def stop(self, why: str) -> Future[Ended]:
@@ -74,16 +77,6 @@ class Running:
         """For its agent: it has ended. Only the first call counts."""
         with suppress(InvalidStateError):
             self.ended.set_result(ended._replace(error=self.why or ended.error))
-
-
-class Agent(Protocol):
-    """Starts agents, any number at the same time."""
-
-    def start(self, start: Start) -> Running:
-        """Start one; what goes wrong from here on is its error."""
-
-    def close(self) -> None:
-        """End everything that was ever started."""
 
 
 def make_agent(command: str, *, env: Sequence[str] = ()) -> Agent:
@@ -127,6 +120,7 @@ class _Commands:
         self._lock = Lock()
         self._numbers = itertools.count()
         self._running: dict[int, Running] = {}
+        self._left: set[int] = set()
         self._keeper = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py"))],
             env=self._env,
@@ -134,12 +128,14 @@ class _Commands:
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the run
         )
+        assert self._keeper.stdin
+        os.set_blocking(self._keeper.stdin.fileno(), False)
         self._listener = Thread(target=self._listen, name="agents", daemon=True)
         self._listener.start()
 
     def start(self, start: Start) -> Running:
         number = next(self._numbers)
-        running = self._running[number] = Running(lambda: self._tell(stop=number))
+        running = self._running[number] = Running(lambda: self._tell(stop=number), start.key)
         env = self._env | {
             "OPENAI_BASE_URL": start.base_url,
             "OPENAI_API_KEY": start.key,
@@ -153,14 +149,22 @@ class _Commands:
         for one in tuple(self._running.values()):
             one.why = one.why or CLOSED
         self._tell(end=True)
-        self._listener.join()
+        self._listener.join(END_S)
+        if self._listener.is_alive():
+            self._end_all()
+            self._listener.join(END_S)
 
     def _tell(self, **command: Any) -> None:
         assert self._keeper.stdin
+        line, until = json.dumps(command).encode() + b"\n", time.monotonic() + END_S
         try:
             with self._lock:
-                self._keeper.stdin.write(json.dumps(command).encode() + b"\n")
-                self._keeper.stdin.flush()
+                self._keeper.send_signal(signal.SIGCONT)  # an agent may have stopped it
+                while line and time.monotonic() < until:
+                    try:
+                        line = line[os.write(self._keeper.stdin.fileno(), line) :]
+                    except BlockingIOError:
+                        time.sleep(0.01)
         except (BrokenPipeError, ValueError):
             self._miss_keeper()
 
@@ -169,11 +173,17 @@ class _Commands:
         for line in self._keeper.stdout:
             event = json.loads(line)
             self._running.pop(event.pop("id")).finish(Ended(**event))
-        self._keeper.wait()
+        if self._keeper.wait():
+            self._end_all()
+        if self._left:
+            print(f"agents that could not be ended: processes {[*self._left]}", file=sys.stderr)
         self._miss_keeper()
         self._keeper.stdout.close()
         with suppress(BrokenPipeError):
             self._keeper.stdin.close()
+
+    def _end_all(self) -> None:
+        end_all(self._keeper.pid, [one.key for one in [*self._running.values()]], self._left)
 
     def _miss_keeper(self) -> None:
         for one in tuple(self._running.values()):
@@ -206,7 +216,7 @@ class _Functions:
         self._running: set[Running] = set()
 
     def start(self, start: Start) -> Running:
-        running = Running(lambda: self._give_up(running))
+        running = Running(lambda: self._give_up(running), start.key)
         self._running.add(running)
         Thread(target=self._call, args=(running, start), name="agent", daemon=True).start()
         return running
@@ -238,3 +248,8 @@ class _Functions:
         own = [frame for frame in frames if frame.filename == self._file] or frames
         text = " ".join(str(error).split())[:500]
         return f"{type(error).__name__}: {text} ({own[-1].filename}:{own[-1].lineno})"
+
+
+Agent = _Commands | _Functions
+"""Starts agents, any number at the same time: `start`; what goes wrong from there is in `Ended`.
+`close` ends all that were ever started."""

@@ -12,6 +12,7 @@ import json
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -26,7 +27,6 @@ from searchrl.contracts import (
     TOOL,
     Action,
     Command,
-    Passage,
     Rendered,
     SampledTurn,
     Serving,
@@ -34,6 +34,7 @@ from searchrl.contracts import (
 )
 from searchrl_agents.agents import Agent, Ended, Running, Start, make_agent
 from searchrl_agents.history import History
+from searchrl_agents.keeper import END_S
 from searchrl_agents.server import AgentServer
 from searchrl_agents.session import Event, Session, read_turn
 from searchrl_agents.talk import Refused, Reply
@@ -54,7 +55,7 @@ class _Office:
         atexit.register(self.close)
 
     def find(self, key: str) -> Session | None:
-        """See `talk.Desk`."""
+        """The rollout of a key, compared in constant time."""
         given = key.encode("utf-8", "replace")
         known = [*self._sessions.values()]
         return next((s for s in known if hmac.compare_digest(s.key.encode(), given)), None)
@@ -63,7 +64,7 @@ class _Office:
         """The base address for the agent of a session, which is found from now on."""
         with self._lock:
             if self._server is None:
-                self._server = AgentServer(self)
+                self._server = AgentServer(self.find)
                 self._server.start()
             self._sessions[session.key] = session
             return f"{self._server.address}/v1"
@@ -162,7 +163,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._history = History(self._serving.codec, self._mode, self._serving.max_total_tokens)
         self._waiting: Event | None = None
         self._made: list[Reply] = []
-        self._steps: list[tuple[str, float, dict[str, Any]]] = []
+        self._steps: list[tuple[float, dict[str, Any]]] = []
         self._last_text, self._is_over = "", False
         task = {"rollout_id": self._serving.rollout_id, "question": question}
         base = _OFFICE.open(self._session)
@@ -170,7 +171,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         running.ended.add_done_callback(self._session.end)
         self._serving.over.add_done_callback(lambda _: running.stop("its episode was given up"))
         self._running = running
-        said = self._guarded()
+        said = self._go_on()
         if not isinstance(said, Rendered):
             raise EnvironmentFailure("the agent ended and never asked the policy for anything")
         return said, info
@@ -185,19 +186,15 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self.env.step(action)  # type: ignore[return-value]
         assert isinstance(action, SampledTurn) and self._waiting is not None
         self._reply(action)
-        said = self._guarded()
-        steps, self._steps = self._steps, []
-        rewards = sum(reward for _, reward, _ in steps)
-        passages: list[Passage] = [p for *_, info in steps for p in info.get("passages", ())]
-        made = [one["action"] for *_, one in steps if "action" in one]
-        queries = [query for action in made for query in action.queries]
+        said = self._go_on()
+        rewards = sum(reward for reward, _ in self._steps)
+        infos, self._steps = [info for _, info in self._steps], []
+        queries = [query for one in infos if "action" in one for query in one["action"].queries]
         info: dict[str, Any] = {
-            "passages": tuple(passages),
-            "ranks": tuple(rank for *_, one in steps for rank in one.get("ranks", ())),
+            "passages": tuple(p for one in infos for p in one.get("passages", ())),
+            "ranks": tuple(rank for one in infos for rank in one.get("ranks", ())),
             "action": Action(SEARCH, tuple(queries)) if queries else Action(ACT, "reply"),
-            "signals": {
-                name: value for *_, one in steps for name, value in one.get("signals", {}).items()
-            },
+            "signals": {name: v for one in infos for name, v in one.get("signals", {}).items()},
         }
         if isinstance(said, Rendered):
             return said, rewards, False, False, info
@@ -211,36 +208,32 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._end("the run is over")
         super().close()
 
-    def _guarded(self) -> str:
-        """What `_go_on` says; whatever goes wrong there ends the agent."""
-        try:
-            return self._go_on()
-        except BaseException as error:
-            self._end(f"{type(error).__name__}: {error}")
-            raise
-
     def _go_on(self) -> str:
         """What the policy is asked next (`Rendered`), or the answer of an agent that ended."""
         assert self._serving is not None
         limit_s = (self._serving.timeout_s or 600.0) * _MARGIN
         until = time.monotonic() + limit_s
-        while True:
-            if self._waiting is not None and (asked := self._ask(self._waiting)) is not None:
-                return asked
-            event = self._session.next(until - time.monotonic())
-            if event is None:
-                ended = self._end(f"it asked for nothing in {limit_s:.0f} s")
-                raise EnvironmentFailure(_failed(ended, "raise rollout.env_timeout_s"))
-            if event.kind == "ended":
-                return self._conclude(event.future.result())
-            if event.kind == "tool":
+        try:
+            while True:
+                if self._waiting is not None and (asked := self._ask(self._waiting)) is not None:
+                    return asked
+                event = self._session.next(until - time.monotonic())
+                if event is None:
+                    ended = self._end(f"it asked for nothing in {limit_s:.0f} s")
+                    raise _failure(ended, " (raise rollout.env_timeout_s)")
+                if event.kind == "ended":
+                    return self._conclude(event.future.result())
+                if event.kind == "chat":
+                    self._waiting, self._made = event, []
+                    continue
                 try:
                     event.future.set_result(self._call(*event.body))
                 except Refused as error:
                     event.future.set_exception(error)
                 until = time.monotonic() + limit_s
-            else:
-                self._waiting, self._made = event, []
+        except BaseException as error:
+            self._end(f"{type(error).__name__}: {error}")
+            raise
 
     def _ask(self, event: Event) -> Rendered | None:
         """The tokens that the policy goes on from; None: the request was refused."""
@@ -254,8 +247,10 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._waiting = None
             event.future.set_exception(error)
             return None
-        self._placed, self._request = placed, request
+        self._request = request
         text = self._serving.codec.decode(placed.ids)
+        # Some templates begin the thought of a reply themselves.
+        self._is_thinking = text.rstrip().endswith("<think>")
         ids, most = tuple(placed.ids), request.max_tokens
         return Rendered(text, ids, placed.segment, request.stops, most, placed.reason)
 
@@ -263,10 +258,11 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Hand a turn to the request that waits; one that wants more replies waits on."""
         assert self._serving is not None and self._waiting is not None
         event, request = self._waiting, self._request
-        text = str(turn)
+        sampled = text = str(turn)
         ends = [text.index(stop) for stop in request.stops if stop in text]
         if ends and not request.keeps_stop:
             text = text[: min(ends)]
+        text = "<think>" * self._is_thinking + text
         reasoning, content, calls = read_turn(text, bool(request.tools), self._history.num_replies)
         decode = self._serving.codec.decode
         is_cut = turn.reason == "max_tokens"
@@ -280,6 +276,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             logps=turn.logps,
             tokens=tuple(decode([token]) for token in turn.ids),
             num_prompt=self._history.num_tokens,
+            text=sampled,
         )
         self._history.take(reply, ended_itself=turn.reason == "eos")
         self._made.append(reply)
@@ -308,14 +305,14 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _step(self, turn: str) -> str:
         observation, reward, terminated, truncated, info = self.env.step(turn)
         self._is_over = terminated or truncated
-        self._steps.append((str(observation), float(reward), info))
+        self._steps.append((float(reward), info))
         return str(observation)
 
     def _conclude(self, ended: Ended) -> str:
         """Step the environment with the answer of an agent that ended, and return it."""
         self._end("")
         if ended.error:
-            raise EnvironmentFailure(_failed(ended, ""))
+            raise _failure(ended)
         posted = self._session.posted
         answer = posted if posted is not None else ended.last_line or self._last_text
         protocol = self.env.get_wrapper_attr("protocol")
@@ -324,18 +321,19 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._step(protocol.render_turn(Action(ANSWER, answer)))
         return answer
 
-    def _end(self, why: str) -> Ended | None:
+    def _end(self, why: str) -> Ended:
         running, self._running = self._running, None
         if running is None:
-            return None
+            return Ended(error=why)
         self._serving = None  # until somebody plays again
         _OFFICE.end(self._session)
-        return running.stop(why).result()
+        with suppress(TimeoutError):
+            return running.stop(why).result(END_S)
+        running.finish(Ended(error=f"it could not be ended within {END_S:g} s"))
+        return running.ended.result()
 
 
-def _failed(ended: Ended | None, remedy: str) -> str:
+def _failure(ended: Ended, remedy: str = "") -> EnvironmentFailure:
     """Why an agent gave no answer, with the end of its output."""
-    if ended is None:
-        return "the agent failed"
-    what = f"the agent failed: {ended.error}" + (f" ({remedy})" if remedy else "")
-    return f"{what}\n{ended.output}" if ended.output.strip() else what
+    output = f"\n{ended.output}" * bool(ended.output.strip())
+    return EnvironmentFailure(f"the agent failed: {ended.error}{remedy}{output}")

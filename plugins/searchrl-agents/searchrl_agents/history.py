@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from searchrl import PolicyError
+from searchrl.protocols import read_json
 from searchrl_agents.talk import Called, Message, Refused, Reply, Request
 
 Parts = list[tuple[str, bool]]
-"""Text, and whether it is the template's own."""
+"""Texts, and whether they are the template's own."""
 
 
 class Placed(NamedTuple):
@@ -46,8 +48,8 @@ class _Said:
 @dataclass(slots=True)
 class _Segment:
     tools: str
-    ids: list[int] = field(default_factory=list)
-    said: list[_Said] = field(default_factory=list)
+    ids: list[int]
+    said: list[_Said]
 
 
 class History:
@@ -77,24 +79,31 @@ class History:
         """
         tools = json.dumps([request.thinking, *request.tools], sort_keys=True)
         number, count, rest, reason = self._find(request, tools)
-        segment = self._segments[number] if number >= 0 else None
-        if segment is None:
-            ids = self._codec.encode_shown(render(self._codec, request))
-            return self._begin(tools, [], ids, request.messages, reason, [])
-        if count and rest:
-            last = segment.said[count - 1]
-            new = self._behind(last, request, rest)
-            if not reason:
-                self._ensure_room(len(segment.ids) + len(new))
-                segment.ids += new
-                self._asked = number, rest
-                return Placed(number, new, "")
-            shared = segment.ids[: last.stop]
-            return self._begin(tools, shared, new, rest, reason, segment.said[:count])
-        # The same request again: another sample of what was asked there.
-        again = segment.said[count]
-        shared = segment.ids[: again.start]
-        return self._begin(tools, shared, [], again.before, reason, segment.said[:count])
+        shared: list[int] = []
+        said: list[_Said] = []
+        if number < 0:
+            before = request.messages
+            new = self._encode(request, before)
+        else:
+            segment = self._segments[number]
+            said = segment.said[:count]
+            if count and rest:
+                before, shared = rest, segment.ids[: said[-1].stop]
+                new = self._behind(said[-1], request, rest)
+            else:  # the same request again: another sample of what was asked there
+                again = segment.said[count]
+                before, shared, new = again.before, segment.ids[: again.start], []
+        ids = [*shared, *new]
+        if len(ids) >= self._max_tokens:
+            what = f"these messages have {len(ids):,} tokens; the run allows {self._max_tokens:,}"
+            raise Refused(f"{what} with the reply", 400, "context_length_exceeded")
+        if reason:
+            number, new = len(self._segments), ids
+            self._segments.append(_Segment(tools, [], said))
+            shared = []
+        self._segments[number].ids[len(shared) :] = new
+        self._asked = number, before
+        return Placed(number, new, reason)
 
     @property
     def num_tokens(self) -> int:
@@ -110,38 +119,35 @@ class History:
         segment.ids += reply.ids
         segment.said.append(_Said(before, reply, start, len(segment.ids), ended_itself))
 
+    def _encode(
+        self,
+        request: Request,
+        messages: tuple[Message, ...],
+        calls: tuple[Called, ...] | None = None,
+    ) -> list[int]:
+        """Ids of a dialogue up to the policy's turn; with `calls`, behind its turn with these."""
+        if calls is not None:
+            turns = (Message("user", "go on"), Message("assistant", "said", calls=calls))
+            parts, ends = _show(self._codec, (*turns, *messages), request)
+            parts = parts[ends[1] :]
+        else:
+            parts, _ = _show(self._codec, messages, request)
+        ids: list[int] = self._codec.encode_shown(parts)
+        return ids
+
     def _behind(self, last: _Said, request: Request, rest: tuple[Message, ...]) -> list[int]:
         """New messages behind a reply, without the id that closed it if that was sampled."""
         closing = last.reply.ids[-1:] if last.ended_itself else ()
         try:
-            new: list[int] = self._codec.encode_shown(render_after(self._codec, request, rest))
+            new = self._encode(request, rest, ())
         except Refused:
             calls = request.messages[-len(rest) - 1].calls
             if not (calls and closing):
                 raise
             # The template wants to see the calls that tools answer; they were sampled.
-            new = self._codec.encode_shown(render_after(self._codec, request, rest, calls))
+            new = self._encode(request, rest, calls)
             new = new[new.index(closing[0]) :]
         return new[1:] if tuple(new[:1]) == closing else new
-
-    def _begin(
-        self,
-        tools: str,
-        shared: list[int],
-        new: list[int],
-        before: tuple[Message, ...],
-        reason: str,
-        said: list[_Said],
-    ) -> Placed:
-        self._ensure_room(len(shared) + len(new))
-        self._segments.append(_Segment(tools, [*shared, *new], list(said)))
-        self._asked = len(self._segments) - 1, before
-        return Placed(len(self._segments) - 1, [*shared, *new], reason)
-
-    def _ensure_room(self, num_tokens: int) -> None:
-        if num_tokens >= self._max_tokens:
-            what = f"these messages have {num_tokens:,} tokens; the run allows {self._max_tokens:,}"
-            raise Refused(f"{what} with the reply", 400, "context_length_exceeded")
 
     def _find(self, request: Request, tools: str) -> tuple[int, int, tuple[Message, ...], str]:
         """(segment, replies of it that the request repeats, messages behind them, reason).
@@ -151,7 +157,7 @@ class History:
         found: list[tuple[int, bool, int, tuple[Message, ...], str]] = []
         missed: list[tuple[int, str]] = [(0, "first")]
         for number, segment in enumerate(self._segments):
-            count, rest, reason = self._match(segment, request.messages)
+            count, rest, reason = self._match(segment, request)
             if segment.tools != tools:
                 missed.append((count, "tools"))
             elif reason in ("", "branch", "repeated"):
@@ -163,63 +169,59 @@ class History:
         count, _, number, rest, reason = max(found, key=lambda one: one[:3])
         return number, count, rest, reason
 
-    def _match(
-        self, segment: _Segment, messages: tuple[Message, ...]
-    ) -> tuple[int, tuple[Message, ...], str]:
+    def _match(self, segment: _Segment, request: Request) -> tuple[int, tuple[Message, ...], str]:
         """How many replies a request repeats, what follows them, and why it does not go on."""
-        at = 0
+        at, messages = 0, request.messages
         for count, said in enumerate(segment.said):
             size = len(said.before)
-            if tuple(map(_plain, messages[at : at + size])) != tuple(map(_plain, said.before)):
+            if not self._shows_alike(request, at, said.before):
                 if count and messages[at:]:
                     return count, messages[at:], "branch"
-                is_short = len(messages) < at + size and _starts(said.before, messages[at:])
+                left = messages[at:]
+                is_short = len(left) < size and _plain(left) == _plain(said.before[: len(left)])
                 return count, (), "shortened" if is_short else "edited"
             at += size
             if at == len(messages):
                 return count, (), "repeated"
-            if not self._repeats(messages[at], said.reply):
-                is_lost = self._mode == "as_sent" and _same_words(messages[at], said.reply)
-                return count, (), "reasoning" if is_lost else "edited"
+            message, reply = messages[at], said.reply
+            if not _same_words(message, reply):
+                return count, (), "edited"
+            is_lost = _words(message.reasoning) != _words(reply.reasoning)
+            if self._mode == "as_sent" and reply.reasoning and is_lost:
+                return count, (), "reasoning"
             at += 1
         return len(segment.said), messages[at:], "" if messages[at:] else "shortened"
 
-    def _repeats(self, message: Message, reply: Reply) -> bool:
-        """Whether a message is the reply: by its words, however a client wrote them."""
-        is_same = _same_words(message, reply)
-        if self._mode == "as_sent" and reply.reasoning:
-            return is_same and _words(message.reasoning) == _words(reply.reasoning)
-        return is_same
-
-
-def render(codec: Any, request: Request) -> Parts:
-    """The whole dialogue of a request with the opening of the policy's turn.
-
-    Raises Refused if the template does not show each message and tool exactly once, in order.
-    """
-    return _show(codec, request.messages, request)[0]
-
-
-def render_after(
-    codec: Any, request: Request, new: Sequence[Message], calls: tuple[Called, ...] = ()
-) -> Parts:
-    """What a dialogue goes on with behind the policy's own turn: its closing, messages, opening."""
-    turns = (Message("user", "go on"), Message("assistant", "said", calls=calls), *new)
-    parts, ends = _show(codec, turns, request)
-    return parts[ends[1] :]
+    def _shows_alike(self, request: Request, at: int, before: tuple[Message, ...]) -> bool:
+        """Whether messages from a place on are these, or differ in what the template trims."""
+        head, again = request.messages[:at], request.messages[at : at + len(before)]
+        if _plain(again) == _plain(before):
+            return True
+        bare, other = (
+            [replace(message, content=message.content.strip()) for message in messages]
+            for messages in (again, before)
+        )
+        with suppress(Refused):
+            return _plain(bare) == _plain(other) and (
+                self._encode(request, head + again) == self._encode(request, head + before)
+            )
+        return False
 
 
 def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Parts, list[int]]:
-    """The parts of a dialogue, and behind which part each message's text ends."""
+    """The parts of a dialogue, and behind which part each message's text ends.
+
+    Raises Refused if the template does not show each message and tool exactly once, in order.
+    """
     slots: list[tuple[str, str, int, bool]] = []
     ids: dict[str, str] = {}
 
     def slot(text: str, owner: int, may_lack: bool = False) -> str:
-        if not text:
-            return ""
+        if not (core := text.strip()):
+            return text
         word = f"qslot{len(slots)}q"
-        slots.append((word, text, owner, may_lack))
-        return word
+        slots.append((word, core, owner, may_lack))
+        return text.replace(core, word, 1)  # the template trims white space, or keeps it
 
     def neutral(call_id: str) -> str:  # a template may show it
         return ids.setdefault(call_id, f"call{len(ids)}")
@@ -279,31 +281,25 @@ def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Pa
     return [*parts, (text[at:], True)], ends
 
 
-def _arguments(text: str) -> str:
+def _arguments(text: str, sort_keys: bool = False) -> str:
     """Arguments as a template writes them, if they are JSON."""
     try:
-        return json.dumps(json.loads(text or "{}"), ensure_ascii=False)
-    except json.JSONDecodeError:
-        return text
+        return json.dumps(read_json(text.strip() or "{}"), ensure_ascii=False, sort_keys=sort_keys)
+    except ValueError:
+        return text.strip()
 
 
 def _words(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _calls(calls: Sequence[Any]) -> list[tuple[str, str]]:
+def _calls(calls: Sequence[Called]) -> list[tuple[str, str]]:
     return [(one.name, _sorted(one.arguments)) for one in calls]
 
 
 def _sorted(text: str) -> str:
-    try:
-        return json.dumps(json.loads(unicodedata.normalize("NFC", text) or "{}"), sort_keys=True)
-    except json.JSONDecodeError:
-        return _words(text)
-
-
-def _starts(whole: Sequence[Message], part: Sequence[Message]) -> bool:
-    return [*map(_plain, whole[: len(part)])] == [*map(_plain, part)]
+    """Arguments in one spelling, whatever a client made of them."""
+    return unicodedata.normalize("NFC", _arguments(text, sort_keys=True))
 
 
 def _same_words(message: Message, reply: Reply) -> bool:
@@ -314,6 +310,6 @@ def _same_words(message: Message, reply: Reply) -> bool:
     )
 
 
-def _plain(message: Message) -> Mapping[str, Any] | tuple[Any, ...]:
-    """What of a foreign message is compared: all that a template can show."""
-    return message.role, message.content, message.reasoning, tuple(_calls(message.calls))
+def _plain(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+    """What of foreign messages is compared: all that a template can show."""
+    return [(one.role, one.content, one.reasoning, _calls(one.calls)) for one in messages]

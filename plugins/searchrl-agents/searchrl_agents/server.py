@@ -1,7 +1,7 @@
 """The server that agents talk to, in one thread of this process and for this machine only.
 
 Owns the routes, who is let in, and the socket. What bodies mean is `wire`; what is answered is up
-to the `Rollout` that a key belongs to.
+to the `Session` that a key belongs to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from searchrl_agents import wire
-from searchrl_agents.talk import Desk, Refused, Rollout
+from searchrl_agents.session import Session
+from searchrl_agents.talk import Refused
 
 MAX_BODY_BYTES = 8 * 2**20
 MAX_WAITING = 4096
@@ -28,7 +29,7 @@ MAX_WAITING = 4096
 
 
 class _Asked(NamedTuple):
-    rollout: Rollout
+    rollout: Session
     body: bytes
     key: str
     is_again: bool
@@ -41,7 +42,7 @@ async def _admit(request: Request) -> _Asked:
         text = f"only programs on this machine may ask, at http://127.0.0.1:{port}; no web pages"
         raise Refused(text, 403, "forbidden")
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    rollout = request.app.state.desk.find(token.strip()) if scheme.lower() == "bearer" else None
+    rollout = request.app.state.find(token.strip()) if scheme.lower() == "bearer" else None
     if rollout is None:
         text = "no rollout under way has this key, and a key is valid for one rollout only; send "
         raise Refused(text + "'Authorization: Bearer KEY' with its own", 401, "invalid_api_key")
@@ -132,13 +133,17 @@ async def _allow_waiting(_: FastAPI) -> AsyncIterator[None]:
 
 
 class AgentServer:
-    """Answers agents from a thread of its own, between `start` and `close`."""
+    """Answers agents from a thread of its own, between `start` and `close`.
+
+    Args:
+        find: the rollout of a bearer token; None: it is over, or never was.
+    """
 
     address = ""
     """Such as `http://127.0.0.1:4711`, from `start` on; OPENAI_BASE_URL is this and `/v1`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, find: Callable[[str], Session | None]) -> None:
+        self._find = find
         self._running: tuple[uvicorn.Server, threading.Thread] | None = None
 
     def start(self) -> None:
@@ -150,7 +155,7 @@ class AgentServer:
         app = FastAPI(lifespan=_allow_waiting, openapi_url=None, redirect_slashes=False)
         for kind in (Refused, HTTPException):
             app.add_exception_handler(kind, _refuse)
-        app.state.desk, app.state.port = self._desk, port
+        app.state.find, app.state.port = self._find, port
         for route, answer in ROUTES.items():
             method, path = route.split()
             app.add_api_route(path, answer, methods=[method], response_model=None)

@@ -16,10 +16,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from searchrl.contracts import ToolCall
+from searchrl.protocols import read_calls
 from searchrl_agents.talk import Called, Refused, Reply, Request
 
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-_THOUGHT = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
+_THOUGHT = re.compile(r"\s*(?:<think>)?(.*?)</think>|\s*<think>(.*)", re.DOTALL)
 
 
 def over() -> Refused:
@@ -38,8 +39,10 @@ class Event(NamedTuple):
 class Session:
     """One rollout: the server calls `chat`, `tool`, `answer` and `reward`, the environment `next`.
 
+    These four may raise `Refused`; the first two block until the answer is there.
+
     Args:
-        temperature: that of the run.
+        temperature: that of the run: a request may name no other.
         max_requests: replies of the policy, at most.
     """
 
@@ -57,7 +60,7 @@ class Session:
         self._is_open = True
 
     def chat(self, request: Request) -> Sequence[Reply]:
-        """See `talk.Rollout`. A request that is sent again gets the reply of the first one."""
+        """Replies of the policy. A request that is sent again gets those of the first one."""
         with self._lock:
             future = self._asked.get(request.key) if request.is_again else None
             if future is None:
@@ -75,18 +78,18 @@ class Session:
         return replies
 
     def tool(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """See `talk.Rollout`."""
+        """Call a tool of the environment; returns what it says."""
         with self._lock:
             future = self._put("tool", (name, arguments))
         return str(future.result())
 
     def answer(self, text: str) -> None:
-        """See `talk.Rollout`."""
+        """Take the answer to the task; the last one counts."""
         self._ensure_open()
         self.posted = text
 
     def reward(self, value: float) -> None:
-        """See `talk.Rollout`."""
+        """Take what the agent gives itself; the last one counts."""
         self._ensure_open()
         self.rewarded = value
 
@@ -121,21 +124,19 @@ class Session:
 
 
 def read_turn(text: str, has_tools: bool, number: int) -> tuple[str, str, tuple[Called, ...]]:
-    """(reasoning, content, calls) of a turn; calls that are not well-formed stay in the content."""
+    """(reasoning, content, calls) of a turn; calls that are not well-formed stay in the content.
+
+    A thought that is not closed, because the turn was cut, is reasoning to its end.
+    """
     reasoning, content = "", text
     if thought := _THOUGHT.match(text):
-        reasoning, content = thought[1].strip(), text[thought.end() :]
-    calls = []
-    for place, found in enumerate(_CALL.finditer(content) if has_tools else ()):
-        try:
-            call = json.loads(found[1])
-            name, arguments = call["name"], call.get("arguments", {})
-        except (json.JSONDecodeError, TypeError, KeyError, AttributeError):
-            return reasoning, content.strip(), ()
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            return reasoning, content.strip(), ()
-        written = json.dumps(arguments, ensure_ascii=False)
-        calls.append(Called(f"call_{number}_{place}", name, written))
-    if calls:
-        content = _CALL.sub("", content)
-    return reasoning, content.strip(), tuple(calls)
+        reasoning, content = thought[thought.lastindex or 1].strip(), text[thought.end() :]
+    calls: list[ToolCall] = []
+    if has_tools:
+        with suppress(ValueError):
+            calls, content = read_calls(content)
+    called = (
+        Called(f"call_{number}_{place}", call.name, json.dumps(call.arguments, ensure_ascii=False))
+        for place, call in enumerate(calls)
+    )
+    return reasoning, content.strip(), tuple(called)

@@ -1,14 +1,14 @@
 """What an agent and the policy say to each other, whatever the wire.
 
-Owns the request and the reply in neutral form, and the interface between the server, which knows
-HTTP, and a rollout, which knows tokens. Another route of the server reads into these types.
+Owns the request and the reply in neutral form, between the server, which knows HTTP, and a rollout,
+which knows tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,6 @@ class Message:
     calls: tuple[Called, ...] = ()
     call_id: str = ""
     """Of a tool: which call it answers."""
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,8 @@ class Reply:
     """The text of each id."""
     num_prompt: int
     """Tokens that the policy had read."""
+    text: str = ""
+    """All that was written, as it was sampled; empty: it is the content."""
 
 
 class Refused(Exception):
@@ -83,32 +84,3 @@ class Refused(Exception):
     def __init__(self, message: str, status: int = 400, code: str = "invalid_request_error"):
         super().__init__(message)
         self.status, self.code = status, code
-
-
-class Rollout(Protocol):
-    """What the server may ask of the rollout that a key belongs to; called in its own threads.
-
-    Every method may raise `Refused`. They block until the answer is there.
-    """
-
-    temperature: float
-    """That of the run: a request may name no other."""
-
-    def chat(self, request: Request) -> Sequence[Reply]:
-        """`request.count` replies of the policy."""
-
-    def tool(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What a tool of the environment says."""
-
-    def answer(self, text: str) -> None:
-        """The answer to the task; the last one counts."""
-
-    def reward(self, value: float) -> None:
-        """What the agent gives itself; the last one counts."""
-
-
-class Desk(Protocol):
-    """Finds rollouts by the keys of their agents."""
-
-    def find(self, key: str) -> Rollout | None:
-        """The rollout of a bearer token, compared in constant time; None: over, or never was."""

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -89,11 +90,15 @@ class _Form(BaseModel, strict=True):
         return {key: value for key, value in given.items() if value is not None}
 
 
-class _Function(_Form):
+class _Named(_Form):
     name: str = Field(min_length=1)
+
+
+class _Function(_Named):
     arguments: Annotated[
         str, BeforeValidator(lambda a: json.dumps(a, ensure_ascii=False) if type(a) is dict else a)
     ] = "{}"
+    parameters: Annotated[Any, _only([], "a call has its values in `arguments`")] = None
 
 
 class _Call(_Form):
@@ -103,7 +108,7 @@ class _Call(_Form):
 
 class _Tool(_Form):
     type: Literal["function"]
-    function: _Function
+    function: _Named
 
 
 class _Message(_Form):
@@ -113,7 +118,6 @@ class _Message(_Form):
     reasoning: str = ""
     tool_calls: list[_Call] = []
     tool_call_id: str = ""
-    name: str = ""
 
 
 class _TemplateKwargs(_Form):
@@ -177,7 +181,6 @@ class Chat(_Form):
                         for call in one.tool_calls
                     ),
                     call_id=one.tool_call_id,
-                    name=one.name,
                 )
                 for one in self.messages
             ),
@@ -257,9 +260,24 @@ def _write_message(reply: Reply) -> dict[str, Any]:
 
 
 def _write_logprobs(reply: Reply) -> dict[str, Any]:
-    """Of every sampled token, as `usage` counts them: those of reasoning and calls, too."""
+    """Of every sampled token, as `usage` counts them: those of reasoning and calls, too.
+
+    The bytes join to the text: a character of several tokens is in the last of them.
+    """
+    text, at, starts = reply.text or reply.content, 0, []
+    for token in reply.tokens:
+        place = -1 if "\N{REPLACEMENT CHARACTER}" in token else text.find(token, at)
+        starts.append(max(place, at))
+        at = starts[-1] + len(token) * (place >= 0)
+    starts[:1] = [0]
+    pieces = (text[start:stop] for start, stop in pairwise([*starts, len(text)]))
     content = [
-        {"token": token, "logprob": logp, "bytes": list(token.encode()), "top_logprobs": []}
-        for token, logp in zip(reply.tokens, reply.logps, strict=True)
+        {
+            "token": token,
+            "logprob": max(-9999.0, logp),  # as others write what JSON cannot
+            "bytes": list(piece.encode()),
+            "top_logprobs": [],
+        }
+        for token, logp, piece in zip(reply.tokens, reply.logps, pieces, strict=False)
     ]
     return {"content": content}

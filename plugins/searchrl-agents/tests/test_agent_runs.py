@@ -15,7 +15,7 @@ import gymnasium
 import psutil
 import pytest
 from searchrl_agents.env import AgentEnv
-from test_history import renderer
+from test_history import TEMPLATE, renderer
 
 import searchrl
 from searchrl import EnvironmentFailure, Run, SearchRLError
@@ -158,6 +158,9 @@ class Questions(gymnasium.Env[Any, Any]):
     def reset(self, **_: Any) -> tuple[str, dict[str, Any]]:
         return "Who?", {}
 
+    def step(self, _: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", 0.0, True, False, {}
+
 
 def test_an_episode_that_nobody_plays_any_more_ends_its_agent_at_once(tmp_path: Path) -> None:
     """The run was interrupted, say, while the agent was at work between two requests."""
@@ -170,6 +173,20 @@ def test_an_episode_that_nobody_plays_any_more_ends_its_agent_at_once(tmp_path: 
     with pytest.raises(EnvironmentFailure, match="its episode was given up"):
         env.step(SampledTurn("I", (1,), (-1.0,), "max_tokens"))
     assert not still_running(file)
+
+
+def test_a_thought_that_the_template_began_and_a_limit_cut_is_no_content(tmp_path: Path) -> None:
+    file = tmp_path / "agent.py"
+    file.write_text(PLAIN + ASK + 'print(json.dumps(made["choices"][0]["message"]))')
+    env = AgentEnv(Questions(), command=f"{sys.executable} {file}")
+    opens = renderer(
+        TEMPLATE.replace("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n")
+    )
+    env.serve(Serving("g/0", opens, 1.0, True, 4096, 20.0, Future[None]()))
+    env.reset()
+    answer = env.step(SampledTurn("I should", (1,), (-1.0,), "max_tokens"))[-1]["answer"]
+    said = {"role": "assistant", "reasoning_content": "I should", "content": ""}
+    assert json.loads(answer) == said
 
 
 KILLED = """

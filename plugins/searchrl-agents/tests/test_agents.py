@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -71,9 +73,9 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def detached(folder: Path) -> int:
-    wait_for(lambda: (folder / "pid").exists())
-    return int((folder / "pid").read_text())
+def detached(folder: Path, name: str = "pid") -> int:
+    wait_for(lambda: (folder / name).exists() and bool((folder / name).read_text()))
+    return int((folder / name).read_text())
 
 
 def is_alive(pid: int) -> bool:
@@ -129,6 +131,45 @@ def test_what_has_detached_from_an_agent_ends_with_it(
     else:
         assert running.ended.result(30) == Ended(0, "", "", "")
     assert not is_alive(pid)
+
+
+@linux
+@pytest.mark.parametrize(
+    "does",
+    [
+        "kill -STOP $PPID",
+        "kill -9 $PPID",
+        "kill -STOP $KEEPER",
+        "kill -STOP $PPID $KEEPER",
+        "kill -9 $KEEPER $PPID",
+        "kill -STOP $PPID; kill -9 $KEEPER",
+        "(while :; do kill -STOP $PPID; done) &",
+    ],
+)
+def test_an_agent_that_stops_or_kills_who_watches_it_ends_with_the_run(
+    make: Callable[..., Agent], tmp_path: Path, does: str
+) -> None:
+    """With what has detached from it."""
+    hostile = f"KEEPER=$(cut -d ' ' -f 4 /proc/$PPID/stat)\n{does}\necho $$ > own; sleep 60"
+    agent = make("sh my_agent.py", DETACHES.replace("[ $1 = ends ] || sleep 60", hostile))
+    running = agent.start(START)
+    pids = [detached(tmp_path, name) for name in ("pid", "own")]
+    agent.close()
+    assert running.ended.result(0).error and not any(map(is_alive, pids))
+
+
+@linux
+def test_what_could_not_be_ended_is_said(
+    make: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setattr("searchrl_agents.keeper.signal_each", lambda *_: None)
+    agent = make("sh my_agent.py", "kill -STOP $PPID; echo $PPID > pid; kill -9 $$")
+    agent.start(START)
+    warden = detached(tmp_path)
+    psutil.Process(warden).parent().kill()
+    agent.close()
+    os.kill(warden, signal.SIGKILL)
+    assert capfd.readouterr().err == f"agents that could not be ended: processes [{warden}]\n"
 
 
 @linux

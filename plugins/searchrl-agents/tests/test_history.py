@@ -10,6 +10,8 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from searchrl_agents.env import AgentEnv
 from searchrl_agents.history import History
 from searchrl_agents.session import read_turn
@@ -107,10 +109,10 @@ Hm é
 
 Wait.
 <tool_call>
-{"name": "search", "arguments": {"q": "x é"}}
+{"name": "search", "arguments": {"q": "x é", "k": 1}}
 </tool_call>"""
 RESPELLED = Message(
-    "assistant", "Wait.\r\n ", calls=(Called("own", "search", '{ "q" : "x e\u0301" }'),)
+    "assistant", "Wait.\r\n ", calls=(Called("own", "search", '{ "k": 1, "q" : "x e\u0301" }'),)
 )
 
 
@@ -201,6 +203,57 @@ def test_a_foreign_message_is_compared_by_all_that_a_template_can_show(change: A
     talk.ask(first, "Me.")
     other = then(start(), replace(shot, **change), *first.messages[3:], Message("assistant", "Me."))
     assert talk.ask(then(other, Message("user", "Sure?")), "Yes.")[0] == "edited"
+
+
+def test_white_space_that_a_template_trims_is_no_part_of_a_message() -> None:
+    """As Llama 3's template trims; another keeps it, and a message without it is another one."""
+    trims = renderer(TEMPLATE.replace("{{ m.content", "{{ (m.content | trim)"))
+    talk, asked = Talk(trims), Request((Message("user", " \n Who?\n"),))
+    talk.ask(asked, "Me. ")
+    assert talk.text().startswith("<|im_start|>user\nWho?<|im_end|>")
+    again = Request((Message("user", "Who?"), Message("assistant", "Me."), Message("user", "So? ")))
+    assert talk.ask(again, "So.")[0] == "" and "user\nSo?<|im_end|>" in talk.text()
+    assert talk.ask(then(again, Message("user", "?")), "No.")[0] == "edited"
+    keeps = Talk(renderer())
+    keeps.ask(asked, "Me.")
+    assert keeps.text().startswith("<|im_start|>user\n \n Who?\n<|im_end|>")
+    assert keeps.ask(again, "So.")[0] == "edited"
+
+
+PIECES = """\
+<think> </think> <tool_call> </tool_call> {"name":"f","arguments": {"a": 1e999 NaN "\\ud800" {} } ,
+""".split()
+DEEP = ["[" * 999, "]" * 999, "9" * 4301]
+
+
+@given(st.lists(st.sampled_from(PIECES + DEEP), max_size=8).map("".join))
+def test_whatever_a_model_writes_is_read_and_sent_as_json_that_any_client_reads(text: str) -> None:
+    for said in (text, f"<tool_call>{text}</tool_call>"):
+        for call in read_turn(said, True, 0)[2]:
+            json.loads((call.name + call.arguments).encode()[1:], parse_constant=pytest.fail)
+    called = Message("assistant", calls=(Called("c", "f", text),))
+    History(renderer()).place(Request((Message("user", "?"), called, Message("user", "!"))))
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "content", "names"),
+    [
+        ("<think>\nI should wri", "I should wri", "", []),
+        ("<think>\na\n</think>\n\nb", "a", "b", []),
+        ("a</think>b<think>", "a", "b<think>", []),
+        ("b <think> c", "", "b <think> c", []),
+        (CALL.replace("x é", "a </tool_call> b <tool_call>"), "Hm é", "Wait.", ["search"]),
+        (CALL.replace("arguments", "parameters"), "Hm é", None, []),
+        (CALL + CALL.partition("Wait.")[2], "Hm é", "Wait.", ["search", "search"]),
+        (CALL.replace('"x é"', "1e999"), "Hm é", None, []),
+        (CALL.replace("x é", "\\ud83d"), "Hm é", None, []),
+    ],
+)
+def test_a_turn_is_read(text: str, reasoning: str, content: str | None, names: list[str]) -> None:
+    """None: the call stays in the content."""
+    turn = read_turn(text, True, 0)
+    rest = text.partition("</think>\n\n")[2] if content is None else content
+    assert (turn[:2], [call.name for call in turn[2]]) == ((reasoning, rest), names)
 
 
 def test_of_equal_segments_the_last_goes_on() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,15 +13,18 @@ from unittest.mock import Mock
 import pytest
 from httpx2 import Client, Response
 from openai import OpenAI
+from searchrl_agents import wire
 from searchrl_agents.server import MAX_BODY_BYTES, ROUTES, AgentServer
-from searchrl_agents.talk import Called, Message, Refused, Reply, Request, Rollout
+from searchrl_agents.session import Session
+from searchrl_agents.talk import Called, Message, Refused, Reply, Request
+from test_history import renderer
 
 CHAT = "/v1/chat/completions"
 HI: list[Any] = [{"role": "user", "content": "hi"}]
 TOOL: Any = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 CALL = Called("c1", "search", '{"query": "Köln"}')
 LOGPS = (-0.5, -1.0, -0.25)
-DESK = Mock()
+ROLLOUTS: dict[str, Session] = {}
 
 
 def a_reply(content: str = "né", reasoning: str = "hm", calls: tuple[Called, ...] = ()) -> Reply:
@@ -29,15 +34,15 @@ def a_reply(content: str = "né", reasoning: str = "hm", calls: tuple[Called, ..
 
 @pytest.fixture(autouse=True)
 def rollout() -> Mock:
-    fake = Mock(spec=Rollout, temperature=0.7)
+    fake = Mock(spec=Session, temperature=0.7)
     fake.chat.side_effect = lambda request: [a_reply()] * request.count
-    DESK.find = {"sesame": fake}.get
+    ROLLOUTS["sesame"] = fake
     return fake
 
 
 @pytest.fixture(scope="module")
 def line() -> Iterator[Client]:
-    server = AgentServer(DESK)
+    server = AgentServer(lambda key: ROLLOUTS.get(key))
     server.start()
     headers = {"Authorization": "Bearer sesame"}
     with Client(base_url=server.address, headers=headers, verify=False) as line:
@@ -66,6 +71,20 @@ def test_replies_have_usage_and_logprobs(client: OpenAI, rollout: Mock) -> None:
     assert (rows[1].token, bytes(rows[1].bytes).decode()) == ("é", "é")
     assert made.usage and (made.usage.prompt_tokens, made.usage.completion_tokens) == (11, 6)
     assert [model.id for model in client.models.list()] == ["policy"]
+
+
+@pytest.mark.parametrize("thought", ["", "<think>hm</think>\n\n"])
+def test_bytes_of_logprobs_join_to_the_text_that_was_sampled(thought: str) -> None:
+    """Tokens may be parts of a character, or lose the space before them when they stand alone."""
+    text, codec = thought + "Zoë \U0001f600é", renderer()
+    tokens = [codec.decode([one]) for one in codec.encode_model_text(text)]
+    for pieces in (tokens, [*(one.strip() for one in tokens), "<end>"]):
+        logps = (-math.inf,) * len(pieces)
+        reply = Reply("r", "Zoë \U0001f600é", "", (), "stop", (), logps, tuple(pieces), 1, text)
+        rows = wire.write_completion(wire.Chat(messages=HI, logprobs=True), [reply])
+        rows = json.loads(json.dumps(rows, allow_nan=False))["choices"][0]["logprobs"]["content"]
+        assert b"".join(bytes(row["bytes"]) for row in rows).decode() == text
+        assert [row["token"] for row in rows] == pieces
 
 
 def test_tool_calls_go_out_and_come_back(client: OpenAI, rollout: Mock) -> None:
@@ -137,6 +156,9 @@ REFUSED: dict[str, list[Any]] = {
     "n": [0, 17, True],
     "max_tokens": [0, "7"],
     "tools[1].type": [[TOOL, {"type": "web_search"}]],
+    "messages[0].tool_calls[0].function.parameters": [
+        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "parameters": {"q": 1}}}]}]
+    ],
     "messages[0].role": [[{"role": "function"}]],
     "messages[0].content": [[{"role": "user", "content": [{"type": "image_url"}]}]],
 }
@@ -208,7 +230,7 @@ def test_256_wait_together_and_the_end_leaves_nothing(rollout: Mock) -> None:
     before = {*threading.enumerate()}
     gate = threading.Barrier(257)
     rollout.chat.side_effect = lambda _: [a_reply() for _ in [gate.wait(10)]]
-    server = AgentServer(DESK)
+    server = AgentServer(lambda key: ROLLOUTS.get(key))
     server.start()
     host, port = server.address.removeprefix("http://").split(":")
     body = '{"messages": [{"role": "user"}]}'

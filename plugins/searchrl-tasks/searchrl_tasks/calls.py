@@ -10,6 +10,7 @@ from typing import Any
 from searchrl import show_value
 from searchrl.contracts import Episode, ToolCall, make_encodable
 from searchrl.data import BadRow
+from searchrl.protocols import read_json
 
 TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -41,10 +42,10 @@ def read_call(text: str) -> ToolCall | None:
     """The call that an answer is, bare or in a fence, as JSON; None if it is anything else."""
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        match load_json(fenced[1] if fenced else text):
+        match read_json(fenced[1] if fenced else text.strip()):
             case {"name": str(name), "arguments": dict(arguments), **others} if not others:
                 return ToolCall(name, arguments)
-    except BadRow:
+    except ValueError:
         pass
     return None
 

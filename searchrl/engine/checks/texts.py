@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from searchrl.contracts import TagProtocol
+from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.core.excerpt import take_excerpt
 from searchrl.engine.checks.report import State, Verdict
@@ -224,7 +225,7 @@ def _read(subject: Subject, ids: Sequence[int]) -> str:
 
 def _normal(text: str) -> str:
     """Tokenizers may compose characters (NFC), and cannot hold lone surrogates."""
-    return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+    return unicodedata.normalize("NFC", make_encodable(text))
 
 
 def _difference(want: str, have: str) -> str:

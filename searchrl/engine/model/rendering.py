@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from searchrl.contracts import TokenBudget
+from searchrl.contracts import TokenBudget, make_encodable
 from searchrl.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -105,8 +105,12 @@ class Renderer:
             Trust.AUTHORED: _AddedTokens((i, t) for i, t in added.items() if not t.special),
             Trust.TEMPLATE: _AddedTokens(added.items()),
         }
-        # Four at most, each rendered once.
-        self._make_skeleton = cache(self._render_skeleton)
+        self._words = {
+            Trust.FOREIGN: self._unused_word("userslot"),
+            Trust.AUTHORED: self._unused_word("instructionslot"),
+        }
+        # One for each use of thinking, of an instruction, and of white space around texts.
+        self._make_skeleton = lru_cache(64)(self._render_skeleton)
         for token in added.values():
             self.encode_plain(str(token.content))
 
@@ -129,10 +133,12 @@ class Renderer:
         pieces: list[tuple[str, Trust]] = []
         prefix = ""
         if self._tokenizer.chat_template:
-            parts, prefix = self._make_skeleton(thinking, bool(instruction))
             texts = {Trust.FOREIGN: user_text, Trust.AUTHORED: instruction}
+            # White space around a text stays in the template, which may trim it.
+            shapes = (t.replace(t.strip(), self._words[trust], 1) for trust, t in texts.items())
+            parts, prefix = self._make_skeleton(thinking, bool(instruction), *shapes)
             pieces += [
-                (texts[part], part) if isinstance(part, Trust) else (part, Trust.TEMPLATE)
+                (texts[part].strip(), part) if isinstance(part, Trust) else (part, Trust.TEMPLATE)
                 for part in parts
             ]
         else:
@@ -163,7 +169,7 @@ class Renderer:
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of foreign text (observations, users): never an added token, special or not."""
-        text = _valid(text)
+        text = make_encodable(text)
         ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
         if self._control_ids.isdisjoint(ids):
             return ids
@@ -199,7 +205,7 @@ class Renderer:
         """The longest prefix of whole characters whose own encoding has at most `limit` tokens."""
         if limit <= 0:
             return ""
-        encoding = self._plain.encode(_valid(text), add_special_tokens=False)
+        encoding = self._plain.encode(make_encodable(text), add_special_tokens=False)
         if len(encoding.ids) <= limit:
             return text
         for size in range(limit, 0, -1):
@@ -243,14 +249,14 @@ class Renderer:
         return []
 
     def _render_skeleton(
-        self, thinking: bool, has_instruction: bool
+        self, thinking: bool, has_instruction: bool, user: str, system: str
     ) -> tuple[list[str | Trust], str]:
         """The chat template around empty slots, and the assistant prefix.
 
-        FOREIGN is the slot of the user's text, AUTHORED that of the instruction.
+        FOREIGN is the slot of the user's text, AUTHORED that of the instruction; `user` and
+        `system` are their words, with white space around them.
         """
-        user = self._unused_word("userslot")
-        system = self._unused_word("instructionslot")
+        user_word, system_word = self._words.values()
         messages = [{"role": "user", "content": user}]
         text = ""
         if has_instruction:
@@ -259,17 +265,17 @@ class Renderer:
                 text = apply_template(self._tokenizer, with_system, thinking=thinking)
             # A template that knows no system message: the instruction heads the user's.
             messages = [{"role": "user", "content": f"{system}\n\n{user}"}]
-        if not has_instruction or text.count(system) != 1:
+        if not has_instruction or text.count(system_word) != 1:
             text = apply_template(self._tokenizer, messages, thinking=thinking)
-        if text.count(user) != 1 or text.count(system) != int(has_instruction):
+        if text.count(user_word) != 1 or text.count(system_word) != int(has_instruction):
             raise PolicyError(
                 "the tokenizer's chat template does not show the user's text and the instruction "
                 "exactly once; set another `chat_template` on the tokenizer, or none"
             )
-        tail = text.split(user)[1]
+        tail = text.split(user_word)[1]
         prefix = tail[self._header_length(tail, user, thinking) :]
-        slots = {user: Trust.FOREIGN, system: Trust.AUTHORED}
-        parts = re.split(f"({user}|{system})", text)
+        slots = {word: trust for trust, word in self._words.items()}
+        parts = re.split(f"({user_word}|{system_word})", text)
         return [slots.get(part, part) for part in parts if part], prefix
 
     def _header_length(self, tail: str, user: str, thinking: bool) -> int:
@@ -285,7 +291,7 @@ class Renderer:
             {"role": "user", "content": "next"},
         ]
         text = apply_template(self._tokenizer, dialogue, thinking=thinking)
-        earlier = text.partition(user)[2].partition(reply)[0]
+        earlier = text.partition(self._words[Trust.FOREIGN])[2].partition(reply)[0]
         shared = 0
         while tail[: shared + 1] == earlier[: shared + 1] and shared < len(tail):
             shared += 1
@@ -356,11 +362,6 @@ def _without_added_tokens(backend: Any) -> Any:
     if backend.pre_tokenizer is not None:
         plain.pre_tokenizer = backend.pre_tokenizer
     return plain
-
-
-def _valid(text: str) -> str:
-    """The text with lone surrogates replaced, because UTF-8 and tokenizers cannot hold them."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
 def _continue_prefix(prefix: str, opening: str) -> str:

@@ -35,6 +35,8 @@ ALWAYS_BLANK = CHATML.replace(
 NO_SYSTEM = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML
 )
+# As Llama 3's.
+TRIMS = CHATML.replace("m.content", "m.content | trim")
 # Leaves a system message out without a word.
 USER_ONLY = CHATML.replace("in messages %}", "in messages if m.role != 'system' %}")
 # Closes the user's message and has no assistant header at all.
@@ -154,7 +156,8 @@ class TestControlTokenSafety:
             Renderer(tokenizer)
 
     def test_lone_surrogates_do_not_crash(self):
-        assert tiny_renderer().decode(tiny_renderer().encode_plain("a\ud800b")) == "a?b"
+        ids = tiny_renderer().encode_plain("a\ud800b")
+        assert tiny_renderer().decode(ids) == "a\N{REPLACEMENT CHARACTER}b"
 
 
 class TestAssistantPrefix:
@@ -178,12 +181,12 @@ class TestAssistantPrefix:
         assert renderer.decode(prompt.ids) == prompt.text
         assert prompt.text.count("Help.") == prompt.text.count("Who?") == 1
 
-    @pytest.mark.parametrize("template", [CHATML, THINKING_ONLY, ALWAYS_BLANK, BRACKETS])
+    @pytest.mark.parametrize("template", [CHATML, THINKING_ONLY, ALWAYS_BLANK, BRACKETS, TRIMS])
     @pytest.mark.parametrize("thinking", [True, False])
     def test_harmless_text_gets_the_ids_of_the_template_itself(self, template, thinking):
         messages = [
-            {"role": "system", "content": "Think in <think>."},
-            {"role": "user", "content": "\nWhen does the school day end?"},
+            {"role": "system", "content": " Think in <think>.\n"},
+            {"role": "user", "content": "\nWhen does the school day end?\t\n "},
         ]
         tokenizer = tiny(template)
         expected = tokenizer.apply_chat_template(

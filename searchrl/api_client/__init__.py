@@ -10,6 +10,7 @@ from searchrl.api_client.exchange import Message, Reply, Request
 from searchrl.api_client.server import Server, read_key
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.tool_calls import Raised, call_together
+from searchrl.trust.secrets import redact
 
 __all__ = [
     "Client",
@@ -22,4 +23,5 @@ __all__ = [
     "Server",
     "call_together",
     "read_key",
+    "redact",
 ]

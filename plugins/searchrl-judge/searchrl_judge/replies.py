@@ -71,19 +71,18 @@ def _read_object(text: str, form: str, answers: Sequence[str]) -> dict[str, Any]
     """The object that a reply is: `reason` and one more key."""
     written = re.sub(r"\A\s*<think>.*?</think>", "", text, flags=re.DOTALL).strip()
     fenced = re.fullmatch(r"```\w*(.*)```", written, re.DOTALL)
-    try:
+    value: Any = None
+    with suppress(ValueError, RecursionError):
         value = json.loads(fenced[1] if fenced else written, object_pairs_hook=_make_object)
-    except (ValueError, RecursionError):
-        value = None
-    is_whole = isinstance(value, dict) and value.keys() == {"reason", form}
-    if not is_whole or not isinstance(value["reason"], str):
+    has_keys = isinstance(value, dict) and value.keys() == {"reason", form}
+    if not has_keys or not isinstance(value["reason"], str):
         raise Unreadable(
             f"expected one JSON object with the keys reason and {form} and no text around it, not "
             f"{show_value(text)}"
         )
     if any(value == one for answer in answers for one in _find_objects(answer)):
         raise Unreadable(f"it repeats an object that an answer holds: {show_value(text)}")
-    return value
+    return dict(value)
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

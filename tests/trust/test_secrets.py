@@ -1,0 +1,69 @@
+"""Secrets: every form in which one comes back is taken out of text and of decoded JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+
+from searchrl.trust import secrets
+from searchrl.trust.secrets import keep_secret, redact
+
+KEY = "gAAA/b+c\\d\"e'f=="
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "_SECRETS", set())
+
+
+def as_codes(text: str) -> str:
+    return "".join(f"\\u{ord(character):04X}" for character in text)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        str,
+        json.dumps,
+        lambda key: json.dumps(json.dumps(key)).replace("/", "\\/"),
+        as_codes,
+        lambda key: json.dumps(as_codes(key[:2]) + key[2:]),
+        lambda key: quote(quote(key, safe="")),
+        lambda key: quote(key, safe="").replace("%2F", "%2f"),
+        html.escape,
+        lambda key: key.replace("+", "&#43;").replace("/", "&#x2F;"),
+    ],
+)
+def test_a_secret_is_taken_out_in_every_form(write: Callable[[str], str]) -> None:
+    keep_secret("another")
+    keep_secret(KEY)
+    told = redact(f"your key {write(KEY)} is wrong")
+    assert told.replace('"', "").replace("\\", "") == "your key [key] is wrong"
+
+
+def test_keys_and_values_at_any_depth_are_redacted_and_nothing_else_changes() -> None:
+    keep_secret("s")
+    value = {"s": [{"a": "it s", "n": 1}, None, True, 0.5], "b": "\\u0074 %41 &#65;"}
+    changed = {"[key]": [{"a": "it [key]", "n": 1}, None, True, 0.5], "b": "\\u0074 %41 &#65;"}
+    assert redact(value) == changed
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "redacted"),
+    [
+        ("Basic bWU6cGFzcw==", "me, pass, bWU6cGFzcw==", "me, [key], [key]"),
+        ("Basic c2stMTo=", "sk-1:", "[key]:"),
+        ("Basic !", "Basic !", "Basic [key]"),
+        ("Token ab", "Token ab", "Token [key]"),
+        ("three words here", "words three words here", "words [key]"),
+        ("EMPTY", "EMPTY", "EMPTY"),
+        ("", "EMPTY", "EMPTY"),
+    ],
+)
+def test_the_secret_of_a_header_and_no_made_up_one(key: str, text: str, redacted: str) -> None:
+    keep_secret(key)
+    assert redact(text) == redacted

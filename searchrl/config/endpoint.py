@@ -7,10 +7,13 @@ holds no key of an account, only the name of the environment variable that does.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from searchrl.config.sections import AUTO, Count, Seconds, Section, Weight
 from searchrl.contracts.settings import FilePath, VariableName
@@ -41,6 +44,23 @@ PolicyName = Annotated[str, AfterValidator(_known)]
 _OFF = "off"
 _OURS = ("model", "messages", "prompt", "stream", "n")
 """Keys of a body that `extra` does not change: who is asked, what, and how the answer is read."""
+_SECRET_NAME = re.compile(
+    r"(api|access|auth|private|subscription)[-_]?key$|authorization|passw|secret|credential|cookie"
+    r"|(^|(api|access|auth|bearer|hf|id|refresh|session)[-_]?)token$",
+    re.IGNORECASE,
+)
+_SECRET = re.compile(r"Bearer \S+$|(sk-|gsk_|hf_|ghp_|xai-|AIza)[\w-]{12}")
+
+
+def _find_secret(value: Any, name: str = "") -> str:
+    """The key at which a secret or a header stands; "" without one."""
+    if isinstance(value, str):
+        return name if value and (_SECRET_NAME.search(name) or _SECRET.match(value)) else ""
+    if value and name.lower().endswith("headers"):
+        return name
+    pairs = value.items() if isinstance(value, Mapping) else []
+    pairs = [(name, inner) for inner in value] if isinstance(value, list) else pairs
+    return next(filter(None, (_find_secret(inner, str(key)) for key, inner in pairs)), "")
 
 
 class EndpointConfig(Section):
@@ -107,6 +127,14 @@ class EndpointConfig(Section):
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(f"expected what JSON can say: {error}") from None
+        if name := _find_secret(value):
+            raise PydanticCustomError(
+                "secret",
+                "its key '{name}' is a secret or a header, and this setting is sent in the body "
+                "and written into run folders; put the secret into an environment variable and "
+                "name that: endpoint.key_env=NAME",
+                {"name": name},
+            )
         return value
 
     @model_validator(mode="after")

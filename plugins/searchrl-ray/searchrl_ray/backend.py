@@ -211,8 +211,8 @@ def connect(address: str | None, *, is_heard: bool = False) -> None:
     # Ray has a handler of its own, which would end a run without its checkpoint.
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        # Without clusters, as on macOS, Ray listens on the loopback interface alone.
-        ray_constants.ENABLE_RAY_CLUSTER = known and place != "local"
+        # Without it, as on macOS, Ray's nodes are on the loopback interface alone.
+        ray_constants.ENABLE_RAY_CLUSTER = is_wide = known and place != "local"
         ray.init(address=place, log_to_driver=is_heard, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
@@ -223,7 +223,7 @@ def connect(address: str | None, *, is_heard: bool = False) -> None:
         ray_constants.ENABLE_RAY_CLUSTER = known
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
-    if place != "local" and os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
+    if is_wide and os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         warnings.warn(
             f"the Ray cluster at {place} is used without a token: whoever reaches its ports runs "
             "code on its nodes. Start its nodes and this run with RAY_AUTH_MODE=token (Ray 2.52 "

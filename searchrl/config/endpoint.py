@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -44,23 +43,16 @@ PolicyName = Annotated[str, AfterValidator(_known)]
 _OFF = "off"
 _OURS = ("model", "messages", "prompt", "stream", "n")
 """Keys of a body that `extra` does not change: who is asked, what, and how the answer is read."""
-_SECRET_NAME = re.compile(
-    r"(api|access|auth|private|subscription)[-_]?key$|authorization|passw|secret|credential|cookie"
-    r"|(^|(api|access|auth|bearer|hf|id|refresh|session)[-_]?)token$",
+_NAMES = (
+    r"[^\"]*(?:api|access|auth|private|subscription)[-_]?key|[^\"]*(?:authorization|passw|secret"
+    r"|credential|cookie)[^\"]*|(?:[^\"]*(?:api|access|auth|bearer|hf|id|refresh|session)[-_]?)?token"
+)
+_SECRET = re.compile(
+    rf'"({_NAMES})": \[*"[^"]|"([^"]*headers)": {{"'
+    r'|"([^"]*)": \[*"(?:Bearer \S+"|(?:sk-|gsk_|hf_|ghp_|xai-|AIza)[\w-]{12})',
     re.IGNORECASE,
 )
-_SECRET = re.compile(r"Bearer \S+$|(sk-|gsk_|hf_|ghp_|xai-|AIza)[\w-]{12}")
-
-
-def _find_secret(value: Any, name: str = "") -> str:
-    """The key at which a secret or a header stands; "" without one."""
-    if isinstance(value, str):
-        return name if value and (_SECRET_NAME.search(name) or _SECRET.match(value)) else ""
-    if value and name.lower().endswith("headers"):
-        return name
-    pairs = value.items() if isinstance(value, Mapping) else []
-    pairs = [(name, inner) for inner in value] if isinstance(value, list) else pairs
-    return next(filter(None, (_find_secret(inner, str(key)) for key, inner in pairs)), "")
+"""In JSON: the name of a secret, or of headers; or any name of a text that looks like a secret."""
 
 
 class EndpointConfig(Section):
@@ -124,16 +116,16 @@ class EndpointConfig(Section):
         if taken := [key for key in _OURS if key in value]:
             raise ValueError(f"{taken[0]!r} is not for you to set: SearchRL writes it")
         try:
-            json.dumps(value, allow_nan=False)
+            text = json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(f"expected what JSON can say: {error}") from None
-        if name := _find_secret(value):
+        if found := _SECRET.search(text):
             raise PydanticCustomError(
                 "secret",
                 "its key '{name}' is a secret or a header, and this setting is sent in the body "
                 "and written into run folders; put the secret into an environment variable and "
                 "name that: endpoint.key_env=NAME",
-                {"name": name},
+                {"name": next(filter(None, found.groups()))},
             )
         return value
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
 
+from searchrl.engine.rollout.boundary import classify
+from searchrl.rewards.scorer import _failure_of as failure_of
 from searchrl.trust import secrets
 from searchrl.trust.secrets import keep_secret, redact
+from searchrl.trust.texts import clean
 
 KEY = "gAAA/b+c\\d\"e'f=="
 
@@ -67,3 +71,12 @@ def test_keys_and_values_at_any_depth_are_redacted_and_nothing_else_changes() ->
 def test_the_secret_of_a_header_and_no_made_up_one(key: str, text: str, redacted: str) -> None:
     keep_secret(key)
     assert redact(text) == redacted
+
+
+def test_a_secret_in_an_error_of_a_plugin_is_in_no_failure_and_on_no_terminal() -> None:
+    keep_secret("s3#")
+    error = ValueError("wrong key s3#")
+    for failure in (failure_of(error, "a plugin"), classify(error, Mock(), "a player")):
+        assert "wrong key [key]" in failure.message and "wrong key [key]" in failure.detail
+        assert "s3#" not in failure.message + failure.detail
+    assert clean("wrong key s3#") == "wrong key [key]"

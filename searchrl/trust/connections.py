@@ -1,6 +1,6 @@
 """Connections of strangers to a server of ours: a request must arrive in time, and be of some size.
 
-uvicorn limits neither, and counts who never finishes a header as one it works for. Needs uvicorn.
+Left alone, uvicorn waits for ever, and counts who never finishes a header as one that it works for.
 """
 
 from __future__ import annotations

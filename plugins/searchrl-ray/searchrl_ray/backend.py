@@ -162,7 +162,12 @@ class RayBackend:
                     waiting.appendleft(at)
                     losses[at] += 1
                     if losses[at] == MAX_LOST:
-                        raise SearchRLError(_lost_again(error)) from error
+                        raise SearchRLError(
+                            f"{MAX_LOST} Ray workers were lost while they played the same "
+                            f"rollouts; the last one: {error}. If memory ran out, lower "
+                            "rollout.batch_size or give each worker more room; the log is in "
+                            "/tmp/ray/session_latest/logs"
+                        ) from error
                 else:
                     time.sleep(TICK_S)  # its process does not run yet
                 doing[worker.start.remote()] = worker, None
@@ -236,11 +241,3 @@ def connect(address: str | None, *, is_heard: bool = False) -> None:
 def cause_of(error: RayTaskError) -> BaseException:
     """The message a worker has for the user; else the error with its traceback."""
     return error.cause if isinstance(error.cause, SearchRLError) else error
-
-
-def _lost_again(error: RayError) -> str:
-    return (
-        f"{MAX_LOST} Ray workers were lost while they played the same rollouts; the last one: "
-        f"{error}. If memory ran out, lower rollout.batch_size or give each worker more room; the "
-        "log is in /tmp/ray/session_latest/logs"
-    )

@@ -6,13 +6,14 @@ import json
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from searchrl.errors import ConfigError, EndpointFailure
-from searchrl.trust.secrets import keep_secret, redact
+from searchrl.trust.secrets import MADE_UP, keep_secret, redact
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,6 +37,12 @@ def read_key(variable: str) -> str | None:
     """
     key = os.environ.get(variable, "").strip()
     keep_secret(key)
+    if 0 < len(key) < 6 and key != MADE_UP:
+        warnings.warn(
+            f"the key in {variable} is short: wherever an answer has it, it becomes [key]. For a "
+            f"server that wants none, set {MADE_UP}",
+            stacklevel=2,
+        )
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"the environment variable {variable} holds no key: no HTTP header may have a "

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-_MADE_UP = "EMPTY"
+MADE_UP = "EMPTY"
 """A key for servers that want none: it is also a word, and no secret."""
 _ESCAPE = re.compile(r"\\|%[0-9a-fA-F]|&[#a-z]")
 _SECRETS: set[str] = set()
@@ -29,7 +29,7 @@ def keep_secret(key: str) -> None:
         if scheme.lower() == "basic":
             user, _, password = b64decode(secret).decode("utf-8", "replace").partition(":")
             secrets.add(password or user)
-    _SECRETS.update(secrets - {"", _MADE_UP})
+    _SECRETS.update(secrets - {"", MADE_UP})
 
 
 def redact(value: Any) -> Any:

@@ -174,6 +174,9 @@ def test_a_key_that_no_header_may_hold_is_refused_and_not_shown(
     with pytest.raises(ConfigError, match="environment variable A_KEY holds no key") as it:
         read_key("A_KEY")
     assert KEY not in "".join(traceback.format_exception(it.value))
+    monkeypatch.setenv("A_KEY", "none")
+    with pytest.warns(UserWarning, match="key in A_KEY is short.*set EMPTY"):
+        read_key("A_KEY")
     monkeypatch.setenv("A_KEY", f" {KEY}\n")
     assert read_key("A_KEY") == KEY and read_key("NO_SUCH_KEY") is None
 

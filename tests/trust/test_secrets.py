@@ -55,7 +55,7 @@ def test_keys_and_values_at_any_depth_are_redacted_and_nothing_else_changes() ->
     [
         ("Basic bWU6cGFzcw==", "me, pass, bWU6cGFzcw==", "me, [key], [key]"),
         ("Basic c2stMTo=", "sk-1:", "[key]:"),
-        ("Basic !", "Basic !", "Basic [key]"),
+        ("Basic !!", "Basic !!", "Basic [key]"),
         ("Token ab", "Token ab", "Token [key]"),
         ("three words here", "words three words here", "words [key]"),
         ("EMPTY", "EMPTY", "EMPTY"),

@@ -47,6 +47,7 @@ OPEN_TO_PARTS = (
     "searchrl.data",
     "searchrl.retrieval",
     "searchrl.trust.folders",
+    "searchrl.trust.secrets",
 )
 """What every part may import: contracts, facts, the keys of the config, and shared tools."""
 

@@ -1,4 +1,4 @@
-"""Posting JSON to one server, again where that may help; the key is in no message and no answer."""
+"""Posting JSON to one server, again where that may help; no secret is in a message or an answer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from searchrl.errors import ConfigError, EndpointFailure
+from searchrl.trust.secrets import MADE_UP, keep_secret, redact
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,8 +31,18 @@ class Refused(EndpointFailure):
 
 
 def read_key(variable: str) -> str | None:
-    """The key in an environment variable; None if there is none, `ConfigError` for an odd one."""
+    """The key in an environment variable; None if there is none, `ConfigError` for an odd one.
+
+    From then on it is a secret, which `redact` takes out of texts.
+    """
     key = os.environ.get(variable, "").strip()
+    keep_secret(key)
+    if 0 < len(key) < 6 and key != MADE_UP:
+        warnings.warn(
+            f"the key in {variable} is short: wherever an answer has it, it becomes [key]. For a "
+            f"server that wants none, set {MADE_UP}",
+            stacklevel=2,
+        )
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"the environment variable {variable} holds no key: no HTTP header may have a "
@@ -74,8 +86,7 @@ class Server:
         _ensure_address(url, section)
         self.url = url
         self._section, self._timeout_s, self._advice = section, timeout_s, dict(advice)
-        secret = (key or "").rpartition(" ")[2]
-        self._secret = secret if len(secret) >= 12 else ""  # `EMPTY`, made up, is also a word
+        keep_secret(key or "")
         header = "" if key is None else key if " " in key else f"Bearer {key}"
         # Nothing is left out: the library would read it from the environment.
         self._client = OpenAI(
@@ -112,21 +123,20 @@ class Server:
             except APIStatusError as error:
                 raise self._refusal(error.response, asking.num_tries) from None
             except APIConnectionError as error:
-                said = self._quote(str(error.__cause__ or error))
+                said = quote(error.__cause__ or error)
                 times = _times(asking.num_tries)
                 raise EndpointFailure(f"{self.url} cannot be reached: {said}{times}") from None
-            if self._secret:  # what is answered is kept, shown and put into rows
-                content = content.replace(self._secret.encode(), b"[key]")
             try:
-                return json.loads(content)
+                return redact(json.loads(content))  # it is kept, shown and put into rows
             except (ValueError, RecursionError):
-                said = self._quote(content.decode("utf-8", "replace"))
+                said = quote(content.decode("utf-8", "replace"))
                 raise EndpointFailure(f"{self.url} sent no JSON: {said}") from None
 
     def _refusal(self, answer: httpx2.Response, num_tries: int) -> Refused:
         """What a status other than 200 means."""
-        status, said = answer.status_code, self._quote(answer.text)
-        text = f"{self.url} answered {status}{': ' * bool(said)}{said}{_times(num_tries)}"
+        status, said = answer.status_code, quote(answer.text)
+        told = answer.extensions["status"]  # 200, if its body is an error
+        text = f"{self.url} answered {told}{': ' * bool(said)}{said}{_times(num_tries)}"
         if 300 <= status < 400:
             text += "; it sends us elsewhere, and no key is carried there: name the new address"
         elif advice := self._advice.get(status):
@@ -135,13 +145,10 @@ class Server:
             variable = f"{self._section}.key_env"
             text += f"; the key is read from the environment variable that {variable} names"
         elif wait := answer.headers.get("retry-after"):
-            text += f"; it asks to wait {wait} s"
+            text += f"; it asks to wait {quote(wait)} s"
         refused = Refused(text, status)
         self._refused = refused if status in _HOPELESS else None
         return refused
-
-    def _quote(self, text: str) -> str:
-        return quote(text.replace(self._secret, "[key]") if self._secret else text)
 
 
 def _times(number: int) -> str:
@@ -150,7 +157,7 @@ def _times(number: int) -> str:
 
 def quote(value: object) -> str:
     """A piece of what a server sent, short enough for an error."""
-    text = " ".join(str(value).split())
+    text = " ".join(redact(str(value)).split())
     return text if len(text) <= 300 else f"{text[:300]} …"
 
 

@@ -6,6 +6,7 @@ key elsewhere. Tries, `Retry-After` and connections are the library's.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -84,9 +85,29 @@ class Wire(httpx2.Client):
         except httpx2.TimeoutException:
             raise Ended(EndpointFailure(asking.late)) from None
         headers = {name: answer.headers[name] for name in _IN if name in answer.headers}
+        is_error = answer.status_code == 200 and _is_error(content)
         with suppress(ValueError):  # where it asks to wait for longer than there is time
             if float(headers.get("retry-after", "")) > asking.ends_at - time.monotonic():
                 headers["x-should-retry"] = "false"
         return httpx2.Response(
-            answer.status_code, headers=headers, content=bytes(content), request=request
+            503 if is_error else answer.status_code,  # by which the library asks again
+            headers=headers,
+            content=bytes(content),
+            request=request,
+            extensions={"status": answer.status_code},
         )
+
+
+def _is_error(content: bytearray) -> bool:
+    """Whether an answer is an error in place of what was asked for, or of its first choice."""
+    body: Any = None
+    with suppress(ValueError, RecursionError):
+        body = json.loads(content) if b'"error"' in content else None
+    if not isinstance(body, dict):
+        return False
+    match body.get("choices"):
+        case [{"error": error}, *_] if error:
+            return True
+        case [{"finish_reason": "error"}, *_]:
+            return True
+    return bool(body.get("error")) and not any(isinstance(v, list) and v for v in body.values())

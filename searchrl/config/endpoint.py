@@ -7,10 +7,12 @@ holds no key of an account, only the name of the environment variable that does.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from searchrl.config.sections import AUTO, Count, Seconds, Section, Weight
 from searchrl.contracts.settings import FilePath, VariableName
@@ -43,6 +45,16 @@ PolicyName = Annotated[str, AfterValidator(_known)]
 _OFF = "off"
 _OURS = ("model", "messages", "prompt", "stream", "n")
 """Keys of a body that `extra` does not change: who is asked, what, and how the answer is read."""
+_NAMES = (
+    r"[^\"]*(?:api|access|auth|private|subscription)[-_]?key|[^\"]*(?:authorization|passw|secret"
+    r"|credential|cookie)[^\"]*|(?:[^\"]*(?:api|access|auth|bearer|hf|id|refresh|session)[-_]?)?token"
+)
+_SECRET = re.compile(
+    rf'"({_NAMES})": \[*"[^"]|"([^"]*headers)": {{"'
+    r'|"([^"]*)": \[*"(?:Bearer \S+"|(?:sk-|gsk_|hf_|ghp_|xai-|AIza)[\w-]{12})',
+    re.IGNORECASE,
+)
+"""In JSON: the name of a secret, or of headers; or any name of a text that looks like a secret."""
 
 
 class EndpointConfig(Section):
@@ -106,9 +118,17 @@ class EndpointConfig(Section):
         if taken := [key for key in _OURS if key in value]:
             raise ValueError(f"{taken[0]!r} is not for you to set: SearchRL writes it")
         try:
-            json.dumps(value, allow_nan=False)
+            text = json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(f"expected what JSON can say: {error}") from None
+        if found := _SECRET.search(text):
+            raise PydanticCustomError(
+                "secret",
+                "its key '{name}' is a secret or a header, and this setting is sent in the body "
+                "and written into run folders; put the secret into an environment variable and "
+                "name that: endpoint.key_env=NAME",
+                {"name": next(filter(None, found.groups()))},
+            )
         return value
 
     @model_validator(mode="after")

@@ -101,6 +101,8 @@ def _explain_one(
     if "missing" in kinds:
         return f"{start}{key} is missing"
     said = dict.fromkeys(_words(item) for item in items)
+    if "secret" in kinds:
+        return f"{start}{key}: {'; or '.join(said)}"
     return f"{start}{key} = {show_value(items[0].get('input'))}: {'; or '.join(said)}"
 
 

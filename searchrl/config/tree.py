@@ -291,4 +291,4 @@ def build_config(*layers: Mapping[str, Any]) -> RunConfig:
 
         known = [*TASK_KEYS, *(key.key.replace("[]", ".0") for key in config_keys())]
         lines = explain(error, merged, layers, known)
-        raise ConfigError(f"the configuration is not valid:\n{lines}") from error
+        raise ConfigError(f"the configuration is not valid:\n{lines}") from None  # it shows values

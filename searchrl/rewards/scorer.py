@@ -30,6 +30,7 @@ from searchrl.errors import (
 from searchrl.rewards.components import SIGNAL
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.tool_calls import CallLock, DeadlineExceeded, Raised, call_together
+from searchrl.trust.secrets import redact
 
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
@@ -291,7 +292,7 @@ def _failure_of(error: BaseException, owner: str) -> Failure:
         case _:
             raise error
     detail = "".join(traceback.format_exception(error))
-    return Failure(FailureKind.SCORING, owner, message, detail)
+    return Failure(FailureKind.SCORING, owner, redact(message), redact(detail))
 
 
 def checked_score(

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 import click
 
+from searchrl.trust.secrets import redact
 from searchrl.trust.texts import clean, clean_json
 
 MAX_LINES, MAX_WIDTH, MAX_CHARS = 17, 1200, 3600
@@ -122,4 +123,4 @@ def keep_stdout_clean(
 def print_json(value: Any, *, indent: int | None = None) -> None:
     """Print a value as JSON on the standard output that the command began with."""
     stream = click.get_current_context().meta.get(_STDOUT, sys.stdout)
-    say(clean_json(json.dumps(value, indent=indent, ensure_ascii=False)), file=stream)
+    say(clean_json(json.dumps(redact(value), indent=indent, ensure_ascii=False)), file=stream)

@@ -2,13 +2,15 @@
 
 Models, corpora, run folders and errors can hold escape sequences that move the cursor or fill the
 clipboard, and marks that reverse the order of reading. They are printed as Python would write them,
-`\\x1b`.
+`\\x1b`, and secrets as `[key]`.
 """
 
 from __future__ import annotations
 
 import json
 import re
+
+from searchrl.trust.secrets import redact
 
 _COMMANDS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, without tab and line feed; C1 is an ESC in one byte
@@ -26,7 +28,7 @@ def clean(text: str) -> str:
     def show(match: re.Match[str]) -> str:
         return match.group().encode("unicode-escape").decode()
 
-    return _COMMAND.sub(show, text.replace("\r\n", "\n"))
+    return _COMMAND.sub(show, redact(text).replace("\r\n", "\n"))
 
 
 def clean_json(text: str) -> str:

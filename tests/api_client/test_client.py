@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,23 @@ def test_tokens_that_nobody_counts_are_no_budget(limits: dict[str, Any]) -> None
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         build_config({"endpoint": settings})
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"api_key": "s3cret"},
+        {"a": [{"X-Api-Key": "s3cret"}]},
+        {"provider": {"auth_token": ["s3cret"]}},
+        {"extra_headers": {"X-Team": "s3cret"}},
+        {"note": "Bearer s3cret"},
+        {"note": "sk-proj-abcdefghs3cret"},
+    ],
+)
+def test_a_secret_is_no_setting_and_is_not_shown(extra: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"endpoint\.extra.*endpoint\.key_env=NAME") as it:
+        build_config({"endpoint": {"extra": extra}})
+    assert "s3cret" not in "".join(traceback.format_exception(it.value))
+    schema = {"properties": {"password": {"type": "string"}}, "required": ["password"]}
+    kept = {"prompt_cache_key": "x", "max_tokens": None, "stop_token_ids": [1], "schema": schema}
+    assert build_config({"endpoint": {"extra": kept}}).endpoint.extra == kept

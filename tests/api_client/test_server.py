@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
 from typing import Any
@@ -96,6 +97,33 @@ def test_a_busy_server_is_asked_again_when_it_says(status: int) -> None:
         assert time.monotonic() - began >= 0.3 and tries == [False, True]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "overloaded", "code": 429}},
+        {"choices": None, "error": "loading"},
+        {"choices": [{"error": {"message": "m"}, "message": {"content": ""}}]},
+        {"choices": [{"finish_reason": "error", "message": {"content": "half"}}]},
+    ],
+)
+def test_an_error_with_status_200_is_asked_again(body: Any) -> None:
+    """Gateways send the fault of the server behind them so."""
+    fault, tries = Raw(json.dumps(body).encode()), list[bool]()
+    left = [fault, "fine"]
+    with OpenAIServer(lambda body: left.pop(0)) as server:
+        assert "choices" in Server(server.url, "endpoint").post({}, before=tries.append)
+    assert tries == [False, True]
+    with pytest.raises(EndpointFailure, match="answered 200: .*error"):
+        post(fault)
+
+
+@pytest.mark.parametrize(
+    "body", [{"error": None, "choices": []}, {"result": ["x"], "error": "one of two"}, ["error"]]
+)
+def test_an_answer_that_speaks_of_an_error_is_an_answer(body: Any) -> None:
+    assert post(Raw(json.dumps(body).encode())) == body
+
+
 def test_tries_have_an_end_and_a_server_that_is_down_is_a_failure() -> None:
     with OpenAIServer(lambda body: Fault(503, headers={"Retry-After": "0.01"})) as server:
         with pytest.raises(Refused, match=r"answered 503: out of order \(3 times\)"):
@@ -129,6 +157,15 @@ def test_a_key_that_a_server_repeats_is_not_shown(answer: Any, key: str) -> None
     assert KEY not in "".join(traceback.format_exception(it.value))
 
 
+@pytest.mark.parametrize("key", ["gAAA/b+c==", "S3CR", "Basic bWU6cGFzcw=="])
+def test_a_key_that_is_escaped_in_a_good_answer_is_not_kept(key: str) -> None:
+    secret = key.split()[-1]
+    inner = json.dumps({secret: f"your key {secret}"}).replace("/", "\\/")
+    content = json.dumps({"text": inner}).replace(secret[0], f"\\u{ord(secret[0]):04x}")
+    answer = post(Raw(content.encode()), key=key)
+    assert answer == {"text": '{"[key]": "your key [key]"}'}
+
+
 @pytest.mark.parametrize("value", [f"{KEY}\nX: 1", f"{KEY}\u2019"])
 def test_a_key_that_no_header_may_hold_is_refused_and_not_shown(
     value: str, monkeypatch: pytest.MonkeyPatch
@@ -137,6 +174,9 @@ def test_a_key_that_no_header_may_hold_is_refused_and_not_shown(
     with pytest.raises(ConfigError, match="environment variable A_KEY holds no key") as it:
         read_key("A_KEY")
     assert KEY not in "".join(traceback.format_exception(it.value))
+    monkeypatch.setenv("A_KEY", "none")
+    with pytest.warns(UserWarning, match="key in A_KEY is short.*set EMPTY"):
+        read_key("A_KEY")
     monkeypatch.setenv("A_KEY", f" {KEY}\n")
     assert read_key("A_KEY") == KEY and read_key("NO_SUCH_KEY") is None
 

@@ -69,7 +69,7 @@ def _inspect(run: Path) -> tuple[Result, Any]:
 
 def _list(run: Path, *flags: str) -> tuple[Result, Any]:
     result = call("runs", run, "--json", *flags, env=WIDE)
-    rows = json.loads(result.stdout)["runs"] if result.exit_code == 0 else []
+    rows = json.loads(result.stdout)["runs"] if result.stdout else []
     return result, [{k: v for k, v in row.items() if "bytes" not in k} for row in rows]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import complaint, succeed
+from command_line import call, complaint, succeed
 from damage import flip
 from reseal import reseal
 
@@ -146,7 +146,9 @@ class TestDamage:
         weights = run / "policy" / "model.safetensors"
         flip(weights)
         assert rows(run)[0]["damaged"] == []
-        (said,) = rows(run, "--verify")[0]["damaged"]
+        result = call("runs", run, "--verify", "--json")
+        assert result.exit_code == 1 and call("runs", run, "--verify").exit_code == 1
+        (said,) = json.loads(result.stdout)["runs"][0]["damaged"]
         assert said.startswith(f"'{weights}' is damaged: its content is not what was written")
         (run / "checkpoints" / "step_000001" / "optimizer.json").write_text("{")
         (row,) = rows(run)

@@ -30,10 +30,13 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 from searchrl import ConfigError, suggest, suggest_path
+from searchrl.api_client import read_key, redact
 from searchrl_agents.keeper import END_S, end_all
 
 INHERITED = "PATH HOME USER LANG TMPDIR TEMP TMP VIRTUAL_ENV PYTHONPATH CONDA_PREFIX".split()
 """What a command gets of the environment of the run, with `LC_*`: no keys."""
+_KEYS = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|\d|$)", re.IGNORECASE)
+"""Variables that hold a secret, by their names."""
 CLOSED = "the agents were closed"
 
 
@@ -76,7 +79,7 @@ class Running:
     def finish(self, ended: Ended) -> None:
         """For its agent: it has ended. Only the first call counts."""
         with suppress(InvalidStateError):
-            self.ended.set_result(ended._replace(error=self.why or ended.error))
+            self.ended.set_result(Ended(*redact(ended._replace(error=self.why or ended.error))))
 
 
 def make_agent(command: str, *, env: Sequence[str] = ()) -> Agent:
@@ -116,6 +119,9 @@ class _Commands:
     def __init__(self, argv: list[str], env: Sequence[str]) -> None:
         names = {*INHERITED, *env, *(name for name in os.environ if name.startswith("LC_"))}
         self._env = {name: os.environ[name] for name in names & os.environ.keys()}
+        for name in filter(_KEYS.search, env):
+            with suppress(ConfigError):  # it is no key of a server, and a secret all the same
+                read_key(name)
         self._argv = argv
         self._lock = Lock()
         self._numbers = itertools.count()

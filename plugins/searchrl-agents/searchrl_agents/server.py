@@ -19,6 +19,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from searchrl.api_client import make_http_server
 from searchrl_agents import wire
 from searchrl_agents.session import Session
 from searchrl_agents.talk import Refused
@@ -159,16 +160,15 @@ class AgentServer:
         for route, answer in ROUTES.items():
             method, path = route.split()
             app.add_api_route(path, answer, methods=[method], response_model=None)
-        config = uvicorn.Config(
+        server = make_http_server(
             app,
-            ws="none",
+            max_connections=2 * MAX_WAITING,
             log_config=None,
             log_level="critical",
             # Longer than clients keep an idle connection, or it closes as a request arrives.
             timeout_keep_alive=600,
             timeout_graceful_shutdown=5,
         )
-        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([bound],), name="agents", daemon=True)
         thread.start()
         self._running = server, thread

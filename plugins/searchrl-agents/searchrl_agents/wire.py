@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from searchrl.api_client import redact
 from searchrl_agents.talk import Called, Message, Refused, Reply, Request
 
 MODEL = "policy"
@@ -46,7 +47,7 @@ def read_body(form: type[T], body: bytes) -> T:
         BadField: with the first fault of the body, and where it is.
     """
     try:
-        return _adapter_of(form).validate_json(body)  # type: ignore[no-any-return]
+        return redact(_adapter_of(form).validate_json(body))  # type: ignore[no-any-return]
     except ValidationError as error:
         fault = error.errors()[0]
         steps = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in fault["loc"])
@@ -87,7 +88,7 @@ class _Form(BaseModel, strict=True):
     def _drop_nulls(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             raise ValueError("expected a JSON object")
-        return {key: value for key, value in given.items() if value is not None}
+        return {key: redact(value) for key, value in given.items() if value is not None}
 
 
 class _Named(_Form):

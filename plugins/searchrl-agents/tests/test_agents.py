@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from searchrl_agents.agents import Agent, Ended, Start, make_agent
+from searchrl_agents.wire import Chat, read_body
 
 from searchrl import ConfigError
 
@@ -97,6 +98,22 @@ def test_a_command_gets_its_variables_and_no_key_of_the_user(
         "NO_PROXY": "127.0.0.1,localhost",
         "no_proxy": "127.0.0.1,localhost",
     }
+
+
+def test_a_secret_of_an_agent_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SERPER_KEY", "s3/cr3t")
+    monkeypatch.setenv("MAX_TOKENS", "77")
+    command = "sh -c 'echo $SERPER_KEY >&2; echo $MAX_TOKENS $SERPER_KEY'"
+    agent = make_agent(command, env=["SERPER_KEY", "MAX_TOKENS"])
+    ended = end_of(agent)
+    agent.close()
+    assert ended.last_line == "77 [key]" and ended.output.count("[key]") == 2
+    assert "s3/cr3t" not in str(ended)
+    chat = read_body(Chat, rb'{"messages": [{"role": "user", "content": "s3\/cr3t is wrong"}]}')
+    assert chat.messages[0].content == "[key] is wrong"
+    assert read_body(dict, b'{"query": "s3/cr3t"}') == {"query": "[key]"}
 
 
 def test_a_crash_has_its_output_and_its_status(make: Callable[..., Agent]) -> None:

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from searchrl import ConfigError, EndpointFailure
 from searchrl.api_client import Client, EndpointConfig, Request
 from searchrl.contracts import Address, JudgeCase, Traffic, Unscored, VariableName, Verdict
-from searchrl_judge.prompts import MAX_RANKED, ask_scores, ask_verdict, read_rubric
+from searchrl_judge.prompts import MAX_RANKED, ask_scores, ask_verdict, clean, read_rubric
 from searchrl_judge.replies import Unreadable, read_scores, read_verdict
 
 T = TypeVar("T")
@@ -94,7 +94,8 @@ class EndpointJudge:
             EndpointFailure: if no reply comes, or none that can be read.
         """
         make = partial(ask_verdict, self._rubric, case, as_number=bool(self._thresholds))
-        return self._ask(make, partial(read_verdict, thresholds=self._thresholds))
+        read = partial(read_verdict, thresholds=self._thresholds, answers=[clean(case.answer)])
+        return self._ask(make, read)
 
     def rank(self, cases: Sequence[JudgeCase]) -> list[Verdict | Unscored]:
         """Ask how good the answers are compared with each other; a single one is judged.
@@ -112,7 +113,8 @@ class EndpointJudge:
             said = [self.judge(case) for case in distinct]
         else:
             make = partial(ask_scores, self._ranking_rubric, distinct)
-            scores = self._ask(make, partial(read_scores, count=len(distinct)))
+            answers = [clean(case.answer) for case in distinct]
+            scores = self._ask(make, partial(read_scores, count=len(distinct), answers=answers))
             said = [scores] * len(distinct) if isinstance(scores, Unscored) else [*scores]
         found = dict(zip(distinct, said, strict=True))
         return [found[case] for case in cases]
@@ -128,12 +130,12 @@ class EndpointJudge:
             if reply.finish == "content_filter":
                 return Unscored("the server withholds what its model says of this answer")
             try:
+                if reply.finish == "length":
+                    raise Unreadable(f"it was cut off at {request.max_tokens} tokens")
                 return read(reply.text)
             except Unreadable as error:
                 self._client.forget(request)  # else it could never be judged again
                 said = str(error)
-                if reply.finish == "length":
-                    said = f"it was cut off at {request.max_tokens} tokens; {said}"
         raise EndpointFailure(
             f"{self._client.url} sent no verdict in {MAX_DRAWS} replies; the last: {said}"
         )
@@ -190,7 +192,7 @@ def make_endpoint(
         first = error.errors(include_url=False)[0]
         place = ".".join(["judge", *map(str, first["loc"])])
         text = str(first["msg"]).replace("endpoint.", "judge.")
-        raise ConfigError(f"{place}: {text}") from error
+        raise ConfigError(f"{place}: {text}") from None  # it may hold a key
     as_number = scale == "continuous"
     own = read_rubric(rubric, "scale" if as_number else "rubric")
     client, ranking = Client(url, model, settings, "judge"), read_rubric(ranking_rubric, "ranking")

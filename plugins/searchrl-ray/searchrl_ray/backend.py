@@ -7,15 +7,18 @@ result is taken once. Nothing of a job is known here, but that it may be played 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Annotated, Any, Literal
 
 import ray
 from pydantic import Field
+from ray._private import ray_constants
 from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -159,7 +162,12 @@ class RayBackend:
                     waiting.appendleft(at)
                     losses[at] += 1
                     if losses[at] == MAX_LOST:
-                        raise SearchRLError(_lost_again(error)) from error
+                        raise SearchRLError(
+                            f"{MAX_LOST} Ray workers were lost while they played the same "
+                            f"rollouts; the last one: {error}. If memory ran out, lower "
+                            "rollout.batch_size or give each worker more room; the log is in "
+                            "/tmp/ray/session_latest/logs"
+                        ) from error
                 else:
                     time.sleep(TICK_S)  # its process does not run yet
                 doing[worker.start.remote()] = worker, None
@@ -199,32 +207,37 @@ def reserve(
 
 
 def connect(address: str | None, *, is_heard: bool = False) -> None:
-    """Join a cluster, or start one; ConfigError if it cannot be reached.
+    """Join a cluster, or start one that only this machine reaches.
 
-    `is_heard`: what its processes print is printed here.
+    `is_heard`: what its processes print is printed here. `ConfigError`: it cannot be reached.
     """
+    place = address or os.environ.get("RAY_ADDRESS") or "local"
+    known = ray_constants.ENABLE_RAY_CLUSTER
     # Ray has a handler of its own, which would end a run without its checkpoint.
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=is_heard, logging_level=logging.ERROR)
+        # Without it, as on macOS, Ray's nodes are on the loopback interface alone.
+        ray_constants.ENABLE_RAY_CLUSTER = is_wide = known and place != "local"
+        ray.init(address=place, log_to_driver=is_heard, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"scale.backend.address = {address!r}: no Ray cluster answers there ({error}). Start "
             "one with `ray start --head`, or leave the address out"
         ) from error
     finally:
+        ray_constants.ENABLE_RAY_CLUSTER = known
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
+    if is_wide and os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
+        warnings.warn(
+            f"the Ray cluster at {place} is used without a token: whoever reaches its ports runs "
+            "code on its nodes. Start its nodes and this run with RAY_AUTH_MODE=token (Ray 2.52 "
+            "or newer; `ray get-auth-token --generate` makes one), or keep its ports in a private "
+            "network",
+            stacklevel=2,
+        )
 
 
 def cause_of(error: RayTaskError) -> BaseException:
     """The message a worker has for the user; else the error with its traceback."""
     return error.cause if isinstance(error.cause, SearchRLError) else error
-
-
-def _lost_again(error: RayError) -> str:
-    return (
-        f"{MAX_LOST} Ray workers were lost while they played the same rollouts; the last one: "
-        f"{error}. If memory ran out, lower rollout.batch_size or give each worker more room; the "
-        "log is in /tmp/ray/session_latest/logs"
-    )

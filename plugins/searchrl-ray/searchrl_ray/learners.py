@@ -15,7 +15,9 @@ from typing import Any
 import click
 import ray
 import ray.train
+from ray._private import ray_constants
 from ray.train.torch import TorchConfig, TorchTrainer
+from ray.util import get_node_ip_address
 from ray.util.placement_group import remove_placement_group
 
 from searchrl import ConfigError, SearchRLError
@@ -78,7 +80,11 @@ def learn(settings: dict[str, Any]) -> None:
         "LOCAL_WORLD_SIZE": place.get_local_world_size(),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": settings["port"],
-        "RAY_ADDRESS": ray.get_runtime_context().gcs_address,  # for rollout workers
+        # For rollout workers; the second says whether the cluster is on the loopback interface.
+        "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+        ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: int(
+            get_node_ip_address() != "127.0.0.1"  # type: ignore[no-untyped-call]
+        ),
     }
     command = [sys.executable, "-m", "searchrl", "train", *settings["arguments"]]
     ended = subprocess.run(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searchrl_ray.backend import MAX_LOST, RayBackend
+import ray
+from searchrl_ray.backend import MAX_LOST, RayBackend, connect
 
 from searchrl import ConfigError, SearchRLError
 from searchrl.contracts import Backend
@@ -66,3 +70,33 @@ def test_a_job_that_cannot_be_played_is_said(
 def test_no_room_for_the_workers_names_the_settings(cluster: Any) -> None:
     with pytest.raises(ConfigError, match=r"no room for 3 processes.*scale\.backend\.workers"):
         RayBackend(partial(make_worker, die), workers=3, timeout_s=2)
+
+
+LISTENERS = """\
+import psutil, ray
+from searchrl_ray.backend import connect
+connect(None)
+for process in psutil.Process().children(recursive=True):
+    for one in process.net_connections():
+        if one.status == "LISTEN":
+            print(one.laddr.ip.removeprefix("::ffff:"))
+ray.shutdown()
+"""
+
+
+def test_a_cluster_of_its_own_is_reached_from_this_machine_alone() -> None:
+    command = [sys.executable, "-c", LISTENERS]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert set(run.stdout.split()) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(("mode", "num_warnings"), [("disabled", 1), ("token", 0)])
+def test_a_cluster_without_a_token_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, mode: str, num_warnings: int
+) -> None:
+    monkeypatch.setattr(ray, "init", lambda **settings: None)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    with warnings.catch_warnings(record=True) as said:
+        connect("head:6379")
+    assert len(said) == num_warnings
+    assert all("head:6379" in str(one) and "RAY_AUTH_MODE=token" in str(one) for one in said)

@@ -33,7 +33,7 @@ def runs(folders: tuple[str, ...], **values: Any) -> None:
 
     DIR is a run, or a folder with runs in it; by default runs/. With --prune, their checkpoints
     are removed, but for the newest and the best of each run. Damaged files are named; with
-    --verify every file is read and compared with its checksum.
+    --verify every file is read and compared with its checksum, and damage ends it with status 1.
 
     \b
     Examples:
@@ -60,6 +60,8 @@ def runs(folders: tuple[str, ...], **values: Any) -> None:
         print_json({"runs": [row.to_dict() for row in rows]})
     else:
         _show(rows, chosen)
+    if values["verify"] and any(row.damaged for row in rows):
+        sys.exit(1)
 
 
 def _show(rows: list[RunRow], folders: list[Path]) -> None:

@@ -37,6 +37,7 @@ from searchrl.errors import (
 )
 from searchrl.plugins.registry import describe_error
 from searchrl.tool_calls import DeadlineExceeded
+from searchrl.trust.secrets import redact
 
 
 class Begun(NamedTuple):
@@ -148,7 +149,7 @@ def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
     if isinstance(error, RetrieverFailure) and isinstance(error.__cause__, DeadlineExceeded):
         error = error.__cause__  # it waited for its turn behind a search that hangs
     env, retriever, protocol = map(world.who, ("env", "retriever", "protocol"))
-    detail = "".join(traceback.format_exception(error))
+    detail = redact("".join(traceback.format_exception(error)))
     match error:
         case DeadlineExceeded():
             # Our own stack is of no use; the place where it hangs is.
@@ -165,7 +166,7 @@ def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
             kind, owner = FailureKind.GENERATION, player
         case _:
             kind, owner = FailureKind.ENVIRONMENT, env
-    return Failure(kind, owner, describe_error(error), detail)
+    return Failure(kind, owner, redact(describe_error(error)), detail)
 
 
 def _ensure_text(value: object, call: str, what: str) -> None:

@@ -21,6 +21,7 @@ from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from searchrl import ConfigError
+from searchrl.api_client import make_http_server
 from searchrl.contracts import Passage, Retriever, find_passages_problem
 from searchrl_retrieval.http import wire
 from searchrl_retrieval.http.wire import Asked, BadRequest, Limits
@@ -219,14 +220,10 @@ def show_address(bound: socket.socket) -> str:
 
 def make_server(app: FastAPI) -> uvicorn.Server:
     """What runs an application: `make_server(app).run(sockets=[bound])`, until a signal ends it."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            lifespan="on",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=10,  # seconds for requests under way
-        )
+    return make_http_server(
+        app,
+        max_connections=MAX_CONNECTIONS,
+        lifespan="on",
+        log_level="warning",
+        timeout_graceful_shutdown=10,  # seconds for requests under way
     )

@@ -18,6 +18,7 @@ from searchrl.config.sections import MODEL_WORDS
 from searchrl.engine.metrics.breakdown import measure, with_components
 from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both, run_episodes
 from searchrl.engine.metrics.failures import FailureLimit
+from searchrl.engine.metrics.remarks import find_blurred_golds
 from searchrl.engine.rollout.drivers import (
     make_driver,
     make_endpoint_driver,
@@ -114,7 +115,8 @@ def play_table(
     """
     config = with_components(config, registry)
     settings, worlds = config.eval, make_worlds(config, registry)
-    for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy)):
+    foreseen = foresee_evaluation(config, worlds, has_forced=needs_model(config.policy))
+    for line in (*foreseen, *find_blurred_golds(worlds, config.normalization)):
         on_note(line)
     build_indexes(worlds, on_phase)
     script, address = script_name(config.policy), endpoint_address(config.policy)

@@ -18,7 +18,7 @@ from searchrl.errors import show_value
 
 _LITERAL = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 # numpy writes no commas: ['Ida Veen' 'Veen'] would be one text in Python.
-_GAP = re.compile(rf"({_LITERAL}|[\]}})]|-?\d[\w.+-]*)(\s+(?=['\"\[{{(]|-?\d))?", re.DOTALL)
+_GAP = re.compile(rf"({_LITERAL}|[\]}})]|[\w.]+)(\s+(?=['\"\[{{(\w]|-\d))?", re.DOTALL)
 _EXACT = 2**53
 """Whole numbers from which a float is no longer exact."""
 
@@ -51,8 +51,11 @@ def _parse_repr(text: str) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """The list or object that a text holds as JSON, or as Python or numpy show it; else `value`."""
-    if not isinstance(value, str) or (text := value.strip())[:1] not in ("[", "{", "("):
+    """The list or object that a text holds as JSON, or as Python or numpy show it; else `value`.
+
+    Raises `BadRow` for what Python shows of other things: sets, bytes, a list that numpy cut.
+    """
+    if not isinstance(value, str) or not re.match(r"[\[{(]|b['\"]", text := value.strip()):
         return value
     for read in (parse_json, _parse_repr):
         try:
@@ -63,6 +66,8 @@ def unpack(value: Any) -> Any:
             return found
         if isinstance(found, tuple) and not is_numbers(found):  # (1, 2) may be an answer
             return list(found)
+    if re.fullmatch(r"""[\[{]\s*['"].*['"]\s*[\]}]|b(['"]).*\1""", text, re.DOTALL):
+        raise BadRow(f"{show_value(text)} is no value that can be read; write text, or JSON")
     return value
 
 

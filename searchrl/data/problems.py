@@ -65,7 +65,7 @@ class Problems:
             lines = ""
             for problem in self.found:
                 others = self.counts[problem.path, problem.reason] - 1
-                lines += f"\n  {problem}" + f" (and so {others:,} more rows)" * bool(others)
+                lines += f"\n  {problem}" + f" (and {others:,} more like it)" * bool(others)
             raise DataError(f"Nothing was started: the data have faults{more}:{lines}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import csv
 import gzip
 import io
@@ -244,8 +245,10 @@ def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
 
 
 def _read_cell(name: str, cell: str | None) -> Any:
-    value = cell if name in ("id", "_id", *_PROSE) else unpack(cell)
-    return cell if is_numbers(value) else value  # whoever reads the key knows what it is
+    with contextlib.suppress(BadRow):  # whoever reads the key says what is wrong
+        value = cell if name in ("id", "_id", *_PROSE) else unpack(cell)
+        return cell if is_numbers(value) else value
+    return cell
 
 
 def _read_cells(

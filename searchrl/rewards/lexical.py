@@ -19,7 +19,8 @@ MAX_MORE_WORDS = 12
 class LexicalJudge:
     """1: the answer is an accepted one; 0.5: it is near one, or holds one in a short sentence.
 
-    `normalization` is that of the run, or one of its own: N1, N2 or N3.
+    Args:
+        normalization: N1, N2 or N3; by default that of the run.
     """
 
     def __init__(self, normalization: Literal["N1", "N2", "N3"] = "N1") -> None:

@@ -109,8 +109,6 @@ def read_id(row: Mapping[str, Any]) -> str | None:
     value = row.get(key)
     if value is None:
         return None
-    if isinstance(value, float | Decimal) and value != value // 1:
-        raise refuse(key, "text or a whole number", value)
     identity = read_text(key, value, "text or a whole number")
     if not identity.strip():
         raise BadRow(f"'{key}' is empty")

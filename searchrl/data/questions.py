@@ -72,15 +72,16 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
     identity, source = read_id(value), value.get("data_source")
     if identity is not None and isinstance(source, str) and source:
         identity = f"{source}/{identity}"
-    kind = _read_name(value, "type") or "question"
+    kind = read_text("type", _read_fact(value, "type") or "question", "a name")
     gold_ids = read_texts(value, "supporting_ids", "a list of passage ids", ";")
     slices = read_texts(value, "slices", "a list of names", ";")
     for one in slices:
         if problem := find_slice_problem(one, kind):
             raise BadRow(f"'slices' holds {problem}")
     level = _read_fact(value, "level")  # HotpotQA's; another data set may mean something else by it
-    if (difficulty := _read_name(value, "difficulty")) == "" and isinstance(level, str):
-        difficulty = level.strip()
+    if (difficulty := value.get("difficulty")) is None:
+        difficulty = level if isinstance(level, str) else ""
+    difficulty = read_text("difficulty", difficulty, "a name or a number").strip()
     if str(value.get("answerable")).strip().lower() in ("false", "0", "0.0"):
         raise BadRow("is not answerable; leave such rows out (MuSiQue: musique_ans_*.jsonl)")
     evidence = () if gold_ids else read_evidence(value)
@@ -104,11 +105,6 @@ def _read_fact(value: Mapping[str, Any], key: str) -> Any:
     """The value of a key, or of that key under `metadata`, where FlashRAG and BEIR keep it."""
     found = value.get(key)
     return read_object(value, "metadata").get(key) if found is None else found
-
-
-def _read_name(value: Mapping[str, Any], key: str) -> str:
-    found = _read_fact(value, key)
-    return "" if found is None else read_text(key, found, "a name or a number").strip()
 
 
 def _read_question_text(value: Mapping[str, Any]) -> str:
@@ -152,11 +148,12 @@ def _show_keys(value: Mapping[str, Any]) -> str:
 
 def _flatten_answers(key: str, answers: Any) -> tuple[str, ...]:
     """The answers of a text, a number, a list of these, or `{"target": …}` around any of them."""
-    if isinstance(read := unpack(answers), Mapping):
+    read = unpack(answers)
+    if isinstance(read, Mapping) and not (isinstance(answers, str) and "target" not in read):
         if "target" not in read:
             raise BadRow(f"'{key}' is an object without 'target': {show_value(answers)}")
         return _flatten_answers(f"{key}.target", read["target"])
-    items = read if isinstance(read, list | tuple) else [read]
+    items = read if isinstance(read, list) else [answers]
     if not items:
         raise BadRow(f"'{key}' is an empty list; a question needs at least one answer")
     if isinstance(answers, str) and is_numbers(items):

@@ -255,11 +255,11 @@ def _read_cells(
     reader: Any, names: Sequence[str], path: Path, problems: Problems
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     line = reader.line_num + 1
+    missing = {name: {""} if name in _PROSE else _MISSING for name in names}
     for cells in reader:
         if any(cells) and len(cells) != len(names):
             problems.add(path, line, f"has {len(cells)} cells under {len(names)} columns")
         elif any(cells):
             pairs = zip(names, cells, strict=True)
-            missing = {name: {""} if name in _PROSE else _MISSING for name in names}
             yield line, {k: None if v.strip() in missing[k] else v for k, v in pairs if k}
         line = reader.line_num + 1

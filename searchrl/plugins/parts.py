@@ -10,7 +10,7 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from searchrl.config.sections import Named
 from searchrl.contracts import Judge, RetrieverFactory
@@ -23,9 +23,6 @@ from searchrl.plugins.signatures import (
     passed_keywords,
     takes_judge,
 )
-
-NORMALIZATION = "normalization"
-"""The parameter of rewards and judges that compare answers: the name of the run's dialect."""
 
 
 def make_retriever_factory(
@@ -70,8 +67,8 @@ class Judges:
 
     def get(self, name: str, settings: Mapping[str, Any]) -> Judge:
         """The judge of a name with settings; raises as `make_judge`."""
-        if has_setting(self._registry.get("judge", name).load(), NORMALIZATION):
-            settings = {NORMALIZATION: self._normalization, **settings}
+        if has_setting(self._registry.get("judge", name).load(), "normalization"):
+            settings = {"normalization": self._normalization, **settings}
         key = json.dumps([name, settings], sort_keys=True, default=repr)
         if key not in self._made:
             self._made[key] = make_judge(self._registry, name, settings)
@@ -106,11 +103,10 @@ def make_component(
 ) -> Reward | GroupReward:
     """Make a reward component; `judge` is called only if it takes one."""
     factory = entry.load()
-    given: dict[str, Any] = {"judge": judge()} if takes_judge(factory) else {}
-    if has_setting(factory, NORMALIZATION):
-        given[NORMALIZATION] = normalization
-    made: Reward | GroupReward = entry.make(**given)
-    return made
+    parts: dict[str, Any] = {"judge": judge()} if takes_judge(factory) else {}
+    if has_setting(factory, "normalization"):
+        parts["normalization"] = normalization
+    return cast(Reward | GroupReward, entry.make(**parts))
 
 
 def fill_parts(

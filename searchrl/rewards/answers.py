@@ -38,8 +38,8 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(rf"[{_NUMERALS}]+|[{_CJK}]|[^\s{_CJK}{_NUMERALS}]+")
 
 _DASH = re.compile(r"[\u2010-\u2015\u2212](?=\.?\d)")
-# 1,000 and 1,00,000; not 3,5.
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?!\d|,\d)")
+# 1,000 and 1,00,000 and 1'000; not 3,5.
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[,'’]\d{2,3})*[,'’]\d{3}(?!\d|,\d)")
 _MARKUP = re.compile(r"(?<!\w)([*_`$]{1,3})(?=\S)(.+?)\1(?!\w)")
 _SPACED = re.compile(r"(?<=\w)\s+([<>=+^]+)\s+(?=\w)|(?<=\d)\s+(?=%)")
 # Punctuation that N3 deletes, but for what the first group names.
@@ -116,8 +116,8 @@ DIALECTS: Mapping[str, Normalize] = MappingProxyType(
 
 
 def _plain_numbers(text: str) -> str:
-    """A text with one minus sign for all, and without the commas between thousands."""
-    return _GROUPED.sub(lambda found: found[0].replace(",", ""), _DASH.sub("-", text))
+    """A text with one minus sign for all, and without marks between thousands."""
+    return _GROUPED.sub(lambda found: re.sub("[,'’]", "", found[0]), _DASH.sub("-", text))
 
 
 def find_numbers(text: str) -> Counter[str]:

@@ -84,6 +84,10 @@ class RunConfig(Section):
     """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts;
     `endpoint:URL` asks the model `model.name` of an [OpenAI-compatible
     server](../how-to/endpoint.md). Only `model` can be trained."""
+    normalization: Literal["N1", "N2", "N3"] = "N1"
+    """How answers are compared with the accepted ones, wherever that is done: [N1, N2 or
+    N3](rewards.md#normalisation). N1 is the usual one and drops all punctuation, so 3.5 is 35; N3
+    tells such answers apart."""
     preset: str | None = None
     """Settings for a kind of model; everything you write wins over them. By default the embedded
     tiny model gets `tiny`, any other model `qwen3_4b_lora`. `package:path` is a preset that an

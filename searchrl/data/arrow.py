@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from searchrl.data.cells import without_nan
 from searchrl.data.problems import BadRow
 from searchrl.errors import ConfigError
 
@@ -31,7 +32,7 @@ def read_columns(path: Path) -> Iterator[Any]:
             batches = _import("pyarrow.ipc", path).open_stream(pyarrow.memory_map(str(path)))
         for batch in batches:
             for start in range(0, batch.num_rows, _BATCH):
-                yield from batch.slice(start, _BATCH).to_pylist()
+                yield from map(without_nan, batch.slice(start, _BATCH).to_pylist())
     except (OSError, pyarrow.ArrowException) as error:
         raise BadRow(f"unreadable {'Parquet' if is_parquet else 'Arrow'}: {error}") from error
 
@@ -65,7 +66,7 @@ def load_splits(path: Path) -> Mapping[str, Any]:
 def to_rows(split: Any) -> Iterator[Any]:
     """The rows of one split."""
     for table in split.with_format("arrow").iter(_BATCH):
-        yield from table.to_pylist()
+        yield from map(without_nan, table.to_pylist())
 
 
 def _import(name: str, path: Path) -> Any:

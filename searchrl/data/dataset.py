@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections import Counter
@@ -11,6 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from searchrl.core.episode import Passage
+from searchrl.data.cells import read_id
 from searchrl.data.evidence import fold
 from searchrl.data.folders import (
     find_corpus,
@@ -20,7 +22,7 @@ from searchrl.data.folders import (
 )
 from searchrl.data.gold import ABSENT, Pool, find_gold, tell_unknown
 from searchrl.data.passages import iter_corpus
-from searchrl.data.problems import Problems, Row
+from searchrl.data.problems import BadRow, Problems, Row
 from searchrl.data.questions import QUESTION_SHAPES, Question, parse_question
 from searchrl.data.rows import parse_rows
 from searchrl.errors import show_value
@@ -151,10 +153,11 @@ def read_questions(
 def _judged_rows(rows: Iterator[Row], judged: Mapping[str, tuple[str, list[str]]]) -> Iterator[Row]:
     """The queries that are judged, as questions whose gold passages are the relevant ones."""
     for row in rows:
-        _, gold = judged.get(str(row.value.get("_id", row.value.get("id"))), ("", []))
-        if gold:
-            named = {"question": row.value.get("text"), "supporting_ids": gold}
-            yield Row(row.number, {**row.value, **named})
+        with contextlib.suppress(BadRow):  # nobody judged a row without a usable id
+            _, gold = judged.get(read_id(row.value) or "", ("", []))
+            if gold:
+                named = {"question": row.value.get("text"), "supporting_ids": gold}
+                yield Row(row.number, {**row.value, **named})
 
 
 def load_corpus(path: Path, problems: Problems) -> tuple[Passage, ...]:

@@ -6,10 +6,11 @@ and as `datasets` and FlashRAG store them.
 
 from __future__ import annotations
 
-import json
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from searchrl.data.cells import read_object, read_texts, unpack
 from searchrl.data.problems import BadRow, ensure_encodable
 from searchrl.errors import show_value
 
@@ -27,9 +28,9 @@ class Paragraph(NamedTuple):
 
 def read_evidence(row: Mapping[str, Any]) -> tuple[Paragraph, ...]:
     """The evidence of a row, or of its `metadata`; `BadRow` if it has none of the layouts."""
-    for holder in (row, row.get("metadata")):
+    for holder in (row, read_object(row, "metadata")):
         for keys, read in _LAYOUTS.items():
-            if isinstance(holder, Mapping) and any(holder.get(key) is not None for key in keys):
+            if any(holder.get(key) is not None for key in keys):
                 try:
                     return tuple(read(holder))
                 except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
@@ -40,9 +41,11 @@ def read_evidence(row: Mapping[str, Any]) -> tuple[Paragraph, ...]:
 
 def _read_musique(row: Mapping[str, Any]) -> list[Paragraph]:
     """`paragraphs`: `title`, `paragraph_text` and `is_supporting`, or `question_decomposition`."""
-    hops = {hop.get("paragraph_support_idx") for hop in row.get("question_decomposition") or ()}
+    hops = {
+        hop.get("paragraph_support_idx") for hop in unpack(row.get("question_decomposition")) or ()
+    }
     paragraphs = []
-    for place, one in enumerate(_unpack(row["paragraphs"])):
+    for place, one in enumerate(unpack(row["paragraphs"])):
         said = one.get("is_supporting")
         is_gold = bool(said) if said is not None else one.get("idx", place) in hops
         paragraphs.append(Paragraph(_text(one["title"]), _text(_find_text(one)), is_gold))
@@ -51,7 +54,7 @@ def _read_musique(row: Mapping[str, Any]) -> list[Paragraph]:
 
 def _read_hotpotqa(row: Mapping[str, Any]) -> list[Paragraph]:
     """`context` and `supporting_facts`, both lists of pairs or of objects, or columns."""
-    facts, context = _unpack(row.get("supporting_facts")) or (), _unpack(row.get("context")) or ()
+    facts, context = unpack(row.get("supporting_facts")) or (), unpack(row.get("context")) or ()
     if isinstance(facts, Mapping):
         facts = facts["title"]
     gold = {fold(title): title for title in reversed([*map(_title_of, facts)])}
@@ -75,14 +78,14 @@ _LAYOUTS: dict[tuple[str, ...], Callable[[Mapping[str, Any]], list[Paragraph]]] 
     ("context", "supporting_facts"): _read_hotpotqa,
     ("supporting_titles",): lambda row: [
         Paragraph(title, None, True)
-        for title in dict.fromkeys(map(_text, row["supporting_titles"]))
+        for title in dict.fromkeys(read_texts(row, "supporting_titles", "a list of titles", ";"))
     ],
 }
 
 
 def fold(text: str) -> str:
-    """What two writings of one title or question have in common: not case, not spacing."""
-    return " ".join(text.casefold().split())
+    """A title or question without case, spacing and Unicode form, which copies need not share."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 def _title_of(one: Any) -> str:
@@ -100,9 +103,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         value = ("" if any(one[:1].isspace() for one in value[1:]) else " ").join(value)
     return ensure_encodable("the evidence", value.strip())
-
-
-def _unpack(value: Any) -> Any:
-    """A value that is stored as JSON text, as some copies of 2WikiMultihopQA do."""
-    is_json = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
-    return json.loads(value) if is_json else value

@@ -7,6 +7,7 @@ The layouts are BEIR (`queries.jsonl`, `corpus.jsonl`, `qrels/SPLIT.tsv`), `ques
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from searchrl.errors import show_value
 
 _SPLITS = {"train": "train", "dev": "validation", "validation": "validation", "test": "test"}
 """Names of splits in data sets, and ours."""
+_HEAD = re.compile(r"(?:query|q|topic)(?:[-_ ]?(?:id|no))?", re.IGNORECASE)
+"""Names of the first column of judgements."""
 
 
 class QuestionFile(NamedTuple):
@@ -86,16 +89,19 @@ def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]
     """
     judged: dict[str, dict[str, int]] = {}
     text = read_text(path, problems, "a table of judgements (.tsv)") or ""
-    for line, words in enumerate(text.splitlines(), 1):
-        cells = words.split("\t") if "\t" in words else words.split()
-        if not words.strip() or (line == 1 and "query" in words.lower()):
+    for line, words in enumerate(text.split("\n"), 1):
+        words = words.strip(" \r")
+        cells = re.split(r" *\t *", words) if "\t" in words else re.split(" +", words)
+        if not words.strip():
             continue
         try:
             # TREC: query, iteration, document, relevance.
             query, passage, score = [cells[0], *cells[2:]] if len(cells) == 4 else cells
+            if line == 1 and score.isalpha() and _HEAD.fullmatch(query):
+                continue
             if not float(score).is_integer():
                 raise ValueError
-            judged.setdefault(query.strip(), {})[passage.strip()] = int(float(score))
+            judged.setdefault(query, {})[passage] = int(float(score))
         except ValueError:
             told = f"expected query-id, corpus-id and score, got {show_value(cells)}"
             problems.add(path, line, told)

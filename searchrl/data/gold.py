@@ -6,6 +6,7 @@ several passages and no text decides, the gold passages of the question are unkn
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -97,7 +98,7 @@ def _gold_of(question: Question) -> tuple[Paragraph, ...]:
 
 
 def _squeeze(text: str) -> str:
-    return "".join(text.split())
+    return unicodedata.normalize("NFC", "".join(text.split()))
 
 
 def _count(questions: Sequence[Question]) -> str:

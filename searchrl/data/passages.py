@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.core.episode import Passage
+from searchrl.data.cells import read_id, refuse
 from searchrl.data.folders import find_corpus
 from searchrl.data.problems import BadRow, Problems, ensure_encodable
-from searchrl.data.questions import read_id
 from searchrl.data.rows import FILE_KINDS, parse_rows
 from searchrl.data.text_folder import TEXT_SUFFIXES, read_text_file, read_text_folder
-from searchrl.errors import show_value, suggest_path
+from searchrl.errors import suggest_path
 
 CORPUS_SHAPES = (
     '{"id", "contents": "Title\\ntext"}, {"_id", "title", "text"} or {"id", "title", "text"}'
@@ -60,7 +60,7 @@ def parse_passage(value: Mapping[str, Any]) -> Passage:
         raise BadRow(f"has no 'id'; expected {CORPUS_SHAPES}")
     for key in ("title", "text", "contents"):
         if not isinstance(value.get(key), str | None):
-            raise BadRow(f"'{key}' must be text, got {show_value(value[key])}")
+            raise refuse(key, "text", value[key])
         ensure_encodable(key, value.get(key) or "")
     title, text, contents = (value.get(key) for key in ("title", "text", "contents"))
     if text is None and contents is not None:

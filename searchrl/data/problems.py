@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, NamedTuple
 
 from searchrl.errors import DataError
 
-_MOST = 5
-"""Problems after which nothing more is read."""
+_MOST, _MOST_ROWS = 5, 1000
+"""Different problems, or rows with one, after which nothing more is read."""
 
 
 class Row(NamedTuple):
@@ -40,22 +41,31 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class Problems:
-    """What was found while data were read; `notes` are sentences about data that can be used."""
+    """What was found while data were read; `notes` are sentences about data that can be used.
+
+    `found` has the first row of each file with a reason, `counts` how many rows have it.
+    """
 
     found: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    counts: Counter[tuple[Path, str]] = field(default_factory=Counter)
 
     def add(self, path: Path, number: int, reason: str) -> None:
         """Note one problem; at the fifth, nothing more is read."""
-        self.found.append(Problem(path, number, reason))
-        if len(self.found) == _MOST:
+        self.counts[path, reason] += 1
+        if self.counts[path, reason] == 1:
+            self.found.append(Problem(path, number, reason))
+        if len(self.found) == _MOST or self.counts.total() == _MOST_ROWS:
             self.ensure_none()
 
     def ensure_none(self) -> None:
         """Raise one `DataError` with all problems, if there are any."""
         if self.found:
             more = "" if len(self.found) < _MOST else f", of which the first {_MOST} are"
-            lines = "".join(f"\n  {problem}" for problem in self.found)
+            lines = ""
+            for problem in self.found:
+                others = self.counts[problem.path, problem.reason] - 1
+                lines += f"\n  {problem}" + f" (and {others:,} more like it)" * bool(others)
             raise DataError(f"Nothing was started: the data have faults{more}:{lines}")
 
 

@@ -6,23 +6,23 @@ is decided by the callers.
 
 from __future__ import annotations
 
-import ast
 import bz2
 import codecs
+import contextlib
 import csv
 import gzip
 import io
-import json
 import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from searchrl.data.arrow import is_loadable, load_splits, read_columns, to_rows
+from searchrl.data.cells import is_numbers, parse_json, unpack
 from searchrl.data.problems import BadRow, Problems, Row
 from searchrl.errors import show_value, suggest_path
 
@@ -44,8 +44,13 @@ _FOREIGN = {
 """How files begin that are not read, and what to do with them; texts may begin with `PAR1`, too."""
 _FAULTS = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError, csv.Error, BadRow)
 
-_PROSE = frozenset({"id", "_id", "title", "text", "contents", "question"})
-"""Columns whose cells are always text, even if one looks like a list."""
+_PROSE = frozenset({"title", "text", "contents", "question"})
+"""Columns whose cells are always text, even if one looks like a number or a list."""
+_MISSING = frozenset({"", "nan", "NaN", "NaT", "<NA>"})
+"""Cells of other columns in which pandas wrote that there is no value."""
+_HEAD = 1024
+"""Rows of a table that say whether a column holds whole numbers which pandas wrote as 1874.0."""
+_WHOLE = re.compile(r"(-?\d+)\.0")
 
 Made = TypeVar("Made")
 
@@ -185,17 +190,6 @@ def _read_lines(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
             problems.add(path, line, str(error))
 
 
-def parse_json(text: str) -> Any:
-    """The value of a JSON text; `BadRow` says why there is none."""
-    try:
-        # pandas and Python write NaN for a value that is missing; JSON has no such number.
-        return json.loads(text, parse_constant=lambda _: None)
-    except json.JSONDecodeError as error:
-        raise BadRow(f"not JSON: {str(error).replace('line 1 ', '')}") from None
-    except (ValueError, RecursionError):
-        raise BadRow("not JSON: nested too deeply, or a number of thousands of digits") from None
-
-
 def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:
     """The values at `prefix` of a JSON file, piece by piece."""
     import ijson
@@ -213,7 +207,11 @@ def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:
 
 
 def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
-    """The rows of a CSV or TSV; the first line names the columns, an empty cell is missing."""
+    """The rows of a CSV or TSV; the first line names the columns, an empty cell is missing.
+
+    Whole numbers of a column with gaps are floats in pandas; where all cells are, they are read as
+    what they were.
+    """
     csv.field_size_limit(1 << 27)  # the limit of `csv` is 131,072 characters
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     first = text.readline()
@@ -222,29 +220,46 @@ def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
     reader = csv.reader(chain([first], text), delimiter=mark, strict=True)
     cells = [cell.strip() for cell in next(reader, [])]
     names = [cell.lower() for cell in cells]
-    if len(cells) == 2 and isinstance(answers := _read_cell("answers", cells[1]), list):
+    if len(cells) == 2 and isinstance(answers := unpack(cells[1]), list):
         names = ["question", "answers"]
         yield 1, {"question": cells[0], "answers": answers}
     named = [name for name in names if name]
     if len(set(named)) < max(1, len(named)):
         raise BadRow(f"must name each column once on its first line, got {show_value(cells)}")
+    rows = _read_cells(reader, names, path, problems)
+    head = list(islice(rows, _HEAD))
+    whole = {
+        name
+        for name in set(names) - _PROSE
+        if (found := [row[name] for _, row in head if row.get(name)])
+        and all(map(_WHOLE.fullmatch, found))
+    }
+    for line, row in chain(head, rows):
+        for name in whole & row.keys():
+            if number := _WHOLE.fullmatch(row[name] or ""):
+                row[name] = number[1]
+            elif row[name]:
+                told = f"'{name}' is {show_value(row[name])} and a whole number in all rows above"
+                problems.add(path, line, f"{told}; write numbers as 1874, not as 1874.0")
+        yield line, {name: _read_cell(name, cell) for name, cell in row.items()}
+
+
+def _read_cell(name: str, cell: str | None) -> Any:
+    with contextlib.suppress(BadRow):  # whoever reads the key says what is wrong
+        value = cell if name in ("id", "_id", *_PROSE) else unpack(cell)
+        return cell if is_numbers(value) else value
+    return cell
+
+
+def _read_cells(
+    reader: Any, names: Sequence[str], path: Path, problems: Problems
+) -> Iterator[tuple[int, dict[str, Any]]]:
     line = reader.line_num + 1
+    missing = {name: {""} if name in _PROSE else _MISSING for name in names}
     for cells in reader:
         if any(cells) and len(cells) != len(names):
             problems.add(path, line, f"has {len(cells)} cells under {len(names)} columns")
         elif any(cells):
             pairs = zip(names, cells, strict=True)
-            yield line, {name: _read_cell(name, cell) for name, cell in pairs if name}
+            yield line, {k: None if v.strip() in missing[k] else v for k, v in pairs if k}
         line = reader.line_num + 1
-
-
-def _read_cell(name: str, cell: str) -> Any:
-    stripped = cell.strip()
-    if name in _PROSE or stripped[:1] not in ("[", "{"):
-        return cell if stripped else None
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(stripped)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-    return cell

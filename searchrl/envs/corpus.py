@@ -86,6 +86,11 @@ class CorpusEnv(TextEnv):
         demo = self.demo / "questions.jsonl", self.demo / "corpus.jsonl"
         return load_dataset(*demo, test_frac=given.test_frac)
 
+    @property
+    def golds(self) -> list[tuple[str, ...]]:
+        """The accepted answers of every question."""
+        return [one.answers for rows in self._data.questions.values() for one in rows]
+
     def num_tasks(self, split: str) -> int:
         """How many questions `split` has."""
         return len(self._data.questions[self.ensure_split(split)])

@@ -83,10 +83,10 @@ def register_rewards(register: Register) -> None:
     """The reward components."""
     for name, description in (
         ("format", "the protocol's format verdict"),
-        ("em", "exact match with a gold answer (N1)"),
-        ("cover_em", "a gold answer is part of the answer, in whole tokens (N1)"),
-        ("f1", "token F1 with the best gold answer (N1)"),
-        ("fuzzy", "1 exact, 0.5 near, 0 otherwise (N1)"),
+        ("em", "exact match with a gold answer"),
+        ("cover_em", "a gold answer is part of the answer, in whole tokens"),
+        ("f1", "token F1 with the best gold answer"),
+        ("fuzzy", "1 exact, 0.5 near, 0 otherwise"),
         ("searches", "number of searches, for costs"),
         ("searched", "1 if the agent searched at least once"),
         ("support_recall", "share of the gold passages that were shown"),

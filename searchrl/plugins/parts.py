@@ -10,7 +10,7 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from searchrl.config.sections import Named
 from searchrl.contracts import Judge, RetrieverFactory
@@ -19,6 +19,7 @@ from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import (
     find_retriever_settings,
+    has_setting,
     passed_keywords,
     takes_judge,
 )
@@ -55,15 +56,19 @@ def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Ju
 class Judges:
     """The judges of a run: one for each name with its settings, so that all tasks share a budget.
 
-    A judge is made when the first component asks for it.
+    A judge is made when the first component asks for it. One that takes a `normalization`, and was
+    given none, gets that of the run.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, normalization: str) -> None:
         self._registry = registry
+        self._normalization = normalization
         self._made: dict[str, Judge] = {}
 
     def get(self, name: str, settings: Mapping[str, Any]) -> Judge:
         """The judge of a name with settings; raises as `make_judge`."""
+        if has_setting(self._registry.get("judge", name).load(), "normalization"):
+            settings = {"normalization": self._normalization, **settings}
         key = json.dumps([name, settings], sort_keys=True, default=repr)
         if key not in self._made:
             self._made[key] = make_judge(self._registry, name, settings)
@@ -93,11 +98,15 @@ def find_judged(
     return Judged(named.name, judges.get(named.name, named.settings), singles, groups)
 
 
-def make_component(entry: Entry, judge: Callable[[], Judge]) -> Reward | GroupReward:
+def make_component(
+    entry: Entry, judge: Callable[[], Judge], normalization: str
+) -> Reward | GroupReward:
     """Make a reward component; `judge` is called only if it takes one."""
-    needs = takes_judge(entry.load())
-    made: Reward | GroupReward = entry.make(judge=judge()) if needs else entry.make()
-    return made
+    factory = entry.load()
+    parts: dict[str, Any] = {"judge": judge()} if takes_judge(factory) else {}
+    if has_setting(factory, "normalization"):
+        parts["normalization"] = normalization
+    return cast(Reward | GroupReward, entry.make(**parts))
 
 
 def fill_parts(

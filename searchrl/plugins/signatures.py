@@ -22,7 +22,7 @@ from searchrl.errors import ConfigError, suggest
 _PASSED: Mapping[str, tuple[int, tuple[str, ...], str]] = {
     "env": (0, ("protocol", "retriever"), "factory(*, protocol, retriever, **settings)"),
     "wrapper": (1, (), "factory(env, **settings)"),
-    "reward": (0, ("judge",), "factory() or factory(judge): a class or function that makes it"),
+    "reward": (0, ("judge", "normalization"), "factory(), or factory(judge, normalization='N1')"),
     "retriever": (1, (), "factory(passages, **settings)"),
     "tracker": (1, (), "factory(run_dir, **settings)"),
     "backend": (1, (), "factory(make_worker, **settings)"),

@@ -186,7 +186,7 @@ def _encode(
         raise DataError(
             f"{len(empty)} traces have no turn within rollout.max_total_tokens="
             f"{config.rollout.max_total_tokens} and model.max_context="
-            f"{config.model.max_context}: {', '.join(empty)}"
+            f"{config.model.max_context}: {', '.join(empty[:5])}" + ", …" * (len(empty) > 5)
         )
     return encoded
 

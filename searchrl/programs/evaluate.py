@@ -19,6 +19,7 @@ from searchrl.config.sections import MODEL_WORDS
 from searchrl.engine.metrics.breakdown import measure, with_components
 from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both, run_episodes
 from searchrl.engine.metrics.failures import FailureLimit, tell_unscored
+from searchrl.engine.metrics.remarks import find_blurred_golds
 from searchrl.engine.rollout.drivers import (
     make_driver,
     make_endpoint_driver,
@@ -127,7 +128,8 @@ def play_table(
     """
     config = with_components(config, registry)
     settings, worlds = config.eval, make_worlds(config, registry)
-    for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy)):
+    foreseen = foresee_evaluation(config, worlds, has_forced=needs_model(config.policy))
+    for line in (*foreseen, *find_blurred_golds(worlds, config.normalization)):
         on_note(line)
     for world in worlds:
         wanted, there = settings.num_tasks // len(worlds), world.num_tasks(settings.split)

@@ -16,12 +16,15 @@ from typing import Any
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.trajectory import Origin, Trajectory, TurnStop
+from searchrl.data.cells import read_id, unpack
 from searchrl.data.problems import BadRow, Problems, Row, ensure_encodable
 from searchrl.data.rows import parse_rows
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.errors import show_value
 
 TRACE_SHAPES = '{"prompt", "turns": [{"text", "observation"}]} or {"messages"}'
+_PARTS = ("tool_calls", "function_call", "reasoning_content", "reasoning", "thinking")
+"""Parts of a message that other programs keep beside its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +48,15 @@ def load_traces(path: str | Path) -> list[Trace]:
 
 def _parse(row: Row, file_name: str) -> Trace:
     value = row.value
-    name = str(value.get("id", f"{file_name}:{row.number}"))
-    if "messages" in value:
-        return Trace(name, *_read_messages(value["messages"]))
-    if not isinstance(value.get("prompt"), str) or not isinstance(value.get("turns"), list):
+    name = read_id(value) or f"{file_name}:{row.number}"
+    if value.get("messages") is not None:
+        return Trace(name, *_read_messages(unpack(value["messages"])))
+    listed = unpack(value.get("turns"))
+    if not isinstance(value.get("prompt"), str) or not isinstance(listed, list):
         raise BadRow('expected "messages", or "prompt" (text) and "turns" (list)')
     turns = tuple(
-        (_text(turn, "text", f"turn {n}"), _text(turn, "observation", f"turn {n}", default=""))
-        for n, turn in enumerate(value["turns"])
+        (_read_turn(turn, "text", f"turn {n}"), _text(turn, "observation", f"turn {n}", ""))
+        for n, turn in enumerate(listed)
     )
     if not turns:
         raise BadRow("no turns")
@@ -61,10 +65,22 @@ def _parse(row: Row, file_name: str) -> Trace:
 
 def _text(row: Any, key: str, where: str, default: str | None = None) -> str:
     """A text value of an object in a row; `BadRow` says where and what was found instead."""
-    value = row.get(key, default) if isinstance(row, Mapping) else None
-    if not isinstance(value, str):
+    value = row.get(key) if isinstance(row, Mapping) else None
+    if not isinstance(value := default if value is None else value, str):
         raise BadRow(f'{where}: expected an object with the text "{key}", got {show_value(row)}')
     return ensure_encodable(f"{where}: {key}", value)
+
+
+def _read_turn(row: Any, key: str, where: str) -> str:
+    """The text of a turn; `BadRow` if it has other parts, which would not be trained."""
+    for part in _PARTS if isinstance(row, Mapping) else ():
+        if row.get(part):
+            told = f"has '{part}' beside its text, which nothing would train"
+            raise BadRow(f"{where}: {told}; write the whole turn in '{key}', with its tags")
+    text = _text(row, key, where)
+    if not text.strip():
+        raise BadRow(f"{where}: '{key}' is empty; a turn is what the model should write")
+    return text
 
 
 def _read_messages(messages: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -74,12 +90,13 @@ def _read_messages(messages: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
     turns: list[tuple[str, str]] = []
     for n, message in enumerate(messages):
         role = _text(message, "role", f"message {n}")
-        content = _text(message, "content", f"message {n}")
         if role == "assistant":
-            turns.append((content, ""))
-        elif role == "system" and not turns:
+            turns.append((_read_turn(message, "content", f"message {n}"), ""))
             continue
-        elif turns:
+        content = _text(message, "content", f"message {n}")
+        if role == "system" and not turns:
+            continue
+        if turns:
             turns[-1] = (turns[-1][0], turns[-1][1] + content)
         else:
             prompt.append(content)

@@ -63,14 +63,18 @@ class FunctionGroupReward:
         return self.score(episodes)
 
 
-def _against_golds(compare: answers.Compare) -> _Score:
+def _against_golds(
+    name: str, values: tuple[float, ...], *, is_range: bool = False, normalization: str = "N1"
+) -> FunctionReward:
+    compare: answers.Compare = getattr(answers, name)
+
     def score(episode: Episode) -> float | Unscored:
         if not episode.task.answers:
             # 0 would be a wrong and constant reward.
             return Unscored(f"task {episode.task.id!r} has no gold answers to compare with")
-        return compare(episode.final_answer, episode.task.answers)
+        return compare(episode.final_answer, episode.task.answers, normalization)
 
-    return score
+    return FunctionReward(name, score, values, is_range)
 
 
 def _shown(episode: Episode) -> float | Unscored:
@@ -103,15 +107,18 @@ def _has_gold(task: Task) -> bool:
 
 _ANY = (-math.inf, math.inf)
 
+_FORMAT = FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0))
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
     {
+        "format": functools.partial(copy.copy, _FORMAT),
+        "em": functools.partial(_against_golds, "em", (0.0, 1.0)),
+        "cover_em": functools.partial(_against_golds, "cover_em", (0.0, 1.0)),
+        "f1": functools.partial(_against_golds, "f1", (0.0, 1.0), is_range=True),
+        "fuzzy": functools.partial(_against_golds, "fuzzy", (0.0, 0.5, 1.0)),
+    }
+    | {
         one.name: functools.partial(copy.copy, one)
         for one in (
-            FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0)),
-            FunctionReward("em", _against_golds(answers.em), (0.0, 1.0)),
-            FunctionReward("cover_em", _against_golds(answers.cover_em), (0.0, 1.0)),
-            FunctionReward("f1", _against_golds(answers.f1), (0.0, 1.0), is_range=True),
-            FunctionReward("fuzzy", _against_golds(answers.fuzzy), (0.0, 0.5, 1.0)),
             FunctionReward("searches", lambda e: float(e.num_searches), (0.0, math.inf), True),
             FunctionReward("searched", lambda e: float(e.num_searches > 0), (0.0, 1.0)),
             FunctionReward("support_recall", _shown, (0.0, 1.0), True, _has_gold),

@@ -7,6 +7,7 @@ either. For that, a judge asks a model. Registered by the built-in plugin.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from searchrl.core.episode import JudgeCase, Unscored, Verdict
 from searchrl.rewards import answers
@@ -16,34 +17,40 @@ MAX_MORE_WORDS = 12
 
 
 class LexicalJudge:
-    """1: the answer is an accepted one; 0.5: it is near one, or holds one in a short sentence."""
+    """1: the answer is an accepted one; 0.5: it is near one, or holds one in a short sentence.
+
+    Args:
+        normalization: N1, N2 or N3; by default that of the run.
+    """
+
+    def __init__(self, normalization: Literal["N1", "N2", "N3"] = "N1") -> None:
+        self._normalize = answers.DIALECTS[normalization]
 
     def judge(self, case: JudgeCase) -> Verdict | Unscored:
         """Judge one answer; Unscored if no accepted answer is known."""
         if not case.references:
             return Unscored("there is no accepted answer to compare with")
-        near = answers.fuzzy(case.answer, case.references)
+        near = answers.fuzzy(case.answer, case.references, self._normalize)
         if near == 1:
             return Verdict(1.0, "the same words")
         if near:
             return Verdict(near, "nearly the same words")
-        if any(_stands_in(reference, case.answer) for reference in case.references):
+        if any(self._stands_in(reference, case.answer) for reference in case.references):
             return Verdict(0.5, "an accepted answer among a few other words")
         return Verdict(0.0, "other words")
 
     def rank(self, cases: Sequence[JudgeCase]) -> list[Verdict | Unscored]:
         """Judge the answers of a group: the share of words in common with an accepted answer."""
         return [
-            Verdict(answers.f1(case.answer, case.references), "shared words")
+            Verdict(answers.f1(case.answer, case.references, self._normalize), "shared words")
             if case.references
             else Unscored("there is no accepted answer to compare with")
             for case in cases
         ]
 
-
-def _stands_in(reference: str, answer: str) -> bool:
-    """Whether an accepted answer stands in an answer that is not much longer."""
-    words, wanted = (
-        len(answers.tokenize(answers.normalize_n1(one))) for one in (answer, reference)
-    )
-    return words <= wanted + MAX_MORE_WORDS and answers.cover_em(answer, [reference]) == 1
+    def _stands_in(self, reference: str, answer: str) -> bool:
+        """Whether an accepted answer stands in an answer that is not much longer."""
+        words, wanted = (len(answers.tokenize(self._normalize(one))) for one in (answer, reference))
+        is_there = answers.cover_em(answer, [reference], self._normalize) == 1
+        has_numbers = answers.find_numbers(reference) <= answers.find_numbers(answer)
+        return words <= wanted + MAX_MORE_WORDS and has_numbers and is_there

@@ -86,7 +86,7 @@ def score_again(
         ConfigError: if the expression is wrong.
     """
     asked: dict[str, Any] = {"reward": reward, "metrics": []}
-    judges = Judges(registry)
+    judges = Judges(registry, config.normalization)
     scorers = {
         env: make_scorer(task.model_copy(update=asked), config, registry, judges)
         for env, task in _tasks_by_env(config).items()

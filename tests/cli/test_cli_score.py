@@ -34,6 +34,7 @@ def test_two_rewards_are_compared(stored: Path) -> None:
     assert found["first"]["value"] == pytest.approx(1 - found["second"]["value"])
     shown = succeed("score", stored, "--reward", "em", "--against", "1-em").stdout
     assert "em against 1-em" in shown and "-1.000" in shown
+    assert {line.split()[0] for line in shown.splitlines() if line} >= {"em", "1-em"}
 
 
 def test_an_episode_is_the_one_that_was_played(stored: Path) -> None:

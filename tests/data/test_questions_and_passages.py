@@ -195,9 +195,9 @@ BAD_QUESTIONS: list[tuple[Any, str]] = [
     ({"id": "", "question": "q?", "answer": "x"}, "'id' is empty"),
     ({"id": ["a"], "question": "q?", "answer": "x"}, "'id' must be text or a whole number"),
     ({"id": "a", "prompt": [], "answer": "x"}, "'prompt' must be text"),
-    ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": "3"}, "'supporting_ids' must"),
+    ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": {}}, "'supporting_ids' must"),
     ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": [None]}, "'supporting_ids' m"),
-    ({"id": "a", "question": "q?", "answer": "x", "slices": "old"}, "'slices' must be a list of"),
+    ({"id": "a", "question": "q?", "answer": "x", "slices": [""]}, "'slices' must be a list of"),
     ({"id": "a", "question": "q?", "answer": "x", "slices": ["a/b"]}, "the slice 'a/b'; expected"),
     ({"id": "a", "question": "q?", "answer": "x", "type": "b", "slices": ["b"]}, "is its kind"),
     ('{"id": "a", "question": ' + "[" * 100_000, "not JSON"),
@@ -325,7 +325,7 @@ def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
     assert reasons(path) == [(2, "'question' is empty")]
     parquet.write_table(pyarrow.Table.from_pylist(rows[:1]), path)
     (read,) = questions_of(path)
-    assert (read.id, read.question, read.answers) == ("train_0", "q?", ("x",))
+    assert (read.id, read.question, read.answers) == ("nq/train_0", "q?", ("x",))
     path.write_bytes(b"PAR1 broken")
     assert "unreadable Parquet" in reasons(path)[0][1]
 
@@ -341,5 +341,5 @@ def test_reading_never_raises_on_odd_rows(values: list[Any], data: st.DataObject
         path = write(Path(folder) / "q.jsonl", *rows)
         problems = Problems()
         questions = list(read_questions([path], problems))
-        assert len(questions) + len(problems.found) == len(rows)
+        assert len(questions) + problems.counts.total() == len(rows)
         assert len(list(read_rows(path, Problems()))) == len(rows)

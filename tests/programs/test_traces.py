@@ -39,6 +39,19 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
+def test_nulls_of_rows_with_other_keys_are_nothing(tmp_path: Path) -> None:
+    """Parquet fills them in: both layouts, the last observation, the calls of other messages."""
+    text = TURNS["turns"][1]["text"]
+    plain = {"id": 3.0, "prompt": "p", "turns": json.dumps([{"text": text}]), "messages": None}
+    chat = [{"role": "user", "content": "p", "tool_calls": None, "thinking": None}]
+    chat.append({"role": "assistant", "content": text, "tool_calls": [], "thinking": None})
+    rows = [plain, {"id": None, "prompt": None, "turns": None, "messages": chat}]
+    rows.append({"prompt": "p", "turns": [{"text": text, "observation": None}]})
+    traces = load_traces(write(tmp_path / "t.jsonl", *rows))
+    assert [one.id for one in traces] == ["3", "t.jsonl:2", "t.jsonl:3"]
+    assert {(one.prompt, one.turns) for one in traces} == {("p", ((text, ""),))}
+
+
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
 def test_both_shapes_say_the_same(tmp_path: Path, name: str) -> None:
     turns, messages = load_traces(write(tmp_path / name, TURNS, "", MESSAGES))
@@ -63,6 +76,11 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ({"messages": [{"role": "user", "content": "q"}]}, "needs a user message and, after it"),
     ({"messages": [{"role": "assistant", "content": "a"}]}, "needs a user message and, after it"),
     ({"messages": [{"role": "user", "content": None}]}, 'object with the text "content"'),
+    ({"prompt": "p", "turns": [{"text": " "}]}, "turn 0: 'text' is empty"),
+    ({"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}, "has 'tool_calls'"),
+    ({"messages": [{"role": "assistant", "function_call": {"name": "f"}}]}, "has 'function_call'"),
+    ({"messages": [{"role": "assistant", "content": "a", "reasoning": "w"}]}, "has 'reasoning'"),
+    ({"prompt": "p", "turns": [{"text": "t", "thinking": "why"}]}, "turn 0: has 'thinking' beside"),
     # A tokenizer could not take it.
     ({"prompt": "q", "turns": [{"text": "\ud83d"}]}, "'turn 0: text' holds half of a surrogate"),
 ]

@@ -21,7 +21,7 @@ from searchrl.errors import (
     UnknownNameError,
 )
 from searchrl.plugins import load_plugins
-from searchrl.programs.evaluate import evaluate
+from searchrl.programs.evaluate import evaluate, play_table
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.rewards.judged import ask_judge, ask_ranking, make_judged
 from searchrl.rewards.lexical import LexicalJudge
@@ -213,3 +213,33 @@ def test_a_wrong_judge_is_found_before_anything_starts(
     config = build_config({"reward": "judge", "judge": judge})
     with pytest.raises(error, match=text):
         make_worlds(config, load_plugins([str(plugin)]))
+
+
+@pytest.mark.parametrize(("dialect", "same"), [("N1", 1.0), ("N2", 0.0), ("N3", 0.0)])
+def test_one_key_chooses_the_dialect_of_every_comparison(
+    tmp_path: Path, dialect: str, same: float
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "How large?", "answer": "x<5"}\n')
+    (tmp_path / "c.jsonl").write_text('{"id": "p", "text": "x<5"}\n')
+    settings = {"questions": str(tmp_path / "q.jsonl"), "corpus": str(tmp_path / "c.jsonl")}
+    config = build_config(
+        {
+            "env": {"name": "corpus", "test_frac": 1.0, **settings},
+            "reward": "em+cover_em+f1+fuzzy+judge",
+            "policy": "scripted",
+            "normalization": dialect,
+        }
+    )
+    registry = load_plugins()
+    (world,) = make_worlds(config, registry)
+    task = world.look_at("test", 0)
+    assert task is not None
+    scores = world.scorer.score(Episode(task, (), final_answer="x5")).scores
+    names = ("em", "cover_em", "f1", "fuzzy", "judge")
+    assert [scores[name] for name in names] == [same] * 5
+    notes: list[str] = []
+    play_table(config, registry, lambda *_: None, on_note=notes.append)
+    told = [note for note in notes if "--set normalization=N3" in note]
+    assert [("1 of 1" in note, "'x<5' from 'x5'" in note) for note in told] == [(True, True)] * (
+        dialect == "N1"
+    )

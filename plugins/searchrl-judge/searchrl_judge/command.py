@@ -128,7 +128,7 @@ def _read_case(given: Row) -> tuple[JudgeCase, float | None] | None:
     for key in ("question", "answer"):
         if not isinstance(row.get(key), str):
             raise BadRow(f"'{key}' is {show_value(row.get(key))}; expected text, in a row {_ROW}")
-    accepted = row.get("answers", [])
+    accepted = row.get("answers") or []
     accepted = [accepted] if isinstance(accepted, str) else accepted
     if not isinstance(accepted, list | tuple) or not all(isinstance(a, str) for a in accepted):
         raise BadRow(f"'answers' is {show_value(accepted)}; expected a list of texts")

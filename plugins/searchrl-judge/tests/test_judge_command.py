@@ -107,6 +107,8 @@ def test_cases_are_rows_of_any_file_and_rollouts_of_a_run(tmp_path: Path) -> Non
     file = tmp_path / "rollouts.jsonl"
     file.write_text(json.dumps(rollout) + "\n" + json.dumps(rollout | {"final_answer": None}))
     assert read_cases(file) == [(JudgeCase("Who?", "Ada", ("Ada",)), None)]
+    file.write_text('{"question": "q", "answer": "a", "answers": null, "score": NaN}')
+    assert read_cases(file) == [(JudgeCase("q", "a", ()), None)]
     for row, text in (
         ({"answer": "x"}, "'question' is null"),
         ({"question": "q", "answer": "x", "answers": [1]}, r"'answers' is \[1\]"),

@@ -110,15 +110,16 @@ def _of_episode(row: Mapping[str, Any]) -> Trace:
 
 def _of_row(row: Row) -> list[Trace]:
     value = row.value
-    task_id = str(value.get("id", ""))
+    task_id = "" if value.get("id") is None else str(value["id"])
+    chat = next((value[key] for key in ("messages", "conversations") if value.get(key)), None)
     if isinstance(turns := value.get("turns"), list):
         texts = tuple(_text(turn, "text", f"turn {n}") for n, turn in enumerate(turns))
         shown = tuple(str(turn.get("observation") or "") for turn in turns)
         traces = [(_question(value), texts, shown)]
-    elif "target" in value:
+    elif value.get("target") is not None:
         traces = [(_question(value), _messages(value["target"], "target")[1], ())]
-    elif "messages" in value or "conversations" in value:
-        question, texts = _messages(value.get("messages", value.get("conversations")), "messages")
+    elif chat is not None:
+        question, texts = _messages(chat, "messages")
         traces = [(question, texts, ())]
     else:
         traces = [(_question(value), (text,), ()) for text in _responses(value)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from searchrl_offpolicy.algorithm import Mixer, make_exgrpo, make_hybrid, make_luffy
 from searchrl_offpolicy.experience import Experience, Success, bucket_chances
 from searchrl_offpolicy.loss import mixed_loss
+from searchrl_offpolicy.traces import read_traces
 
 from searchrl import ConfigError
 from searchrl.algorithms import Origin, Prompt, Trajectory, TurnStop, grpo_advantages
@@ -341,3 +344,13 @@ def test_traces_have_to_be_named(make: Any) -> None:
 @pytest.mark.parametrize("name", ["luffy", "exgrpo", "hybrid"])
 def test_they_pass_the_check_of_algorithms(name: str) -> None:
     assert_conforms(name, kind="algorithm", plugins=["searchrl_offpolicy"])
+
+
+def test_nulls_of_rows_in_other_shapes_are_nothing(tmp_path: Path) -> None:
+    """A Parquet file of several shapes has every key in every row."""
+    empty = dict.fromkeys(("id", "turns", "target", "messages", "conversations", "prompt"))
+    chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    shapes = ({"messages": chat}, {"conversations": chat}, {"prompt": "q", "response": "a"})
+    file = tmp_path / "t.jsonl"
+    file.write_text("".join(f"{json.dumps(empty | shape)}\n" for shape in shapes))
+    assert {(t.question, t.turns, t.task_id) for t in read_traces(str(file))} == {("q", ("a",), "")}

@@ -51,14 +51,14 @@ def make_relevance(judge: Judge) -> FunctionReward:
     return FunctionReward("relevance", score, (0.0, 1.0), is_range=True)
 
 
-def make_r3(judge: Judge) -> FunctionReward:
+def make_r3(judge: Judge, normalization: str = "N1") -> FunctionReward:
     """The published table; the value is the sum over steps."""
 
     def score(episode: Episode) -> PlainScore:
         found = relevances(episode, judge)
         if isinstance(found, Unscored):
             return found
-        steps = table(episode, found)
+        steps = table(episode, found, normalization)
         return Score(math.fsum(steps), tuple(steps))
 
     def applies(task: Task) -> bool:
@@ -102,11 +102,11 @@ def make_step_format() -> FunctionReward:
     return FunctionReward("step_format", score, (0.0, 1.0), is_range=True)
 
 
-def table(episode: Episode, relevance: Sequence[float]) -> list[float]:
+def table(episode: Episode, relevance: Sequence[float], normalization: str = "N1") -> list[float]:
     """The score of every turn, from its relevance, as published."""
     turns = episode.turns
     if episode.final_answer is not None:
-        is_right = em(episode.final_answer, episode.task.answers) == 1
+        is_right = em(episode.final_answer, episode.task.answers, normalization) == 1
         steps = [(RIGHT if is_right else WRONG) * one for one in relevance]
         last = LAST if is_right else 0.0
         return [last if t.action.kind == ANSWER else s for t, s in zip(turns, steps, strict=True)]

@@ -24,7 +24,6 @@ from searchrl.contracts import (
     Task,
 )
 from searchrl.envs import Shown, names_in
-from searchrl.rewards import em
 
 WRITERS = ("oracle", "policy", "endpoint")
 _MAX_QUOTE = 160
@@ -222,7 +221,7 @@ def _play_model(
         prompt, _ = env.reset(options={"split": "train", "index": episode.task.index})
         shown = Shown()
         shown.add(episode.passages)
-        is_right = em(episode.final_answer, episode.task.answers) == 1
+        is_right = rollout.scored.scores.get("em") == 1
         actions = [turn.action for turn in episode.turns]
         fault = _find_fault(episode.task, actions, is_right, shown)
         turns = tuple((turn.text, turn.observation) for turn in episode.turns)

@@ -88,8 +88,11 @@ class Weighted:
 
     is_range = True
 
-    def __init__(self, name: str, rules: Rules, low: float = 0.0) -> None:
+    def __init__(
+        self, name: str, rules: Rules, low: float = 0.0, normalization: str = "N1"
+    ) -> None:
         self.name, self.values, self.rules = name, (low, 1.0), rules
+        self.normalization = normalization
 
     def applies(self, task: Task) -> bool:
         """Whether something is said about a task."""
@@ -104,7 +107,7 @@ class Weighted:
             return max(self.values[0], min(1.0, total))
         if not task.answers:
             return Unscored(f"task {task.id!r} of kind '{task.kind}' has no answer to compare with")
-        return em(episode.final_answer, task.answers)
+        return em(episode.final_answer, task.answers, self.normalization)
 
     def draw_episode(self, episode: Episode) -> list[Table]:
         """Which reward was chosen, and what it saw."""
@@ -129,8 +132,8 @@ make_chat = partial(Weighted, "chat", CHATS)
 make_auto = partial(Weighted, "auto", {**CODES, **CALLS, **CHATS})
 
 
-def make_published() -> Weighted:
+def make_published(normalization: str = "N1") -> Weighted:
     """The published numbers for the task's kind."""
     text = Path(__file__).with_name("assets").joinpath("published.toml").read_text("utf-8")
     rules = {kind: (kind, weights) for kind, weights in tomllib.loads(text).items()}
-    return Weighted("published", rules, -1.0)
+    return Weighted("published", rules, -1.0, normalization)

@@ -73,7 +73,7 @@ def score(run: str, **values: Any) -> None:
         return
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
-    shown = {phase: _cells(one) for phase, one in compared.items()}
+    shown = {phase: _cells(one, *names) for phase, one in compared.items()}
     table = {key: [cells[key] for cells in shown.values()] for key in next(iter(shown.values()))}
     console.print(make_table("phase", shown, table))
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}
@@ -81,7 +81,7 @@ def score(run: str, **values: Any) -> None:
         console.print(f"unscored: {reason}", style="yellow")
 
 
-def _cells(one: Mapping[str, Any]) -> dict[str, str]:
+def _cells(one: Mapping[str, Any], first: str, second: str) -> dict[str, str]:
     def number(value: float | None) -> str:
         return "—" if value is None else f"{value:.3f}"
 
@@ -90,8 +90,8 @@ def _cells(one: Mapping[str, Any]) -> dict[str, str]:
     )
     return {
         "rollouts": f"{one['n']}{unscored}",
-        "first": number(one["first"] and one["first"]["value"]),
-        "second": number(one["second"] and one["second"]["value"]),
+        first: number(one["first"] and one["first"]["value"]),
+        second: number(one["second"] and one["second"]["value"]),
         "tau": number(one["kendall_tau"]),
         "rho": number(one["spearman_rho"]),
         "in groups": f"{number(one['group_tau'])} ({one['groups']})" if one["groups"] else "—",

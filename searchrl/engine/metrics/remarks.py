@@ -5,11 +5,13 @@ metric `signal:NAME` that no episode has, and an agent whose requests seldom go 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from searchrl.engine.rollout.rollout import Rollout
-from searchrl.engine.rollout.world import attribute_of
+from searchrl.engine.rollout.world import TaskWorld, attribute_of
 from searchrl.errors import suggest
+from searchrl.rewards.answers import find_blurred
 from searchrl.rewards.components import SIGNAL
 
 MANY_FORKS = 0.2
@@ -32,6 +34,19 @@ def find_remarks(rollouts: Sequence[Rollout]) -> list[str]:
                     f"signal {name!r}.{known}"
                 )
     return found
+
+
+def find_blurred_golds(worlds: Sequence[TaskWorld], normalization: str) -> Iterator[str]:
+    """A sentence for each environment whose accepted answers N1 cannot tell from wrong ones."""
+    for world in worlds if normalization == "N1" else ():
+        golds = world.ask(lambda env: [*attribute_of(env, "golds")])
+        blurred = find_blurred(golds)
+        for gold, wrong in [*blurred.items()][:1]:
+            yield (
+                f"env '{world.name}': N1, by which answers are compared, cannot tell "
+                f"{len(blurred):,} of {len({*chain(*golds)}):,} accepted answers from a plausible "
+                f"wrong one, such as {gold!r} from {wrong!r}. N3 can: --set normalization=N3"
+            )
 
 
 def find_forks(rollouts: Sequence[Rollout]) -> list[str]:

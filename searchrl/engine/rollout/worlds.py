@@ -61,7 +61,7 @@ def make_scorer(
         UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
     """
     protocol = protocol or make_protocol(config, run, registry)
-    judges = judges or Judges(registry)
+    judges = judges or Judges(registry, run.normalization)
     schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
     # Without a search, metrics of searches mean nothing.
     without = () if can_open(protocol, SEARCH) else SEARCH_METRICS
@@ -72,7 +72,8 @@ def make_scorer(
     judge = functools.partial(judges.get, config.judge.name, config.judge.settings)
     model = config.judge.settings.get("model")
     return Scorer(
-        {name: make_component(entry, judge) for name, entry in entries.items()} | signals,
+        {name: make_component(entry, judge, run.normalization) for name, entry in entries.items()}
+        | signals,
         schedule,
         group_names=[name for name, entry in entries.items() if entry.is_of_group],
         metrics=metrics,
@@ -152,9 +153,8 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
     named = name_defaults(config, registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
-    make = functools.partial(
-        _make_world, run=named, registry=registry, locks={}, judges=Judges(registry)
-    )
+    judges = Judges(registry, config.normalization)
+    make = functools.partial(_make_world, run=named, registry=registry, locks={}, judges=judges)
     return [_make_levels(task, make) for task in named.tasks]
 
 

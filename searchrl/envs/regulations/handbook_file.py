@@ -7,17 +7,17 @@ text and the answers of a question by `data.questions`. Knows nothing of generat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from searchrl.core.episode import Passage
+from searchrl.data.cells import parse_json, read_texts
 from searchrl.data.passages import parse_passage
-from searchrl.data.problems import BadRow, Problems, Row, ensure_encodable
+from searchrl.data.problems import BadRow, Problems, Row
 from searchrl.data.questions import Question, parse_question
-from searchrl.data.rows import parse_json, parse_rows, read_text
+from searchrl.data.rows import parse_rows, read_text
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, NOT_REGULATED_ANSWER, TWO_HOP
 from searchrl.envs.word_lists import ASSETS
 from searchrl.errors import show_value
@@ -55,7 +55,12 @@ def load_handbook(path: Path) -> Handbook:
     problems.ensure_none()
     expected = f"article; expected {_FORMATS}"
     numbered = (
-        Row(row.number, {"id": f"art-{place:02d}", **row.value})
+        Row(
+            row.number,
+            row.value
+            if row.value.get("id") is not None
+            else {**row.value, "id": f"art-{place:02d}"},
+        )
         for place, row in enumerate(rows, 1)
     )
     articles = tuple(parse_rows(path, problems, _parse_article, expected, places={}, rows=numbered))
@@ -84,7 +89,9 @@ def load_questions(path: Path, handbook: Handbook) -> tuple[Question, ...]:
 
 def _parse_question(row: Row, path: Path, known: dict[str, str]) -> Question:
     question = parse_question(row, path, path.stem)
-    evidence, queries = _read_texts(row.value, "articles"), _read_texts(row.value, "queries")
+    evidence, queries = (
+        read_texts(row.value, key, "a text or a list of texts") for key in ("articles", "queries")
+    )
     unknown = [name for name in evidence if name.casefold() not in known]
     if unknown:
         raise BadRow(f"'articles' names {show_value(unknown)}, which the handbook does not have")
@@ -97,17 +104,8 @@ def _parse_question(row: Row, path: Path, known: dict[str, str]) -> Question:
         gold_ids=tuple(known[name.casefold()] for name in evidence),
         kind=str(kind),
         queries=queries,
-        bridge=str(row.value.get("bridge", "")),
+        bridge=str(row.value.get("bridge") or ""),
     )
-
-
-def _read_texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """The texts of `key`, which holds a text, a list of texts, or nothing."""
-    value = row.get(key, [])
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(v, str) and v.strip() for v in values):
-        raise BadRow(f"'{key}' must be a text or a list of texts, got {show_value(value)}")
-    return tuple(ensure_encodable(key, text.strip()) for text in values)
 
 
 def _read_articles(path: Path, problems: Problems) -> tuple[str, Iterator[Row]]:
@@ -126,7 +124,7 @@ def _read_sections(text: str) -> tuple[str, Iterator[Row]]:
     """The articles of a Markdown handbook; a section's line is that of its heading."""
     name = ""
     sections: list[tuple[int, str, list[str]]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("## "):
             sections.append((number, line[3:].strip(), []))
         elif line.startswith("# ") and not name:

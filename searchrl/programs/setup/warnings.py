@@ -16,6 +16,7 @@ from searchrl.core.advantage import StepScores
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.evaluation import tasks_played
 from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.metrics.remarks import find_blurred_golds
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.envs.splits import TRAIN
@@ -117,6 +118,7 @@ def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
             "first with searchrl sft --model tiny and go on with --init-from"
         )
     yield from few_tasks(plan.config, worlds)
+    yield from find_blurred_golds(worlds, plan.config.normalization)
 
 
 def unread_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str:

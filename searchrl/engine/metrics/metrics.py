@@ -82,8 +82,8 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
         add(key, having, [r.scored.scores[name] for r in having], _union(ranges.values()))
 
     scored = [r for r in rollouts if r.is_scored]
-    ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
-    between = _union(ranges.values())
+    steps = {(id(r.world), r.episode.step): r.world.scorer for r in scored}
+    between = _union(one.schedule.at(step).between(one.ranges) for (_, step), one in steps.items())
     add("reward", scored, [r.reward or 0.0 for r in scored], between)
     for name in dict.fromkeys(name for r in scored for name in r.scored.scores):
         figures = {r.world.scorer.figures.get(name, name) for r in scored}
@@ -145,18 +145,6 @@ def find_headline(worlds: Iterable[TaskWorld]) -> str:
     """What all tasks are judged by; `reward` where that differs."""
     found = {world.scorer.headline for world in worlds}
     return found.pop() if len(found) == 1 else "reward"
-
-
-def _reward_range(rollout: Rollout) -> Range:
-    """Between what values the reward expression of a rollout's step lies."""
-    scorer = rollout.world.scorer
-    expression = scorer.schedule.at(rollout.episode.step)
-    low = high = expression.constant
-    for weight, name in expression.terms:
-        if weight:  # 0 times an open end is no number
-            ends = [weight * end for end in scorer.ranges[name]]
-            low, high = low + min(ends), high + max(ends)
-    return low, high
 
 
 def _union(ranges: Iterable[Range]) -> Range:

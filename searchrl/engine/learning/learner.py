@@ -376,6 +376,7 @@ class Learner:
             batch.weight_N,
             ref_logp_T=ref_logp_N,
             sampler_logp_T=batch.sampler_logp_N if is_own else None,
+            segment_T=batch.segment_N,
             rollout_T=batch.rollout_N,
             hold_weight_T=batch.hold_weight_N if self.holds_solved_groups else None,
             entropy_T=entropy_N,

@@ -75,15 +75,20 @@ def test_an_advantage_reaches_the_tokens_of_its_turn_in_every_segment(
 
 
 def test_each_segment_has_a_ratio_of_its_own_where_a_sequence_has_one() -> None:
-    """As GSPO's, and the condition of LLDS: both read the rows of `rollout_N`."""
+    """As GSPO's, and the condition of LLDS: both read the rows of `segment_N`."""
     items = [TrainItem(two_segments(), 1.0), TrainItem(two_segments("g/1"), 0.0)]
     packed = pack_step(
         make_groups(items), lambda scores: [1.0, -1.0], Reduction.SEQUENCE_MEAN,
         keep_dead_groups=False, constant=10,
     )  # fmt: skip
     (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
-    owners = batch.rollout_N.tolist()
+    owners = batch.segment_N.tolist()
     assert sorted(owners.count(one) for one in set(owners)) == [1, 1, 5, 5]
+    whole = batch.rollout_N.tolist()  # a loss may have both
+    assert sorted(whole.count(one) for one in set(whole)) == [6, 6]
+    assert {len({w for o, w in zip(owners, whole, strict=True) if o == one}) for one in owners} == {
+        1
+    }
 
 
 def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: Path) -> None:

@@ -165,6 +165,7 @@ class Learner:
             holds_solved_groups=self.holds_solved_groups,
             length_penalty=self.length_penalty,
             critic=values,
+            per_token=self.algorithm.critic is not None and self.algorithm.critic.per_token,
             token_kl=token_kl,
             targets=self.algorithm.targets,
             off_policy=self.algorithm.off_policy,

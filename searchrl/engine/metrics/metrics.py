@@ -6,6 +6,7 @@ An unscored rollout is counted in `failed` / `unscored` and enters no other metr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from searchrl.contracts import Metric
@@ -94,10 +95,12 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     calling = [r for r in scored if id(r.world) in callers]
     add("passive", asking, [float(r.episode.is_passive) for r in asking], ZERO_OR_ONE)
     add("tool_calls", calling, [float(r.episode.num_tool_calls) for r in calling], COUNT)
-    add("turns", scored, [float(len(r.episode.turns)) for r in scored], COUNT)
+    most = [world.max_turns() for world in {id(r.world): r.world for r in scored}.values()]
+    up_to: Range = (0.0, max((math.inf if one is None else one for one in most), default=0.0))
+    add("turns", scored, [float(len(r.episode.turns)) for r in scored], up_to)
     add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)
     num_invalid = [sum(t.action.kind == "invalid" for t in r.episode.turns) for r in scored]
-    add("invalid_turns", scored, num_invalid, COUNT)
+    add("invalid_turns", scored, num_invalid, up_to)
     add("truncated", scored, [float(r.episode.stop_reason in _LIMITS) for r in scored], ZERO_OR_ONE)
     # Of a search in the last turn that a limit allows, nothing is shown.
     searches = [

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torch.nn import Module, Parameter
 
     from searchrl.core.columns import LossColumns, LossStats
-    from searchrl.rewards.scorer import Scorer
 
     LossFn = Callable[[LossColumns, LossSettings], tuple[Tensor, LossStats]]
 
@@ -68,7 +67,7 @@ class Bench(Protocol):
     seed: int
     protocols: Sequence[TagProtocol]
     """Of each environment of the run."""
-    scorers: Sequence[Scorer]
+    scorers: Sequence[Any]
     """Of each environment, too: what is scored, and between what values it lies."""
     on_note: Callable[[str], None]
     """Tells the user a sentence."""

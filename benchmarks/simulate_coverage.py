@@ -56,14 +56,28 @@ SHAPES = (
     Shape("lognormal, sigma 1", lambda r, n: r.lognormal(0, 1, n), math.exp(0.5)),
 )  # fmt: skip
 
+CLUMPS = Shape("2 % are 5, others 0", lambda r, n: np.where(r.random(n) < 0.02, 5.0, 0.0), 0.1)
+FAILING = Shape(
+    "one seed in five fails",
+    lambda r, n: np.where(r.random(n) < 0.2, 0.0, r.normal(0.5, 0.02, n)),
+    0.4,
+)
+SEEDS = (3, 5, 8, 20, 50)
+
 STRATA = ((5, 5, 1), (3, 1, 1, 1), (10, 1, 1, 1, 1, 1), (1,) * 8, (20, 20))
 """Sizes of strata whose means differ; the tasks within are normal."""
 
 
 def by_range(values: np.ndarray, _strata: Sequence[int] = ()) -> tuple[float, float] | None:
-    """The interval of metrics of a run: Agresti and Coull's for counts."""
+    """The interval of metrics of a run, for counts without a bound; None: they have none."""
     found = mean(np.round(100 * values).tolist(), COUNT)
-    return found["low"] / 100, found["high"] / 100
+    return (found["low"] / 100, found["high"] / 100) if "low" in found else None
+
+
+def by_bound(values: np.ndarray, _strata: Sequence[int] = ()) -> tuple[float, float] | None:
+    """The same for counts of at most 5: Agresti and Coull's."""
+    found = mean(values.tolist(), (0.0, 5.0))
+    return found["low"], found["high"]
 
 
 def main() -> None:
@@ -74,13 +88,17 @@ def main() -> None:
     given = parser.parse_args()
     heads = " | ".join(f"n = {n}" for n in SIZES)
     print(f"| shape | interval | {heads} |\n|---|---|{'---|' * len(SIZES)}")
-    for shape in SHAPES:
+    for shape in (*SHAPES, CLUMPS):
         ways = {"now": find_interval}
-        if shape.name.startswith("lognormal"):
+        if shape.name.startswith("lognormal") or shape is CLUMPS:
             ways["`metrics.mean`, counts"] = by_range
+        if shape is CLUMPS:
+            ways["`metrics.mean`, at most 5"] = by_bound
         for name, way in ways.items():
             cells = [cover(way, shape.draw, shape.truth, given.rounds, n) for n in SIZES]
             print(f"| {shape.name} | {name} | {' | '.join(cells)} |", flush=True)
+    seeds = [cover(find_interval, FAILING.draw, FAILING.truth, given.rounds, n) for n in SEEDS]
+    print(f"\n{FAILING.name}, {SEEDS} seeds: {', '.join(seeds)}")
     print("\n| strata | coverage |\n|---|---|")
     for sizes in STRATA:
         labels = [number for number, size in enumerate(sizes) for _ in range(size)]

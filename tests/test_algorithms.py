@@ -79,7 +79,7 @@ def test_settings_reach_the_loss() -> None:
         torch.ones(1),
         torch.ones(1),
         sampler_logp_T=-torch.tensor([3.0]).log(),
-        rollout_T=torch.zeros(1, dtype=torch.long),
+        segment_T=torch.zeros(1, dtype=torch.long),
     )
     for name, own, expected in (
         ("tis", {}, -0.9 * 2),

@@ -67,6 +67,8 @@ class Bench(Protocol):
     seed: int
     protocols: Sequence[TagProtocol]
     """Of each environment of the run."""
+    scorers: Sequence[Any]
+    """Of each environment, too: what is scored, and between what values it lies."""
     on_note: Callable[[str], None]
     """Tells the user a sentence."""
 

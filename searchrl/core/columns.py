@@ -7,7 +7,7 @@ statistics. The engine calls `loss_columns` once per micro-batch and hands the r
 the algorithm. A loss of `core.loss` or `core.losses` computes its J_t and ends with
 `LossColumns.reduce`.
 
-Shape suffixes: T tokens of a micro-batch (any shape, all columns alike), R its rollouts.
+Shape suffixes: T tokens of a micro-batch (any shape, all columns alike), S its segments.
 """
 
 from __future__ import annotations
@@ -162,8 +162,9 @@ class LossColumns:
     """Tokens of a weight that are not finite."""
     ref_logp_T: Tensor | None
     """Under the reference; None without one."""
-    rollout_T: Tensor | None
-    """An integer that tells the rollouts of the micro-batch apart."""
+    segment_T: Tensor | None
+    """An integer that tells the segments of the micro-batch apart: what the model saw at once. Each
+    is whole in one micro-batch. Of most rollouts there is one."""
     has_sampler: bool
     """Whether `sampler_logp_T` was given."""
     entropy_T: Tensor | None = None
@@ -176,24 +177,27 @@ class LossColumns:
     """What it is to become."""
     old_value_T: Tensor | None = None
     """What the critic expected at the start of the step."""
+    rollout_T: Tensor | None = None
+    """An integer that tells the rollouts of the micro-batch apart. The segments of one may be in
+    several micro-batches: a sum over it depends on the split."""
     is_off_T: Tensor | None = None
     """Whether a token is of a demonstration (its `old_logp_T` is 0, for its author took it with
     certainty) or replayed (that of the policy that sampled it); None: none is. Only for an
     algorithm that is `off_policy`."""
 
-    def sum_per_rollout(self, column_T: Tensor) -> Tensor:
-        """Return, at every token, the sum of `column_T` over the kept tokens of its rollout.
+    def sum_per_segment(self, column_T: Tensor) -> Tensor:
+        """Return, at every token, the sum of `column_T` over the kept tokens of its segment.
 
-        Raises ValueError without `rollout_T`. Sums row by row and not by scattering, whose order,
+        Raises ValueError without `segment_T`. Sums row by row and not by scattering, whose order,
         and so whose last bit, differs from run to run on a GPU.
         """
-        if self.rollout_T is None:
-            raise ValueError("this loss needs rollout_T: which rollout each token belongs to")
-        ids_R, index_T = torch.unique(self.rollout_T, return_inverse=True)
-        rows_R = torch.arange(len(ids_R), device=index_T.device)
-        is_of_RT = index_T.flatten() == rows_R[:, None]
-        is_in_RT = is_of_RT & self.is_kept_T.flatten()
-        return torch.where(is_in_RT, column_T.flatten(), 0.0).sum(1)[index_T]
+        if self.segment_T is None:
+            raise ValueError("this loss needs segment_T: which segment each token belongs to")
+        ids_S, index_T = torch.unique(self.segment_T, return_inverse=True)
+        rows_S = torch.arange(len(ids_S), device=index_T.device)
+        is_of_ST = index_T.flatten() == rows_S[:, None]
+        is_in_ST = is_of_ST & self.is_kept_T.flatten()
+        return torch.where(is_in_ST, column_T.flatten(), 0.0).sum(1)[index_T]
 
     def reduce(
         self,
@@ -279,6 +283,7 @@ def loss_columns(
     *,
     ref_logp_T: Tensor | None = None,
     sampler_logp_T: Tensor | None = None,
+    segment_T: Tensor | None = None,
     rollout_T: Tensor | None = None,
     hold_weight_T: Tensor | None = None,
     entropy_T: Tensor | None = None,
@@ -298,8 +303,9 @@ def loss_columns(
         weight_T: `token_weights` of each token's rollout; 0 for a token that is not trained.
         ref_logp_T: under the reference; None: there is none, and no KL is measured.
         sampler_logp_T: the sampler's record, where `old_logp_T` is not that record.
-        rollout_T: an integer per token that tells the rollouts of the micro-batch apart. A rollout
+        segment_T: an integer per token that tells the segments of the micro-batch apart. A segment
             is whole within one micro-batch.
+        rollout_T: one that tells the rollouts apart; their segments may be in several.
         hold_weight_T: weight of each token in the LLDS term; None: `weight_T` where A >= 0.
         entropy_T: of the policy's distribution, in nats, at the sampling temperature. One that is
             not finite (probabilities of exactly 0) is 0 in the column and drops no token.
@@ -313,7 +319,7 @@ def loss_columns(
     forward pass of one micro-batch, earlier ones have been divided by the step's denominator
     already. (Sampler log-probs are known before: the packer drops their tokens before it counts.)
 
-    Raises ValueError for columns of different shape and a `rollout_T` that is not integer.
+    Raises ValueError for columns of different shape and segments or rollouts that are no integers.
     """
     _ensure_columns(
         logp_T,
@@ -322,6 +328,7 @@ def loss_columns(
         weight_T=weight_T,
         ref_logp_T=ref_logp_T,
         sampler_logp_T=sampler_logp_T,
+        segment_T=segment_T,
         rollout_T=rollout_T,
         hold_weight_T=hold_weight_T,
         entropy_T=entropy_T,
@@ -357,6 +364,7 @@ def loss_columns(
         is_kept_T=is_kept_T,
         num_dropped=(has_weight_T & ~is_kept_T).sum(),
         ref_logp_T=None if ref_logp_T is None else kept(ref_logp_T.detach()),
+        segment_T=segment_T,
         rollout_T=rollout_T,
         has_sampler=sampler_logp_T is not None,
         entropy_T=None if entropy_T is None else kept(_finite(entropy_T)),
@@ -388,5 +396,5 @@ def _ensure_columns(logp_T: Tensor, **others_T: Tensor | None) -> None:
                 f"got {tuple(column_T.shape)}: broadcasting would train the wrong tokens"
             )
         is_integer = not (column_T.is_floating_point() or column_T.dtype == torch.bool)
-        if name == "rollout_T" and not is_integer:
-            raise ValueError(f"expected rollout_T of an integer dtype, got {column_T.dtype}")
+        if name in ("segment_T", "rollout_T") and not is_integer:
+            raise ValueError(f"expected {name} of an integer dtype, got {column_T.dtype}")

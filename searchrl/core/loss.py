@@ -48,7 +48,7 @@ def ppo_clip_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor,
     """Return the loss of one micro-batch (a scalar to call `backward` on) and its statistics.
 
     GRPO is `clip_low == clip_high`, clip-higher is `clip_high > clip_low`. Reads neither
-    `sampler_logp_T` nor `rollout_T`. With `beta` 0 a reference is measured, not trained on.
+    `sampler_logp_T` nor `segment_T`. With `beta` 0 a reference is measured, not trained on.
 
     At the first update every ratio is 1 and the loss is -sum_t weight_t A_t: 0 for centred
     advantages of equally weighted rollouts, and still the right gradient. Without a token it is a

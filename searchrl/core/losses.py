@@ -1,9 +1,9 @@
 """Losses for several updates of one step, and for samples that are not quite the policy's own.
 
-    GSPO        s = exp(mean over the rollout of logp - old_logp), clipped as a whole
+    GSPO        s = exp(mean over the segment of logp - old_logp), clipped as a whole
     CISPO       sg[min(ratio, 1 + clip_high)] * A * logp
     TIS         PPO-clip * sg[min(old / sampler, cap)]; masked: kept inside a band, 0 outside
-    LLDS        PPO-clip, and coefficient * max(0, old_logp - logp) where a good rollout fell
+    LLDS        PPO-clip, and coefficient * max(0, old_logp - logp) where a good segment fell
 
 sg[x] is x without its gradient. Every loss takes what `core.loss.ppo_clip_loss` takes and differs
 from it in J_t only (LLDS: and by one term). Settings of a loss's own (`cap`, `coefficient`) are
@@ -23,16 +23,17 @@ from searchrl.core.reduction import LossSettings
 
 
 def gspo_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
-    """GSPO (arXiv 2507.18071, eq. 5 and 7): one ratio per rollout, the geometric mean of its own.
+    """GSPO (arXiv 2507.18071, eq. 5 and 7): one ratio per segment, the geometric mean of its own.
 
     In the form for tokens (eq. 13 and 14), s_t = sg[s] * pi / sg[pi]: its value is s at every token
-    of the rollout, its gradient s * d logp_t. Where a rollout has one advantage this is the
+    of the segment, its gradient s * d logp_t. Where a segment has one advantage this is the
     gradient of s * A; where it has one per token, each token follows its own. Clip fractions and
-    `ratio_mean` count tokens. Needs `rollout_T`. A dropped token leaves the mean of its rollout.
+    `ratio_mean` count tokens. Needs `segment_T`: a rollout has a ratio for each context
+    that the model saw. A dropped token leaves the mean of its segment.
     """
     log_ratio_T = columns.logp_T.detach() - columns.old_logp_T
-    length_T = columns.sum_per_rollout(torch.ones_like(log_ratio_T)).clamp(min=1.0)
-    log_s_T = columns.sum_per_rollout(log_ratio_T) / length_T
+    length_T = columns.sum_per_segment(torch.ones_like(log_ratio_T)).clamp(min=1.0)
+    log_s_T = columns.sum_per_segment(log_ratio_T) / length_T
     s_T = torch.exp(clamped(log_s_T + columns.logp_T - columns.logp_T.detach()))
     objective_T, is_clipped_T = _clipped_surrogate(s_T, columns.adv_T, settings)
     objective_T = objective_T - kl_penalty(columns, settings)
@@ -105,13 +106,13 @@ def llds_loss(
 ) -> tuple[Tensor, LossStats]:
     """LLDS (arXiv 2512.04220): PPO-clip that does not let good rollouts become unlikely.
 
-    A rollout whose total log-prob has fallen since the start of the update adds
+    A segment whose total log-prob has fallen since the start of the update adds
     coefficient * max(0, old_logp - logp) to the loss at each of its tokens that fell: a pull up of
     constant strength. The tokens watched are those with a `hold_weight_T`: A >= 0, all-correct
     groups included. That weight has a denominator of its own, so the term is a mean over them. It
     takes a second update to act: at the first one nothing has fallen, provided that `old_logp_T`
     is the trainer's own; the sampler's record differs by rounding, and half of its tokens would be
-    pulled. Needs `rollout_T`. Raises ValueError for a negative `coefficient`.
+    pulled. Needs `segment_T`. Raises ValueError for a negative `coefficient`.
     """
     if not coefficient >= 0:
         raise ValueError(f"expected {coefficient=} to be >= 0")
@@ -119,7 +120,7 @@ def llds_loss(
     surrogate_T, is_clipped_T = _clipped_surrogate(ratio_T, columns.adv_T, settings)
     fall_T = columns.old_logp_T - columns.logp_T
     is_watched_T = columns.hold_weight_T > 0
-    has_fallen_T = is_watched_T & (columns.sum_per_rollout(fall_T.detach()) > 0) & (fall_T > 0)
+    has_fallen_T = is_watched_T & (columns.sum_per_segment(fall_T.detach()) > 0) & (fall_T > 0)
     # `where` and no clamp at 0: a token that did not move has lost nothing and is not pulled.
     drop_T = torch.where(has_fallen_T, fall_T, 0.0)
     objective_T = surrogate_T - kl_penalty(columns, settings)

@@ -34,8 +34,8 @@ from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
 from searchrl.programs.setup.warnings import (
+    note_turn_scores,
     training_warnings,
-    unread_turn_scores,
     unready_policy,
 )
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
@@ -288,7 +288,7 @@ class _Training(TrainingRun):
         self.limit.ensure(rollouts, f"step {step}", f"step_{step:06d}")
         self.limit.ensure_paid(rollouts, f"step {step}")
         self.limit.ensure_scored(rollouts, f"step {step}")
-        if step == 1 and (note := unread_turn_scores(session.algorithm, rollouts)):
+        if step == 1 and (note := note_turn_scores(session.algorithm, rollouts)):
             observer.note(note)
         if not self.said_forks:
             self.said_forks = find_forks(rollouts)

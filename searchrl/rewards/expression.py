@@ -59,6 +59,15 @@ class Expression:
         """The components it names, weight 0 included."""
         return tuple(name for _, name in self.terms)
 
+    def between(self, ranges: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+        """The least and the greatest reward of components between such values."""
+        low = high = self.constant
+        for weight, name in self.terms:
+            if weight:  # 0 times an open end is no number
+                ends = [weight * end for end in ranges[name]]
+                low, high = low + min(ends), high + max(ends)
+        return low, high
+
     def evaluate(self, scores: Mapping[str, float], left_out: Container[str] = ()) -> float:
         """The reward without the terms of `left_out`, which say nothing about the task.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,8 +14,11 @@ import torch
 from searchrl.core.encoding import encode_text
 from searchrl.engine.learning.checkpoint import naming_write_errors
 from searchrl.engine.model.foreign import ensure_plain_model
+from searchrl.engine.model.layout import TokenRow, pad
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_model
-from searchrl.errors import ConfigError
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.tolerance import tolerance_of
+from searchrl.errors import ConfigError, PolicyError
 from searchrl.plugins import Registry
 from searchrl.run_folder.place import filling
 from searchrl.run_folder.sealing import CHECKSUMS
@@ -23,6 +27,9 @@ from searchrl.runs.source import Source
 from searchrl.trust.folders import ensure_plain
 
 CPU = torch.device("cpu")
+
+_NUM_TRIED = 32
+"""Tokens whose log-probs are compared before and after a merge."""
 
 Kind = Literal["adapter", "merged", "whole"]
 
@@ -81,7 +88,7 @@ def export_policy(
 
     Raises:
         ConfigError: if the folder is not empty, or `base` is no hub id.
-        PolicyError: if the weights cannot be read.
+        PolicyError: if the weights cannot be read, or merging makes another model of them.
         RunFolderError: if the folder cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -154,5 +161,44 @@ def _write_merged(source: Source, found: ResolvedModel, folder: Path) -> None:
         dtype = str(stored).removeprefix("torch.") if stored is not None else dtype
     plain = model.model_copy(update={"quantize": "none", "dtype": dtype})
     policy = load_policy(plain, found, CPU, trainable=False)
-    policy.model.merge_and_unload().save_pretrained(folder)
+    before, without = _some_logps(policy), _some_logps(policy, reference=True)
+    is_tied = policy.base_model.config.tie_word_embeddings
+    _untie(policy.base_model)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*tie_word_embeddings")
+        merged = policy.model.merge_and_unload()
+    ends = merged.get_input_embeddings(), merged.get_output_embeddings()
+    is_tied = is_tied and torch.equal(ends[0].weight, ends[1].weight)
+    merged.config.tie_word_embeddings = is_tied
+    if is_tied:
+        ends[1].weight = ends[0].weight
+    merged.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
+    written = load_policy(plain, ResolvedModel(str(folder), None, False), CPU, trainable=False)
+    gap = float((_some_logps(written) - before).abs().mean())
+    # Small weights of a large adapter are rounded to the dtype of its base.
+    limit = max(tolerance_of(policy.dtype).mean, 0.1 * float((before - without).abs().mean()))
+    if not gap <= limit:
+        raise PolicyError(
+            f"merging '{found.adapter_path}' into '{found.path}' makes another model: log-probs of "
+            f"a few tokens are {gap:.2g} nats off on average, and rounding explains {limit:.2g}. "
+            "Export the adapter as it is: leave --merge out, and name its base with --base"
+        )
+
+
+def _some_logps(policy: Policy, *, reference: bool = False) -> torch.Tensor:
+    """Log-probs of a few tokens, from all over the vocabulary."""
+    ids = [number * policy.vocab_size // _NUM_TRIED for number in range(_NUM_TRIED)]
+    row = TokenRow(ids, [False] + [True] * (_NUM_TRIED - 1), 1)
+    with torch.no_grad():
+        return policy.logps(pad([row], CPU), reference=reference).logp_N
+
+
+def _untie(model: Any) -> None:
+    """Give every module a tensor of its own: an adapter may change one of a tied pair alone."""
+    seen: set[int] = set()
+    for module in model.modules():
+        for name, weight in [*module.named_parameters(recurse=False)]:
+            if id(weight) in seen:
+                setattr(module, name, torch.nn.Parameter(weight.detach().clone(), False))
+            seen.add(id(weight))

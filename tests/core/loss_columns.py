@@ -40,7 +40,7 @@ class Step:
     weight_T: Tensor
     ref_logp_T: Tensor
     sampler_logp_T: Tensor
-    rollout_T: Tensor
+    segment_T: Tensor
 
     def take(self, index: Any) -> Step:
         return Step(*(getattr(self, f.name)[index] for f in fields(self)))
@@ -80,7 +80,7 @@ def hand(
         weight_T=torch.full((n,), 1 / max(n, 1), dtype=F64),
         ref_logp_T=old_logp_T,
         sampler_logp_T=old_logp_T - torch.tensor(sampler_ratios or [1.0] * n, dtype=F64).log(),
-        rollout_T=torch.tensor(rollouts or [0] * n, dtype=torch.long),
+        segment_T=torch.tensor(rollouts or [0] * n, dtype=torch.long),
     )
 
 
@@ -114,6 +114,6 @@ def random_step(
         weight_T=weight_B.repeat_interleave(repeats) * is_trained_T,
         ref_logp_T=logp_T + noise(0.3),
         sampler_logp_T=old_logp_T - noise(0.3),
-        rollout_T=torch.tensor(LABELS).repeat_interleave(repeats),
+        segment_T=torch.tensor(LABELS).repeat_interleave(repeats),
     )
     return step.to(dtype)

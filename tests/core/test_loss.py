@@ -227,7 +227,7 @@ def test_llds_holds_tokens_outside_the_surrogate_with_weights_of_its_own() -> No
     logp_T = step.logp_T.clone().requires_grad_()
     columns = loss_columns(
         logp_T, step.old_logp_T, step.adv_T, weights[0],
-        rollout_T=step.rollout_T, hold_weight_T=weights[1],
+        segment_T=step.segment_T, hold_weight_T=weights[1],
     )  # fmt: skip
     loss, stats = LOSSES["llds"](columns, LossSettings())
     fell, solved = -math.log(0.9), -math.log(0.8) - math.log(0.7)
@@ -369,7 +369,7 @@ def test_what_was_not_measured_is_absent_and_never_zero(name: str) -> None:
 
 # --- errors --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "name", ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "rollout_T"]
+    "name", ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "segment_T"]
 )
 def test_columns_that_would_broadcast_are_refused(name: str) -> None:
     step = hand([1.0, 1.0], [1.0, -1.0])
@@ -381,14 +381,14 @@ def test_columns_that_a_loss_needs_are_asked_for() -> None:
     step = hand([1.0], [1.0])
     columns = (step.logp_T, step.old_logp_T, step.adv_T, step.weight_T)
     for loss_fn in (gspo_loss, llds_loss):
-        with pytest.raises(ValueError, match="needs rollout_T"):
+        with pytest.raises(ValueError, match="needs segment_T"):
             loss_fn(loss_columns(*columns), LossSettings())
     for dtype in (F64, torch.bool):
-        with pytest.raises(ValueError, match=f"rollout_T of an integer dtype, got {dtype}"):
-            loss_columns(*columns, rollout_T=torch.zeros(1, dtype=dtype))
+        with pytest.raises(ValueError, match=f"segment_T of an integer dtype, got {dtype}"):
+            loss_columns(*columns, segment_T=torch.zeros(1, dtype=dtype))
     for loss_fn in LOSSES.values():
         with pytest.raises(ValueError, match=r"beta 0\.1 needs ref_logp_T"):
-            loss_fn(loss_columns(*columns, rollout_T=step.rollout_T), LossSettings(beta=0.1))
+            loss_fn(loss_columns(*columns, segment_T=step.segment_T), LossSettings(beta=0.1))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def assert_split_changes_nothing(name: str, step: Step, part_T: torch.Tensor) ->
 def test_split_of_whole_rollouts_changes_no_gradient(name: str, seed: int, parts: list[int]):
     part_of = dict(zip(LABELS, parts, strict=True))
     step = random_step(seed, list(Reduction)[seed % 3], (F64, torch.float32)[seed % 2])
-    part_T = torch.tensor([part_of[label] for label in step.rollout_T.tolist()])
+    part_T = torch.tensor([part_of[label] for label in step.segment_T.tolist()])
     assert_split_changes_nothing(name, step, part_T)
 
 
@@ -56,11 +56,11 @@ def test_split_of_whole_rollouts_changes_no_gradient(name: str, seed: int, parts
 def test_padding_changes_nothing_whatever_it_holds(name: str, pad: float) -> None:
     """A matrix of one row per rollout; padding has the weight 0."""
     step = random_step(11)
-    lengths = [int((step.rollout_T == label).sum()) for label in LABELS]
+    lengths = [int((step.segment_T == label).sum()) for label in LABELS]
     padded = {}
     for f in fields(step):
         column_T = getattr(step, f.name)
-        fill = {"weight_T": 0.0, "rollout_T": 99}.get(f.name, pad)
+        fill = {"weight_T": 0.0, "segment_T": 99}.get(f.name, pad)
         padded[f.name] = torch.full((6, max(lengths)), fill, dtype=column_T.dtype)
         for row, part in zip(padded[f.name], column_T.split(lengths), strict=True):
             row[: len(part)] = part
@@ -104,9 +104,9 @@ def test_gradients_flow_into_the_current_log_probs_only(name: str) -> None:
     leaves = {
         f.name: getattr(step, f.name).clone().requires_grad_()
         for f in fields(step)
-        if f.name != "rollout_T"
+        if f.name != "segment_T"
     }
-    columns = loss_columns(**leaves, rollout_T=step.rollout_T)
+    columns = loss_columns(**leaves, segment_T=step.segment_T)
     loss, _ = LOSSES[name](columns, LossSettings(beta=0.1))
     torch.autograd.backward(loss)
     assert {name for name, leaf in leaves.items() if leaf.grad is not None} == {"logp_T"}

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from searchrl.algorithms.builtin import make_grpo
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Critic
 from searchrl.config import RunConfig, build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import AdvantageFn, grpo_advantages
+from searchrl.core.advantage import AdvantageFn, StepScores, grpo_advantages
+from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import Trainable, TrainItem, make_groups
-from searchrl.core.reduction import Reduction
+from searchrl.core.reduction import LossSettings, Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step
@@ -62,6 +64,46 @@ def enlarge_lora(policy: Policy, scale: float = 0.3) -> Policy:
 def lora_policy(folder: Path, scale: float = 0.3, **model: Any) -> Policy:
     """A micro policy with an adapter of rank 4 that matters."""
     return enlarge_lora(micro_policy(folder, adapter="lora", lora_r=4, **model), scale)
+
+
+SEEN: list[StepScores] = []
+
+
+def returns(step: StepScores) -> list[list[float]]:
+    SEEN.append(step)
+    assert step.turn_rewards is not None
+    return [[sum(earned[turn:]) for turn in range(len(earned))] for earned in step.turn_rewards]
+
+
+def gains(step: StepScores) -> list[list[float]]:
+    assert step.values is not None
+    pairs = zip(returns(step), step.values, strict=True)
+    return [[got - value for got, value in zip(one, values, strict=False)] for one, values in pairs]
+
+
+def zeros(step: StepScores) -> list[float]:
+    return [0.0] * len(step.rewards)
+
+
+def critic_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
+    assert columns.value_T is not None and columns.target_T is not None
+    ratio_T = torch.exp(columns.logp_T - columns.old_logp_T)
+    errors_T = (columns.target_T - columns.value_T).square()
+    extra = 0.5 * (columns.weight_T * errors_T).sum()
+    return columns.reduce(ratio_T * columns.adv_T, ratio_T, extra_loss=extra)
+
+
+def actor_critic(**settings: Any) -> Algorithm:
+    def make(width: int) -> nn.Module:
+        head = nn.Linear(width, 1)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        return nn.Sequential(head, nn.Flatten(0))
+
+    return Algorithm(
+        "actor_critic", gains, critic_loss, "token-mean", beta=0.0,
+        critic=Critic(make, **{"lr": 0.05} | settings), targets=returns,
+    )  # fmt: skip
 
 
 def make_learner(

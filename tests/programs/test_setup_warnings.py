@@ -27,7 +27,7 @@ from searchrl.plugins import load_plugins
 from searchrl.programs.setup.warnings import (
     ensure_can_learn,
     few_tasks,
-    unread_turn_scores,
+    note_turn_scores,
     unready_policy,
 )
 from searchrl.programs.train import train
@@ -136,11 +136,17 @@ def test_a_run_that_does_not_fit_is_refused_before_it_loads_or_writes_anything(
 
 
 def test_turn_scores_that_nobody_reads_are_remarked_on() -> None:
-    scored, plain = SimpleNamespace(turn_scores=(0.5, 1.0)), SimpleNamespace(turn_scores=None)
-    said = unread_turn_scores(make_grpo(), [plain, scored])  # type: ignore[list-item]
+    scored = SimpleNamespace(turn_scores=(0.5, 1.0), reward=1.5)
+    plain = SimpleNamespace(turn_scores=None, reward=1.5)
+    said = note_turn_scores(make_grpo(), [plain, scored])  # type: ignore[list-item]
     assert "algorithm 'grpo' reads the episode's" in said and "grpo_turns" in said
-    assert unread_turn_scores(make_grpo_turns(), [scored]) == ""  # type: ignore[list-item]
-    assert unread_turn_scores(make_grpo(), [plain]) == ""  # type: ignore[list-item]
+    assert note_turn_scores(make_grpo_turns(), [scored]) == ""  # type: ignore[list-item]
+    assert note_turn_scores(make_grpo(), [plain]) == ""  # type: ignore[list-item]
+    # 0.9 recorded, and 2.7 is what turns are paid.
+    dear = SimpleNamespace(turn_scores=(0.9, 0.9, 0.9), reward=0.9)
+    said = note_turn_scores(make_grpo_turns(), [plain, scored, dear])  # type: ignore[list-item]
+    assert "do not add up" in said and "1 of 2 episodes, by up to 1.8" in said
+    assert "turn_surplus" in said and "'grpo_turns'" in said
 
 
 @pytest.mark.parametrize(

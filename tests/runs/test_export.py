@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from command_line import complaint, succeed
-from peft import PeftModel
+from peft import LoraConfig, LoraModel, PeftModel, get_peft_model
 from reseal import reseal
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -118,6 +118,49 @@ def test_adapter_and_merged_weights_give_the_answers_of_eval(
         ensure_nothing_of_this_machine(tmp_path / name, lora_run, shrunk_qwen3, tmp_path)
         assert AutoTokenizer.from_pretrained(tmp_path / name).encode("library hours")
     assert not list((tmp_path / "whole").glob("adapter*"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target_modules": ["lm_head"]},
+        {"target_modules": ["embed_tokens"]},
+        {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
+        {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]},
+        {"target_modules": ["q_proj"]},
+    ],
+)
+def test_merging_one_of_two_tied_matrices_leaves_the_other_alone(
+    lora_run: Path, shrunk_qwen3: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Merged logits were 4 off: what was added to the head was added to the embeddings, too."""
+    run = shutil.copytree(lora_run, tmp_path / "run")
+    for policy in (run / "policy", *run.glob("checkpoints/step_*/policy")):
+        torch.manual_seed(2)
+        model = get_peft_model(plain(shrunk_qwen3), LoraConfig(task_type="CAUSAL_LM", **settings))
+        for weight in (one for one in model.parameters() if one.requires_grad):
+            weight.data += 0.1 * torch.randn_like(weight)
+        model.save_pretrained(policy)
+    reseal(run)
+    succeed("export", run, tmp_path / "whole", "--merge")
+    ids = torch.arange(0, 250, 10)[None]
+    base = plain(shrunk_qwen3)(ids).logits
+    wanted = with_adapter(shrunk_qwen3, run / "policy")(ids).logits
+    written = plain(tmp_path / "whole")
+    assert (wanted - base).abs().max() > 0.1
+    torch.testing.assert_close(written(ids).logits, wanted, atol=1e-4, rtol=1e-4)
+    changes_one = settings != {"target_modules": ["q_proj"]}
+    assert written.config.tie_word_embeddings == (not changes_one)
+    assert ("lm_head.weight" in load_file(tmp_path / "whole/model.safetensors")) == changes_one
+
+
+def test_a_merge_that_makes_another_model_is_refused(
+    lora_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("peft.tuners.lora.model.LoraModel.merge_and_unload", LoraModel.unload)
+    text = complaint("export", lora_run, tmp_path / "whole", "--merge")
+    assert "makes another model" in text and "--base" in text and str(lora_run) in text
+    assert not (tmp_path / "whole").exists()
 
 
 def test_whole_weights_give_the_answers_of_eval_with_and_without_merge(

@@ -7,6 +7,7 @@ place of a rollout, so a group keeps its size and the step samples less.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ from searchrl_offpolicy.experience import Experience, Place, Success
 from searchrl_offpolicy.loss import Shaping, mixed_loss
 from searchrl_offpolicy.traces import read_traces
 
+_ROUNDING = 1e-9
+
 Weight = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -37,7 +40,8 @@ def make_luffy(
     off: Weight = 1.0,
     demonstrations: Count = 1,
     share: Share = 0.5,
-    min_reward: float = 1.0,
+    min_reward: float | None = None,
+    success: str = "",
     gamma: Positive = 0.1,
     shaping: Shaping = "rational",
 ) -> Algorithm:
@@ -50,7 +54,9 @@ def make_luffy(
         demonstrations: in a group whose task has some; they take the places of rollouts.
         share: of the prompts of a step that are to have demonstrations; such tasks take the place
             of others. 0: the order of the tasks stays as it is.
-        min_reward: least reward of a demonstration, by the reward of the run.
+        min_reward: least reward of a demonstration, by the reward of the run; by default it has to
+            be a success.
+        success: the component whose greatest value is one; by default the headline of the task.
         gamma: of f(x) = x / (x + gamma), with which a demonstration is weighed.
         shaping: `rational` is that f; `none` is f(x) = x.
     """
@@ -59,6 +65,7 @@ def make_luffy(
         per_group=demonstrations,
         share=share,
         min_reward=min_reward,
+        success=success,
     )
     return mixer.algorithm("luffy", on, off, gamma, shaping)
 
@@ -69,7 +76,7 @@ def make_exgrpo(
     off: Weight = 1.0,
     ratio: Share = 0.5,
     threshold: Share = 0.35,
-    min_reward: float = 1.0,
+    success: str = "",
     buffer: Count = 10_000,
     gamma: Positive = 0.1,
     shaping: Shaping = "rational",
@@ -81,13 +88,13 @@ def make_exgrpo(
         off: weight of replayed successes; 0: GRPO, without any.
         ratio: share of the prompts of a step that are asked again, once that has begun.
         threshold: it begins after the first step of which more rollouts than this share succeed.
-        min_reward: least reward of a success.
+        success: the component whose greatest value is one; by default the headline of the task.
         buffer: most rollouts that are kept.
         gamma: of f(x) = x / (x + gamma), x the ratio to the recorded log-probs.
         shaping: `rational` is that f; `none` is f(x) = x.
     """
     mixer = Mixer(
-        min_reward=min_reward, ratio=ratio if off else 0.0, threshold=threshold, capacity=buffer
+        success=success, ratio=ratio if off else 0.0, threshold=threshold, capacity=buffer
     )
     return mixer.algorithm("exgrpo", on, off, gamma, shaping)
 
@@ -101,7 +108,8 @@ def make_hybrid(
     share: Share = 0.5,
     ratio: Share = 0.5,
     threshold: Share = 0.35,
-    min_reward: float = 1.0,
+    min_reward: float | None = None,
+    success: str = "",
     buffer: Count = 10_000,
     gamma: Positive = 0.1,
     shaping: Shaping = "rational",
@@ -117,7 +125,9 @@ def make_hybrid(
             of others. 0: the order of the tasks stays as it is.
         ratio: share of the prompts of a step that are asked again, once that has begun.
         threshold: it begins after the first step of which more rollouts than this share succeed.
-        min_reward: least reward of a demonstration or a success.
+        min_reward: least reward of a demonstration, by the reward of the run; by default it has to
+            be a success.
+        success: the component whose greatest value is one; by default the headline of the task.
         buffer: most rollouts that are kept.
         gamma: of f(x) = x / (x + gamma).
         shaping: `rational` is that f; `none` is f(x) = x.
@@ -127,6 +137,7 @@ def make_hybrid(
         per_group=demonstrations,
         share=share,
         min_reward=min_reward,
+        success=success,
         ratio=ratio if off else 0.0,
         threshold=threshold,
         capacity=buffer,
@@ -142,7 +153,8 @@ class Mixer:
     """None: no demonstrations are wanted."""
     per_group: int = 1
     share: float = 0.0
-    min_reward: float = 1.0
+    min_reward: float | None = None
+    success: str = ""
     ratio: float = 0.0
     threshold: float = 0.35
     capacity: int = 10_000
@@ -183,15 +195,44 @@ class Mixer:
         )
 
     def begin(self, bench: Bench) -> None:
-        """Read the traces and play them. ConfigError if none are named."""
+        """Read the traces and play them.
+
+        Raises ConfigError if none are named, or nothing says what a success is.
+        """
         self.bench = bench
         if self.traces == "":
             raise ConfigError(
                 "this algorithm learns from traces: name a file of them, or a run folder, with "
                 "--set algorithm.traces=PATH; without traces, take exgrpo or grpo"
             )
+        if self.ratio or (self.traces and self.min_reward is None):
+            for scorer in bench.scorers:
+                self._ensure_top(scorer)
         if self.traces:
-            self.demonstrations = load(read_traces(self.traces), bench, self.min_reward)
+            self.demonstrations = load(read_traces(self.traces), bench, self._is_success)
+
+    def _ensure_top(self, scorer: Any) -> None:
+        name = self.success or scorer.headline
+        fault = "" if name == "reward" or name in scorer.ranges else "is not scored"
+        tops = () if fault else [_top(scorer, name, n + 1) for n in scorer.schedule.begins]
+        if fault or math.inf in tops:
+            known = [one for one, (_, top) in scorer.ranges.items() if top < math.inf]
+            raise ConfigError(
+                f"a success is the greatest value of '{name}', which {fault or 'has none'} in the "
+                f"task with the reward {scorer.schedule}: name a component that has one with --set "
+                f"algorithm.success=NAME ({', '.join(known) or 'there is none'}); one among the "
+                "`metrics` of the task is enough"
+            )
+
+    def _is_success(self, rollout: Any) -> bool:
+        """Whether it is one; of a demonstration `min_reward` decides, if it is set."""
+        is_shown = rollout.trajectory.origin is Origin.DEMONSTRATION
+        if is_shown and self.min_reward is not None:
+            return bool(rollout.reward >= self.min_reward)
+        scorer, scored = rollout.world.scorer, rollout.scored
+        name = self.success or scorer.headline
+        value = scored.reward if name == "reward" else scored.scores.get(name, -math.inf)
+        return bool(value >= _top(scorer, name, rollout.episode.step) - _ROUNDING)
 
     def ask(self, prompts: Sequence[Prompt], step: int) -> list[Prompt]:
         """The prompts of a step: the last ones are known ones, and all ask for less."""
@@ -234,12 +275,12 @@ class Mixer:
                 added = [
                     one
                     for one in named
-                    if one.reward >= self.min_reward and _prompt_ids(one) == _prompt_ids(beside)
+                    if self._is_success(one) and _prompt_ids(one) == _prompt_ids(beside)
                 ]
             self._num_off += len(added)
             mixed.append(replace(group, rollouts=(*group.rollouts, *added)))
             scored = [one for one in group.rollouts if one.reward is not None]
-            won = [one for one in scored if one.reward >= self.min_reward]
+            won = [one for one in scored if self._is_success(one)]
             num_successes, num_scored = num_successes + len(won), num_scored + len(scored)
             if self.ratio and scored:
                 again = len(added) if group.id in self._again else 0
@@ -333,6 +374,13 @@ def _place(prompt: Prompt) -> Place:
 def _share(share: float, count: int) -> int:
     """So many of `count`: at least one, where some are wanted."""
     return max(1, round(share * count)) if share else 0
+
+
+def _top(scorer: Any, name: str, step: int) -> float:
+    """The greatest value of a component, or of the reward at a step."""
+    reward = scorer.schedule.at(step)
+    ends = reward.between(scorer.ranges) if name == "reward" else scorer.ranges[name]
+    return float(ends[1])
 
 
 def _played(group: Any) -> Any:

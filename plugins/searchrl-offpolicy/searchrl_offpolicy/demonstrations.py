@@ -8,7 +8,7 @@ went in is kept; the others are counted by reason and left out whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from searchrl import DataError
@@ -27,10 +27,13 @@ OBSERVATIONS = "the environment answers something else"
 TAGS = "a turn is not as the protocol writes it"
 END = "its last turn does not end the episode, or one before it does"
 FAILED = "its episode failed or was not scored"
+FAILURE = "it is no success, or its reward is below min_reward"
 TWICE = "it is there twice"
 
 
-def load(traces: Iterable[Trace], bench: Bench, min_reward: float) -> dict[Task, list[Any]]:
+def load(
+    traces: Iterable[Trace], bench: Bench, is_success: Callable[[Any], bool]
+) -> dict[Task, list[Any]]:
     """Play traces; those that fit, by their tasks. The user is told how many and why not.
 
     Raises:
@@ -46,8 +49,9 @@ def load(traces: Iterable[Trace], bench: Bench, min_reward: float) -> dict[Task,
             fault = TWICE if (place, trace.turns) in seen else ""
         if place is not None and not fault:
             seen.add((place, trace.turns))
-            rollout, fault = _play(trace, place, bench, min_reward)
-            if rollout is not None:
+            rollout, fault = _play(trace, place, bench)
+            fault = fault or ("" if is_success(rollout) else FAILURE)
+            if not fault:
                 kept.setdefault(place, []).append(rollout)
                 continue
         reasons[fault] += 1
@@ -89,8 +93,8 @@ def _placed(traces: Sequence[Trace], bench: Bench) -> Iterator[tuple[Task | None
         yield found or named.get(number), trace
 
 
-def _play(trace: Trace, place: Task, bench: Bench, min_reward: float) -> tuple[Any | None, str]:
-    """The trace as an episode, or why it is none."""
+def _play(trace: Trace, place: Task, bench: Bench) -> tuple[Any, str]:
+    """The trace as an episode, and why it is none."""
     if trace.holds_template:
         return None, TEMPLATE
     stops = bench.protocols[place[0]].stops
@@ -103,10 +107,10 @@ def _play(trace: Trace, place: Task, bench: Bench, min_reward: float) -> tuple[A
         prefix = played[0].text.removesuffix(trace.turns[0])
         turns = (trace.turns[0].removeprefix(prefix), *trace.turns[1:])
         rollout = bench.imitate(*place, turns)
-    return (None, fault) if (fault := _find_fault(trace, rollout, min_reward)) else (rollout, "")
+    return rollout, _find_fault(trace, rollout)
 
 
-def _find_fault(trace: Trace, rollout: Any, min_reward: float) -> str:
+def _find_fault(trace: Trace, rollout: Any) -> str:
     episode, played = rollout.episode, rollout.episode.turns
     if episode.stop_reason in ("turn_tokens", "total_tokens"):
         return LENGTH
@@ -119,6 +123,4 @@ def _find_fault(trace: Trace, rollout: Any, min_reward: float) -> str:
         return END
     if [turn.text for turn in played] != list(trace.turns):
         return TAGS
-    if rollout.reward is None:
-        return FAILED
-    return f"its reward is below {min_reward:g}" if rollout.reward < min_reward else ""
+    return FAILED if rollout.reward is None else ""

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,11 +27,25 @@ from searchrl.core.group import Group, TrainItem
 from searchrl.core.reduction import LossSettings, Reduction
 from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.rollout.rollout import Rollout
-from searchrl.rewards.scorer import ScoredEpisode
+from searchrl.rewards.components import FunctionReward
+from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.scorer import ScoredEpisode, Scorer
 from searchrl.testing import assert_conforms
 
 SETTINGS = LossSettings(0.2, 0.2, 0.0, "sequence-mean")
 GAMMA = 0.1
+
+
+def scorer(reward: str, **ranges: tuple[float, float]) -> Scorer:
+    """One that scores nothing: it says what there is."""
+    components = {
+        name: FunctionReward(name, lambda episode: 0.0, ends, True) for name, ends in ranges.items()
+    }
+    return Scorer(components, RewardSchedule.parse(reward))
+
+
+SCORER = scorer("format", format=(0.0, 1.0))
+MIXED = scorer("format+em", format=(0.0, 1.0), em=(0.0, 1.0))
 
 
 def rollout(
@@ -205,6 +220,7 @@ class World:
     """A run of one environment with seeds, whose rollouts earn what is asked for."""
 
     seed = 0
+    scorers = (SCORER,)
 
     def __init__(self, entropies: dict[str, float]) -> None:
         self.entropies = entropies
@@ -220,8 +236,7 @@ def played(prompt: Prompt, rewards: list[float]) -> Group[Rollout]:
     protocol = SimpleNamespace(
         parse=lambda text: None, final_answer=lambda texts: "x", format_score=lambda texts: 1.0
     )
-    schedule = SimpleNamespace(expressions=[None])
-    world: Any = SimpleNamespace(protocol=protocol, scorer=SimpleNamespace(schedule=schedule))
+    world: Any = SimpleNamespace(protocol=protocol, scorer=SCORER)
     rollouts = []
     for n in range(prompt.num_rollouts):
         trajectory = replace(rollout(f"{prompt.group_id}/{n}", [[3]]), group_id=prompt.group_id)
@@ -286,6 +301,56 @@ def test_of_several_successes_the_one_with_the_lowest_entropy_is_replayed() -> N
     asked = mixer.ask(prompts(2, [11]), 2)
     (mixed,) = trained(mixer, [played(asked[0], [0.0] * 3)], 2)
     assert mixed.rollouts[-1].trajectory.task_id == "number 1"
+
+
+@pytest.mark.parametrize(
+    ("scores", "success", "is_one"),
+    [
+        ({"format": 1.0, "em": 0.0}, "", False),  # a reward of 1, and a wrong answer
+        ({"format": 0.0, "em": 1.0}, "", True),
+        ({"format": 1.0, "em": 0.0}, "format", True),
+        ({"format": 0.0, "em": 1.0}, "format", False),
+        ({"format": 1.0, "em": 0.0}, "reward", False),
+        ({"format": 1.0, "em": 1.0}, "reward", True),
+        ({"format": 1.0}, "", False),  # nothing to say of this task
+    ],
+)
+def test_a_success_is_the_headline_at_its_greatest_value(
+    scores: dict[str, float], success: str, is_one: bool
+) -> None:
+    """With `format+em`, wrong answers in good form were replayed as successes."""
+    mixer = Mixer(ratio=1.0, threshold=0.0, success=success)
+    mixer.begin(World({}))  # type: ignore[arg-type]
+    group = played(mixer.ask(prompts(1, [10]), 1)[0], [sum(scores.values()), 0.0, 0.0, 0.0])
+    scored = [
+        ScoredEpisode(sum(own.values()), own) for own in (scores, *3 * [{"format": 0.0, "em": 0.0}])
+    ]
+    world: Any = SimpleNamespace(protocol=None, scorer=MIXED)
+    marked = zip(group.rollouts, scored, strict=True)
+    rollouts = tuple(replace(one, scored=own, world=world) for one, own in marked)
+    trained(mixer, [replace(group, rollouts=rollouts)], 1)
+    assert bool(mixer.experience) is is_one
+
+
+@pytest.mark.parametrize(
+    ("given", "success", "match"),
+    [
+        (scorer("env", env=(-math.inf, math.inf)), "", "'env', which has none"),
+        (scorer("count", count=(0.0, math.inf)), "", "'reward', which has none"),
+        (MIXED, "f1", r"'f1', which is not scored .*algorithm.success=NAME \(format, em\)"),
+        (scorer("1-count", count=(0.0, math.inf)), "", ""),
+        (scorer("env", env=(-math.inf, 1.0)), "", ""),
+    ],
+)
+def test_what_cannot_say_when_it_succeeds_is_refused(
+    given: Scorer, success: str, match: str
+) -> None:
+    bench = World({})
+    bench.scorers = (given,)
+    for algorithm in (make_exgrpo(success=success), make_luffy(off=0.0, success=success)):
+        refuses = bool(match) and algorithm.name == "exgrpo"
+        with pytest.raises(ConfigError, match=match) if refuses else nullcontext():
+            algorithm.begin(bench)  # type: ignore[arg-type]
 
 
 def test_a_stored_success_of_another_prompt_text_is_not_mixed_in() -> None:

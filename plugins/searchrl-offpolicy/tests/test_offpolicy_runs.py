@@ -144,7 +144,7 @@ def test_traces_that_fit_are_trained_and_the_others_counted(tmp_path: Path, expe
     assert told.startswith("traces: 3 of 11 fit, for 3 training tasks; left out ")
     for reason in (
         "chat template", "not as the protocol writes it",
-        "does not end the episode", "reward is below 1", "longer than the limits",
+        "does not end the episode", "no success", "longer than the limits",
         "answers something else", "what the environment writes", "there twice",
     ):  # fmt: skip
         assert reason in told, told

@@ -19,6 +19,9 @@ from searchrl.algorithms import StepScores
 
 _DELTA = 1e-8
 """Added to the standard deviation of a step's advantages."""
+_RESOLUTION = 1e-5
+"""Advantages that differ by less than this share of the largest value or reward are equal: values
+are sums in 32 bits."""
 
 
 def gae(values: Sequence[float], rewards: Sequence[float], gamma: float, lam: float) -> list[float]:
@@ -75,6 +78,11 @@ class Estimator:
         num_tokens = sum(size for _, size in scored)
         if not num_tokens:
             return _scored_only(found, step)
+        known = [*(step.values or ()), *self._rewards(step)]
+        largest = max(abs(one) for own in known for one in own)
+        advantages = [advantage for advantage, _ in scored]
+        if max(advantages) - min(advantages) <= _RESOLUTION * largest:
+            return [[0.0] * len(own) for own in found]
         mean = math.fsum(a * size for a, size in scored) / num_tokens
         std = math.sqrt(math.fsum(size * (a - mean) ** 2 for a, size in scored) / num_tokens)
         white = [[(a - mean) / (std + _DELTA) for a in own] for own in found]

@@ -80,6 +80,47 @@ def test_whitening_counts_trained_tokens_of_scored_rollouts_only() -> None:
     assert white[0] == pytest.approx([(a - mean) / std for a in plain[0]])
 
 
+@pytest.mark.parametrize("scale", [0.3, 1e3, 1e-3])
+def test_values_a_rounding_apart_are_equal_and_are_not_whitened(scale: float) -> None:
+    """Values one unit in the last place apart became advantages of +-0.96."""
+    value = torch.tensor(scale)
+    ulps = [value, torch.nextafter(value, 2 * value), torch.nextafter(value, 0 * value), value]
+
+    def advantages(values: list[float]) -> list[list[float]]:
+        step = StepScores(
+            [0.0] * 4, ["q"] * 4, [True] * 4, turn_tokens=[[5]] * 4, is_cut=[False] * 4,
+            turn_rewards=[[0.0]] * 4, values=[[one] for one in values],
+        )  # fmt: skip
+        return Estimator().advantages(step)
+
+    assert advantages([one.item() for one in ulps]) == [[0.0]] * 4
+    apart = advantages([scale, scale, scale, 1.01 * scale])
+    assert apart[3][0] == pytest.approx(-math.sqrt(3), rel=0.2)
+
+
+def test_the_kl_of_a_token_is_taken_from_what_it_earns() -> None:
+    tokens = replace(STEP, values=[[0.0] * 5, [0.0] * 3, [0.0]])
+    paid = Estimator(1.0, 0.0, per_token=True, kl_coef=0.5, whitens=False).advantages(tokens)[0]
+    assert paid == pytest.approx([-0.05, -0.25 - 0.1, 0.0, 0.05, 1.25 - 0.15])
+
+
+@pytest.mark.parametrize(
+    ("settings", "looks_ahead", "trains_policy"),
+    [
+        ({"gamma": 1.0, "lam": 1.0}, False, False),
+        ({"gamma": 1.0, "lam": 0.9}, True, False),
+        ({"gamma": 0.9, "lam": 1.0}, True, False),
+        ({"shared": True}, True, True),
+    ],
+)
+def test_what_the_critic_reads_and_trains_follows_from_the_settings(
+    settings: dict[str, Any], looks_ahead: bool, trains_policy: bool
+) -> None:
+    critic = make_ppo(**settings).critic
+    assert critic is not None
+    assert (critic.looks_ahead, critic.trains_policy) == (looks_ahead, trains_policy)
+
+
 def test_kl_in_the_reward_costs_each_turn_what_its_tokens_cost() -> None:
     free = Estimator(1.0, 0.0, whitens=False).advantages(STEP)[0]
     paid = Estimator(1.0, 0.0, kl_coef=0.5, whitens=False).advantages(STEP)[0]

@@ -73,7 +73,7 @@ class BatchCheck:
             CheckError: `finite` or `mismatch` (a single token).
         """
         is_own = [_is_own(self._recorded[name][0], version) for name in batch.row_ids]
-        is_own_N = torch.tensor(is_own, device=batch.rollout_N.device)[batch.rollout_N]
+        is_own_N = torch.tensor(is_own, device=batch.segment_N.device)[batch.segment_N]
         columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
         sampled = SampledTokens.measure(logp_N, *columns, is_own_N, batch.is_off_N)
         gap = sampled.max_gap
@@ -170,7 +170,7 @@ class BatchCheck:
         """The tokens around the one with the largest difference."""
         gap_N = (logp_N - batch.sampler_logp_N).abs().nan_to_num(torch.inf, torch.inf)
         number = int(torch.where((batch.weight_N > 0) & is_own_N, gap_N, -1.0).argmax())
-        owner = int(batch.rollout_N[number])
+        owner = int(batch.segment_N[number])
         rollout = batch.rollouts[owner]
         trajectory, segment = self._recorded[rollout.row_id]
         mask = [False] * segment.start + rollout.mask

@@ -32,8 +32,8 @@ class MicroBatch:
     adv_N: Tensor
     weight_N: Tensor
     hold_weight_N: Tensor
-    rollout_N: Tensor
-    """Position in `rollouts` of the rollout that a token belongs to."""
+    segment_N: Tensor
+    """Position in `rollouts` of the segment that a token belongs to."""
     target_N: Tensor | None = None
     """What values are to become; None: nobody says."""
     old_value_N: Tensor | None = None
@@ -47,6 +47,13 @@ class MicroBatch:
     def row_ids(self) -> tuple[RowId, ...]:
         """Names of the rollouts and their segments, in order."""
         return tuple(rollout.row_id for rollout in self.rollouts)
+
+    @property
+    def rollout_N(self) -> Tensor:
+        """A number for each token that its rollout's other segments have, too."""
+        names = [rollout.rollout_id for rollout in self.rollouts]
+        numbers = torch.tensor([names.index(name) for name in names], device=self.segment_N.device)
+        return numbers[self.segment_N]
 
     @property
     def num_tokens(self) -> list[int]:
@@ -161,14 +168,14 @@ def _micro_batch(rollouts: Sequence[PackedRollout], layout: Layout) -> MicroBatc
     logp_N, adv_N, weight_N, hold_weight_N, target_N, old_value_N = (
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns
     )
-    rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
+    segment_N = torch.tensor(owners, dtype=torch.long, device=device)
     is_off = [rollout.is_off for rollout in rollouts]
-    own = (layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
+    own = (layout, logp_N, adv_N, weight_N, hold_weight_N, segment_N)
     return MicroBatch(
         tuple(rollouts),
         *own,
         target_N=target_N if columns[4] else None,
         old_value_N=old_value_N if columns[5] else None,
         point_N=torch.tensor(points, device=device) if len(points) == len(owners) else None,
-        is_off_N=torch.tensor(is_off, device=device)[rollout_N] if any(is_off) else None,
+        is_off_N=torch.tensor(is_off, device=device)[segment_N] if any(is_off) else None,
     )

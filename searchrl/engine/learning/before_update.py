@@ -15,7 +15,13 @@ from torch import Tensor
 from searchrl.core.group import Group, Trainable, TrainItem
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.learning.batches import MicroBatch, without
-from searchrl.engine.learning.packing import PackedRollout, RowId, members, point_rows
+from searchrl.engine.learning.packing import (
+    PackedRollout,
+    RowId,
+    last_segment,
+    members,
+    point_rows,
+)
 from searchrl.engine.model.layout import Layout
 
 if TYPE_CHECKING:
@@ -28,13 +34,20 @@ Columns = dict[str, list[float]]
 def values(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | None:
     """What the critic expects at every turn or token; None: there is no critic.
 
-    Where an episode was cut there is one more, of what was seen at the end.
+    Where an episode was cut there is one more at the end, of what was seen last.
     """
     if (critic := learner.critic) is None or learner.algorithm.critic is None:
         return None
     rows = point_rows(groups, per_token=learner.algorithm.critic.per_token, with_end=True)
     hidden_states = learner.policy.hidden_states
-    return _joined(_columns(learner, rows, lambda layout: critic(hidden_states(layout).float()))[0])
+    found, _ = _columns(learner, rows, lambda layout: critic(hidden_states(layout).float()))
+    columns = _joined(found)
+    for item in members(groups):
+        if item.is_cut and (trajectory := item.trajectory).turns:
+            name = trajectory.rollout_id
+            before = (found[name, n] for n in range(last_segment(trajectory) + 1))
+            columns[name].append(columns[name].pop(sum(map(len, before)) - 1))
+    return columns
 
 
 def token_kl(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -102,6 +103,7 @@ def pack_step(
     holds_solved_groups: bool = False,
     length_penalty: Callable[[int], float] | None = None,
     critic: Mapping[str, Sequence[float]] | None = None,
+    per_token: bool = False,
     token_kl: Mapping[str, Sequence[float]] | None = None,
     targets: TargetFn | None = None,
     off_policy: bool = False,
@@ -121,8 +123,9 @@ def pack_step(
             all-correct groups too, which are dead and may be in no other term.
         length_penalty: of the tokens the model wrote; added to the reward before anything is
             compared with it.
-        critic: of each rollout, by its name, the values of its turns or tokens; None: there is no
-            critic.
+        critic: of each rollout, by its name, the values of its turns or tokens, as these stand in
+            the record, then that of the end where it was cut; None: there is no critic.
+        per_token: whether these are of tokens.
         token_kl: of each rollout, by its name, log-prob minus that of the reference; None: nobody
             asked.
         targets: what values are to become; with a `critic`.
@@ -145,7 +148,7 @@ def pack_step(
         (*own[:-1], own[-1] + more) if own else settle(item.turn_rewards, reward)
         for own, more, item, reward in zip(turn_scores, added, items, rewards, strict=True)
     ]
-    values = None if critic is None else _by_turns(critic, items)
+    values = None if critic is None else _by_turns(critic, items, per_token)
     scores = StepScores(
         rewards=rewards,
         group_ids=[group.id for group in groups for _ in group.rollouts],
@@ -157,7 +160,7 @@ def pack_step(
         turn_rewards=earned,
         is_cut=[item.is_cut for item in items],
         values=values,
-        token_kl=None if token_kl is None else _by_turns(token_kl, items),
+        token_kl=None if token_kl is None else _by_turns(token_kl, items, True),
     )
     found = _checked(advantages(scores), items, owner)
     aims: Sequence[Advantage | None] = [None] * len(items)
@@ -287,13 +290,18 @@ def _points(
     return _over_trained([sum(mask[: turn.start]) for turn in trajectory.turns], trajectory, mask)
 
 
+def last_segment(trajectory: Trajectory) -> int:
+    """The number of the segment that was asked last."""
+    return bisect_right(trajectory.starts, trajectory.turns[-1].start) - 1
+
+
 def point_rows(
     groups: Sequence[Group[Trainable]], *, per_token: bool, with_end: bool
 ) -> list[Group[PackedRollout]]:
     """The rollouts, marked where a critic is asked: before each turn or token the model wrote.
 
-    Where the episode was cut and `with_end`, one more id is behind the last token: what was seen
-    there is before it.
+    Where the episode was cut and `with_end`, one more id is behind the segment that was asked last:
+    what was seen there is before it.
     """
 
     def rows(item: Trainable) -> list[PackedRollout]:
@@ -303,12 +311,15 @@ def point_rows(
             author is Author.MODEL and (per_token or place in starts)
             for place, author in enumerate(trajectory.authors)
         ]
-        end = [True] * (with_end and item.is_cut and bool(starts))
-        ids = [*trajectory.ids, *map(int, end)]
-        logps, num_prompt = [0.0] * (sum(mask) + len(end)), trajectory.num_prompt_tokens
-        own = (num_prompt, trajectory.rollout_id, logps)
-        whole = PackedRollout(ids, mask + end, *own, advantage=0.0, weight=1.0)
-        return _split(whole, trajectory.starts)
+        ids, begins = [*trajectory.ids], trajectory.starts
+        if with_end and item.is_cut and starts:
+            last = last_segment(trajectory)
+            stop = trajectory.segments[last].stop
+            ids.insert(stop, 1)
+            mask.insert(stop, True)
+            begins = tuple(start + (number > last) for number, start in enumerate(begins))
+        own = (trajectory.num_prompt_tokens, trajectory.rollout_id, [0.0] * sum(mask))
+        return _split(PackedRollout(ids, mask, *own, advantage=0.0, weight=1.0), begins)
 
     return [Group(group.id, tuple(chain(*map(rows, group.rollouts)))) for group in groups]
 
@@ -379,7 +390,7 @@ def _over_trained(
 
 
 def _by_turns(
-    columns: Mapping[str, Sequence[float]], items: Sequence[Trainable]
+    columns: Mapping[str, Sequence[float]], items: Sequence[Trainable], per_token: bool
 ) -> list[Sequence[float]]:
     """Columns over tokens or turns as they stand, in the order of turns: segments may alternate."""
     found: list[Sequence[float]] = []
@@ -388,8 +399,7 @@ def _by_turns(
         if len(item.trajectory.starts) == 1:
             found.append(column)
             continue
-        is_per_token = len(column) not in (len(turns), len(turns) + item.is_cut)
-        sizes = {t.index: t.stop - t.start if is_per_token else 1 for t in turns}
+        sizes = {t.index: t.stop - t.start if per_token else 1 for t in turns}
         starts, at = {}, 0
         for turn in sorted(turns, key=lambda one: one.start):
             starts[turn.index], at = at, at + sizes[turn.index]

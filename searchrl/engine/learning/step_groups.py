@@ -8,6 +8,7 @@ The metrics of the update and of the sampler are named here as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -88,6 +89,7 @@ def update_metrics(
 ) -> Metrics:
     """What the update (`Learner.train_step`) and the choice of groups say of a step.
 
+    `turn_surplus` is there only if a reward scores turns: what they add up to, less the reward.
     `overlong` is there only with a `length_penalty`, and lies between 0 and the penalty of a
     rollout of `max_total_tokens`. `refills` is there only if the algorithm may refill. A figure
     that is not finite is left out (`finite_figures`).
@@ -99,6 +101,10 @@ def update_metrics(
     metrics |= {name: exact(value, max(1, num_tokens)) for name, value in rest.items()}
     if max_refills is not None:
         metrics["refills"] = exact(drawn.num_refills)
+    gaps = [(turn_surplus(r), r.trajectory.group_id) for r in drawn.rollouts]
+    if surplus := [(gap, group_id) for gap, group_id in gaps if gap is not None]:
+        values, owners = zip(*surplus, strict=True)
+        metrics["turn_surplus"] = mean(values, (-math.inf, math.inf), owners)
     scored = [r.trajectory for r in drawn.rollouts if r.is_scored]
     if length_penalty is not None and scored:
         taken = [length_penalty(trajectory.num_model_tokens) for trajectory in scored]
@@ -106,6 +112,13 @@ def update_metrics(
         least = min(length_penalty(max_total_tokens), *taken)
         metrics["overlong"] = mean(taken, (least, 0.0), group_ids)
     return metrics
+
+
+def turn_surplus(rollout: Rollout) -> float | None:
+    """What the scores of its turns add up to, less its reward; None: nobody scores turns."""
+    if rollout.reward is None or rollout.turn_scores is None:
+        return None
+    return round(math.fsum(rollout.turn_scores) - rollout.reward, 9)
 
 
 def staleness(drawn: StepGroups, version: int) -> Metric:

@@ -7,6 +7,7 @@ components that could score it are measured; it enters nothing else. No torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from searchrl.contracts import Metric
@@ -83,8 +84,8 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
         add(key, having, [r.scored.scores[name] for r in having], _union(ranges.values()))
 
     scored = [r for r in rollouts if r.is_scored]
-    ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
-    between = _union(ranges.values())
+    steps = {(id(r.world), r.episode.step): r.world.scorer for r in scored}
+    between = _union(one.schedule.at(step).between(one.ranges) for (_, step), one in steps.items())
     add("reward", scored, [r.reward or 0.0 for r in scored], between)
     sound = [r for r in rollouts if r.scored.failure is None]
     for name in dict.fromkeys(name for r in sound for name in r.scored.scores):
@@ -96,10 +97,12 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     calling = [r for r in scored if id(r.world) in callers]
     add("passive", asking, [float(r.episode.is_passive) for r in asking], ZERO_OR_ONE)
     add("tool_calls", calling, [float(r.episode.num_tool_calls) for r in calling], COUNT)
-    add("turns", scored, [float(len(r.episode.turns)) for r in scored], COUNT)
+    most = [world.max_turns() for world in {id(r.world): r.world for r in scored}.values()]
+    up_to: Range = (0.0, max((math.inf if one is None else one for one in most), default=0.0))
+    add("turns", scored, [float(len(r.episode.turns)) for r in scored], up_to)
     add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)
     num_invalid = [sum(t.action.kind == "invalid" for t in r.episode.turns) for r in scored]
-    add("invalid_turns", scored, num_invalid, COUNT)
+    add("invalid_turns", scored, num_invalid, up_to)
     add("truncated", scored, [float(r.episode.stop_reason in _LIMITS) for r in scored], ZERO_OR_ONE)
     # Of a search in the last turn that a limit allows, nothing is shown.
     searches = [
@@ -148,18 +151,6 @@ def find_headline(worlds: Iterable[TaskWorld]) -> str:
     """What all tasks are judged by; `reward` where that differs."""
     found = {world.scorer.headline for world in worlds}
     return found.pop() if len(found) == 1 else "reward"
-
-
-def _reward_range(rollout: Rollout) -> Range:
-    """Between what values the reward expression of a rollout's step lies."""
-    scorer = rollout.world.scorer
-    expression = scorer.schedule.at(rollout.episode.step)
-    low = high = expression.constant
-    for weight, name in expression.terms:
-        if weight:  # 0 times an open end is no number
-            ends = [weight * end for end in scorer.ranges[name]]
-            low, high = low + min(ends), high + max(ends)
-    return low, high
 
 
 def _union(ranges: Iterable[Range]) -> Range:

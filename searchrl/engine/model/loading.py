@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -267,6 +267,8 @@ def load_policy(
         settings = {"quantization_config": nf4_settings(dtype), "device_map": {"": device}}
     # transformers draws progress bars of its own on stderr, which would break ours.
     hf_logging.disable_progress_bar()
+    verbosity = hf_logging.get_verbosity()
+    hf_logging.set_verbosity_error()  # what is wrong with tensors is said once, by us
     try:
         # First: the tokenizer's reader reads the model's config, too.
         ensure_plain_model(resolved.path)
@@ -277,9 +279,19 @@ def load_policy(
         )
         if is_policy_of_run(Path(resolved.path)):
             settings["use_safetensors"] = True  # no run writes a pickle
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            resolved.path, dtype=dtype, trust_remote_code=False, **settings
+        # With the sizes "ignored", it tells which tensors they are of.
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            resolved.path,
+            dtype=dtype,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **settings,
         )
+        model, read = loaded
+        misshapen = [key for key, *_ in read["mismatched_keys"]]
+        what = f"the model in '{resolved.path}'"
+        _ensure_read(what, read["missing_keys"], read["unexpected_keys"], misshapen)
     except PolicyError:
         raise
     except Exception as error:  # each reader of these files has errors of its own
@@ -291,11 +303,16 @@ def load_policy(
             "Expected a Hugging Face folder with config.json, weights (*.safetensors) and a "
             "tokenizer."
         ) from error
-    rows = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
+    finally:
+        hf_logging.set_verbosity(verbosity)
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    rows = min(len(end.weight) for end in ends)
+    # Ids may have gaps, and what is put before every text need not be in the vocabulary.
+    largest = max(*tokenizer.get_vocab().values(), *tokenizer("a").input_ids)
+    if largest >= rows:
         raise PolicyError(
-            f"model '{resolved.path}' has {rows:,} embeddings and its tokenizer {len(tokenizer):,} "
-            "tokens: put the right tokenizer into the folder, or resize the model "
+            f"model '{resolved.path}' has {rows:,} embeddings, and its tokenizer gives ids up to "
+            f"{largest:,}: put the right tokenizer into the folder, or resize the model "
             "(`resize_token_embeddings`) and save it again"
         )
     if config.quantize == "nf4":
@@ -305,6 +322,7 @@ def load_policy(
     with warnings.catch_warnings():
         # transformers renames it from 5.2x on; we and peft use the name that all versions have.
         warnings.filterwarnings("ignore", ".*gradient_checkpointing.* is deprecated")
+        warnings.filterwarnings("ignore", "(?s).*tie_word_embeddings")  # `export` unties them
         if is_lora:
             model = _with_lora(model, config, resolved, trainable)
         elif not trainable:
@@ -332,7 +350,7 @@ def load_policy(
 def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainable: bool) -> Any:
     """Wrap with a new adapter, or load a saved one."""
     hush_bitsandbytes()
-    from peft import PeftModel, get_peft_model
+    from peft import PeftModelForCausalLM, get_peft_model
 
     if resolved.adapter_path is not None:
         if not (Path(resolved.adapter_path) / ADAPTER_WEIGHTS).is_file():
@@ -341,13 +359,43 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
                 f"'{resolved.adapter_path}' has no {ADAPTER_WEIGHTS}, and pickled weights are not "
                 "read: copy or download it again, or have its author save it as safetensors"
             )
-        ensure_plain_adapter(resolved.adapter_path)
+        what = f"the adapter in '{resolved.adapter_path}' onto '{resolved.path}'"
         try:
-            return PeftModel.from_pretrained(model, resolved.adapter_path, is_trainable=trainable)
+            adapter = lora_settings(config, resolved, model)
+            adapter.inference_mode = not trainable
+            wrapped = PeftModelForCausalLM(model, adapter)
+            told = wrapped.load_adapter(
+                resolved.adapter_path, wrapped.active_adapter, is_trainable=trainable
+            )
+        except PolicyError:
+            raise
         except Exception as error:  # as above: JSON, safetensors, shapes of another base, …
+            reason = " ".join(str(error).split("\n", 2)[:2]) or repr(error)
             raise PolicyError(
-                f"cannot load the adapter in '{resolved.adapter_path}' onto '{resolved.path}': "
-                f"{first_line(error)}\nExpected adapter_config.json and adapter_model.safetensors "
-                "of that base model; name another base with --model"
+                f"cannot load {what}: {reason}\nExpected adapter_config.json and "
+                "adapter_model.safetensors of that base model; name another base with --model"
             ) from error
+        _ensure_read(what, told.missing_keys, told.unexpected_keys)
+        return wrapped
     return get_peft_model(model, lora_settings(config, resolved, model))
+
+
+def _ensure_read(
+    what: str, missing: Iterable[str], unknown: Iterable[str], misshapen: Iterable[str] = ()
+) -> None:
+    """Raise `PolicyError` with the tensors that files lack, have besides, or in another shape.
+
+    Their readers take what fits and leave random numbers in place of the rest.
+    """
+    kinds = {"missing": sorted(missing), "unknown": sorted(unknown), "misshapen": sorted(misshapen)}
+    faults = [
+        f"{len(names)} {kind}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}"
+        for kind, names in kinds.items()
+        if names
+    ]
+    if faults:
+        raise PolicyError(
+            f"cannot load {what}: of its tensors {'; '.join(faults)}. Copy or download it again, "
+            "or put the config.json beside it that it was saved with (of an adapter: name its base "
+            "with --model)"
+        )

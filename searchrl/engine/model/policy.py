@@ -332,7 +332,7 @@ class Policy:
         """Take over the trainable weights that were saved in a folder.
 
         Raises:
-            RunFolderError: some of this model's are not among them.
+            RunFolderError: some of this model's are not among them, or others are.
             ValueError: one has another shape.
         """
         wanted = {name: p for name, p in self.named_parameters() if p.requires_grad}
@@ -341,11 +341,15 @@ class Policy:
 
             wanted = get_peft_model_state_dict(self.model, state_dict=wanted)
         missing = sorted(wanted.keys() - saved.keys())
-        if missing:
-            raise RunFolderError(
-                f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
-                f"'{missing[0]}': it was saved from another architecture"
-            )
+        # Frozen ones and buffers may be there, too.
+        strange = sorted(saved.keys() - wanted.keys() - self.model.state_dict().keys())
+        for verb, names in (("lacks", missing), ("has", strange)):
+            if names:
+                of = "of" if names is missing else "that are none of"
+                raise RunFolderError(
+                    f"checkpoint '{folder}' {verb} {len(names)} weights {of} this model, the first "
+                    f"'{names[0]}': it was saved from another architecture"
+                )
         with torch.no_grad():
             for name, parameter in wanted.items():
                 if (shape := saved[name].shape) != parameter.shape:

@@ -68,6 +68,7 @@ class TaskWorld:
     """The judge that its components ask, if one does."""
     _idle: list[Pinned[Env]] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
+    _limits: list[int | None] = field(default_factory=list)
 
     def acquire(self) -> Pinned[Env]:
         """Take an idle environment instance, or one that is made when it is first called."""
@@ -120,6 +121,13 @@ class TaskWorld:
         if split not in self._counts:
             self._counts[split] = self._count(split)
         return self._counts[split]
+
+    def max_turns(self) -> int | None:
+        """Most turns of an episode; None if the environment does not say."""
+        if not self._limits:
+            said = self.ask(lambda env: attribute_of(env, "max_turns", None))
+            self._limits.append(said if isinstance(said, int) else None)
+        return self._limits[0]
 
     def locate(self, split: str, index: int) -> tuple[str, int]:
         """The split and index under which the environment itself has a task."""

@@ -50,6 +50,7 @@ from searchrl.programs.setup.warnings import (
     ensure_can_learn,
     ensure_whole_distribution,
 )
+from searchrl.rewards.scorer import Scorer
 
 
 class Session:
@@ -138,6 +139,7 @@ class Session:
             self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size, self.curriculum
         )
         self.protocols: Sequence[TagProtocol] = [world.protocol for world in self.worlds]
+        self.scorers: Sequence[Scorer] = [world.scorer for world in self.worlds]
         self.algorithm.begin(self)
 
     def make_driver(

@@ -13,6 +13,7 @@ from searchrl.algorithms.record import Algorithm
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED
 from searchrl.core.advantage import StepScores
+from searchrl.engine.learning.step_groups import turn_surplus
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.evaluation import tasks_played
 from searchrl.engine.metrics.metrics import Metrics
@@ -121,9 +122,18 @@ def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     yield from find_blurred_golds(worlds, plan.config.normalization)
 
 
-def unread_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str:
-    """A remark where a reward scores turns and the algorithm does not tell them apart, or ""."""
-    if algorithm.reads_turns or all(rollout.turn_scores is None for rollout in rollouts):
+def note_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str:
+    """A remark where a reward scores turns and the algorithm learns from something else, or ""."""
+    gaps = [gap for gap in map(turn_surplus, rollouts) if gap is not None]
+    if algorithm.reads_turns and any(gaps):
+        return (
+            f"the scores of turns do not add up to the recorded reward (in {sum(map(bool, gaps))} "
+            f"of {len(gaps)} episodes, by up to {max(map(abs, gaps)):.3g}), and algorithm "
+            f"'{algorithm.name}' learns from the turns: it may prefer an episode whose reward is "
+            "lower. The metric `turn_surplus` shows the difference; a reward whose value is the "
+            "sum of its per_turn has none"
+        )
+    if algorithm.reads_turns or not gaps:
         return ""
     return (
         f"the reward scores every turn, and algorithm '{algorithm.name}' reads the episode's: all "

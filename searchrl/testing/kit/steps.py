@@ -113,6 +113,7 @@ class TokenBatch:
             torch.where(mask_T, 1 / 6, torch.zeros_like(same_T)),
             ref_logp_T=same_T if settings.beta > 0 else None,
             sampler_logp_T=same_T,
+            segment_T=torch.tensor([0, 0, 0, 1, 1, 1])[self._kept_T],
             rollout_T=torch.tensor([0, 0, 0, 1, 1, 1])[self._kept_T],
             entropy_T=torch.full_like(same_T, 0.7),
             value_T=torch.full_like(same_T, 0.3) if self.algorithm.critic else None,

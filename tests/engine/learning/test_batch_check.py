@@ -272,10 +272,10 @@ def test_one_token_is_held_to_its_limit_and_tokens_that_are_not_compared_are_not
     packed = pack_items([own, old, held])
     (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
     names = [name for name, _ in batch.row_ids]
-    weight_N = torch.where(batch.rollout_N == names.index("g/2"), 0, batch.weight_N)
+    weight_N = torch.where(batch.segment_N == names.index("g/2"), 0, batch.weight_N)
     batch = dataclasses.replace(batch, weight_N=weight_N)
     gap_N = torch.tensor([{"g/0": 0.0, "g/1": 3.0, "g/2": 4.0}[n] for n in names])
-    logp_N = batch.sampler_logp_N + gap_N[batch.rollout_N]
+    logp_N = batch.sampler_logp_N + gap_N[batch.segment_N]
     logp_N[4 * names.index("g/0") + 1] += 0.3
     for limit in (0.2, 0.31):
         check = BatchCheck(str, Tolerance(token=limit, mean=1.0))

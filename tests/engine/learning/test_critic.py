@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import make_learner, make_trajectory, micro_policy
-from torch import Tensor, nn
+from engine_toy import (
+    SEEN,
+    actor_critic,
+    critic_loss,
+    gains,
+    make_learner,
+    make_trajectory,
+    micro_policy,
+    returns,
+    zeros,
+)
+from torch import Tensor
 
 from searchrl.algorithms.builtin import make_grpo
-from searchrl.algorithms.record import Algorithm, Critic
-from searchrl.core.advantage import StepScores
+from searchrl.algorithms.record import Algorithm
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import TrainItem, make_groups, settle
 from searchrl.core.reduction import LossSettings, Reduction
@@ -23,45 +32,6 @@ from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import pack_step, point_rows
 from searchrl.errors import PluginError
-
-SEEN: list[StepScores] = []
-
-
-def returns(step: StepScores) -> list[list[float]]:
-    SEEN.append(step)
-    assert step.turn_rewards is not None
-    return [[sum(earned[turn:]) for turn in range(len(earned))] for earned in step.turn_rewards]
-
-
-def gains(step: StepScores) -> list[list[float]]:
-    assert step.values is not None
-    pairs = zip(returns(step), step.values, strict=True)
-    return [[got - value for got, value in zip(one, values, strict=False)] for one, values in pairs]
-
-
-def zeros(step: StepScores) -> list[float]:
-    return [0.0] * len(step.rewards)
-
-
-def critic_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
-    assert columns.value_T is not None and columns.target_T is not None
-    ratio_T = torch.exp(columns.logp_T - columns.old_logp_T)
-    errors_T = (columns.target_T - columns.value_T).square()
-    extra = 0.5 * (columns.weight_T * errors_T).sum()
-    return columns.reduce(ratio_T * columns.adv_T, ratio_T, extra_loss=extra)
-
-
-def actor_critic(**settings: Any) -> Algorithm:
-    def make(width: int) -> nn.Module:
-        head = nn.Linear(width, 1)
-        nn.init.zeros_(head.weight)
-        nn.init.zeros_(head.bias)
-        return nn.Sequential(head, nn.Flatten(0))
-
-    return Algorithm(
-        "actor_critic", gains, critic_loss, "token-mean", beta=0.0,
-        critic=Critic(make, **{"lr": 0.05} | settings), targets=returns,
-    )  # fmt: skip
 
 
 def items() -> list[TrainItem]:
@@ -204,6 +174,30 @@ def test_kl_in_the_reward_is_that_of_every_token_to_the_reference(micro_model: P
     assert any(found["g/0"])
 
 
+def test_kl_and_entropies_are_at_the_temperature_and_over_the_tokens_that_were_written(
+    micro_model: Path,
+) -> None:
+    policy = micro_policy(micro_model)
+    policy.keep_reference()
+    learner = make_learner(policy, replace(make_grpo(), needs_token_kl=True), temperature=0.5)
+    with torch.no_grad():
+        policy.parameters[-1].mul_(1.5)
+    groups = make_groups(items())
+    rows = point_rows(groups, per_token=True, with_end=False)
+    (batch,) = micro_batches(rows, 1000, policy.device)
+    ours, theirs = (
+        policy.logps(batch.layout, temperature=0.5, with_entropy=True, reference=one)
+        for one in (False, True)
+    )
+    with learner.computing():
+        kls = before_update.token_kl(learner, groups) or {}
+        entropies = before_update.mean_entropies(learner, [one.trajectory for one in items()])
+    found = torch.tensor([kls[row.rollout_id] for row in batch.rollouts]).flatten()
+    assert torch.allclose(found, ours.logp_N - theirs.logp_N, atol=1e-6) and found.abs().max() > 0.1
+    assert ours.entropy_N is not None
+    assert entropies == pytest.approx(ours.entropy_N.view(2, 3).mean(1).tolist(), abs=1e-5)
+
+
 def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:
     assert settle((-0.5, 0.25), 1.0) == (-0.5, 1.5) and settle((), 1.0) == ()
     told = len(SEEN)
@@ -214,6 +208,13 @@ def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:
     )  # fmt: skip
     assert SEEN[told].turn_rewards == [(0.0, -1.5), (0.0, -0.5)]
     assert SEEN[told].rewards == [-1.5, -0.5]
+    # Where turns are scored, the last one pays for the length.
+    scored = [replace(one, turn_scores=(0.5, 0.25)) for one in items()]
+    pack_step(
+        make_groups(scored), returns, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=5,
+        length_penalty=lambda count: -0.5 * count,
+    )  # fmt: skip
+    assert SEEN[-1].turn_rewards == [(0.5, 0.25 - 1.5)] * 2
 
 
 def test_targets_without_values_are_refused() -> None:

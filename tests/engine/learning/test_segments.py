@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import make_trajectory
+from engine_toy import actor_critic, make_trajectory
 from packed_toy import caught_gradients, is_close, make_learner, make_policy
 
+from searchrl.core.advantage import StepScores
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, join_segments
+from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.packing import pack_step
@@ -75,15 +77,84 @@ def test_an_advantage_reaches_the_tokens_of_its_turn_in_every_segment(
 
 
 def test_each_segment_has_a_ratio_of_its_own_where_a_sequence_has_one() -> None:
-    """As GSPO's, and the condition of LLDS: both read the rows of `rollout_N`."""
+    """As GSPO's, and the condition of LLDS: both read the rows of `segment_N`."""
     items = [TrainItem(two_segments(), 1.0), TrainItem(two_segments("g/1"), 0.0)]
     packed = pack_step(
         make_groups(items), lambda scores: [1.0, -1.0], Reduction.SEQUENCE_MEAN,
         keep_dead_groups=False, constant=10,
     )  # fmt: skip
     (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
-    owners = batch.rollout_N.tolist()
+    owners = batch.segment_N.tolist()
     assert sorted(owners.count(one) for one in set(owners)) == [1, 1, 5, 5]
+    whole = batch.rollout_N.tolist()  # a loss may have both
+    assert sorted(whole.count(one) for one in set(whole)) == [6, 6]
+    assert {len({w for o, w in zip(owners, whole, strict=True) if o == one}) for one in owners} == {
+        1
+    }
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_columns_come_in_the_order_of_turns_whatever_their_length(is_cut: bool) -> None:
+    """Of a cut rollout with one token more than turns, those of tokens were read as of turns."""
+    first = segment("g/0", PROMPT, [11], [101], [12])
+    joined = join_segments([first, segment("g/0", PROMPT, [21, 22])], [0, 1, 0])
+    items = [TrainItem(joined, 1.0, is_cut=is_cut), TrainItem(segment("g/1", PROMPT, [31]), 0.0)]
+    seen: list[StepScores] = []
+
+    def advantages(scores: StepScores) -> list[float]:
+        seen.append(scores)
+        return [1.0, -1.0]
+
+    end = [0.5] * is_cut
+    for per_token, own in ((False, [0.1, 0.3, 0.2]), (True, [0.1, 0.4, 0.2, 0.3])):
+        packed = pack_step(
+            make_groups(items), advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True,
+            constant=9, token_kl={"g/0": [0.1, 0.4, 0.2, 0.3], "g/1": [0.0]},
+            critic={"g/0": [*own, *end], "g/1": [0.0]}, per_token=per_token,
+        )  # fmt: skip
+        assert list((seen[-1].token_kl or [])[0]) == [0.1, 0.2, 0.3, 0.4]
+        turns = [0.1, 0.2, 0.3, 0.4] if per_token else [0.1, 0.2, 0.3]
+        assert list((seen[-1].values or [])[0]) == [*turns, *end]
+        old = [row.old_value for row in packed.rollouts[:2]]
+        assert old == [(0.1, turns[-1]), (0.2, 0.3) if per_token else (0.2, 0.2)]
+
+
+@pytest.mark.parametrize("per_token", [False, True])
+def test_what_follows_a_cut_is_seen_where_the_last_turn_was_asked(
+    micro_model: Path, per_token: bool
+) -> None:
+    """The value was taken at the end of the last segment of the record; that was asked before."""
+    first = segment("g/0", PROMPT, [11, 12], [101], [13, 14, 15], [102, 103])
+    joined = join_segments([first, segment("g/0", [*PROMPT, 11, 12, 102], [21])], [0, 1, 0])
+    policy = make_policy(micro_model)
+    learner = make_learner(policy, actor_critic(per_token=per_token, looks_ahead=False))
+    assert learner.critic is not None
+    torch.nn.init.normal_(learner.critic[0].weight)  # type: ignore[index, arg-type]
+    groups = make_groups([TrainItem(joined, 1.0, is_cut=True)])
+    with learner.computing():
+        (found,) = (before_update.values(learner, groups) or {}).values()
+    with torch.no_grad():
+        states = policy.base_model.get_decoder()(torch.tensor([first.ids])).last_hidden_state[0]
+        expected = learner.critic(states.float())[-1].item()
+    assert len(found) == (7 if per_token else 4)
+    assert found[-1] == pytest.approx(expected, abs=1e-5)
+
+
+def test_points_and_weights_of_segments_are_those_of_the_rollout() -> None:
+    items = [TrainItem(two_segments(), 1.0), TrainItem(segment("g/1", PROMPT, [31]), 0.0)]
+    packed = pack_step(
+        make_groups(items), lambda scores: [(1.0, 1.0, -1.0), 0.0], Reduction.SEQUENCE_MEAN,
+        keep_dead_groups=True, constant=10, holds_solved_groups=True,
+        critic={"g/0": [0.1, 0.2, 0.3], "g/1": [0.0]},
+    )  # fmt: skip
+    one, other, last = packed.rollouts
+    # Each counts from the beginning of its own segment: two tokens of a turn, three of another.
+    assert (one.points, other.points) == ((0, 0, 2, 2, 2), (0,))
+    # LLDS watches three of the tokens of one rollout, in two segments, and one of the other.
+    held = [(row.hold_weight, row.hold_weights) for row in (one, other, last)]
+    assert held == [
+        (1 / 6, [1 / 6, 1 / 6, 0.0, 0.0, 0.0]), (1 / 6, [1 / 6]), (1 / 2, [1 / 2])
+    ]  # fmt: skip
 
 
 def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: Path) -> None:

@@ -137,6 +137,8 @@ def test_the_length_penalty_of_a_step_is_a_mean_over_its_scored_rollouts() -> No
     groups = [
         SimpleNamespace(
             is_scored=is_scored,
+            reward=0.75 if is_scored else None,
+            turn_scores=(0.5, 0.5, count / 100) if group == "g0" else None,
             trajectory=SimpleNamespace(num_model_tokens=count, group_id=group),
         )
         for count, is_scored, group in members
@@ -146,6 +148,8 @@ def test_the_length_penalty_of_a_step_is_a_mean_over_its_scored_rollouts() -> No
     told = update_metrics(stats, drawn, lambda count: -count / 100, None, 200)
     assert told["loss"] == exact(2.0, 1) and "dead_groups" not in told
     assert told["overlong"] == mean([-0.05, -0.9, -0.1], (-2.0, 0.0), ["g0", "g0", "g1"])
+    # 1.05 and 1.9 where 0.75 is the reward; the others have no scores of turns, or no reward.
+    assert told["turn_surplus"] == mean([0.3, 1.15], (-math.inf, math.inf), ["g0", "g0"])
     least = update_metrics(stats, drawn, lambda count: -count / 100, None, 50)["overlong"]
     assert least == mean([-0.05, -0.9, -0.1], (-0.9, 0.0), ["g0", "g0", "g1"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import torch
 from engine_toy import lora_policy, micro_policy, token_batch, token_logps
 from pytest import MonkeyPatch
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from searchrl.config.sections import ModelConfig
@@ -146,14 +147,88 @@ def test_damaged_or_foreign_adapter_is_no_traceback(
         load(micro_model, tmp_path / "adapter")
 
 
-def test_tokenizer_with_more_tokens_than_the_model_has_embeddings(
-    micro_model: Path, tmp_path: Path
+def change(path: Path, change_them: Callable[[dict[str, Any]], Any]) -> None:
+    tensors = load_file(path)
+    change_them(tensors)
+    save_file(tensors, path, {"format": "pt"})
+
+
+EMBEDDINGS, NORM = "model.embed_tokens.weight", "model.norm.weight"
+
+
+@pytest.mark.parametrize(
+    ("change_them", "match"),
+    [
+        (lambda w: w.pop(EMBEDDINGS), f"missing: .*{EMBEDDINGS}"),
+        (lambda w: w.pop(NORM), f"1 missing: {NORM}"),
+        (lambda w: w.update(more=torch.ones(2)), "1 unknown: more"),
+        (lambda w: w.update({NORM: torch.ones(3)}), f"1 misshapen: {NORM}"),
+    ],
+)
+def test_a_model_is_never_completed_with_random_weights(
+    micro_model: Path, tmp_path: Path, change_them: Callable[[dict[str, Any]], Any], match: str,
+    caplog: pytest.LogCaptureFixture,
+):  # fmt: skip
+    """`eval` of a folder without embeddings gave figures of random ones, with status 0."""
+    folder = shutil.copytree(micro_model, tmp_path / "model")
+    change(folder / "model.safetensors", change_them)
+    with pytest.raises(PolicyError, match=f"cannot load the model in '{folder}': .*{match}"):
+        load(folder)
+    assert not caplog.records, "said twice"
+
+
+def test_a_head_is_missing_only_where_it_is_not_tied(micro_model: Path, tmp_path: Path):
+    folder = shutil.copytree(micro_model, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["tie_word_embeddings"] and load(folder)
+    config["tie_word_embeddings"] = False
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(PolicyError, match="1 missing: lm_head.weight"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change_them", "match"),
+    [
+        (lambda w: w.pop(next(iter(w))), "1 missing: .*lora_A"),
+        (lambda w: w.update(more=torch.ones(2)), "1 unknown: more"),
+        (lambda w: w.update({next(iter(w)): torch.ones(3, 3)}), "size mismatch for .*lora_A"),
+    ],
+)
+def test_an_adapter_is_never_completed_with_random_weights(
+    micro_model: Path, tmp_path: Path, change_them: Callable[[dict[str, Any]], Any], match: str
 ):
+    lora_policy(micro_model).save(tmp_path / "adapter")
+    change(tmp_path / "adapter" / "adapter_model.safetensors", change_them)
+    with pytest.raises(PolicyError, match=f"cannot load the adapter in .*{match}"):
+        load(micro_model, tmp_path / "adapter")
+
+
+@pytest.mark.parametrize("what", ["more tokens", "a gap", "before every text", "a small head"])
+def test_ids_that_have_no_embedding(micro_model: Path, tmp_path: Path, what: str):
     folder = shutil.copytree(micro_model, tmp_path / "grown")
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens([f"<more_{i}>" for i in range(4000)])
-    tokenizer.save_pretrained(folder)
-    with pytest.raises(PolicyError, match="resize_token_embeddings"):
+    written = json.loads((folder / "tokenizer.json").read_text())
+    if what == "more tokens":
+        tokenizer.add_tokens([f"<more_{i}>" for i in range(4000)])
+        tokenizer.save_pretrained(folder)
+    elif what == "a gap":
+        word = max(written["model"]["vocab"], key=written["model"]["vocab"].get)
+        written["model"]["vocab"][word] += 1000
+        written["model"]["merges"] = []
+    elif what == "before every text":
+        begin = {"id": "<b>", "ids": [1000], "tokens": ["<b>"]}
+        single = [{"SpecialToken": {"id": "<b>", "type_id": 0}}]
+        single.append({"Sequence": {"id": "A", "type_id": 0}})
+        written["post_processor"] = {"type": "TemplateProcessing", "single": single, "pair": single,
+                                     "special_tokens": {"<b>": begin}}  # fmt: skip
+    else:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 200}))
+        change(folder / "model.safetensors", lambda w: w.update({EMBEDDINGS: w[EMBEDDINGS][:200]}))
+    if what != "more tokens":
+        (folder / "tokenizer.json").write_text(json.dumps(written))
+    with pytest.raises(PolicyError, match="ids up to .*resize_token_embeddings"):
         load(folder)
 
 

@@ -237,6 +237,9 @@ class TestModes:
             RunFolderError, match=f"lacks 1 weights of this model, the first '{gone}'"
         ):
             policy.load(Path("folder"), saved)
+        more = {name: p.detach() for name, p in policy.named_parameters()} | {"x": torch.ones(1)}
+        with pytest.raises(RunFolderError, match="has 1 weights .* the first 'x'"):
+            policy.load(Path("folder"), more)
 
 
 class TestPacking:

@@ -64,11 +64,19 @@ class Asking(gymnasium.Wrapper[Any, Any, Any, Any]):
 @pytest.fixture
 def played(toy_world: Any, policy: Policy) -> Any:
     def play(
-        num_slots: int = 8, samples: int = 4, should_stop: Any = None, **limits: Any
+        num_slots: int = 8,
+        samples: int = 4,
+        should_stop: Any = None,
+        asked: Any = None,
+        **limits: Any,
     ) -> list[Rollout]:
+        class Other(Asking):
+            pass
+
+        Other.asked = asked or Asking.asked
         world = toy_world()
         plain = world.make_env
-        world.make_env = lambda: Asking(plain())
+        world.make_env = lambda: Other(plain())
         world.close()  # what was made before is no wrapper
         world.is_served = True
         generator = SlotGenerator(policy, Sampling(1.0), num_slots, 256)
@@ -108,6 +116,24 @@ def test_tokens_depend_on_no_slot_and_no_order(played: Any) -> None:
     few, many = played(num_slots=2), played(num_slots=8)
     assert [one.trajectory.ids for one in few] == [one.trajectory.ids for one in many]
     assert len({one.trajectory.ids for one in many}) == 4
+
+
+def test_segments_that_begin_alike_have_keys_of_their_own(played: Any) -> None:
+    """Else two segments with one prompt would say the same, word for word."""
+    for rollout in played(asked=((OTHER, 1, 8, "a"), (OTHER, 2, 8, "b"), (OTHER, 3, 8, "c"))):
+        trajectory = rollout.trajectory
+        said = [trajectory.ids[turn.start : turn.stop] for turn in trajectory.turns[1:]]
+        assert len(said) == len({*said}) == 3
+
+
+def test_a_turn_has_the_room_that_its_own_segment_leaves(played: Any) -> None:
+    for rollout in played(max_total_tokens=12, max_turn_tokens=64, asked=((OTHER, 1, None, ""),)):
+        first, second = rollout.trajectory.segments
+        assert len(first) <= 12 and len(second) <= 12
+        assert max(len(first), len(second)) == 12
+    # Without room for a token, the episode ends there.
+    (full,) = played(samples=1, max_total_tokens=5, asked=((tuple(range(40, 45)), 1, None, ""),))
+    assert full.episode.stop_reason is StopReason.TOTAL_TOKENS and len(full.trajectory.turns) == 1
 
 
 def test_the_trainer_has_the_log_probs_of_the_sampler_in_every_segment(

@@ -137,7 +137,7 @@ def register_rewards(register):
 """
 
 
-@pytest.mark.parametrize(("rest", "status"), [(4, 0), (12, 3)])
+@pytest.mark.parametrize(("rest", "status"), [(4, 0), (12, 1)])
 def test_what_could_not_be_scored_is_said_with_its_reason(
     tmp_path: Path, rest: int, status: int
 ) -> None:

@@ -1,4 +1,6 @@
+from .parts import Column as Column
 from .parts import Origin as Origin
+from .parts import Probe as Probe
 from .parts import StepScores as StepScores
 from .parts import Trajectory as Trajectory
 from .parts import TurnStop as TurnStop
@@ -6,6 +8,8 @@ from .parts import grpo_advantages as grpo_advantages
 from .parts import kl_penalty as kl_penalty
 from .parts import ppo_clip_loss as ppo_clip_loss
 from .record import Algorithm as Algorithm
-from .record import Bench as Bench
+from .record import Ask as Ask
 from .record import Critic as Critic
+from .record import Hooks as Hooks
 from .record import Prompt as Prompt
+from .record import Trainer as Trainer

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Ask
 from searchrl.core import advantage
 from searchrl.core.advantage import (
     AdvantageFn,
@@ -42,7 +42,7 @@ def make_grpo() -> Algorithm:
 
 def make_grpo_turns() -> Algorithm:
     """GRPO with process rewards (arXiv 2402.03300, section 4.1.3): an advantage for every turn."""
-    return _clipped("grpo_turns", turn_advantages, reads_turns=True)
+    return _clipped("grpo_turns", turn_advantages, asks=[Ask.TURN_REWARDS])
 
 
 def make_dr_grpo() -> Algorithm:
@@ -102,7 +102,7 @@ def make_gspo() -> Algorithm:
     # all tokens would be clipped before anything was learned.
     return Algorithm(
         "gspo", grpo_advantages, gspo_loss, clip_low=3e-4, clip_high=4e-4, beta=0.0,
-        needs_trainer_logp=True,
+        asks=[Ask.TRAINER_LOGPS],
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def make_tis(*, cap: AtLeastOne = 2.0) -> Algorithm:
 
     return Algorithm(
         "tis", grpo_advantages, partial(tis_loss, cap=cap),
-        needs_trainer_logp=True, corrects_sampler=True,
+        asks=[Ask.TRAINER_LOGPS], corrects_sampler=True,
     )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def make_masked_tis(
         "masked_tis",
         grpo_advantages,
         partial(masked_tis_loss, low=low, high=high),
-        needs_trainer_logp=True,
+        asks=[Ask.TRAINER_LOGPS],
         corrects_sampler=True,
     )
 
@@ -158,10 +158,10 @@ def make_llds(*, coefficient: AtLeastZero = 0.1) -> Algorithm:
     Args:
         coefficient: pull on tokens of good rollouts that became less likely; 0.1 to 0.2.
     """
-    from searchrl.core.losses import llds_loss
+    from searchrl.core.llds import hold_columns, llds_loss
 
     # Against the sampler's record, rounding would count as a fall in half of all rollouts.
     return Algorithm(
         "llds", grpo_advantages, partial(llds_loss, coefficient=coefficient),
-        needs_trainer_logp=True, holds_solved_groups=True,
+        asks=[Ask.TRAINER_LOGPS], columns=hold_columns, terms=["hold"],
     )  # fmt: skip

@@ -5,17 +5,18 @@ The mathematics lives in `core`; nothing here chooses a loss by string inside a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from searchrl.config.sections import AlgorithmConfig
 from searchrl.contracts import TagProtocol
-from searchrl.core.advantage import AdvantageFn, TargetFn
+from searchrl.core.advantage import AdvantageFn, ColumnsFn
 from searchrl.core.episode import Task
 from searchrl.core.group import Group, Trainable
+from searchrl.core.probe import Probe, Reading
 from searchrl.core.reduction import LossSettings
-from searchrl.core.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,9 +29,26 @@ if TYPE_CHECKING:
 Groups = Sequence[Group[Trainable]]
 
 
+class Ask(StrEnum):
+    """A figure that an algorithm asks for beside rewards and the sampler's record."""
+
+    TRAINER_LOGPS = "trainer_logps"
+    """Old log-probs that the trainer computes before the update, not the sampler's record."""
+    TOKEN_KL = "token_kl"
+    """`StepScores.token_kl`: the KL to the reference is part of the reward."""
+    TURN_REWARDS = "turn_rewards"
+    """`StepScores.turn_rewards`: each turn has its own."""
+    ENTROPY = "entropy"
+    """A gradient through `LossColumns.entropy_T`, which takes a second pass of the head."""
+
+
 @dataclass(frozen=True, slots=True)
 class Critic:
-    """A value head on the policy's last hidden states: what reward it expects from here on."""
+    """A value head on the policy's last hidden states: what reward it expects from here on.
+
+    Its values are in `StepScores.values` and `LossColumns.value_T`; the algorithm adds the column
+    `target`.
+    """
 
     make: Callable[[int], Module]
     """From the width of a hidden state: a module from fp32 states [N, width] to values [N]."""
@@ -61,8 +79,8 @@ class Prompt:
     num_rollouts: int
 
 
-class Bench(Protocol):
-    """What an algorithm may ask of the run that it trains."""
+class Trainer(Protocol):
+    """The run that trains, as an algorithm sees it."""
 
     seed: int
     protocols: Sequence[TagProtocol]
@@ -81,50 +99,76 @@ class Bench(Protocol):
     def imitate(self, entry: int, index: int, turns: Sequence[str]) -> Any:
         """Play turns that somebody wrote: the episode as a demonstration, with its reward."""
 
-    def mean_entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        """Nats per token that the model wrote, under the current policy; 0 without any."""
+    def read(self, probes: Sequence[Probe]) -> list[Reading]:
+        """Log-prob and entropy of texts behind rollouts, under the current weights.
+
+        Without a gradient, and in batches; a beginning that several probes share is computed once.
+        In a run of several processes all of them must ask for the same probes.
+        """
+
+
+class Hooks:
+    """Calls of a run beside its updates; they do nothing by default. For a subclass."""
+
+    def begin(self, trainer: Trainer) -> None:
+        """Called once, before the first step."""
+
+    def ask(self, prompts: Sequence[Prompt], step: int) -> Sequence[Prompt]:
+        """Return the prompts of a step: with other training tasks, or fewer rollouts."""
+        return prompts
+
+    def extend(self, groups: Groups, step: int) -> Groups:
+        """Return the groups of a step; rollouts may have been added."""
+        return groups
+
+    def parameters(self) -> Iterable[Parameter]:
+        """Return trainable parameters of the algorithm's own."""
+        return ()
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return figures that are recorded after every step."""
+        return {}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return what a checkpoint keeps."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """What turns scored rollouts into a gradient.
 
-    `advantages` sees the whole optimiser step and returns one per rollout, turn or token. `loss` is
-    `loss(columns, settings) -> (loss, LossStats)`, like `core.loss.ppo_clip_loss`. `reduction`
-    names a `core.reduction.Reduction`; `constant` divides by `rollout.max_total_tokens`. `extend`
-    may add rollouts to groups, `parameters` may add trainable ones, `state_dict` is checkpointed
-    and `load_state_dict` restores it; all of these do nothing by default. So do `begin`, called
-    once before the first step, `ask`, which may put other training tasks in place of prompts of a
-    step or leave out rollouts, and `metrics`, which are recorded after every step. Raises TypeError
-    for `targets` without a `critic`.
+    `advantages` sees the whole optimiser step and returns one per rollout: a number, or a `Column`
+    per turn or token. `loss` is `loss(columns, settings) -> (loss, LossStats)`, like
+    `core.loss.ppo_clip_loss`. `reduction` names a `core.reduction.Reduction`; `constant` divides by
+    `rollout.max_total_tokens`.
     """
 
     name: str
     advantages: AdvantageFn
     loss: LossFn
     reduction: str = "sequence-mean"
-    extend: Callable[[Groups, int], Groups] = lambda groups, step: groups
-    parameters: Callable[[], Iterable[Parameter]] = tuple
-    state_dict: Callable[[], Mapping[str, Any]] = dict
-    load_state_dict: Callable[[Mapping[str, Any]], None] = lambda state: None
-    begin: Callable[[Bench], None] = lambda bench: None
-    ask: Callable[[Sequence[Prompt], int], Sequence[Prompt]] = lambda prompts, step: prompts
-    metrics: Callable[[], Mapping[str, float]] = dict
-    off_policy: bool = False
-    """Its loss reads `LossColumns.is_off_T`: `extend` may add demonstrations."""
     clip_low: float = 0.2
     """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
     clip_high: float = 0.2
     beta: float = 1e-3
-    needs_trainer_logp: bool = False
-    """Old log-probs are recomputed by the trainer before the update, not the sampler's record."""
+    asks: Collection[str] = ()
+    """Figures (`Ask`) that are computed for it."""
+    columns: ColumnsFn = lambda step: {}
+    """Columns of its own for the loss, which reads them as `columns["name"]`."""
+    terms: Sequence[str] = ()
+    """Those that are weights of a further term of the loss: 1 at tokens that are in it, 0 at
+    others. The packer divides them by a denominator of their own."""
+    critic: Critic | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+    off_policy: bool = False
+    """Its loss reads `LossColumns.is_off_T`: `Hooks.extend` may add demonstrations."""
     corrects_sampler: bool = False
     """Its loss weighs each token by the trainer's probability over the sampler's: older weights may
     have sampled it (`scale.max_staleness`)."""
-    trains_entropy: bool = False
-    """Gradients flow through `LossColumns.entropy_T` too, which takes a second pass of the head."""
-    holds_solved_groups: bool = False
-    """All-correct groups, though dead, get a `LossColumns.hold_weight_T`: for LLDS."""
     max_refills: int | None = None
     """Dynamic sampling: how often groups of one constant reward are replaced by other prompts.
 
@@ -132,22 +176,11 @@ class Algorithm:
     """
     length_penalty: Callable[[int, int], float] | None = None
     """(tokens the model wrote, `rollout.max_total_tokens`) -> added to the reward, at most 0."""
-    critic: Critic | None = None
-    """Its advantages read `StepScores.values`, its loss `LossColumns.value_T`."""
-    targets: TargetFn | None = None
-    """What the values of a critic are to become: `LossColumns.target_T`."""
-    reads_turns: bool = False
-    """Its advantages read `StepScores.turn_scores` or `turn_rewards`: each turn has its own."""
-    needs_token_kl: bool = False
-    """Its advantages read `StepScores.token_kl`: the KL to the reference is part of the reward."""
 
     def __post_init__(self) -> None:
-        """Raise TypeError for targets without values."""
-        if self.targets is not None and self.critic is None:
-            raise TypeError(
-                f"algorithm '{self.name}' has targets, which are what values are to become, and "
-                "nothing that has values: add critic=Critic(…)"
-            )
+        """Raise ValueError for a figure that nobody knows."""
+        for one in self.asks:
+            Ask(one)
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run: its own, and the algorithm's where it sets none."""
@@ -160,8 +193,8 @@ class Algorithm:
         return LossSettings(clip_low, clip_high, beta, reduction)
 
     def needs_reference(self, settings: AlgorithmConfig) -> bool:
-        """Whether the policy is compared with the weights it began with."""
-        return self.needs_token_kl or self.resolve(settings).beta > 0
+        """Return True where the policy is compared with the weights it began with."""
+        return Ask.TOKEN_KL in self.asks or self.resolve(settings).beta > 0
 
     def length_penalty_of(self, max_total_tokens: int) -> Callable[[int], float] | None:
         """Return the length penalty of a run as a function of the tokens alone."""

@@ -9,8 +9,8 @@
 
 `mean` and `std` run over the *scored* rollouts of one group (one prompt instance). Left out: the
 value network (no critic in the core; `StepScores` carries the values of one that is put in, and an
-advantage may be one per turn or per token). Dr. GRPO's other half, dividing by a constant instead
-of the length, is `Reduction.CONSTANT` in `core.loss`.
+advantage may be a `Column` per turn or per token). Dr. GRPO's other half, dividing by a constant
+instead of the length, is `Reduction.CONSTANT` in `core.reduction`.
 
 Plain Python floats (float64) and no torch: a step has tens of rewards, and a mean taken in fp32
 gives constant groups a non-zero advantage. Called by `pack_step`, once per training step.
@@ -20,8 +20,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+
+from searchrl.core.column import Column
+from searchrl.core.group import Trainable
 
 GRPO_DELTA = 1e-6
 """Added to the standard deviation, so that two rewards a rounding error apart stay near 0."""
@@ -29,46 +32,52 @@ GRPO_DELTA = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class StepScores:
-    """The scores of one whole training step, one entry per rollout (B).
+    """The scores of one whole training step, one entry per rollout (B) in every column.
 
-    `group_ids` name the prompt instance, never a dataset index: two data sets share indices.
-    The reward of a rollout that is not scored is never read and may be NaN. `turn_scores` holds
-    one process score per turn where a reward gives them. `num_turns` and `num_tokens` count the
-    turns and tokens the model wrote, for algorithms that return one advantage for each, and
-    `turn_tokens` the tokens of each turn. `turn_rewards` are the process scores, with the outcome
-    in the last; without any, what the environment gave and the rest of the reward in the last.
-    `is_cut` is true where a limit ended the episode, not the environment. The packer always gives
-    all of these. `values` are those of a critic before the update, at every turn or at every token;
-    where `is_cut` there is one more, of what was seen at the end. `token_kl` is log-prob minus the
-    reference's at every token the model wrote, where an algorithm asks for it.
+    `group_ids` name the prompt instance, never a dataset index: two data sets share indices. The
+    reward of a rollout that is not scored is never read and may be NaN. The packer always gives
+    `rollouts` and `turn_rewards`; a figure that nobody asked for is None.
     """
 
     rewards: Sequence[float]
+    """With the length penalty."""
     group_ids: Sequence[str]
     is_scored: Sequence[bool]
-    turn_scores: Sequence[Sequence[float]] | None = None
-    num_turns: Sequence[int] | None = None
-    num_tokens: Sequence[int] | None = None
-    turn_tokens: Sequence[Sequence[int]] | None = None
+    rollouts: Sequence[Trainable] = ()
+    """Tokens and turns, the score and weight of every component, the task, and the rest."""
     turn_rewards: Sequence[Sequence[float]] | None = None
-    is_cut: Sequence[bool] | None = None
-    values: Sequence[Sequence[float]] | None = None
-    token_kl: Sequence[Sequence[float]] | None = None
+    """Process scores, with the outcome in the last; without any, the environment's own rewards and
+    the rest of the reward in the last."""
+    values: Sequence[Column] | None = None
+    """Expectations of a critic before the update, per turn or per token."""
+    end_values: Sequence[float | None] | None = None
+    """Its expectation at the end of an episode that a limit cut; None for other episodes."""
+    token_kl: Sequence[Column] | None = None
+    """Log-prob minus the reference's, per token."""
+    max_updates: int = 1
+    """Most optimiser steps that are taken on these rollouts."""
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every column has one entry per rollout."""
-        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "max_updates"}
+        if not self.rollouts:
+            del columns["rollouts"]
         _ensure_same_length(**{name: one for name, one in columns.items() if one is not None})
 
+    @property
+    def turn_sizes(self) -> list[list[int]]:
+        """Tokens of each turn that the model wrote, for every rollout."""
+        return [[turn.stop - turn.start for turn in r.trajectory.turns] for r in self.rollouts]
 
-Advantage = float | Sequence[float]
-"""Of one rollout: a number for all of it, or one per turn, or one per token the model wrote."""
 
-TargetFn = Callable[[StepScores], Sequence[Sequence[float]]]
-"""Sees the whole step, returns per rollout what the value of each turn is to become."""
+Advantage = float | Column
+"""Advantage of one rollout: a number for all of it, or a column per turn or per token."""
 
 AdvantageFn = Callable[[StepScores], Sequence[Advantage]]
 """Sees the whole step, returns one advantage per rollout in the order given."""
+
+ColumnsFn = Callable[[StepScores], Mapping[str, Sequence[Advantage]]]
+"""Sees the whole step, returns further columns for the loss: an entry per rollout in each."""
 
 
 def grpo_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[float]:
@@ -147,26 +156,29 @@ def turn_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[Adva
     normalised over all turns of the group's scored rollouts. A turn never pays for an earlier one.
     In a group whose turns no reward scores, this is GRPO.
 
-    >>> step = StepScores([2.0, 0.0], ["q", "q"], [True, True], turn_scores=[[1, 1], [1, -1]],
+    >>> from searchrl.core.group import TrainItem
+    >>> from searchrl.core.trajectory import Trajectory
+    >>> good, bad = (TrainItem(Trajectory(n, "q"), 0.0, turn_scores=(1.0, 1.0)) for n in "ab")
+    >>> step = StepScores([2.0, 0.0], ["q", "q"], [True, True], [good, bad],
     ...                   turn_rewards=[[1.0, 1.0], [1.0, -1.0]])
-    >>> [[round(a, 3) for a in one] for one in turn_advantages(step)]
+    >>> [[round(a, 3) for a in one.values] for one in turn_advantages(step)]
     [[1.155, 0.577], [-1.155, -1.732]]
     """
-    found: list[Advantage] = [*grpo_advantages(step, delta=delta)]
-    if step.turn_scores is None or step.turn_rewards is None:
-        return found
+    advantages: list[Advantage] = [*grpo_advantages(step, delta=delta)]
+    if step.turn_rewards is None:
+        return advantages
     for group_id in dict.fromkeys(step.group_ids):
         rows = zip(step.group_ids, step.is_scored, strict=True)
         members = [i for i, row in enumerate(rows) if row == (group_id, True)]
-        if not any(step.turn_scores[i] for i in members):
+        if not any(step.rollouts[i].turn_scores for i in members):
             continue
         scores_S = [score for i in members for score in step.turn_rewards[i]]
         mean, std = statistics.fmean(scores_S), statistics.pstdev(scores_S)
         mean = mean if std else scores_S[0]  # exactly 0 where all are the same
         for i in members:
             normal = [(score - mean) / (std + delta) for score in step.turn_rewards[i]]
-            found[i] = [math.fsum(normal[turn:]) for turn in range(len(normal))]
-    return found
+            advantages[i] = Column([math.fsum(normal[turn:]) for turn in range(len(normal))])
+    return advantages
 
 
 def overlong_penalty(num_tokens: int, *, limit: int, buffer: int, weight: float) -> float:
@@ -194,27 +206,9 @@ def dead_groups(
     alive = {
         group_id
         for advantage, group_id, scored in zip(advantages, group_ids, is_scored, strict=True)
-        if scored and (any(advantage) if isinstance(advantage, Sequence) else advantage)
+        if scored and (any(advantage.values) if isinstance(advantage, Column) else advantage)
     }
     return set(group_ids) - alive
-
-
-def solved_groups(step: StepScores) -> set[str]:
-    """Return the ids of the groups that are all correct: every scored reward is the step's best.
-
-    This needs another scored rollout of the step with less: without one, the best reward of the
-    step may also be that of a wrong answer. All-wrong groups beside a better rollout never count.
-    Such a group is dead, because its rewards are equal; LLDS (`core.losses`) still holds it.
-
-    >>> step = StepScores([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], [True] * 6)
-    >>> solved_groups(step)
-    {'a'}
-    """
-    rows = zip(step.rewards, step.group_ids, step.is_scored, strict=True)
-    scored = [(reward, group_id) for reward, group_id, is_scored in rows if is_scored]
-    best = max((reward for reward, _ in scored), default=0.0)
-    below = {group_id for reward, group_id in scored if reward < best}
-    return {group_id for _, group_id in scored} - below if below else set()
 
 
 def _per_group(

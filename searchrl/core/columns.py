@@ -12,6 +12,7 @@ Shape suffixes: T tokens of a micro-batch (any shape, all columns alike), S its 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -154,8 +155,6 @@ class LossColumns:
     adv_T: Tensor
     weight_T: Tensor
     """Carries the denominator of the whole step; 0: the token is not in the surrogate."""
-    hold_weight_T: Tensor
-    """Of a token in the LLDS term, with a denominator of its own; 0: LLDS does not watch it."""
     is_kept_T: Tensor
     """Tokens that enter: of a weight, and finite in every column."""
     num_dropped: Tensor
@@ -166,24 +165,30 @@ class LossColumns:
     """An integer that tells the segments of the micro-batch apart: what the model saw at once. Each
     is whole in one micro-batch. Of most rollouts there is one."""
     has_sampler: bool
-    """Whether `sampler_logp_T` was given."""
+    """True where `sampler_logp_T` was given."""
     entropy_T: Tensor | None = None
     """Of the policy's whole distribution at this token, in nats; None if it was not computed. It
     has a gradient only for an algorithm that says `trains_entropy`."""
     value_T: Tensor | None = None
-    """What the critic expects of a turn, at each of its tokens; None without one. It carries a
-    gradient."""
-    target_T: Tensor | None = None
-    """What it is to become."""
-    old_value_T: Tensor | None = None
-    """What the critic expected at the start of the step."""
+    """Expectation of the critic; None without one. It carries a gradient."""
     rollout_T: Tensor | None = None
     """An integer that tells the rollouts of the micro-batch apart. The segments of one may be in
     several micro-batches: a sum over it depends on the split."""
     is_off_T: Tensor | None = None
-    """Whether a token is of a demonstration (its `old_logp_T` is 0, for its author took it with
-    certainty) or replayed (that of the policy that sampled it); None: none is. Only for an
+    """True at tokens of a demonstration (`old_logp_T` is 0, for its author took them with
+    certainty) or a replay (that of the policy that sampled them); None: none is. Only for an
     algorithm that is `off_policy`."""
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    """Columns of the algorithm (`Algorithm.columns`) by name; `turn` beside a critic of turns."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return a column of the algorithm.
+
+        Raises ValueError for one that it did not add.
+        """
+        if name not in self.extra:
+            raise ValueError(f"this loss needs the column {name!r}; Algorithm.columns must add it")
+        return self.extra[name]
 
     def sum_per_segment(self, column_T: Tensor) -> Tensor:
         """Return, at every token, the sum of `column_T` over the kept tokens of its segment.
@@ -206,16 +211,15 @@ class LossColumns:
         *,
         is_clipped_T: Tensor | None = None,
         is_cut_T: Tensor | None = None,
-        drop_T: Tensor | None = None,
         extra_loss: Tensor | None = None,
         factor_T: Tensor | None = None,
     ) -> tuple[Tensor, LossStats]:
         """Return - sum_t weight_t objective_t, plus `extra_loss`, and the statistics.
 
         The other columns are only counted: `ratio_T` is what a clip acts on, `is_clipped_T` where
-        it took the gradient away, `is_cut_T` where an importance weight was cut, `drop_T` the
-        likelihood that was lost, `factor_T` what the record multiplies weights with. None: the loss
-        has no such thing, and it is not measured. What is off the policy is in no mean.
+        it took the gradient away, `is_cut_T` where an importance weight was cut, `factor_T` the
+        factors of weights in the record. None: the loss has no such thing, and it is not measured.
+        Tokens that are off the policy are in no mean.
         """
         # Mask, denominator and reduction in one line: weight_T is 0 outside the mask and carries
         # the denominator of the whole step; every factor is finite, so no product can be NaN.
@@ -258,14 +262,13 @@ class LossColumns:
                 sums["sum_sampler_ratio"] = total(sampler_ratio_T)
             if is_cut_T is not None:
                 sums["num_cuttable"], sums["num_cut"] = num_tokens, total(is_cut_T)
-            if self.value_T is not None and self.target_T is not None:
+            target_T = self.extra.get("target")
+            if self.value_T is not None and target_T is not None:
                 sums["num_value"] = num_tokens
-                sums["sum_value_error"] = total(self.target_T - self.value_T)
-                sums["sum_square_error"] = total((self.target_T - self.value_T).square())
-                sums["sum_target"] = total(self.target_T)
-                sums["sum_square_target"] = total(self.target_T.square())
-            if drop_T is not None:
-                sums["num_held"], sums["sum_drop"] = (self.hold_weight_T > 0).sum(), drop_T.sum()
+                sums["sum_value_error"] = total(target_T - self.value_T)
+                sums["sum_square_error"] = total((target_T - self.value_T).square())
+                sums["sum_target"] = total(target_T)
+                sums["sum_square_target"] = total(target_T.square())
             # One transfer for all of them: each .item() would wait for the device on its own.
             values = torch.stack([value.to(loss.dtype) for value in sums.values()]).tolist()
         named = dict(zip(sums, values, strict=True))
@@ -285,12 +288,11 @@ def loss_columns(
     sampler_logp_T: Tensor | None = None,
     segment_T: Tensor | None = None,
     rollout_T: Tensor | None = None,
-    hold_weight_T: Tensor | None = None,
     entropy_T: Tensor | None = None,
     value_T: Tensor | None = None,
-    target_T: Tensor | None = None,
-    old_value_T: Tensor | None = None,
     is_off_T: Tensor | None = None,
+    extra: Mapping[str, Tensor] | None = None,
+    terms: Collection[str] = (),
 ) -> LossColumns:
     """Check the columns of a micro-batch and bring them into the form that losses read.
 
@@ -306,13 +308,12 @@ def loss_columns(
         segment_T: an integer per token that tells the segments of the micro-batch apart. A segment
             is whole within one micro-batch.
         rollout_T: one that tells the rollouts apart; their segments may be in several.
-        hold_weight_T: weight of each token in the LLDS term; None: `weight_T` where A >= 0.
         entropy_T: of the policy's distribution, in nats, at the sampling temperature. One that is
             not finite (probabilities of exactly 0) is 0 in the column and drops no token.
         value_T: of a critic; it has a gradient. One that is not finite drops its token.
-        target_T: what `value_T` is to become.
-        old_value_T: what it was at the start of the step.
-        is_off_T: whether a token is of a demonstration or replayed; None: none is.
+        is_off_T: True at tokens of demonstrations and replays; None: none is.
+        extra: columns of the algorithm by name.
+        terms: names of those that are weights of a further term of the loss, like `weight_T`.
 
     What stands at a token without a weight is never read. A token at which a log-prob is not finite
     is dropped and counted. It leaves the numerator only, and nothing takes over its weight: by the
@@ -321,6 +322,7 @@ def loss_columns(
 
     Raises ValueError for columns of different shape and segments or rollouts that are no integers.
     """
+    extra = extra or {}
     _ensure_columns(
         logp_T,
         old_logp_T=old_logp_T,
@@ -330,16 +332,14 @@ def loss_columns(
         sampler_logp_T=sampler_logp_T,
         segment_T=segment_T,
         rollout_T=rollout_T,
-        hold_weight_T=hold_weight_T,
         entropy_T=entropy_T,
         value_T=value_T,
-        target_T=target_T,
-        old_value_T=old_value_T,
         is_off_T=is_off_T,
+        **extra,
     )
-    if hold_weight_T is None:
-        hold_weight_T = torch.where(adv_T >= 0, weight_T, torch.zeros_like(weight_T))
-    has_weight_T = (weight_T > 0) | (hold_weight_T > 0)
+    has_weight_T = weight_T > 0
+    for name in terms:
+        has_weight_T = has_weight_T | (extra[name] > 0)
     is_kept_T = has_weight_T
     for column_T in (logp_T, old_logp_T, sampler_logp_T, ref_logp_T, value_T):
         if column_T is not None:
@@ -360,7 +360,6 @@ def loss_columns(
         sampler_logp_T=old_logp_T if sampler_logp_T is None else kept(sampler_logp_T.detach()),
         adv_T=kept(adv_T.detach()),
         weight_T=kept(weight_T.detach()),
-        hold_weight_T=kept(hold_weight_T.detach()),
         is_kept_T=is_kept_T,
         num_dropped=(has_weight_T & ~is_kept_T).sum(),
         ref_logp_T=None if ref_logp_T is None else kept(ref_logp_T.detach()),
@@ -369,9 +368,11 @@ def loss_columns(
         has_sampler=sampler_logp_T is not None,
         entropy_T=None if entropy_T is None else kept(_finite(entropy_T)),
         value_T=None if value_T is None else kept(value_T),
-        target_T=None if target_T is None else kept(target_T.detach()),
-        old_value_T=None if old_value_T is None else kept(old_value_T.detach()),
         is_off_T=is_off_T,
+        extra={
+            name: kept(one_T.detach()) if one_T.is_floating_point() else one_T
+            for name, one_T in extra.items()
+        },
     )
 
 

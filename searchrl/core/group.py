@@ -1,16 +1,17 @@
 """A group: the rollouts of one prompt instance, in one type from the sampler to the packer.
 
-Owns the group and what a learner reads of a rollout in it. It compares no rewards: advantages are
+Owns the group and the rollout in it as a learner reads it. It compares no rewards: advantages are
 `advantage`, what enters a step is the packer's. The rollout driver makes groups, an algorithm's
 `extend` may change them, the learner takes them. Standard library only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from searchrl.core.episode import Task
 from searchrl.core.trajectory import Trajectory
 
 R_co = TypeVar("R_co", covariant=True)
@@ -28,8 +29,15 @@ class Group(Generic[R_co]):
     rollouts: tuple[R_co, ...]
 
 
+class WeightedScore(NamedTuple):
+    """Score of a reward component, and its weight in the reward expression."""
+
+    weight: float
+    score: float
+
+
 class Trainable(Protocol):
-    """What a learner reads of a rollout."""
+    """A rollout as learners and algorithms read it."""
 
     @property
     def trajectory(self) -> Trajectory:
@@ -49,7 +57,15 @@ class Trainable(Protocol):
 
     @property
     def is_cut(self) -> bool:
-        """Whether a limit ended the episode, not the environment."""
+        """True where a limit ended the episode, not the environment."""
+
+    @property
+    def components(self) -> Mapping[str, WeightedScore]:
+        """Every component of the reward expression that scored it, by name."""
+
+    @property
+    def task(self) -> Task | None:
+        """Question, gold answers and the rest of its task; None: unknown."""
 
 
 T = TypeVar("T", bound=Trainable)
@@ -72,6 +88,8 @@ class TrainItem:
     reward: float | None
     turn_scores: tuple[float, ...] | None = None
     is_cut: bool = False
+    components: Mapping[str, WeightedScore] = field(default_factory=dict)
+    task: Task | None = None
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:

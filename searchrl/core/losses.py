@@ -3,11 +3,10 @@
     GSPO        s = exp(mean over the segment of logp - old_logp), clipped as a whole
     CISPO       sg[min(ratio, 1 + clip_high)] * A * logp
     TIS         PPO-clip * sg[min(old / sampler, cap)]; masked: kept inside a band, 0 outside
-    LLDS        PPO-clip, and coefficient * max(0, old_logp - logp) where a good segment fell
 
 sg[x] is x without its gradient. Every loss takes what `core.loss.ppo_clip_loss` takes and differs
-from it in J_t only (LLDS: and by one term). Settings of a loss's own (`cap`, `coefficient`) are
-bound by its factory in `algorithms`. DAPO's loss is PPO-clip with clip_high > clip_low. At the
+from it in J_t only (`core.llds`: and by one term). Settings of a loss's own (`cap`) are bound by
+its factory in `algorithms`. DAPO's loss is PPO-clip with clip_high > clip_low. At the
 first update all of them have the gradient of PPO-clip: -weight_t A_t at every token (TIS: if
 trainer and sampler agree). Shape suffix: T tokens of a micro-batch.
 """
@@ -35,7 +34,7 @@ def gspo_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, Los
     length_T = columns.sum_per_segment(torch.ones_like(log_ratio_T)).clamp(min=1.0)
     log_s_T = columns.sum_per_segment(log_ratio_T) / length_T
     s_T = torch.exp(clamped(log_s_T + columns.logp_T - columns.logp_T.detach()))
-    objective_T, is_clipped_T = _clipped_surrogate(s_T, columns.adv_T, settings)
+    objective_T, is_clipped_T = clipped_surrogate(s_T, columns.adv_T, settings)
     objective_T = objective_T - kl_penalty(columns, settings)
     return columns.reduce(objective_T, s_T, is_clipped_T=is_clipped_T)
 
@@ -70,7 +69,7 @@ def tis_loss(
     if not cap >= 1:
         raise ValueError(f"expected {cap=} to be >= 1: agreement has the ratio 1")
     ratio_T = torch.exp(clamped(columns.logp_T - columns.old_logp_T))
-    surrogate_T, is_clipped_T = _clipped_surrogate(ratio_T, columns.adv_T, settings)
+    surrogate_T, is_clipped_T = clipped_surrogate(ratio_T, columns.adv_T, settings)
     sampler_ratio_T = torch.exp(clamped(columns.old_logp_T - columns.sampler_logp_T))
     objective_T = sampler_ratio_T.clamp(max=cap) * surrogate_T - kl_penalty(columns, settings)
     return columns.reduce(
@@ -91,7 +90,7 @@ def masked_tis_loss(
     if not 0 <= low <= 1 <= high:
         raise ValueError(f"expected 0 <= low <= 1 <= high, got {low=} and {high=}")
     ratio_T = torch.exp(clamped(columns.logp_T - columns.old_logp_T))
-    surrogate_T, is_clipped_T = _clipped_surrogate(ratio_T, columns.adv_T, settings)
+    surrogate_T, is_clipped_T = clipped_surrogate(ratio_T, columns.adv_T, settings)
     sampler_ratio_T = torch.exp(clamped(columns.old_logp_T - columns.sampler_logp_T))
     is_out_T = (sampler_ratio_T < low) | (sampler_ratio_T > high)
     weighed_T = sampler_ratio_T.masked_fill(is_out_T, 0.0) * surrogate_T
@@ -101,39 +100,10 @@ def masked_tis_loss(
     )
 
 
-def llds_loss(
-    columns: LossColumns, settings: LossSettings, *, coefficient: float = 0.1
-) -> tuple[Tensor, LossStats]:
-    """LLDS (arXiv 2512.04220): PPO-clip that does not let good rollouts become unlikely.
-
-    A segment whose total log-prob has fallen since the start of the update adds
-    coefficient * max(0, old_logp - logp) to the loss at each of its tokens that fell: a pull up of
-    constant strength. The tokens watched are those with a `hold_weight_T`: A >= 0, all-correct
-    groups included. That weight has a denominator of its own, so the term is a mean over them. It
-    takes a second update to act: at the first one nothing has fallen, provided that `old_logp_T`
-    is the trainer's own; the sampler's record differs by rounding, and half of its tokens would be
-    pulled. Needs `segment_T`. Raises ValueError for a negative `coefficient`.
-    """
-    if not coefficient >= 0:
-        raise ValueError(f"expected {coefficient=} to be >= 0")
-    ratio_T = torch.exp(clamped(columns.logp_T - columns.old_logp_T))
-    surrogate_T, is_clipped_T = _clipped_surrogate(ratio_T, columns.adv_T, settings)
-    fall_T = columns.old_logp_T - columns.logp_T
-    is_watched_T = columns.hold_weight_T > 0
-    has_fallen_T = is_watched_T & (columns.sum_per_segment(fall_T.detach()) > 0) & (fall_T > 0)
-    # `where` and no clamp at 0: a token that did not move has lost nothing and is not pulled.
-    drop_T = torch.where(has_fallen_T, fall_T, 0.0)
-    objective_T = surrogate_T - kl_penalty(columns, settings)
-    pull = coefficient * (columns.hold_weight_T * drop_T).sum()
-    return columns.reduce(
-        objective_T, ratio_T, is_clipped_T=is_clipped_T, drop_T=drop_T, extra_loss=pull
-    )
-
-
-def _clipped_surrogate(
+def clipped_surrogate(
     ratio_T: Tensor, adv_T: Tensor, settings: LossSettings
 ) -> tuple[Tensor, Tensor]:
-    """PPO's minimum of surr1 and surr2, and where the clip bites; a tie takes surr1."""
+    """Return PPO's minimum of surr1 and surr2, and where the clip bites; a tie takes surr1."""
     surr1_T = ratio_T * adv_T
     surr2_T = ratio_T.clamp(1 - settings.clip_low, 1 + settings.clip_high) * adv_T
     is_clipped_T = surr2_T < surr1_T

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -49,6 +50,13 @@ def is_finite(logp: float | None) -> bool:
     return logp is not None and math.isfinite(logp)
 
 
+class Branch(NamedTuple):
+    """Rollout whose beginning another one continues, and the first turn that is the other's own."""
+
+    rollout_id: str
+    turn: int
+
+
 class TokenStep(NamedTuple):
     """One token of a trajectory: a row of the record, for readers and examples."""
 
@@ -82,7 +90,7 @@ class Trajectory:
     asked. `generated_text` is the decoded model and environment text after the prompt, for
     reading only. `starts` are the places where segments begin: a segment is what the model saw at
     once, from its first token on, and most rollouts are one (see `join_segments`). `reasons` say
-    why each begins.
+    why each begins. `parent` names the rollout whose beginning this one continues, if any.
     """
 
     rollout_id: str
@@ -93,7 +101,8 @@ class Trajectory:
     starts: tuple[int, ...] = (0,)
     reasons: tuple[str, ...] = ("first",)
     own_prompt: bool = False
-    """Whether an agent wrote its prompt: then those of its group may have others."""
+    """True where an agent wrote its prompt: then those of its group may have others."""
+    parent: Branch | None = None
     generated_text: str = ""
     _ids: list[int] = field(default_factory=list, repr=False)
     _authors: list[Author] = field(default_factory=list, repr=False)
@@ -234,6 +243,16 @@ class Trajectory:
             author is Author.MODEL and (is_certain or is_finite(logp))
             for author, logp in zip(self._authors, self._logps, strict=True)
         ]
+
+    def seen_before(self, turn: Turn) -> str:
+        """Return a key of what was shown just before a turn: the prompt, or the observation.
+
+        Equal tokens have equal keys, in any rollout.
+        """
+        behind = [one.stop for one in self._turns if one.stop <= turn.start]
+        begin = self.starts[bisect_right(self.starts, turn.start) - 1]
+        shown = self._ids[max([begin, *behind]) : turn.start]
+        return blake2b(repr(shown).encode(), digest_size=8).hexdigest()
 
     @property
     def num_model_tokens(self) -> int:

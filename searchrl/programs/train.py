@@ -311,7 +311,7 @@ class _Training(TrainingRun):
         metrics |= update_metrics(
             learned.metrics,
             drawn,
-            session.learner.length_penalty,
+            session.algorithm.length_penalty_of(config.rollout.max_total_tokens),
             session.algorithm.max_refills,
             config.rollout.max_total_tokens,
         )
@@ -320,7 +320,7 @@ class _Training(TrainingRun):
         if config.rollout.step_timeout_s is not None:
             metrics["late_rollouts"] = exact(drawn.num_late)
         metrics |= sampler_metrics(session.sampler, session.workers)
-        own = finite_figures(session.algorithm.metrics())
+        own = finite_figures(session.algorithm.hooks.metrics())
         metrics |= {name: exact(value) for name, value in own.items()}
         metrics |= self.alarms.count()
         metrics["sample_s"] = exact(sampled - started)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from searchrl.config.curriculum import stages_of
+from searchrl.core.group import WeightedScore
 from searchrl.errors import ExpressionError, UnknownNameError, suggest
 
 HEADLINES = ("em", "env", "reward")
@@ -78,6 +79,14 @@ class Expression:
             if weight and name not in left_out:
                 reward += weight * scores[name]
         return reward
+
+    def split(self, scores: Mapping[str, float]) -> dict[str, WeightedScore]:
+        """Return the weight and the score of each component that has one."""
+        return {
+            name: WeightedScore(weight, scores[name])
+            for weight, name in self.terms
+            if name in scores
+        }
 
     def __str__(self) -> str:
         # "a-b:c" reads as one qualified name, so a minus beside such a name needs its spaces.

@@ -19,6 +19,7 @@ from searchrl.algorithms.record import Algorithm, Critic
 from searchrl.config import RunConfig, build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import AdvantageFn, StepScores, grpo_advantages
+from searchrl.core.column import Column
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import Trainable, TrainItem, make_groups
 from searchrl.core.reduction import LossSettings, Reduction
@@ -69,16 +70,20 @@ def lora_policy(folder: Path, scale: float = 0.3, **model: Any) -> Policy:
 SEEN: list[StepScores] = []
 
 
-def returns(step: StepScores) -> list[list[float]]:
+def returns(step: StepScores) -> dict[str, list[Column]]:
     SEEN.append(step)
     assert step.turn_rewards is not None
-    return [[sum(earned[turn:]) for turn in range(len(earned))] for earned in step.turn_rewards]
+    sums = [[sum(own[turn:]) for turn in range(len(own))] for own in step.turn_rewards]
+    return {"target": [Column(own) for own in sums]}
 
 
-def gains(step: StepScores) -> list[list[float]]:
+def gains(step: StepScores) -> list[Column]:
     assert step.values is not None
-    pairs = zip(returns(step), step.values, strict=True)
-    return [[got - value for got, value in zip(one, values, strict=False)] for one, values in pairs]
+    pairs = zip(returns(step)["target"], step.values, strict=True)
+    return [
+        Column([got - value for got, value in zip(own.values, values.values, strict=True)])
+        for own, values in pairs
+    ]
 
 
 def zeros(step: StepScores) -> list[float]:
@@ -86,9 +91,9 @@ def zeros(step: StepScores) -> list[float]:
 
 
 def critic_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
-    assert columns.value_T is not None and columns.target_T is not None
+    assert columns.value_T is not None
     ratio_T = torch.exp(columns.logp_T - columns.old_logp_T)
-    errors_T = (columns.target_T - columns.value_T).square()
+    errors_T = (columns["target"] - columns.value_T).square()
     extra = 0.5 * (columns.weight_T * errors_T).sum()
     return columns.reduce(ratio_T * columns.adv_T, ratio_T, extra_loss=extra)
 
@@ -102,7 +107,7 @@ def actor_critic(**settings: Any) -> Algorithm:
 
     return Algorithm(
         "actor_critic", gains, critic_loss, "token-mean", beta=0.0,
-        critic=Critic(make, **{"lr": 0.05} | settings), targets=returns,
+        critic=Critic(make, **{"lr": 0.05} | settings), columns=returns,
     )  # fmt: skip
 
 
@@ -231,8 +236,9 @@ def pack_items(
     keep_dead_groups: bool = True,
 ) -> PackedStep:
     """A step of rollouts in the groups that their trajectories name."""
-    groups = make_groups(rollouts)
-    return pack_step(groups, advantages, reduction, keep_dead_groups=keep_dead_groups, constant=1)
+    algorithm = replace(make_grpo(), advantages=advantages)
+    settings = LossSettings(beta=float(keep_dead_groups), reduction=reduction)
+    return pack_step(make_groups(rollouts), algorithm, settings, constant=1)
 
 
 LIMITS = Limits(max_turn_tokens=80, max_observation_tokens=120, max_total_tokens=800)

@@ -18,7 +18,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from searchrl import ConfigError
-from searchrl.algorithms import Algorithm, Bench, Origin, Prompt, grpo_advantages
+from searchrl.algorithms import (
+    Algorithm,
+    Hooks,
+    Origin,
+    Probe,
+    Prompt,
+    Trainer,
+    Trajectory,
+    grpo_advantages,
+)
 from searchrl.contracts import Episode, EpisodeTurn
 from searchrl_offpolicy.demonstrations import Task, load
 from searchrl_offpolicy.experience import Experience, Place, Success
@@ -145,8 +154,8 @@ def make_hybrid(
     return mixer.algorithm("hybrid", on, off, gamma, shaping)
 
 
-@dataclass(slots=True)
-class Mixer:
+@dataclass
+class Mixer(Hooks):
     """What is added to the groups of a step, and which prompts are asked again."""
 
     traces: str | None = None
@@ -162,7 +171,7 @@ class Mixer:
     has_begun: bool = False
     """Whether the success of a step was above the threshold."""
     demonstrations: dict[Task, list[Any]] = field(default_factory=dict)
-    bench: Bench | None = None
+    trainer: Trainer | None = None
     _asked: dict[str, Prompt] = field(default_factory=dict)
     """The prompts of the step, by group."""
     _again: set[str] = field(default_factory=set)
@@ -185,31 +194,26 @@ class Mixer:
             name,
             grpo_advantages,
             partial(mixed_loss, on=on, off=off, gamma=gamma, shaping=shaping),
-            extend=self.extend,
-            state_dict=self.state_dict,
-            load_state_dict=self.load_state_dict,
-            begin=self.begin,
-            ask=self.ask,
-            metrics=self.metrics,
+            hooks=self,
             off_policy=True,
         )
 
-    def begin(self, bench: Bench) -> None:
+    def begin(self, trainer: Trainer) -> None:
         """Read the traces and play them.
 
         Raises ConfigError if none are named, or nothing says what a success is.
         """
-        self.bench = bench
+        self.trainer = trainer
         if self.traces == "":
             raise ConfigError(
                 "this algorithm learns from traces: name a file of them, or a run folder, with "
                 "--set algorithm.traces=PATH; without traces, take exgrpo or grpo"
             )
         if self.ratio or (self.traces and self.min_reward is None):
-            for scorer in bench.scorers:
+            for scorer in trainer.scorers:
                 self._ensure_top(scorer)
         if self.traces:
-            self.demonstrations = load(read_traces(self.traces), bench, self._is_success)
+            self.demonstrations = load(read_traces(self.traces), trainer, self._is_success)
 
     def _ensure_top(self, scorer: Any) -> None:
         name = self.success or scorer.headline
@@ -236,9 +240,9 @@ class Mixer:
 
     def ask(self, prompts: Sequence[Prompt], step: int) -> list[Prompt]:
         """The prompts of a step: the last ones are known ones, and all ask for less."""
-        assert self.bench is not None
+        assert self.trainer is not None
         asked, self._size = list(prompts), prompts[0].num_rollouts
-        rng = random.Random(f"{self.bench.seed}/again/{step}")
+        rng = random.Random(f"{self.trainer.seed}/again/{step}")
         count = _share(self.ratio, len(asked)) if self.has_begun else 0
         drawn = self.experience.draw(count, self._size, rng)
         first = len(asked) - len(drawn)
@@ -334,14 +338,14 @@ class Mixer:
     def _demonstrated(self, prompt: Prompt, step: int) -> list[Any]:
         """The demonstrations of a group: others in every step, where the task has several."""
         own = self._own(prompt)
-        if not own or prompt.group_id in self._again or self.bench is None:
+        if not own or prompt.group_id in self._again or self.trainer is None:
             return []
-        rng = random.Random(f"{self.bench.seed}/{step}/{prompt.group_id}")
+        rng = random.Random(f"{self.trainer.seed}/{step}/{prompt.group_id}")
         return rng.sample(own, min(self.per_group, len(own), self._size - 1))
 
     def _replays(self, groups: Sequence[Any]) -> dict[str, list[Any]]:
         """Of each prompt that was asked again, the success that is most certain now."""
-        assert self.bench is not None
+        assert self.trainer is not None
         known = {
             group.id: list(
                 self.experience.prompts[_place(self._asked[group.id])].successes.values()
@@ -350,8 +354,9 @@ class Mixer:
             if group.id in self._again
         }
         several = [one.trajectory for own in known.values() if len(own) > 1 for one in own]
-        entropies = self.bench.mean_entropies(several) if several else []
-        entropy_of = dict(zip((one.rollout_id for one in several), entropies, strict=True))
+        entropy_of = dict(
+            zip((one.rollout_id for one in several), self._entropies(several), strict=True)
+        )
         return {
             group.id: [
                 _replayed(
@@ -365,6 +370,20 @@ class Mixer:
             for group in groups
             if group.id in known and _played(group)
         }
+
+    def _entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """Mean nats per token that the model wrote, under the current policy; 0 without any."""
+        assert self.trainer is not None
+        probes = [
+            (number, Probe(one, turn.start, one.ids[turn.start : turn.stop]))
+            for number, one in enumerate(trajectories)
+            for turn in sorted(one.turns, key=lambda turn: turn.start)
+        ]
+        nats: list[list[float]] = [[] for _ in trajectories]
+        readings = self.trainer.read([probe for _, probe in probes]) if probes else []
+        for (number, _), reading in zip(probes, readings, strict=True):
+            nats[number] += reading.entropies
+        return [sum(own) / max(1, len(own)) for own in nats]
 
 
 def _place(prompt: Prompt) -> Place:

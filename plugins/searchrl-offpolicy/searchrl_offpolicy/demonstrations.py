@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from searchrl import DataError
-from searchrl.algorithms import Bench
+from searchrl.algorithms import Trainer
 from searchrl.contracts import INVALID
 from searchrl_offpolicy.traces import Trace, key_of, written_by
 
@@ -32,7 +32,7 @@ TWICE = "it is there twice"
 
 
 def load(
-    traces: Iterable[Trace], bench: Bench, is_success: Callable[[Any], bool]
+    traces: Iterable[Trace], trainer: Trainer, is_success: Callable[[Any], bool]
 ) -> dict[Task, list[Any]]:
     """Play traces; those that fit, by their tasks. The user is told how many and why not.
 
@@ -42,14 +42,14 @@ def load(
     kept: dict[Task, list[Any]] = {}
     reasons: Counter[str] = Counter()
     seen = set[tuple[Task, tuple[str, ...]]]()
-    for place, trace in _placed(list(traces), bench):
+    for place, trace in _placed(list(traces), trainer):
         fault = QUESTION
         if place is not None:
-            trace = written_by(trace, bench.protocols[place[0]])
+            trace = written_by(trace, trainer.protocols[place[0]])
             fault = TWICE if (place, trace.turns) in seen else ""
         if place is not None and not fault:
             seen.add((place, trace.turns))
-            rollout, fault = _play(trace, place, bench)
+            rollout, fault = _play(trace, place, trainer)
             fault = fault or ("" if is_success(rollout) else FAILURE)
             if not fault:
                 kept.setdefault(place, []).append(rollout)
@@ -60,11 +60,11 @@ def load(
     why = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
     if not kept:
         raise DataError(f"no trace of algorithm.traces fits this run ({why or 'there are none'})")
-    bench.on_note(f"{told}; left out {why}" if why else told)
+    trainer.on_note(f"{told}; left out {why}" if why else told)
     return kept
 
 
-def _placed(traces: Sequence[Trace], bench: Bench) -> Iterator[tuple[Task | None, Trace]]:
+def _placed(traces: Sequence[Trace], trainer: Trainer) -> Iterator[tuple[Task | None, Trace]]:
     """Each trace with the training task whose question it answers.
 
     That is its whole prompt or a line of it; or the task has its id, and the prompt holds it.
@@ -79,7 +79,7 @@ def _placed(traces: Sequence[Trace], bench: Bench) -> Iterator[tuple[Task | None
     hints = sorted({trace.index for trace in traces if trace.index is not None})
     # All are looked through only for those that come from no run: making them takes its time.
     needs_all = any(trace.index is None for trace in traces)
-    for entry, index, task in bench.tasks(None if needs_all else hints):
+    for entry, index, task in trainer.tasks(None if needs_all else hints):
         question = key_of(task.question)
         own = {n for n in by_id.get(task.id, ()) if question in key_of(traces[n].question)}
         if question not in wanted and not own:
@@ -93,20 +93,20 @@ def _placed(traces: Sequence[Trace], bench: Bench) -> Iterator[tuple[Task | None
         yield found or named.get(number), trace
 
 
-def _play(trace: Trace, place: Task, bench: Bench) -> tuple[Any, str]:
+def _play(trace: Trace, place: Task, trainer: Trainer) -> tuple[Any, str]:
     """The trace as an episode, and why it is none."""
     if trace.holds_template:
         return None, TEMPLATE
-    stops = bench.protocols[place[0]].stops
+    stops = trainer.protocols[place[0]].stops
     if any(stop in text.strip().removesuffix(stop) for text in trace.turns for stop in stops):
         return None, AUTHORS
-    rollout = bench.imitate(*place, trace.turns)
+    rollout = trainer.imitate(*place, trace.turns)
     played = rollout.episode.turns
     if played and trace.turns and played[0].text != trace.turns[0]:
         # The chat template has begun the turn already, as that of a thinking model does.
         prefix = played[0].text.removesuffix(trace.turns[0])
         turns = (trace.turns[0].removeprefix(prefix), *trace.turns[1:])
-        rollout = bench.imitate(*place, turns)
+        rollout = trainer.imitate(*place, turns)
     return rollout, _find_fault(trace, rollout)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from searchrl.algorithms import Algorithm, Critic
+from searchrl.algorithms import Algorithm, Ask, Critic
 from searchrl_ppo.gae import Estimator
 
 if TYPE_CHECKING:
@@ -71,9 +71,8 @@ def make_ppo(
             trains_policy=shared,
             looks_ahead=gamma * lam < 1,
         ),
-        targets=estimator.targets,
-        reads_turns=True,
-        needs_token_kl=in_reward,
+        columns=estimator.columns,
+        asks=[Ask.TURN_REWARDS, *([Ask.TOKEN_KL] if in_reward else [])],
     )
 
 
@@ -89,10 +88,11 @@ def ppo_loss(
     from searchrl.algorithms import ppo_clip_loss
 
     loss, stats = ppo_clip_loss(columns, settings)
-    error_T = (columns.value_T - columns.target_T).square()
+    target_T, old_value_T = columns["target"], columns["old_value"]
+    error_T = (columns.value_T - target_T).square()
     if clip_value is not None:
-        moved_T = (columns.value_T - columns.old_value_T).clamp(-clip_value, clip_value)
-        held_T = (columns.old_value_T + moved_T - columns.target_T).square()
+        moved_T = (columns.value_T - old_value_T).clamp(-clip_value, clip_value)
+        held_T = (old_value_T + moved_T - target_T).square()
         error_T = torch.maximum(error_T, held_T)
     loss = loss + 0.5 * value_coef * (columns.weight_T * error_T).sum()
     return loss, replace(stats, loss=float(loss.detach()))

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from searchrl.algorithms import StepScores
+from searchrl.algorithms import Column, StepScores
 
 _DELTA = 1e-8
 """Added to the standard deviation of a step's advantages."""
@@ -63,60 +63,72 @@ class Estimator:
     whitens: bool = True
     bootstraps: bool = True
 
-    def advantages(self, step: StepScores) -> list[list[float]]:
+    def advantages(self, step: StepScores) -> list[Column]:
         """One per turn or per token of every rollout; 0 of an unscored one."""
         found = self._estimate(step)
         if not self.whitens:
-            return _scored_only(found, step)
-        sizes = self._sizes(step)
+            return self._columns(found, step)
         scored = [
             (advantage, size)
-            for own, its, is_scored in zip(found, sizes, step.is_scored, strict=True)
+            for own, its, is_scored in zip(found, self._sizes(step), step.is_scored, strict=True)
             if is_scored
             for advantage, size in zip(own, its, strict=True)
         ]
         num_tokens = sum(size for _, size in scored)
         if not num_tokens:
-            return _scored_only(found, step)
-        known = [*(step.values or ()), *self._rewards(step)]
+            return self._columns(found, step)
+        known = [*(own.values for own in step.values or ()), *self._rewards(step)]
+        known.append([one for one in step.end_values or () if one is not None])
         largest = max(abs(one) for own in known for one in own)
         advantages = [advantage for advantage, _ in scored]
         if max(advantages) - min(advantages) <= _RESOLUTION * largest:
-            return [[0.0] * len(own) for own in found]
+            return self._columns([[0.0] * len(own) for own in found], step)
         mean = math.fsum(a * size for a, size in scored) / num_tokens
         std = math.sqrt(math.fsum(size * (a - mean) ** 2 for a, size in scored) / num_tokens)
         white = [[(a - mean) / (std + _DELTA) for a in own] for own in found]
-        return _scored_only(white, step)
+        return self._columns(white, step)
 
-    def targets(self, step: StepScores) -> list[list[float]]:
-        """What values are to become: advantage plus value."""
+    def columns(self, step: StepScores) -> dict[str, Sequence[Column]]:
+        """Targets of the values, advantage plus value, and the values before the step."""
         values = step.values or ()
         pairs = zip(self._estimate(step), values, strict=True)
-        return [[a + v for a, v in zip(own, its, strict=False)] for own, its in pairs]
+        targets = [
+            Column([a + v for a, v in zip(own, its.values, strict=True)], self._per)
+            for own, its in pairs
+        ]
+        return {"target": targets, "old_value": values}
+
+    @property
+    def _per(self) -> str:
+        return "token" if self.per_token else "turn"
+
+    def _columns(self, found: list[list[float]], step: StepScores) -> list[Column]:
+        pairs = zip(found, step.is_scored, strict=True)
+        return [
+            Column(own if is_scored else [0.0] * len(own), self._per) for own, is_scored in pairs
+        ]
 
     def _estimate(self, step: StepScores) -> list[list[float]]:
         found = []
-        for values, rewards in zip(step.values or (), self._rewards(step), strict=True):
-            known = values if self.bootstraps else values[: len(rewards)]
+        rows = zip(step.values or (), step.end_values or (), self._rewards(step), strict=True)
+        for values, end, rewards in rows:
+            known = [*values.values, *([] if end is None or not self.bootstraps else [end])]
             found.append(gae(known, rewards, self.gamma, self.lam))
         return found
 
     def _sizes(self, step: StepScores) -> list[Sequence[int]]:
         """The trained tokens of every point."""
-        turns = step.turn_tokens or ()
-        return [[1] * sum(sizes) if self.per_token else sizes for sizes in turns]
+        return [[1] * sum(sizes) if self.per_token else sizes for sizes in step.turn_sizes]
 
     def _rewards(self, step: StepScores) -> list[list[float]]:
         """What every point earns: the score of its turn at its last token, less the KL."""
         found = []
-        kls = step.token_kl or [()] * len(step.rewards)
-        rows = zip(step.turn_rewards or (), step.turn_tokens or (), kls, strict=True)
+        kls = step.token_kl or [Column([0.0] * sum(sizes), "token") for sizes in step.turn_sizes]
+        rows = zip(step.turn_rewards or (), step.turn_sizes, kls, strict=True)
         for rewards, sizes, kl in rows:
             points: list[float] = []
-            start = 0
-            for reward, size in zip(rewards, sizes, strict=True):
-                costs = [self.kl_coef * one for one in kl[start : start + size]] or [0.0] * size
-                start += size
+            for reward, nats in zip(rewards, kl.over(sizes), strict=True):
+                costs = [self.kl_coef * one for one in nats]
                 if self.per_token:
                     points += [-cost for cost in costs]
                     points[-1] += reward
@@ -124,8 +136,3 @@ class Estimator:
                     points.append(reward - math.fsum(costs))
             found.append(points)
         return found
-
-
-def _scored_only(found: list[list[float]], step: StepScores) -> list[list[float]]:
-    pairs = zip(found, step.is_scored, strict=True)
-    return [own if is_scored else [0.0] * len(own) for own, is_scored in pairs]

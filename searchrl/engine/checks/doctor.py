@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import torch
 
-from searchrl.core.advantage import grpo_advantages
+from searchrl.algorithms.builtin import make_grpo
 from searchrl.core.excerpt import Excerpt, visible
+from searchrl.core.reduction import LossSettings
 from searchrl.engine.checks.report import Checked, Report, State, Verdict
 from searchrl.engine.checks.texts import (
     check_observations,
@@ -123,13 +124,8 @@ def check_batch(subject: Subject) -> Verdict:
         return Verdict(State.SKIPPED, "no token was sampled in the trial")
     check = BatchCheck(policy.renderer.decode, subject.tolerance)
     seen, groups = SampledTokens(), subject.groups
-    packed = pack_step(
-        groups,
-        grpo_advantages,
-        learner.reduction,
-        keep_dead_groups=True,
-        constant=learner.constant,
-    )
+    whole = LossSettings(beta=1.0, reduction=learner.reduction)  # groups of one reward, too
+    packed = pack_step(groups, make_grpo(), whole, constant=learner.constant)
     try:
         check.begin(groups, packed)
         with learner.computing(), torch.no_grad():

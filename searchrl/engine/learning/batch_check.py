@@ -19,7 +19,14 @@ from searchrl.core.excerpt import Excerpt, take_excerpt
 from searchrl.core.group import Group, Trainable
 from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.learning.batches import MicroBatch
-from searchrl.engine.learning.packing import PackedRollout, PackedStep, RowId
+from searchrl.engine.learning.packing import (
+    ADVANTAGE,
+    LOGP,
+    WEIGHT,
+    PackedRow,
+    PackedStep,
+    RowId,
+)
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.model.tolerance import Tolerance
 from searchrl.errors import CheckError
@@ -58,7 +65,7 @@ class BatchCheck:
                     self._recorded[trajectory.rollout_id, number] = trajectory, places
                 self._check_finite(trajectory)
                 self._check_prompt(group.id, scored[0], trajectory)
-        for rollout in packed.rollouts:
+        for rollout in packed.rows:
             self._check_packed(rollout, *self._recorded[rollout.row_id])
 
     def look_at(self, batch: MicroBatch, logp_N: Tensor, version: int) -> SampledTokens:
@@ -74,7 +81,7 @@ class BatchCheck:
         """
         is_own = [_is_own(self._recorded[name][0], version) for name in batch.row_ids]
         is_own_N = torch.tensor(is_own, device=batch.segment_N.device)[batch.segment_N]
-        columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
+        columns = batch[LOGP], batch[ADVANTAGE], batch[WEIGHT]
         sampled = SampledTokens.measure(logp_N, *columns, is_own_N, batch.is_off_N)
         gap = sampled.max_gap
         if self._worst is None or gap > self._worst[0]:
@@ -143,7 +150,7 @@ class BatchCheck:
                 first_difference(prompts[1], prompts[0]),
             )
 
-    def _check_packed(self, rollout: PackedRollout, trajectory: Trajectory, places: range) -> None:
+    def _check_packed(self, rollout: PackedRow, trajectory: Trajectory, places: range) -> None:
         """A packed rollout has the ids of its trajectory, and trains those that the model wrote."""
         ids = list(trajectory.ids[places.start : places.stop])
         if rollout.ids != ids:
@@ -168,10 +175,10 @@ class BatchCheck:
 
     def _worst_of(self, batch: MicroBatch, logp_N: Tensor, is_own_N: Tensor) -> Excerpt:
         """The tokens around the one with the largest difference."""
-        gap_N = (logp_N - batch.sampler_logp_N).abs().nan_to_num(torch.inf, torch.inf)
-        number = int(torch.where((batch.weight_N > 0) & is_own_N, gap_N, -1.0).argmax())
+        gap_N = (logp_N - batch[LOGP]).abs().nan_to_num(torch.inf, torch.inf)
+        number = int(torch.where((batch[WEIGHT] > 0) & is_own_N, gap_N, -1.0).argmax())
         owner = int(batch.segment_N[number])
-        rollout = batch.rollouts[owner]
+        rollout = batch.rows[owner]
         trajectory, segment = self._recorded[rollout.row_id]
         mask = [False] * segment.start + rollout.mask
         places = [place for place, is_trained in enumerate(mask) if is_trained]

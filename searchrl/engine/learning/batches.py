@@ -7,63 +7,85 @@ Shapes: N trained tokens of a micro-batch.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from searchrl.core.group import Group
 from searchrl.core.reduction import Reduction
-from searchrl.engine.learning.packing import PackedRollout, RowId, members, weigh
+from searchrl.engine.learning.packing import (
+    TURN,
+    WEIGHT,
+    PackedRow,
+    RowId,
+    members,
+    weigh,
+)
 from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, pad, padded_batches
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Some rollouts and the columns that a loss reads: one entry per trained token, in order.
+    """Some rows and their columns: one entry per trained token, in order.
 
-    `layout` is how the rollouts go through the policy; its log-probs stand in the same order.
+    `layout` is how the rows go through the policy; its log-probs stand in the same order.
     """
 
-    rollouts: tuple[PackedRollout, ...]
+    rows: tuple[PackedRow, ...]
     layout: Layout
-    sampler_logp_N: Tensor
-    adv_N: Tensor
-    weight_N: Tensor
-    hold_weight_N: Tensor
+    columns: Mapping[str, Tensor]
+    """The columns of the rows by name, in float32."""
     segment_N: Tensor
-    """Position in `rollouts` of the segment that a token belongs to."""
-    target_N: Tensor | None = None
-    """What values are to become; None: nobody says."""
-    old_value_N: Tensor | None = None
-    """What they were before the step; None: there is no critic."""
-    point_N: Tensor | None = None
-    """Position of the token before which each token's value is said; None: before itself."""
+    """Position in `rows` of the segment that a token belongs to."""
     is_off_N: Tensor | None = None
-    """Whether a token was not sampled in this step; None: all were."""
+    """True at tokens that were not sampled in this step; None: all were."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return a column."""
+        return self.columns[name]
+
+    @property
+    def terms(self) -> Sequence[str]:
+        """The columns that are weights of a term of the loss."""
+        return self.rows[0].terms
 
     @property
     def row_ids(self) -> tuple[RowId, ...]:
         """Names of the rollouts and their segments, in order."""
-        return tuple(rollout.row_id for rollout in self.rollouts)
+        return tuple(row.row_id for row in self.rows)
 
     @property
     def rollout_N(self) -> Tensor:
         """A number for each token that its rollout's other segments have, too."""
-        names = [rollout.rollout_id for rollout in self.rollouts]
+        names = [row.rollout_id for row in self.rows]
         numbers = torch.tensor([names.index(name) for name in names], device=self.segment_N.device)
         return numbers[self.segment_N]
 
     @property
+    def first_N(self) -> Tensor:
+        """Position of the first token of each token's turn, by the column `turn`."""
+        place_N = torch.arange(len(self.segment_N), device=self.segment_N.device)
+        pair_2N = torch.stack((self.segment_N.double(), self.columns[TURN].double()))
+        is_first_N = torch.ones_like(place_N, dtype=torch.bool)
+        is_first_N[1:] = (pair_2N[:, 1:] != pair_2N[:, :-1]).any(0)
+        return torch.where(is_first_N, place_N, 0).cummax(0).values
+
+    @property
     def num_tokens(self) -> list[int]:
-        """Trained tokens of each rollout: how to split a column."""
-        return [len(rollout.sampler_logp) for rollout in self.rollouts]
+        """Trained tokens of each row: how to split a column."""
+        return [row.num_trained for row in self.rows]
+
+    def without_weights(self) -> MicroBatch:
+        """Return the batch with a loss, and a gradient, of 0."""
+        nothing = {term: torch.zeros_like(self.columns[term]) for term in self.terms}
+        return replace(self, columns={**self.columns, **nothing})
 
 
 def without(
-    groups: Iterable[Group[PackedRollout]], row_ids: Collection[RowId]
-) -> list[Group[PackedRollout]]:
+    groups: Iterable[Group[PackedRow]], row_ids: Collection[RowId]
+) -> list[Group[PackedRow]]:
     """What is left of groups when some of their rows are done."""
     left = (
         Group(group.id, tuple(r for r in group.rollouts if r.row_id not in row_ids))
@@ -73,19 +95,21 @@ def without(
 
 
 def mini_batches(
-    groups: Sequence[Group[PackedRollout]],
+    groups: Sequence[Group[PackedRow]],
     num_batches: int,
     reduction: Reduction,
     *,
     constant: int,
     key: int,
-) -> list[tuple[Group[PackedRollout], ...]]:
+) -> list[tuple[Group[PackedRow], ...]]:
     """Split a training step into optimiser steps of whole groups, each with its own denominator.
 
     At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
-    Groups that only LLDS watches go with the others and make no step of their own.
+    Groups that are only in other terms go with the others and make no step of their own.
     """
-    in_loss = [group.id for group in groups if any(r.weight for r in group.rollouts)]
+    in_loss = [
+        group.id for group in groups if any(r.columns[WEIGHT].values[0] for r in group.rollouts)
+    ]
     held = [group.id for group in groups if group.id not in set(in_loss)]
     if num_batches == 1 or not in_loss:
         return [tuple(groups)] if in_loss else []
@@ -102,7 +126,7 @@ def mini_batches(
 
 
 def micro_batches(
-    groups: Sequence[Group[PackedRollout]],
+    groups: Sequence[Group[PackedRow]],
     max_tokens: int,
     device: torch.device,
     *,
@@ -116,18 +140,16 @@ def micro_batches(
     """
     if is_packed:
         return (_micro_batch(part, pack(part, device)) for part in _packs(groups, max_tokens))
-    parts = padded_batches(members(groups), lambda rollout: len(rollout.ids), max_tokens)
+    parts = padded_batches(members(groups), lambda row: len(row.ids), max_tokens)
     return (_micro_batch(part, pad(part, device)) for part in parts)
 
 
-def _packs(
-    groups: Sequence[Group[PackedRollout]], max_tokens: int
-) -> Iterator[list[PackedRollout]]:
+def _packs(groups: Sequence[Group[PackedRow]], max_tokens: int) -> Iterator[list[PackedRow]]:
     """Group after group."""
-    part: list[PackedRollout] = []
+    part: list[PackedRow] = []
     num_tokens = 0
     # The rollouts of a group by prompt: those that are equal to the last token are shared.
-    by_prompt: dict[tuple[str, tuple[int, ...]], list[PackedRollout]] = {}
+    by_prompt: dict[tuple[str, tuple[int, ...]], list[PackedRow]] = {}
     for group in groups:
         for rollout in group.rollouts:
             key = (group.id, tuple(rollout.ids[: rollout.num_prompt]))
@@ -149,33 +171,18 @@ def _packs(
         yield part
 
 
-def _micro_batch(rollouts: Sequence[PackedRollout], layout: Layout) -> MicroBatch:
+def _micro_batch(rows: Sequence[PackedRow], layout: Layout) -> MicroBatch:
     device = layout.ids_BT.device
-    columns: list[list[float]] = [[], [], [], [], [], []]
-    owners, points = list[int](), list[int]()
-    for number, rollout in enumerate(rollouts):
-        num_tokens, advantage = len(rollout.sampler_logp), rollout.advantage
-        columns[0] += rollout.sampler_logp
-        columns[1] += advantage if isinstance(advantage, tuple) else [advantage] * num_tokens
-        columns[2] += [rollout.weight] * num_tokens
-        columns[3] += rollout.hold_weights
-        for column, said in ((4, rollout.target), (5, rollout.old_value)):
-            if said is not None:
-                columns[column] += said if isinstance(said, tuple) else [said] * num_tokens
-        if rollout.points is not None:
-            points += [len(owners) + point for point in rollout.points]
-        owners += [number] * num_tokens
-    logp_N, adv_N, weight_N, hold_weight_N, target_N, old_value_N = (
-        torch.tensor(column, dtype=torch.float32, device=device) for column in columns
-    )
+    owners = [number for number, row in enumerate(rows) for _ in range(row.num_trained)]
     segment_N = torch.tensor(owners, dtype=torch.long, device=device)
-    is_off = [rollout.is_off for rollout in rollouts]
-    own = (layout, logp_N, adv_N, weight_N, hold_weight_N, segment_N)
-    return MicroBatch(
-        tuple(rollouts),
-        *own,
-        target_N=target_N if columns[4] else None,
-        old_value_N=old_value_N if columns[5] else None,
-        point_N=torch.tensor(points, device=device) if len(points) == len(owners) else None,
-        is_off_N=torch.tensor(is_off, device=device)[segment_N] if any(is_off) else None,
-    )
+    is_off = [row.is_off for row in rows]
+    columns = {
+        name: torch.tensor(
+            [one for row in rows for one in row.over_tokens(name)],
+            dtype=torch.float32,
+            device=device,
+        )
+        for name in rows[0].columns
+    }
+    is_off_N = torch.tensor(is_off, device=device)[segment_N] if any(is_off) else None
+    return MicroBatch(tuple(rows), layout, columns, segment_N, is_off_N)

@@ -1,124 +1,152 @@
-"""What is known of rollouts before the first update on them: one number per token, turn or end.
+"""Figures of rollouts before the first update on them, per token or turn, and of texts behind them.
 
 Owns the passes that an algorithm may ask for: the trainer's own log-probs, the values of a critic,
-the KL to the reference. Without a gradient, in micro-batches, shared between processes.
+the KL to the reference, probes. Without a gradient, in micro-batches, shared between processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from searchrl.core.group import Group, Trainable, TrainItem
-from searchrl.core.trajectory import Trajectory
+from searchrl.algorithms.record import Ask
+from searchrl.core.column import Column, Per
+from searchrl.core.group import Group, Trainable
+from searchrl.core.probe import Probe, Reading
 from searchrl.engine.learning.batches import MicroBatch, without
-from searchrl.engine.learning.packing import (
-    PackedRollout,
-    RowId,
-    last_segment,
-    members,
-    point_rows,
-)
+from searchrl.engine.learning.packing import Known, PackedRow, RowId, members, turns_of_segments
 from searchrl.engine.model.layout import Layout
 
 if TYPE_CHECKING:
     from searchrl.engine.learning.learner import Learner
 
-Columns = dict[str, list[float]]
-"""Numbers of rollouts, by their names."""
 
-
-def values(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | None:
-    """What the critic expects at every turn or token; None: there is no critic.
-
-    Where an episode was cut there is one more at the end, of what was seen last.
-    """
-    if (critic := learner.critic) is None or learner.algorithm.critic is None:
-        return None
-    rows = point_rows(groups, per_token=learner.algorithm.critic.per_token, with_end=True)
-    hidden_states = learner.policy.hidden_states
-    found, _ = _columns(learner, rows, lambda layout: critic(hidden_states(layout).float()))
-    columns = _joined(found)
-    for item in members(groups):
-        if item.is_cut and (trajectory := item.trajectory).turns:
-            name = trajectory.rollout_id
-            before = (found[name, n] for n in range(last_segment(trajectory) + 1))
-            columns[name].append(columns[name].pop(sum(map(len, before)) - 1))
-    return columns
-
-
-def token_kl(learner: Learner, groups: Sequence[Group[Trainable]]) -> Columns | None:
-    """Log-prob minus the reference's of every token that the model wrote; None: not needed."""
-    if not learner.algorithm.needs_token_kl:
-        return None
-
-    def compute(layout: Layout) -> Tensor:
-        ours, theirs = (
-            learner.policy.logps(layout, temperature=learner.temperature, reference=is_reference)
-            for is_reference in (False, True)
+def look(learner: Learner, groups: Sequence[Group[Trainable]]) -> Known:
+    """Return the values of the critic and the KL to the reference, where they are asked for."""
+    values = end_values = kl = None
+    if (critic := learner.critic) is not None and learner.algorithm.critic is not None:
+        per = Per.TOKEN if learner.algorithm.critic.per_token else Per.TURN
+        hidden_states = learner.policy.hidden_states
+        values, end_values = _at_points(
+            learner, groups, per, lambda layout: critic(hidden_states(layout).float()), True
         )
-        return ours.logp_N - theirs.logp_N
+    if Ask.TOKEN_KL in learner.algorithm.asks:
 
-    rows = point_rows(groups, per_token=True, with_end=False)
-    return _joined(_columns(learner, rows, compute)[0])
+        def difference(layout: Layout) -> Tensor:
+            ours, theirs = (
+                learner.policy.logps(layout, temperature=learner.temperature, reference=is_ref)
+                for is_ref in (False, True)
+            )
+            return ours.logp_N - theirs.logp_N
+
+        kl, _ = _at_points(learner, groups, Per.TOKEN, difference, False)
+    return Known(values, end_values, kl)
 
 
-def logps(
-    learner: Learner, groups: Sequence[Group[PackedRollout]]
-) -> tuple[dict[RowId, Tensor], int]:
-    """The trainer's own log-probs of trained tokens, and how often memory ran out."""
+def logps(learner: Learner, groups: Sequence[Group[PackedRow]]) -> tuple[dict[RowId, Tensor], int]:
+    """Return the trainer's own log-probs of trained tokens, and how often memory ran out."""
     policy, temperature = learner.policy, learner.temperature
-    found, num_splits = _columns(
+    figures, num_splits = _compute(
         learner, groups, lambda layout: policy.logps(layout, temperature=temperature).logp_N
     )
     columns = {
         name: torch.tensor(one, dtype=torch.float64, device=policy.device)
-        for name, one in found.items()
+        for name, one in figures.items()
     }
     return columns, num_splits
 
 
-def mean_entropies(learner: Learner, trajectories: Sequence[Trajectory]) -> list[float]:
-    """The mean entropy of the tokens that the model wrote, in nats; 0 without any."""
-    groups = [Group(one.rollout_id, (TrainItem(one, 0.0),)) for one in trajectories]
-    rows = point_rows(groups, per_token=True, with_end=False)
+def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
+    """Return log-prob and entropy of each token of texts behind rollouts."""
+    groups: dict[int, list[PackedRow]] = {}
+    for number, probe in enumerate(probes):
+        trajectory, text = probe.trajectory, probe.text
+        ids = learner.policy.renderer.encode_model_text(text) if isinstance(text, str) else text
+        begin = max(start for start in trajectory.starts if start < max(1, probe.stop))
+        prefix = trajectory.ids[begin : probe.stop]
+        mask = [False] * len(prefix) + [True] * len(ids)
+        row = PackedRow([*prefix, *ids], mask, len(prefix), str(number))
+        groups.setdefault(id(trajectory), []).append(row)
 
     def compute(layout: Layout) -> Tensor:
         told = learner.policy.logps(layout, temperature=learner.temperature, with_entropy=True)
         assert told.entropy_N is not None
-        return told.entropy_N
+        return torch.stack((told.logp_N, told.entropy_N), 1)
 
-    found = _joined(_columns(learner, rows, compute)[0]).values()
-    return [sum(column) / max(1, len(column)) for column in found]
+    asked = [Group(str(name), tuple(rows)) for name, rows in groups.items()]
+    figures, _ = _compute(learner, asked, compute)
+    pairs = (figures[str(number), 0] for number in range(len(probes)))
+    return [Reading(*zip(*own, strict=True)) if own else Reading((), ()) for own in pairs]
 
 
-def _columns(
-    learner: Learner, groups: Sequence[Group[PackedRollout]], compute: Callable[[Layout], Tensor]
-) -> tuple[dict[RowId, list[float]], int]:
-    """A number for each marked token of each row, and how often memory ran out."""
+def _at_points(
+    learner: Learner,
+    groups: Sequence[Group[Trainable]],
+    per: Per,
+    compute: Callable[[Layout], Tensor],
+    with_end: bool,
+) -> tuple[list[Column], list[float | None]]:
+    """A number before every turn, or every token that the model wrote, of each rollout.
 
-    def run(batch: MicroBatch) -> dict[RowId, list[float]]:
+    `with_end`: and one of what was seen last, where a limit cut the episode; None elsewhere.
+    """
+
+    def has_end(item: Trainable) -> bool:
+        return with_end and item.is_cut and bool(item.trajectory.turns)
+
+    def rows(item: Trainable) -> list[PackedRow]:
+        trajectory = item.trajectory
+        made = []
+        for number, (places, turns) in enumerate(turns_of_segments(trajectory)):
+            ids, mask = list(trajectory.ids[places.start : places.stop]), [False] * len(places)
+            for turn in turns:
+                stop = turn.stop if per is Per.TOKEN else turn.start + 1
+                mask[turn.start - places.start : stop - places.start] = [True] * (stop - turn.start)
+            if has_end(item) and trajectory.turns[-1] in turns:
+                # One more token behind the segment that was asked last: what is before it was seen.
+                ids.append(1)
+                mask.append(True)
+            first = turns[0].start - places.start if turns else len(places)
+            made.append(PackedRow(ids, mask, first, trajectory.rollout_id, number))
+        return made
+
+    packed = [Group(group.id, tuple(chain(*map(rows, group.rollouts)))) for group in groups]
+    figures, _ = _compute(learner, packed, compute)
+    columns, ends = list[Column](), list[float | None]()
+    for item in members(groups):
+        trajectory, end = item.trajectory, None
+        parts: list[list[float]] = [[] for _ in trajectory.turns]
+        for number, (_, turns) in enumerate(turns_of_segments(trajectory)):
+            own = iter(figures[trajectory.rollout_id, number])
+            for turn in turns:
+                size = turn.stop - turn.start if per is Per.TOKEN else 1
+                parts[turn.index] = list(islice(own, size))
+            end = next(own, end)
+        columns.append(Column([*chain(*parts)], per))
+        ends.append(end)
+    return columns, ends
+
+
+def _compute(
+    learner: Learner, groups: Sequence[Group[PackedRow]], compute: Callable[[Layout], Tensor]
+) -> tuple[dict[RowId, list[Any]], int]:
+    """Figures of the marked tokens of each row, and how often memory ran out."""
+
+    def run(batch: MicroBatch) -> dict[RowId, list[Any]]:
         with torch.no_grad():
             parts = compute(batch.layout).cpu().split(batch.num_tokens)
         return {name: p.tolist() for name, p in zip(batch.row_ids, parts, strict=True)}
 
-    found: dict[RowId, list[float]] = {row.row_id: [] for row in members(groups)}
+    figures: dict[RowId, list[Any]] = {row.row_id: [] for row in members(groups)}
     unmarked = {row.row_id for row in members(groups) if not any(row.mask)}
     asked = without(groups, unmarked)
     num_splits = 0
     for parts, splits in learner.workers.gather(learner.in_micro_batches(asked, run)):
         num_splits += splits
         for part in parts:
-            found |= part
-    return found, num_splits
-
-
-def _joined(found: dict[RowId, list[float]]) -> Columns:
-    """Those of whole rollouts: a segment's behind those of the one before."""
-    columns: Columns = {}
-    for (name, _), own in found.items():
-        columns.setdefault(name, []).extend(own)
-    return columns
+            figures |= part
+    return figures, num_splits

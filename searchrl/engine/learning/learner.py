@@ -3,21 +3,21 @@
 Owns the loop over mini- and micro-batches, the reference pass, gradient clipping, AdamW and its
 schedule. The mathematics is `core.loss`; what enters the step is `packing`. Old log-probs are the
 sampler's own: the first update is exactly on-policy, needs no extra forward pass, and its ratio is
-1 up to rounding (`max_abs_log_ratio` shows it). An algorithm that `needs_trainer_logp` has them
-recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a micro-batch.
+1 up to rounding (`max_abs_log_ratio` shows it). An algorithm may ask for the
+trainer's own (`Ask.TRAINER_LOGPS`). Dropout is off in every pass here. Shapes: N trained tokens of
+a micro-batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Ask
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.columns import LossStats, loss_columns
 from searchrl.core.group import Group, Trainable
@@ -27,7 +27,14 @@ from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import MicroBatch, micro_batches, mini_batches, without
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packing import PackedRollout, RowId, pack_step
+from searchrl.engine.learning.packing import (
+    ADVANTAGE,
+    LOGP,
+    WEIGHT,
+    PackedRow,
+    RowId,
+    pack_step,
+)
 from searchrl.engine.learning.sampled import SampledTokens, Sums, join_columns, token_columns
 from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.workers import ALONE, Workers
@@ -101,9 +108,7 @@ class Learner:
         self.check = check
         self.loss_settings = algorithm.resolve(settings)
         self.reduction = Reduction(self.loss_settings.reduction)
-        self.holds_solved_groups = algorithm.holds_solved_groups and self.max_updates > 1
-        """With one update per step nothing has fallen, so there is nothing to hold."""
-        self.length_penalty = algorithm.length_penalty_of(constant)
+        self.asks_own_logps = Ask.TRAINER_LOGPS in algorithm.asks
         self.step = 0
         self.lr_scale = 1.0
         """Factor on the learning rate; below 1 after a rollback."""
@@ -112,7 +117,7 @@ class Learner:
         critic = algorithm.critic
         self.critic = None if critic is None else critic.make(policy.hidden_size).to(policy.device)
         """The value head, if the algorithm has one."""
-        own = [*policy.parameters, *algorithm.parameters()]
+        own = [*policy.parameters, *algorithm.hooks.parameters()]
         groups: list[dict[str, Any]] = [{"params": own, "lr": optim.lr}]
         if critic is not None and self.critic is not None:
             groups.append({"params": [*self.critic.parameters()], "lr": critic.lr})
@@ -154,22 +159,14 @@ class Learner:
             WorkerError: if another process failed, or holds other weights afterwards.
         """
         with self.computing():
-            values = before_update.values(self, groups)
-            token_kl = before_update.token_kl(self, groups)
+            known = before_update.look(self, groups)
         packed = pack_step(
             groups,
-            self.algorithm.advantages,
-            self.reduction,
-            keep_dead_groups=self.loss_settings.beta > 0 or self.critic is not None,
+            self.algorithm,
+            self.loss_settings,
             constant=self.constant,
-            holds_solved_groups=self.holds_solved_groups,
-            length_penalty=self.length_penalty,
-            critic=values,
-            per_token=self.algorithm.critic is not None and self.algorithm.critic.per_token,
-            token_kl=token_kl,
-            targets=self.algorithm.targets,
-            off_policy=self.algorithm.off_policy,
-            owner=f"algorithm '{self.algorithm.name}'",
+            known=known,
+            max_updates=self.max_updates,
         )
         if self.check is not None:
             self.check.begin(groups, packed)
@@ -192,7 +189,7 @@ class Learner:
         with self.computing():
             old_logps = None
             # With a single update its own log-probs, detached, are those before it.
-            if self.algorithm.needs_trainer_logp and len(updates) > 1:
+            if self.asks_own_logps and len(updates) > 1:
                 old_logps, sums.num_splits = before_update.logps(self, packed.groups)
             for number, batch in enumerate(updates):
                 is_first = number * self.optim.epochs < len(updates)
@@ -224,7 +221,7 @@ class Learner:
             **means,
             **sums.sampled.means(),
             "num_tokens": stats.num_tokens,
-            "num_rollouts": len({row.rollout_id for row in packed.rollouts if row.weight > 0}),
+            "num_rollouts": len({r.rollout_id for r in packed.rows if r.columns[WEIGHT].values[0]}),
             "num_unscored": packed.num_unscored,
             "num_groups": packed.num_groups,
             "num_dead_groups": packed.num_dead_groups,
@@ -248,7 +245,7 @@ class Learner:
 
     def _accumulate(
         self,
-        groups: Sequence[Group[PackedRollout]],
+        groups: Sequence[Group[PackedRow]],
         old_logps: Mapping[RowId, Tensor] | None,
         num_updates: int,
         is_first: bool,
@@ -267,13 +264,13 @@ class Learner:
         def run(batch: MicroBatch) -> Sums:
             self.optimizer.zero_grad(set_to_none=True)
             loss, stats, logp_N, entropy_N = self._forward(batch, old_logps)
-            is_on_N = batch.weight_N > 0
+            is_on_N = batch[WEIGHT] > 0
             if batch.is_off_N is not None:
                 is_on_N = is_on_N & ~batch.is_off_N
             seen = Sums(stats, entropy=float(entropy_N[is_on_N].nansum()))
             if not num_updates:  # the weights are still those that sampled
                 if self.check is None:
-                    columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
+                    columns = batch[LOGP], batch[ADVANTAGE], batch[WEIGHT]
                     seen.sampled = SampledTokens.measure(logp_N, *columns, is_off_N=batch.is_off_N)
                 else:
                     seen.sampled = self.check.look_at(batch, logp_N, self.policy.version)
@@ -297,7 +294,7 @@ class Learner:
         return shares
 
     def in_micro_batches(
-        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], T]
+        self, groups: Sequence[Group[PackedRow]], run: Callable[[MicroBatch], T]
     ) -> tuple[list[T], int]:
         """What `run` makes of the rollouts of this process, and how often memory ran out.
 
@@ -317,8 +314,7 @@ class Learner:
                     if waiting:
                         made.append(run(batch))
                     else:
-                        nothing = torch.zeros_like(batch.weight_N)
-                        run(replace(batch, weight_N=nothing, hold_weight_N=nothing))
+                        run(batch.without_weights())
                 waiting = without(waiting, set(batch.row_ids))
                 continue
             except RuntimeError as error:
@@ -329,9 +325,9 @@ class Learner:
                         "memory ran out, and micro-batches over sharded weights are not split: "
                         f"lower optim.micro_batch_tokens ({size:,})"
                     ) from error
-                if len(batch.rollouts) == 1:
+                if len(batch.rows) == 1:
                     raise PolicyError(
-                        f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} "
+                        f"memory ran out for a single rollout of {len(batch.rows[0].ids):,} "
                         "tokens, which cannot be split: set model.gradient_checkpointing: true, "
                         "lower rollout.max_total_tokens, or train with model.adapter: lora"
                     ) from error
@@ -350,7 +346,7 @@ class Learner:
             batch.layout,
             temperature=self.temperature,
             with_entropy=True,
-            entropy_gradient=self.algorithm.trains_entropy,
+            entropy_gradient=Ask.ENTROPY in self.algorithm.asks,
         )
         logp_N, entropy_N, value_N = told.logp_N, told.entropy_N, None
         assert entropy_N is not None
@@ -358,33 +354,32 @@ class Learner:
             is_shared = self.algorithm.critic.trains_policy
             hidden_ND = told.hidden_ND if is_shared else told.hidden_ND.detach()
             value_N = self.critic(hidden_ND.float())
-            value_N = value_N if batch.point_N is None else value_N[batch.point_N]
+            value_N = value_N if self.algorithm.critic.per_token else value_N[batch.first_N]
         ref_logp_N = None
         if self.loss_settings.beta > 0:
             with torch.no_grad():
                 ref_logp_N = self.policy.logps(
                     batch.layout, temperature=self.temperature, reference=True
                 ).logp_N
-        old_logp_N, is_own = batch.sampler_logp_N, self.algorithm.needs_trainer_logp
+        old_logp_N = batch[LOGP]
         if old_logps is not None:
             old_logp_N = torch.cat([old_logps[name] for name in batch.row_ids])
-        elif is_own:
+        elif self.asks_own_logps:
             old_logp_N = logp_N.detach()
         columns = loss_columns(
             logp_N,
             old_logp_N,
-            batch.adv_N,
-            batch.weight_N,
+            batch[ADVANTAGE],
+            batch[WEIGHT],
             ref_logp_T=ref_logp_N,
-            sampler_logp_T=batch.sampler_logp_N if is_own else None,
+            sampler_logp_T=batch[LOGP] if self.asks_own_logps else None,
             segment_T=batch.segment_N,
             rollout_T=batch.rollout_N,
-            hold_weight_T=batch.hold_weight_N if self.holds_solved_groups else None,
             entropy_T=entropy_N,
             value_T=value_N,
-            target_T=batch.target_N,
-            old_value_T=batch.old_value_N,
             is_off_T=batch.is_off_N,
+            extra={k: v for k, v in batch.columns.items() if k not in (LOGP, ADVANTAGE, WEIGHT)},
+            terms=batch.terms[1:],
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
         return loss, stats, logp_N, entropy_N.detach()
@@ -418,7 +413,7 @@ class Learner:
             "step": self.step,
             "version": self.policy.version,
             "loss_scale": self.loss_scale.state_dict(),
-            "algorithm": dict(self.algorithm.state_dict()),
+            "algorithm": dict(self.algorithm.hooks.state_dict()),
             **({} if self.critic is None else {"critic": self.critic.state_dict()}),
         }
 
@@ -428,7 +423,7 @@ class Learner:
         self.step = int(state["step"])
         self.policy.version = int(state["version"])
         self.loss_scale.load_state_dict(state["loss_scale"])
-        self.algorithm.load_state_dict(state["algorithm"])
+        self.algorithm.hooks.load_state_dict(state["algorithm"])
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
 

@@ -1,33 +1,26 @@
-"""What of the trajectories of a step is trained on, and with which numbers.
+"""Rows of a step: which tokens of its rollouts are trained, and with which columns.
 
 Owns what enters a training step (unscored rollouts and, without a KL term, groups of one reward
-leave it), the broadcast of advantages onto tokens, and the token weights, which carry the
-denominator of a whole optimiser step and are fixed before any split (`batches`). Only MODEL tokens
-with a finite sampler log-prob are trained; those of a demonstration have the log-prob 0.
+leave it), the spread of columns over tokens, and the token weights, which carry the denominator of
+a whole optimiser step and are fixed before any split (`batches`). Only MODEL tokens with a finite
+sampler log-prob are trained; those of a demonstration have the log-prob 0.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
-from searchrl.core.advantage import (
-    Advantage,
-    AdvantageFn,
-    StepScores,
-    TargetFn,
-    dead_groups,
-    solved_groups,
-)
+from searchrl.algorithms.record import Algorithm
+from searchrl.core.advantage import StepScores, dead_groups
+from searchrl.core.column import Column, Per
 from searchrl.core.group import Group, Trainable, settle
-from searchrl.core.reduction import Reduction, token_weights
-from searchrl.core.trajectory import Author, Origin, Trajectory
+from searchrl.core.reduction import LossSettings, Reduction, token_weights
+from searchrl.core.trajectory import Origin, Trajectory, Turn
 from searchrl.engine.model.layout import TokenRow
 from searchrl.errors import PluginError
 
@@ -36,160 +29,147 @@ R = TypeVar("R")
 RowId = tuple[str, int]
 """A rollout by its name, and the number of a segment."""
 
+ADVANTAGE, WEIGHT, LOGP = "advantage", "weight", "sampler_logp"
+"""Columns of every row; others are those of the algorithm."""
+
 
 @dataclass(frozen=True, slots=True)
-class PackedRollout(TokenRow):
-    """One segment of a rollout: `ids` and `mask` over its tokens, other columns over the trained.
+class PackedRow(TokenRow):
+    """One segment of a rollout: `ids` and `mask` over its tokens, columns over the trained ones.
 
-    `mask` marks the tokens that are trained. `advantage` is one number where the algorithm gave
-    one, else a column.
+    `mask` marks the tokens that are trained. A column is one number for the whole rollout, or one
+    per trained token.
     """
 
     rollout_id: str
-    sampler_logp: list[float]
-    advantage: float | tuple[float, ...]
-    weight: float
-    """Of a token in the loss; 0: the rollout is here for LLDS alone."""
-    hold_weight: float = 0.0
-    """Of a token with A >= 0 in the LLDS term; 0: LLDS does not watch this rollout."""
-    target: float | tuple[float, ...] | None = None
-    """What the values of its tokens are to become; None: nobody says."""
-    old_value: float | tuple[float, ...] | None = None
-    """What a critic expected of its tokens before the step; None: there is none."""
-    points: tuple[int, ...] | None = None
-    """Of each trained token, the first one of its turn, where a value is that of a turn."""
-    is_off: bool = False
-    """Whether it is a demonstration or replayed: not sampled in this step."""
     segment: int = 0
     """Its number among those of the rollout, from 0."""
+    is_off: bool = False
+    """True for a demonstration or a replay: not sampled in this step."""
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    terms: Sequence[str] = ()
+    """The columns that are weights of a term of the loss; 0: the token is not in that term."""
 
     @property
     def row_id(self) -> RowId:
-        """Names it within a step."""
+        """Its name within a step."""
         return self.rollout_id, self.segment
 
     @property
-    def hold_weights(self) -> list[float]:
-        """The LLDS weight of each trained token."""
-        column = self.advantage
-        if not isinstance(column, tuple):
-            column = (column,) * len(self.sampler_logp)
-        return [self.hold_weight if value >= 0 else 0.0 for value in column]
+    def num_trained(self) -> int:
+        """Trained tokens."""
+        return sum(self.mask)
+
+    def over_tokens(self, name: str) -> tuple[float, ...]:
+        """Return a column with one number per trained token."""
+        return self.columns[name].over([self.num_trained])[0]
+
+
+class Known(NamedTuple):
+    """Figures of each rollout of a step that an algorithm asked for, before the first update."""
+
+    values: Sequence[Column] | None = None
+    end_values: Sequence[float | None] | None = None
+    token_kl: Sequence[Column] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PackedStep:
     """Everything one training step trains on, and what left it."""
 
-    groups: tuple[Group[PackedRollout], ...]
+    groups: tuple[Group[PackedRow], ...]
     num_unscored: int
     num_groups: int
     num_dead_groups: int
     num_nonfinite: int
 
     @property
-    def rollouts(self) -> list[PackedRollout]:
-        """The rollouts of all groups."""
+    def rows(self) -> list[PackedRow]:
+        """The rows of all groups."""
         return members(self.groups)
 
 
 def pack_step(
     groups: Sequence[Group[Trainable]],
-    advantages: AdvantageFn,
-    reduction: Reduction,
+    algorithm: Algorithm,
+    settings: LossSettings,
     *,
-    keep_dead_groups: bool,
-    constant: int,
-    holds_solved_groups: bool = False,
-    length_penalty: Callable[[int], float] | None = None,
-    critic: Mapping[str, Sequence[float]] | None = None,
-    per_token: bool = False,
-    token_kl: Mapping[str, Sequence[float]] | None = None,
-    targets: TargetFn | None = None,
-    off_policy: bool = False,
-    owner: str = "the algorithm",
+    constant: int = 4096,
+    known: Known = Known(),  # noqa: B008  (immutable)
+    max_updates: int = 1,
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole training step.
 
-    GRPO uses neither `critic`, `targets`, `holds_solved_groups` nor `length_penalty`.
-
     Args:
         groups: all groups of the step, of any size.
-        advantages: sees every score of the step at once.
-        reduction: how tokens become one number.
-        keep_dead_groups: True where something else has a gradient there: the KL term, a critic.
-        constant: token budget for the constant reduction.
-        holds_solved_groups: True where LLDS may act: good rollouts get a `hold_weight`, those of
-            all-correct groups too, which are dead and may be in no other term.
-        length_penalty: of the tokens the model wrote; added to the reward before anything is
-            compared with it.
-        critic: of each rollout, by its name, the values of its turns or tokens, as these stand in
-            the record, then that of the end where it was cut; None: there is no critic.
-        per_token: whether these are of tokens.
-        token_kl: of each rollout, by its name, log-prob minus that of the reference; None: nobody
-            asked.
-        targets: what values are to become; with a `critic`.
-        off_policy: whether the loss can take demonstrations.
-        owner: who is named for advantages that fit no rollout.
+        algorithm: its advantages and columns see every score of the step at once.
+        settings: `algorithm.resolve` of the run. With a KL term groups of one reward stay.
+        constant: token budget for the constant reduction and the length penalty.
+        known: figures of the rollouts that the algorithm asked for.
+        max_updates: most optimiser steps on these rollouts.
 
     Raises:
-        ValueError: if a demonstration is offered (it has no sampler log-probs) and not
-            `off_policy`, or two groups or two rollouts have one id.
-        PluginError: if a group is none, or the advantages are not one per rollout, per turn or per
-            token.
+        ValueError: if a demonstration is offered (it has no sampler log-probs) and the algorithm is
+            not `off_policy`, or two groups or two rollouts have one id.
+        PluginError: if a group is none, or columns of the algorithm do not fit the rollouts.
     """
-    items = _select(groups, owner, off_policy)
-    num_tokens = [item.trajectory.num_model_tokens for item in items]
-    added = [0.0 if length_penalty is None else length_penalty(count) for count in num_tokens]
+    owner = f"algorithm '{algorithm.name}'"
+    items = _select(groups, owner, algorithm.off_policy)
+    penalty = algorithm.length_penalty_of(constant)
+    added = [0.0 if penalty is None else penalty(i.trajectory.num_model_tokens) for i in items]
     # Of an unscored rollout the reward is not read.
     rewards = [(item.reward or 0.0) + more for item, more in zip(items, added, strict=True)]
-    turn_scores = [item.turn_scores for item in items]
-    earned = [
-        (*own[:-1], own[-1] + more) if own else settle(item.turn_rewards, reward)
-        for own, more, item, reward in zip(turn_scores, added, items, rewards, strict=True)
-    ]
-    values = None if critic is None else _by_turns(critic, items, per_token)
     scores = StepScores(
         rewards=rewards,
         group_ids=[group.id for group in groups for _ in group.rollouts],
         is_scored=[item.reward is not None for item in items],
-        turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
-        num_turns=[len(item.trajectory.turns) for item in items],
-        num_tokens=num_tokens,
-        turn_tokens=[[turn.stop - turn.start for turn in i.trajectory.turns] for i in items],
-        turn_rewards=earned,
-        is_cut=[item.is_cut for item in items],
-        values=values,
-        token_kl=None if token_kl is None else _by_turns(token_kl, items, True),
+        rollouts=items,
+        turn_rewards=[
+            (*own[:-1], own[-1] + more) if own else settle(item.turn_rewards, reward)
+            for item, more, reward in zip(items, added, rewards, strict=True)
+            for own in [item.turn_scores]
+        ],
+        max_updates=max_updates,
+        **known._asdict(),
     )
-    found = _checked(advantages(scores), items, owner)
-    aims: Sequence[Advantage | None] = [None] * len(items)
-    olds: Sequence[Advantage | None] = [None] * len(items)
-    if targets is not None:
-        aims = _checked(targets(scores), items, owner, "target")
-    if values is not None:
-        # Without the value of what was seen at the end of a cut episode.
-        olds = [v[: len(v) - item.is_cut] for v, item in zip(values, items, strict=True)]
-    dead = dead_groups(found, scores.group_ids, scores.is_scored)
-    in_loss = set(scores.group_ids) - (set() if keep_dead_groups else dead)
-    held = set(scores.group_ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
-    credited: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
+    advantages = _checked(algorithm.advantages(scores), scores, owner, ADVANTAGE)
+    extra = {
+        name: _checked(columns, scores, owner, name)
+        for name, columns in algorithm.columns(scores).items()
+    }
+    if taken := {LOGP, ADVANTAGE, WEIGHT} & extra.keys():
+        raise PluginError(f"{owner}: its column '{taken.pop()}' is the learner's; rename it")
+    if algorithm.critic is not None and not algorithm.critic.per_token:
+        extra[TURN] = [Column(range(len(own.trajectory.turns))) for own in items]
+    plain = [one.values[0] if one.per is Per.ROLLOUT else one for one in advantages]
+    dead = dead_groups(plain, scores.group_ids, scores.is_scored)
+    keeps_dead = settings.beta > 0 or algorithm.critic is not None
+    weights = [
+        Column([float(keeps_dead or name not in dead)], Per.ROLLOUT) for name in scores.group_ids
+    ]
+    terms = [WEIGHT, *(name for name in algorithm.terms if name in extra)]
+    columns = {ADVANTAGE: advantages, WEIGHT: weights, **extra}
+    packed: dict[str, list[PackedRow]] = {group.id: [] for group in groups}
     num_nonfinite = 0
-    said = zip(items, scores.group_ids, found, aims, olds, strict=True)
-    for item, name, value, aim, old in said:
-        if item.reward is None or name not in in_loss | held:
+    for number, (item, name) in enumerate(zip(items, scores.group_ids, strict=True)):
+        own = {key: column[number] for key, column in columns.items()}
+        if item.reward is None or not any(any(own[term].values) for term in terms):
             continue
-        rows = _credit(item.trajectory, value, aim, old, name in in_loss, name in held)
-        num_nonfinite += item.trajectory.num_model_tokens - sum(sum(row.mask) for row in rows)
-        credited[name] += [row for row in rows if any(row.mask)]
-    kept = [Group(name, tuple(rollouts)) for name, rollouts in credited.items() if rollouts]
+        rows = _rows(item.trajectory, own, terms)
+        num_nonfinite += item.trajectory.num_model_tokens - sum(row.num_trained for row in rows)
+        packed[name] += [row for row in rows if row.num_trained]
+    kept = [Group(name, tuple(rows)) for name, rows in packed.items() if rows]
     return PackedStep(
-        groups=weigh(kept, reduction, constant),
+        groups=weigh(kept, Reduction(settings.reduction), constant),
         num_unscored=scores.is_scored.count(False),
         num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
         num_nonfinite=num_nonfinite,
     )
+
+
+TURN = "turn"
+"""Number of a token's turn, where a critic has one value per turn."""
 
 
 def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) -> list[Trainable]:
@@ -220,216 +200,105 @@ def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) ->
     return items
 
 
-def _credit(
-    trajectory: Trajectory,
-    value: Advantage,
-    aim: Advantage | None,
-    old_value: Advantage | None,
-    is_in_loss: bool,
-    is_held: bool,
-) -> list[PackedRollout]:
-    """The segments of a rollout with what was said of it on its trained tokens.
-
-    A weight is 1 or 0 here: whether it is in that term.
-    """
-    mask = trajectory.trained
-    logps = zip(trajectory.sampler_logps, mask, strict=True)
-    whole = PackedRollout(
-        list(trajectory.ids),
-        mask,
-        trajectory.num_prompt_tokens,
-        trajectory.rollout_id,
-        [logp or 0.0 for logp, is_trained in logps if is_trained],
-        _broadcast(value, trajectory, mask),
-        weight=float(is_in_loss),
-        hold_weight=float(is_held),
-        target=None if aim is None else _broadcast(aim, trajectory, mask),
-        old_value=None if old_value is None else _broadcast(old_value, trajectory, mask),
-        points=_points(old_value, trajectory, mask),
-        is_off=trajectory.origin is not Origin.SAMPLED,
-    )
-    return _split(whole, trajectory.starts)
+def turns_of_segments(trajectory: Trajectory) -> Iterator[tuple[range, list[Turn]]]:
+    """Yield each segment's places in the record, and its turns as they stand there."""
+    for places in trajectory.segments:
+        turns = [turn for turn in trajectory.turns if turn.start in places]
+        yield places, sorted(turns, key=lambda turn: turn.start)
 
 
-def _split(row: PackedRollout, starts: Sequence[int]) -> list[PackedRollout]:
-    """A row for each segment of a rollout: what the model saw at once."""
-    if len(starts) == 1:
-        return [row]
+def _rows(
+    trajectory: Trajectory, columns: Mapping[str, Column], terms: Sequence[str]
+) -> list[PackedRow]:
+    """The segments of a rollout, each with its part of the columns."""
+    trained, logps = trajectory.trained, trajectory.sampler_logps
+    sizes = [turn.stop - turn.start for turn in trajectory.turns]
+    spread = {name: one.over(sizes) for name, one in columns.items() if one.per is not Per.ROLLOUT}
     rows = []
-    for number, (start, stop) in enumerate(pairwise((*starts, len(row.ids)))):
-        mask, at = row.mask[start:stop], sum(row.mask[:start])
-        trained = slice(at, at + sum(mask))
-
+    for number, (places, turns) in enumerate(turns_of_segments(trajectory)):
+        kept = [
+            (turn.index, place - turn.start, place)
+            for turn in turns
+            for place in range(turn.start, turn.stop)
+            if trained[place]
+        ]
+        over = {
+            name: Column([parts[turn][at] for turn, at, _ in kept], Per.TOKEN)
+            for name, parts in spread.items()
+        }
+        over[LOGP] = Column([logps[place] or 0.0 for *_, place in kept], Per.TOKEN)
         rows.append(
-            replace(
-                row,
-                ids=row.ids[start:stop],
-                mask=mask,
-                num_prompt=mask.index(True) if any(mask) else stop - start,
-                sampler_logp=row.sampler_logp[trained],
-                advantage=_cut(row.advantage, trained),
-                target=row.target and _cut(row.target, trained),
-                old_value=row.old_value and _cut(row.old_value, trained),
-                points=row.points and tuple(point - at for point in row.points[trained]),
-                segment=number,
+            PackedRow(
+                list(trajectory.ids[places.start : places.stop]),
+                trained[places.start : places.stop],
+                (turns[0].start if turns else places.stop) - places.start,
+                trajectory.rollout_id,
+                number,
+                trajectory.origin is not Origin.SAMPLED,
+                {**columns, **over},
+                terms,
             )
         )
     return rows
 
 
-def _cut(said: float | tuple[float, ...], part: slice) -> float | tuple[float, ...]:
-    return said[part] if isinstance(said, tuple) else said
+def _checked(values: Any, scores: StepScores, owner: str, what: str) -> list[Column]:
+    """The entries of a column of the algorithm, each fit for its rollout.
 
-
-def _points(
-    values: Advantage | None, trajectory: Trajectory, mask: Sequence[bool]
-) -> tuple[int, ...] | None:
-    """Of each trained token the first one of its turn; None: values are not those of turns."""
-    if not isinstance(values, Sequence) or len(values) != len(trajectory.turns):
-        return None
-    return _over_trained([sum(mask[: turn.start]) for turn in trajectory.turns], trajectory, mask)
-
-
-def last_segment(trajectory: Trajectory) -> int:
-    """The number of the segment that was asked last."""
-    return bisect_right(trajectory.starts, trajectory.turns[-1].start) - 1
-
-
-def point_rows(
-    groups: Sequence[Group[Trainable]], *, per_token: bool, with_end: bool
-) -> list[Group[PackedRollout]]:
-    """The rollouts, marked where a critic is asked: before each turn or token the model wrote.
-
-    Where the episode was cut and `with_end`, one more id is behind the segment that was asked last:
-    what was seen there is before it.
+    Whatever an unscored rollout was given is not read; it becomes 0.
     """
-
-    def rows(item: Trainable) -> list[PackedRollout]:
-        trajectory = item.trajectory
-        starts = {turn.start for turn in trajectory.turns}
-        mask = [
-            author is Author.MODEL and (per_token or place in starts)
-            for place, author in enumerate(trajectory.authors)
-        ]
-        ids, begins = [*trajectory.ids], trajectory.starts
-        if with_end and item.is_cut and starts:
-            last = last_segment(trajectory)
-            stop = trajectory.segments[last].stop
-            ids.insert(stop, 1)
-            mask.insert(stop, True)
-            begins = tuple(start + (number > last) for number, start in enumerate(begins))
-        own = (trajectory.num_prompt_tokens, trajectory.rollout_id, [0.0] * sum(mask))
-        return _split(PackedRollout(ids, mask, *own, advantage=0.0, weight=1.0), begins)
-
-    return [Group(group.id, tuple(chain(*map(rows, group.rollouts)))) for group in groups]
-
-
-def _checked(
-    values: Any, items: Sequence[Trainable], owner: str, what: str = "advantage"
-) -> list[Advantage]:
-    """The advantages (or targets) as plain numbers and tuples, each fit for its rollout.
-
-    Whatever an unscored rollout was given is not read; its advantage becomes 0.
-    """
-    values = _plain(values)
-    if not isinstance(values, list) or len(values) != len(items):
-        got = len(values) if isinstance(values, list) else type(values).__name__
-        raise PluginError(f"{owner}: expected {len(items)} {what}s, one per rollout, got {got}")
-    checked: list[Advantage] = []
-    for value, item in zip(map(_plain, values), items, strict=True):
-        if item.reward is None:
-            checked.append(0.0)
+    values = values.tolist() if hasattr(values, "tolist") else values
+    count = len(scores.rollouts)
+    if not isinstance(values, list | tuple) or len(values) != count:
+        got = len(values) if isinstance(values, list | tuple) else type(values).__name__
+        raise PluginError(f"{owner}: expected {count} {what}s, one per rollout, got {got}")
+    checked: list[Column] = []
+    for value, rollout, sizes in zip(values, scores.rollouts, scores.turn_sizes, strict=True):
+        if rollout.reward is None:
+            checked.append(Column([0.0], Per.ROLLOUT))
             continue
-        name, trajectory = item.trajectory.rollout_id, item.trajectory
-        given = [_plain(one) for one in value] if isinstance(value, list) else [value]
+        name = rollout.trajectory.rollout_id
+        column = value if isinstance(value, Column) else Column([value], Per.ROLLOUT)
+        given = [one.item() if hasattr(one, "item") else one for one in column.values]
         for one in given:
             if not isinstance(one, numbers.Real) or not math.isfinite(one):
-                raise PluginError(f"{owner}: the {what} of {name} is {one!r}; expected a number")
-        turns, tokens = len(trajectory.turns), trajectory.num_model_tokens
-        if isinstance(value, list) and len(value) not in (turns, tokens):
+                raise PluginError(
+                    f"{owner}: the {what} of {name} is {one!r}; expected a number, or a Column of "
+                    "numbers per turn or per token"
+                )
+        if len(given) != (expected := column.expected(sizes)):
             raise PluginError(
-                f"{owner}: {len(value)} {what}s for {name}; expected one number, {turns} (one "
-                f"per turn) or {tokens} (one per token the model wrote)"
+                f"{owner}: {len(given)} {what}s for {name}; expected {expected}, one per "
+                f"{column.per}"
             )
-        column = tuple(float(one) for one in given)
-        checked.append(column if isinstance(value, list) else column[0])
+        checked.append(Column([float(one) for one in given], column.per))
     return checked
 
 
-def _plain(value: Any) -> Any:
-    """Lists for tuples, arrays and tensors; anything else as it is."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _broadcast(
-    value: Advantage, trajectory: Trajectory, mask: Sequence[bool]
-) -> float | tuple[float, ...]:
-    """One number as it is; one per turn or per model token as a column over the trained tokens."""
-    if not isinstance(value, Sequence):
-        return value
-    # As many turns as tokens: every turn is one token, and both readings agree.
-    if len(value) == len(trajectory.turns):
-        return _over_trained(value, trajectory, mask)
-    lengths = [turn.stop - turn.start for turn in trajectory.turns]
-    behind = list(accumulate(lengths, initial=0))
-    said = {
-        place: value[before + number]
-        for turn, before in zip(trajectory.turns, behind, strict=False)
-        for number, place in enumerate(range(turn.start, turn.stop))
-    }
-    return tuple(said[place] for place, is_trained in enumerate(mask) if is_trained)
-
-
-def _over_trained(
-    per_turn: Sequence[R], trajectory: Trajectory, mask: Sequence[bool]
-) -> tuple[R, ...]:
-    """What is said of each turn as a column over the trained tokens."""
-    turns = zip(trajectory.turns_of, mask, strict=True)
-    return tuple(per_turn[turn] for turn, is_trained in turns if is_trained)
-
-
-def _by_turns(
-    columns: Mapping[str, Sequence[float]], items: Sequence[Trainable], per_token: bool
-) -> list[Sequence[float]]:
-    """Columns over tokens or turns as they stand, in the order of turns: segments may alternate."""
-    found: list[Sequence[float]] = []
-    for item in items:
-        column, turns = columns[item.trajectory.rollout_id], item.trajectory.turns
-        if len(item.trajectory.starts) == 1:
-            found.append(column)
-            continue
-        sizes = {t.index: t.stop - t.start if per_token else 1 for t in turns}
-        starts, at = {}, 0
-        for turn in sorted(turns, key=lambda one: one.start):
-            starts[turn.index], at = at, at + sizes[turn.index]
-        own = [column[starts[n] : starts[n] + sizes[n]] for n in range(len(turns))]
-        found.append([*chain(*own), *column[at:]])
-    return found
-
-
 def weigh(
-    groups: Sequence[Group[PackedRollout]], reduction: Reduction, constant: int
-) -> tuple[Group[PackedRollout], ...]:
+    groups: Sequence[Group[PackedRow]], reduction: Reduction, constant: int
+) -> tuple[Group[PackedRow], ...]:
     """The groups of one optimiser step with their weights: one denominator for each term.
 
-    A weight of 0 stays 0: the rollout is not in that term.
+    A weight of 0 stays 0: the token is not in that term.
     """
-    in_loss: Counter[str] = Counter()
-    held: Counter[str] = Counter()
-    for row in members(groups):
-        in_loss[row.rollout_id] += len(row.sampler_logp) if row.weight else 0
-        held[row.rollout_id] += sum(weight > 0 for weight in row.hold_weights)
-
-    def weights_of(counts: Counter[str]) -> dict[str, float]:
+    rows = members(groups)
+    weights: dict[str, dict[str, float]] = {}
+    for term in dict.fromkeys(term for row in rows for term in row.terms):
+        counts: Counter[str] = Counter()
+        for row in rows:
+            counts[row.rollout_id] += sum(one > 0 for one in row.over_tokens(term))
         each = token_weights([*counts.values()], reduction, constant=constant)
-        return dict(zip(counts, each, strict=True))
+        weights[term] = dict(zip(counts, each, strict=True))
 
-    weights, holds = weights_of(in_loss), weights_of(held)
-
-    def weighed(row: PackedRollout) -> PackedRollout:
-        name = row.rollout_id
-        return replace(row, weight=weights[name], hold_weight=holds[name])
+    def weighed(row: PackedRow) -> PackedRow:
+        own = {
+            term: Column([weights[term][row.rollout_id] if v > 0 else 0.0 for v in old.values], per)
+            for term in row.terms
+            for old in [row.columns[term]]
+            for per in [old.per]
+        }
+        return replace(row, columns={**row.columns, **own})
 
     return tuple(Group(group.id, tuple(map(weighed, group.rollouts))) for group in groups)
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
+from searchrl.core.column import Column, Per
 from searchrl.core.columns import LossStats
 from searchrl.core.kl import k3
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.batches import MicroBatch
-from searchrl.engine.learning.packing import RowId
+from searchrl.engine.learning.packing import ADVANTAGE, LOGP, WEIGHT, RowId
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def token_columns(
 ) -> dict[RowId, TokenColumns]:
     """What an update with these figures saw of each segment of each rollout."""
     sizes = batch.num_tokens
-    ratio_N = (logp_N - batch.sampler_logp_N).exp()
+    ratio_N = (logp_N - batch[LOGP]).exp()
     found = {}
     none: list[Tensor | None] = [None] * len(sizes)
     clipped, factors = (
@@ -121,19 +122,24 @@ def token_columns(
         for column_N in (stats.is_clipped_T, stats.factor_T)
     )
     columns = ratio_N.split(sizes), entropy_N.split(sizes), clipped, factors
-    for rollout, ratio, entropy, cut, factor in zip(batch.rollouts, *columns, strict=True):
-        weight: float | tuple[float, ...] = rollout.weight
+    for row, ratio, entropy, cut, factor in zip(batch.rows, *columns, strict=True):
+        advantage, weight = _plain(row.columns[ADVANTAGE]), _plain(row.columns[WEIGHT])
         if factor is not None:
-            each = tuple((rollout.weight * factor).tolist())
-            weight = each if rollout.is_off else each[0]
-        found[rollout.row_id] = TokenColumns(
-            rollout.advantage,
+            each = tuple((row.columns[WEIGHT].values[0] * factor).tolist())
+            weight = each if row.is_off else each[0]
+        found[row.row_id] = TokenColumns(
+            advantage,
             tuple(ratio.tolist()),
             tuple(entropy.tolist()),
             weight,
             None if cut is None else tuple(cut.nonzero().flatten().tolist()),
         )
     return found
+
+
+def _plain(column: Column) -> float | tuple[float, ...]:
+    """One number where it is one for the whole rollout."""
+    return column.values[0] if column.per is Per.ROLLOUT else tuple(column.values)
 
 
 def join_columns(found: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]:

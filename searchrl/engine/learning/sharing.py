@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from searchrl.core.group import Group
-from searchrl.engine.learning.packing import PackedRollout
+from searchrl.engine.learning.packing import PackedRow
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.layout import num_suffix_tokens
 from searchrl.engine.rollout.dialogue import RolloutRequest
@@ -94,8 +94,8 @@ def unpack_group(data: bytes, request: RolloutRequest) -> Group[Rollout]:
 
 
 def share_groups(
-    groups: Sequence[Group[PackedRollout]], workers: Workers, *, is_packed: bool
-) -> list[Group[PackedRollout]]:
+    groups: Sequence[Group[PackedRow]], workers: Workers, *, is_packed: bool
+) -> list[Group[PackedRow]]:
     """The groups whose gradient this process computes: even in tokens.
 
     The longest group first, each to the process that has the least; equal ones in order, so that

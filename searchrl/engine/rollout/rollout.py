@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchrl.contracts.serving import Rendered, SampledTurn
-from searchrl.core.episode import INVALID, Action, Episode, EpisodeTurn, StopReason
-from searchrl.core.group import Group, settle
+from searchrl.core.episode import INVALID, Action, Episode, EpisodeTurn, StopReason, Task
+from searchrl.core.group import Group, WeightedScore, settle
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.rollout.boundary import Stepped, begin_episode, step_env
@@ -75,6 +75,16 @@ class Rollout:
     def is_cut(self) -> bool:
         """Whether a limit ended it, neither the environment nor the model."""
         return self.episode.stop_reason not in (StopReason.ANSWERED, StopReason.EOS)
+
+    @property
+    def components(self) -> Mapping[str, WeightedScore]:
+        """Weight and score of each component of the reward expression."""
+        return self.world.scorer.schedule.at(self.episode.step).split(self.scored.scores)
+
+    @property
+    def task(self) -> Task:
+        """Question, gold answers and the rest."""
+        return self.episode.task
 
     @property
     def turn_scores(self) -> tuple[float, ...] | None:

@@ -19,7 +19,8 @@ from searchrl.algorithms.record import Algorithm, Prompt
 from searchrl.config.sections import EngineConfig, EvalConfig, RolloutConfig, SamplingConfig
 from searchrl.contracts import Backend, TagProtocol
 from searchrl.core.episode import Task
-from searchrl.core.trajectory import Origin, Trajectory
+from searchrl.core.probe import Probe, Reading
+from searchrl.core.trajectory import Origin
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import Report
 from searchrl.engine.checks.trial import Subject
@@ -89,7 +90,7 @@ class Session:
         )
         is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
         plain = config.model.quantize, config.optim.optimizer, config.scale.backend
-        if is_sharded and (plain != ("none", "adamw", None) or self.algorithm.parameters()):
+        if is_sharded and (plain != ("none", "adamw", None) or self.algorithm.hooks.parameters()):
             raise ConfigError(
                 "engine.sharding: fsdp2 shares out plain weights and moments of a model alone; set "
                 "model.quantize: none, optim.optimizer: adamw and scale.backend: null, and take an "
@@ -140,7 +141,7 @@ class Session:
         )
         self.protocols: Sequence[TagProtocol] = [world.protocol for world in self.worlds]
         self.scorers: Sequence[Scorer] = [world.scorer for world in self.worlds]
-        self.algorithm.begin(self)
+        self.algorithm.hooks.begin(self)
 
     def make_driver(
         self,
@@ -210,7 +211,7 @@ class Session:
                 self.sampler.sync(self.policy)
                 self.ahead = pool.submit(self._draw, step + 1, should_stop=should_stop)
             self._free_cache()
-            groups = self.algorithm.extend(drawn.groups, step)
+            groups = self.algorithm.hooks.extend(drawn.groups, step)
             self.added = [
                 one
                 for group in groups
@@ -235,11 +236,13 @@ class Session:
                 index=prompt.index,
                 rng_keys=request.rng_keys[: prompt.num_rollouts],
             )
-            for request, prompt in zip(requests, self.algorithm.ask(prompts, step), strict=True)
+            for request, prompt in zip(
+                requests, self.algorithm.hooks.ask(prompts, step), strict=True
+            )
         ]
 
     def tasks(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, int, Task]]:
-        """See `Bench`."""
+        """See `Trainer`."""
         for entry, world in enumerate(self.worlds):
             total = world.num_tasks(TRAIN)
             known = range(total) if indices is None else (n for n in indices if n < total)
@@ -248,7 +251,7 @@ class Session:
                     yield entry, index, task
 
     def imitate(self, entry: int, index: int, turns: Sequence[str]) -> Rollout:
-        """See `Bench`: the turns go through the driver of scripts."""
+        """See `Trainer`: the turns go through the driver of scripts."""
         left = iter(turns)
         expert = SimpleNamespace(act=lambda observation: next(left))
         name, keys = f"demonstration/{entry}/{index}", (self.seed,)
@@ -257,10 +260,10 @@ class Session:
         (group,) = self.imitator.run([request])
         return group.rollouts[0]
 
-    def mean_entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        """See `Bench`: a forward pass."""
+    def read(self, probes: Sequence[Probe]) -> list[Reading]:
+        """See `Trainer`: forward passes."""
         with self.learner.computing():
-            return before_update.mean_entropies(self.learner, trajectories)
+            return before_update.read(self.learner, probes)
 
     def close(self) -> None:
         """Close the environments, and end the workers of a backend."""

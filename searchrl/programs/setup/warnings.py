@@ -7,12 +7,12 @@ valid at all is decided by `config`, whether memory suffices by `engine.memory`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Ask, Hooks
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED
 from searchrl.core.advantage import StepScores
+from searchrl.core.column import Column
 from searchrl.engine.learning.step_groups import turn_surplus
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.evaluation import tasks_played
@@ -83,15 +83,14 @@ def ensure_can_draw_ahead(config: RunConfig, algorithm: Algorithm, workers: Work
 
 def _learns_alone(algorithm: Algorithm) -> bool:
     """Whether groups of a single rollout can have advantages, as those of a batch baseline have."""
-    defaults = {field.name: field.default for field in fields(Algorithm)}
-    if algorithm.extend is not defaults["extend"]:
+    if type(algorithm.hooks).extend is not Hooks.extend:
         return True  # it may add rollouts to the groups
-    two = StepScores([0.0, 1.0], ["a", "b"], [True, True], None, [1, 1], [1, 1])
+    two = StepScores([0.0, 1.0], ["a", "b"], [True, True])
     try:
         advantages = algorithm.advantages(two)
     except Exception:  # one that needs more than this is not judged here
         return True
-    return any(any(a) if isinstance(a, Sequence) else a for a in advantages)
+    return any(any(a.values) if isinstance(a, Column) else a for a in advantages)
 
 
 def _applies_somewhere(world: TaskWorld, name: str) -> bool:
@@ -124,8 +123,9 @@ def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
 
 def note_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str:
     """A remark where a reward scores turns and the algorithm learns from something else, or ""."""
+    reads_turns = Ask.TURN_REWARDS in algorithm.asks
     gaps = [gap for gap in map(turn_surplus, rollouts) if gap is not None]
-    if algorithm.reads_turns and any(gaps):
+    if reads_turns and any(gaps):
         return (
             f"the scores of turns do not add up to the recorded reward (in {sum(map(bool, gaps))} "
             f"of {len(gaps)} episodes, by up to {max(map(abs, gaps)):.3g}), and algorithm "
@@ -133,7 +133,7 @@ def note_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str:
             "lower. The metric `turn_surplus` shows the difference; a reward whose value is the "
             "sum of its per_turn has none"
         )
-    if algorithm.reads_turns or not gaps:
+    if reads_turns or not gaps:
         return ""
     return (
         f"the reward scores every turn, and algorithm '{algorithm.name}' reads the episode's: all "

@@ -15,6 +15,7 @@ from typing import Any
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import StepScores
+from searchrl.core.column import Column, Per
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, TokenBatch, make_step, reorder
@@ -42,11 +43,12 @@ def _is_an_algorithm(subject: Subject) -> Iterator[Problem]:
 
 
 def _give(algorithm: Algorithm, step: StepScores) -> Any:
-    return _plain(algorithm.advantages(step))
+    return algorithm.advantages(step)
 
 
 def _plain(values: Any) -> Any:
-    """Lists for tuples, arrays and tensors, inside too; anything else as it is."""
+    """Lists for tuples, arrays, tensors and columns, inside too; anything else as it is."""
+    values = values.values if isinstance(values, Column) else values
     values = values.tolist() if hasattr(values, "tolist") else values
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
 
@@ -56,17 +58,17 @@ ADVANTAGES = Trial(lambda subject: STEPS, _give)
 
 def _find_problem(step: StepScores, values: Any) -> str:
     """What is wrong with the advantages of a step, or ""."""
-    if not isinstance(values, list):
+    if not isinstance(values, list | tuple):
         return f"the advantages are {type(values).__name__}; expected a list"
     if len(values) != len(step.rewards):
         return f"{len(values)} advantages for {len(step.rewards)} rollouts"
-    for i, value in enumerate(values):
-        given = value if isinstance(value, list) else [value]
+    for i, (value, sizes) in enumerate(zip(values, step.turn_sizes, strict=True)):
+        column = value if isinstance(value, Column) else Column([value], Per.ROLLOUT)
+        given = _plain(column)
         if not all(map(is_real, given)):
-            return f"the advantage of rollout {i} is {value!r}"
-        turns, tokens = (step.num_turns or [])[i], (step.num_tokens or [])[i]
-        if isinstance(value, list) and step.is_scored[i] and len(value) not in (turns, tokens):
-            return f"{len(value)} advantages for rollout {i} of {turns} turns and {tokens} tokens"
+            return f"the advantage of rollout {i} is {value!r}; expected a number or a Column"
+        if step.is_scored[i] and len(given) != (expected := column.expected(sizes)):
+            return f"{len(given)} advantages for rollout {i}; {expected} expected per {column.per}"
     return ""
 
 
@@ -83,7 +85,7 @@ def _advantages(algorithm: Algorithm, step: StepScores) -> Any:
     values = _give(algorithm, copy.deepcopy(step))
     if problem := _find_problem(step, values):
         raise NotApplicable(f"{problem} (A2, A4)")
-    return values
+    return _plain(values)
 
 
 def _is_close(left: Any, right: Any) -> bool:
@@ -191,8 +193,8 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
         used.advantages(copy.deepcopy(step))
     try:
         with tempfile.TemporaryDirectory() as folder:
-            save_state(Path(folder), "state", dict(used.state_dict()))
-            fresh.load_state_dict(load_state(Path(folder), "state"))
+            save_state(Path(folder), "state", dict(used.hooks.state_dict()))
+            fresh.hooks.load_state_dict(load_state(Path(folder), "state"))
     except Exception as error:
         what = f"what state_dict() returned cannot be saved and loaded: {describe_error(error)}"
         yield Problem(what, error)
@@ -201,5 +203,5 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
         before, after = _advantages(used, step), _advantages(fresh, step)
         if not _is_close(before, after):
             what = f"{name}: {after} after state_dict() was loaded, {before} without a break"
-            yield Problem(what, used.state_dict)
+            yield Problem(what, used.hooks.state_dict)
             return

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig
 from searchrl.core.advantage import StepScores
+from searchrl.core.column import Column, Per
+from searchrl.core.group import TrainItem, WeightedScore
+from searchrl.core.trajectory import Trajectory, TurnStop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,19 +33,35 @@ def make_step(rewards: str, groups: str, unscored: Sequence[int] = ()) -> StepSc
         rewards=values,
         group_ids=group_ids,
         is_scored=[i not in unscored for i in range(count)],
-        num_turns=[2 + i % 2 for i in range(count)],
-        num_tokens=[9 + i for i in range(count)],
-        turn_tokens=[[9 + i - 1 - i % 2] + [1] * (1 + i % 2) for i in range(count)],
-        values=[[0.25 * turn for turn in range(2 + i % 2 + (i % 3 == 2))] for i in range(count)],
-        token_kl=[[0.01] * (9 + i) for i in range(count)],
+        rollouts=[
+            _make_rollout(f"r{i}", name, None if i in unscored else value, i)
+            for i, (name, value) in enumerate(zip(group_ids, values, strict=True))
+        ],
+        values=[Column([0.25 * turn for turn in range(2 + i % 2)]) for i in range(count)],
+        end_values=[0.25 * (2 + i % 2) if i % 3 == 2 else None for i in range(count)],
+        token_kl=[Column([0.01] * (9 + i), Per.TOKEN) for i in range(count)],
         turn_rewards=[[0.0] * (1 + i % 2) + [one] for i, one in enumerate(values)],
-        is_cut=[i % 3 == 2 for i in range(count)],
     )
 
 
+def _make_rollout(name: str, group_id: str, reward: float | None, number: int) -> TrainItem:
+    """Two or three turns of 9 tokens and a few more; every third rollout was cut."""
+    trajectory = Trajectory(name, group_id)
+    trajectory.append_prompt([1, 2])
+    for size in [8 + number - number % 2, *[1] * (1 + number % 2)]:
+        trajectory.append_model([3] * size, [-1.0] * size, version=0, reason=TurnStop.EOS)
+        trajectory.append_env([4])
+    components = {} if reward is None else {"em": WeightedScore(1.0, reward)}
+    return TrainItem(trajectory, reward, None, number % 3 == 2, components)
+
+
 def _with_turns(step: StepScores) -> StepScores:
-    scores = [[0.5 * (turn % 2) for turn in range(n)] for n in step.num_turns or ()]
-    return replace(step, turn_scores=scores)
+    rollouts = [
+        replace(one, turn_scores=tuple(0.5 * (n % 2) for n in range(len(one.trajectory.turns))))
+        for one in step.rollouts
+        if isinstance(one, TrainItem)
+    ]
+    return replace(step, rollouts=rollouts)
 
 
 DEAD_STEPS: Mapping[str, StepScores] = {
@@ -71,7 +90,7 @@ STEPS: Mapping[str, StepScores] = {
 def reorder(step: StepScores, order: Sequence[int]) -> StepScores:
     """The same step with its rollouts in another order."""
     columns: dict[str, Any] = {
-        f.name: None if column is None else [column[i] for i in order]
+        f.name: [column[i] for i in order] if isinstance(column, Sequence) else column
         for f in fields(step)
         for column in [getattr(step, f.name)]
     }
@@ -90,6 +109,7 @@ class TokenBatch:
     ) -> None:
         import torch
 
+        self._columns = algorithm.columns(make_step("1 0", "p p"))
         self.adv = [1.0, 0.5, -1.0, -0.5, 1.0, -1.0]
         self.algorithm = algorithm
         self._mask_T = torch.tensor(list(mask or [True] * len(self.adv)))
@@ -117,8 +137,8 @@ class TokenBatch:
             rollout_T=torch.tensor([0, 0, 0, 1, 1, 1])[self._kept_T],
             entropy_T=torch.full_like(same_T, 0.7),
             value_T=torch.full_like(same_T, 0.3) if self.algorithm.critic else None,
-            target_T=torch.full_like(same_T, 0.5) if self.algorithm.critic else None,
-            old_value_T=torch.full_like(same_T, 0.3) if self.algorithm.critic else None,
+            extra=dict.fromkeys(self._columns, torch.full_like(same_T, 0.5)),
+            terms=[name for name in self.algorithm.terms if name in self._columns],
         )
         return self.algorithm.loss(columns, settings)[0]
 

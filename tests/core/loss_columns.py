@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from searchrl.core.columns import LossColumns, LossStats, loss_columns
+from searchrl.core.llds import llds_loss
 from searchrl.core.loss import ppo_clip_loss
-from searchrl.core.losses import cispo_loss, gspo_loss, llds_loss, masked_tis_loss, tis_loss
+from searchrl.core.losses import cispo_loss, gspo_loss, masked_tis_loss, tis_loss
 from searchrl.core.reduction import LossSettings, Reduction, token_weights
 
 LossFn = Callable[[LossColumns, LossSettings], tuple[Tensor, LossStats]]

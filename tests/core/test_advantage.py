@@ -19,9 +19,12 @@ from searchrl.core.advantage import (
     overlong_penalty,
     reinforce_pp_baseline_advantages,
     rloo_advantages,
-    solved_groups,
     turn_advantages,
 )
+from searchrl.core.column import Column
+from searchrl.core.group import TrainItem
+from searchrl.core.llds import solved_groups
+from searchrl.core.trajectory import Trajectory
 
 OF_A_GROUP: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
 ALL = [*OF_A_GROUP, reinforce_pp_baseline_advantages]
@@ -92,7 +95,7 @@ def turns(*scores: list[float], groups: str = "ggg", unscored: int = -1) -> Step
         [math.nan if i == unscored else sum(own) for i, own in enumerate(scores)],
         list(groups[: len(scores)]),
         [i != unscored for i in range(len(scores))],
-        turn_scores=scores,
+        [TrainItem(Trajectory(str(i), "g"), 0.0, tuple(own)) for i, own in enumerate(scores)],
         turn_rewards=scores,
     )
 
@@ -102,19 +105,21 @@ def test_advantages_of_turns_by_hand() -> None:
     std = math.sqrt((0.05**2 + 1.45**2 + 0.3**2 + 2 * 0.55**2) / 5)
     step = turns([0.5, 2.0], [0.25, 0.0, 0.0], [9.0], [1.0, 1.0], groups="aaab", unscored=2)
     one, other, unscored, same = turn_advantages(step)
-    assert one == pytest.approx([1.4 / std, 1.45 / std], abs=1e-5)
-    assert other == pytest.approx([-1.4 / std, -1.1 / std, -0.55 / std], abs=1e-5)
-    assert (unscored, same) == (0.0, [0.0, 0.0])
+    assert one.values == pytest.approx([1.4 / std, 1.45 / std], abs=1e-5)
+    assert other.values == pytest.approx([-1.4 / std, -1.1 / std, -0.55 / std], abs=1e-5)
+    assert (unscored, same) == (0.0, Column([0.0, 0.0]))
     mixed = turns([0.5, 2.0], [0.25], [1.0, 0.0], [0.0], groups="aabb")
-    mixed = replace(mixed, turn_scores=[[0.5, 2.0], [0.25], [], []])
+    unpaid = [TrainItem(Trajectory(name, "g"), 0.0) for name in "cd"]
+    mixed = replace(mixed, rollouts=[*mixed.rollouts[:2], *unpaid])
     assert turn_advantages(mixed)[2:] == grpo_advantages(mixed)[2:]  # nobody scored these
-    without = StepScores([1.0, 0.0], ["g", "g"], [True, True], turn_rewards=[[0, 1.0], [0.0]])
+    without = StepScores([1.0, 0.0], ["g", "g"], [True, True], unpaid, [[0, 1.0], [0.0]])
     assert turn_advantages(without) == grpo_advantages(without)  # nobody scored a turn
 
 
 def test_a_bad_step_lowers_its_own_advantage_and_no_later_one() -> None:
     bad, good, _ = turn_advantages(turns([0.4, -0.9, 2.0], [0.4, 0.4, 2.0], [0.0, 0.0, 0.0]))
-    assert isinstance(bad, list) and isinstance(good, list)
+    assert isinstance(bad, Column) and isinstance(good, Column)
+    bad, good = bad.values, good.values
     assert bad[1] < good[1] - 1 and bad[2] == good[2]
     assert bad[0] == pytest.approx(good[0] + bad[1] - good[1])  # it led there
 
@@ -123,7 +128,7 @@ def test_a_bad_step_lowers_its_own_advantage_and_no_later_one() -> None:
 def test_where_every_episode_has_one_turn_its_advantage_is_that_of_grpo(values: list[float]):
     step = turns(*([value] for value in values), groups="g" * len(values))
     found = turn_advantages(step)
-    assert [one for (one,) in found] == pytest.approx(grpo_advantages(step), abs=1e-9)
+    assert [one.values[0] for one in found] == pytest.approx(grpo_advantages(step), abs=1e-9)
 
 
 def test_a_length_penalty_is_never_a_bonus() -> None:
@@ -166,7 +171,7 @@ def test_dead_groups_are_named_and_counted() -> None:
 def test_unscored_rollout_cannot_keep_a_group_alive() -> None:
     assert dead_groups([0.0, 0.0, math.nan], ["g"] * 3, [True, True, False]) == {"g"}
     # One advantage per turn: a single turn keeps it alive.
-    assert dead_groups([[0.0, 1.0], [0.0, 0.0]], ["a", "b"], [True, True]) == {"b"}
+    assert dead_groups([Column([0.0, 1.0]), Column([0.0])], ["a", "b"], [True, True]) == {"b"}
 
 
 @pytest.mark.parametrize(
@@ -230,10 +235,8 @@ def test_non_finite_reward_names_the_rollout(estimate: AdvantageFn, bad: float) 
 def test_columns_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="rewards 2, group_ids 1, is_scored 2"):
         StepScores([1.0, 0.0], ["a"], [True, True])
-    with pytest.raises(ValueError, match="turn_scores 1"):
-        StepScores([1.0, 0.0], ["a", "a"], [True, True], turn_scores=[[0.5]])
-    with pytest.raises(ValueError, match="turn_scores 0"):
-        StepScores([1.0, 0.0], ["a", "a"], [True, True], turn_scores=[])
+    with pytest.raises(ValueError, match="turn_rewards 0"):
+        StepScores([1.0, 0.0], ["a", "a"], [True, True], turn_rewards=[])
     with pytest.raises(ValueError, match="advantages 1"):
         dead_groups([0.0], ["a", "a"], [True, True])
 

@@ -20,8 +20,9 @@ from loss_columns import F64, LOSSES, LossFn, hand, random_step, run
 from searchrl.core import advantage, excerpt, group, reduction
 from searchrl.core.columns import LossStats, clamped, loss_columns
 from searchrl.core.kl import k3
+from searchrl.core.llds import llds_loss
 from searchrl.core.loss import ppo_clip_loss
-from searchrl.core.losses import cispo_loss, gspo_loss, llds_loss, masked_tis_loss, tis_loss
+from searchrl.core.losses import cispo_loss, gspo_loss, masked_tis_loss, tis_loss
 from searchrl.core.reduction import LossSettings
 
 every_loss = pytest.mark.parametrize("name", LOSSES)
@@ -227,7 +228,7 @@ def test_llds_holds_tokens_outside_the_surrogate_with_weights_of_its_own() -> No
     logp_T = step.logp_T.clone().requires_grad_()
     columns = loss_columns(
         logp_T, step.old_logp_T, step.adv_T, weights[0],
-        segment_T=step.segment_T, hold_weight_T=weights[1],
+        segment_T=step.segment_T, extra={"hold": weights[1]}, terms=["hold"],
     )  # fmt: skip
     loss, stats = LOSSES["llds"](columns, LossSettings())
     fell, solved = -math.log(0.9), -math.log(0.8) - math.log(0.7)
@@ -244,7 +245,8 @@ def test_llds_holds_tokens_outside_the_surrogate_with_weights_of_its_own() -> No
 
 def test_a_token_that_is_only_held_is_none_that_the_clip_took() -> None:
     step, half_T = hand([1.5, 1.5], [1.0, 1.0]), torch.tensor([0.5, 0.5], dtype=F64)
-    columns = {f.name: getattr(step, f.name) for f in fields(step)} | {"hold_weight_T": half_T}
+    columns = {f.name: getattr(step, f.name) for f in fields(step)}
+    columns |= {"extra": {"hold": half_T}, "terms": ["hold"]}
     columns["weight_T"] = torch.tensor([1.0, 0.0], dtype=F64)
     _, stats = LOSSES["llds"](loss_columns(**columns), LossSettings())
     assert stats.is_clipped_T is not None and stats.is_clipped_T.tolist() == [True, False]
@@ -315,7 +317,7 @@ def test_what_a_critic_explains_by_hand() -> None:
     target_T = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=F64, requires_grad=True)
     entropy_T = torch.tensor([0.5, 1.0, math.nan, 2.0], dtype=F64, requires_grad=True)
     plain = (step.logp_T, step.old_logp_T, step.adv_T, step.weight_T)
-    columns = loss_columns(*plain, value_T=value_T, target_T=target_T, entropy_T=entropy_T)
+    columns = loss_columns(*plain, value_T=value_T, entropy_T=entropy_T, extra={"target": target_T})
     _, stats = ppo_clip_loss(columns, LossSettings())
     # A value that is no number drops its token; an entropy that is none is 0.
     assert (stats.num_tokens, stats.num_value, stats.num_nonfinite) == (3, 3, 1)
@@ -324,16 +326,19 @@ def test_what_a_critic_explains_by_hand() -> None:
     assert columns.entropy_T is not None and columns.entropy_T.tolist() == [0.5, 1, 0, 0]
     assert columns.value_T is not None and columns.value_T.requires_grad
     assert columns.entropy_T.requires_grad
-    assert columns.target_T is not None and not columns.target_T.requires_grad
+    assert not columns["target"].requires_grad
+    with pytest.raises(ValueError, match="needs the column 'other'"):
+        columns["other"]
     # Targets that differ by rounding alone have no variance to explain.
     alike = LossStats(num_value=3, sum_target=3e3, sum_square_target=3e6 + 3)
     assert alike.means().keys() == {"value_loss"}
     near = LossStats(num_value=2, sum_target=20.5, sum_square_target=10**2 + 10.5**2)
     assert near.means()["explained_variance"] == 1.0
     assert clamped(torch.tensor([-30.0, -20.0, 30.0])).tolist() == [-20.0, -20.0, 20.0]
-    for name in ("entropy_T", "value_T", "target_T", "hold_weight_T"):
+    for name in ("entropy_T", "value_T", "hold"):
+        one: dict = {"extra": {name: torch.zeros(1)}} if name == "hold" else {name: torch.zeros(1)}
         with pytest.raises(ValueError, match=rf"expected {name} .*\(4,\), got \(1,\)"):
-            loss_columns(*plain, **{name: torch.zeros(1)})
+            loss_columns(*plain, **one)
 
 
 ALWAYS = {"loss", "ratio_mean", "approx_kl", "max_abs_log_ratio", "nonfinite_frac"}

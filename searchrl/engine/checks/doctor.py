@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.core.excerpt import Excerpt, visible
-from searchrl.core.reduction import LossSettings
 from searchrl.engine.checks.report import Checked, Report, State, Verdict
 from searchrl.engine.checks.texts import (
     check_observations,
@@ -124,7 +124,7 @@ def check_batch(subject: Subject) -> Verdict:
         return Verdict(State.SKIPPED, "no token was sampled in the trial")
     check = BatchCheck(policy.renderer.decode, subject.tolerance)
     seen, groups = SampledTokens(), subject.groups
-    whole = LossSettings(beta=1.0, reduction=learner.reduction)  # groups of one reward, too
+    whole = replace(learner.loss_settings, beta=1.0)  # groups of one reward, too
     packed = pack_step(groups, make_grpo(), whole, constant=learner.constant)
     try:
         check.begin(groups, packed)

@@ -107,7 +107,6 @@ class Learner:
         self.workers = workers
         self.check = check
         self.loss_settings = algorithm.resolve(settings)
-        self.reduction = Reduction(self.loss_settings.reduction)
         self.asks_own_logps = Ask.TRAINER_LOGPS in algorithm.asks
         self.step = 0
         self.lr_scale = 1.0
@@ -181,7 +180,7 @@ class Learner:
             for batch in mini_batches(
                 packed.groups,
                 self.optim.mini_batches,
-                self.reduction,
+                Reduction(self.loss_settings.reduction),
                 constant=self.constant,
                 key=mix_key(self.seed, self.step, epoch),
             )

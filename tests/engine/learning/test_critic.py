@@ -12,25 +12,25 @@ from engine_toy import (
     SEEN,
     actor_critic,
     critic_loss,
-    gains,
     make_learner,
     make_trajectory,
     micro_policy,
-    returns,
     zeros,
 )
 from torch import Tensor
 
 from searchrl.algorithms.builtin import make_grpo
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Ask
+from searchrl.core.column import Column
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import TrainItem, make_groups, settle
-from searchrl.core.reduction import LossSettings, Reduction
+from searchrl.core.probe import Probe, Reading
+from searchrl.core.reduction import LossSettings
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import pack_step, point_rows
+from searchrl.engine.learning.packing import Known, pack_step
 from searchrl.errors import PluginError
 
 
@@ -48,9 +48,10 @@ def test_a_critic_learns_its_targets_and_the_policy_from_its_values(micro_model:
         told.append(learner.train_step(make_groups(items())).metrics)
     step = SEEN[-1]
     # The second was cut: one more value, of what was seen after its last turn.
-    assert step.is_cut == [False, True] and [len(one) for one in step.values or ()] == [2, 3]
-    assert step.turn_rewards == [(0.0, 0.0), (0.0, 1.0)] and step.turn_tokens == [[2, 1], [1, 2]]
-    assert step.values is not None and step.values[1][1] > step.values[0][1] + 0.2
+    assert step.values is not None and [len(one.values) for one in step.values] == [2, 2]
+    assert step.end_values is not None and [e is None for e in step.end_values] == [True, False]
+    assert step.turn_rewards == [(0.0, 0.0), (0.0, 1.0)] and step.turn_sizes == [[2, 1], [1, 2]]
+    assert step.values[1].values[1] > step.values[0].values[1] + 0.2
     assert told[-1]["value_loss"] < 0.5 * told[0]["value_loss"]
     assert told[-1]["explained_variance"] > 0.5
     assert not all(map(torch.equal, before, policy.parameters))
@@ -69,9 +70,9 @@ def test_values_are_those_of_the_states_before_turns_and_tokens(
             parameter.normal_(generator=torch.Generator().manual_seed(1))
     groups = make_groups(items())
     with learner.computing():
-        found = before_update.values(learner, groups)
-    assert found is not None
-    for item in items():
+        known = before_update.look(learner, groups)
+    assert known.values is not None and known.end_values is not None
+    for item, own, end in zip(items(), known.values, known.end_values, strict=True):
         ids = item.trajectory.ids
         with torch.no_grad():
             states = policy.base_model.get_decoder()(torch.tensor([ids])).last_hidden_state[0]
@@ -80,20 +81,15 @@ def test_values_are_those_of_the_states_before_turns_and_tokens(
         places = [t for u in turns for t in (range(u.start, u.stop) if per_token else [u.start])]
         # Before a token is the state of the one that stands there; at the end, of the last one.
         expected = [values[t - 1] for t in places] + values[-1:] * item.is_cut
-        assert found[item.trajectory.rollout_id] == pytest.approx(expected, abs=1e-5)
+        ends = [] if end is None else [end]
+        assert [*own.values, *ends] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(("values", "expected"), [
-    ({"g/0": (0.0,) * 2, "g/1": (0.0,) * 3}, [0, 0, 2, 3, 4, 4]),  # of turns of 2, 1, 1, 2 tokens
-    ({"g/0": (0.0,) * 3, "g/1": (0.0,) * 4}, None),
-])  # fmt: skip
-def test_the_value_of_a_turn_is_learned_where_it_begins(values: Any, expected: Any) -> None:
-    packed = pack_step(
-        make_groups(items()), zeros, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=5,
-        critic=values,
-    )  # fmt: skip
+def test_the_value_of_a_turn_is_learned_where_it_begins() -> None:
+    algorithm = replace(actor_critic(), advantages=zeros, columns=lambda step: {})
+    packed = pack_step(make_groups(items()), algorithm, LossSettings())
     (batch,) = micro_batches(packed.groups, 100, torch.device("cpu"), is_packed=True)
-    assert (None if batch.point_N is None else batch.point_N.tolist()) == expected
+    assert batch.first_N.tolist() == [0, 0, 2, 3, 4, 4]  # of turns of 2, 1, 1, 2 tokens
 
 
 def test_a_critic_moves_alone_while_it_warms_up_and_has_its_own_rate(micro_model: Path) -> None:
@@ -156,76 +152,59 @@ def test_a_critic_learns_where_no_advantage_is_left(micro_model: Path) -> None:
     assert not all(map(torch.equal, before, learner.critic.parameters()))
 
 
-def test_kl_in_the_reward_is_that_of_every_token_to_the_reference(micro_model: Path) -> None:
+def test_kl_and_texts_are_read_at_the_temperature_token_by_token(micro_model: Path) -> None:
     policy = micro_policy(micro_model)
-    algorithm = replace(make_grpo(), needs_token_kl=True, beta=0.0)
-    learner = make_learner(policy, algorithm)
+    algorithm = replace(make_grpo(), asks=[Ask.TOKEN_KL], beta=0.0)
+    learner = make_learner(policy, algorithm, temperature=0.5)
     groups = make_groups(items())
-    assert before_update.token_kl(learner, groups) == {"g/0": [0.0] * 3, "g/1": [0.0] * 3}
+    same = before_update.look(learner, groups).token_kl
+    assert same == [Column([0.0] * 3, "token")] * 2
     with torch.no_grad():
         policy.parameters[-1].mul_(1.5)
-    with learner.computing():
-        found = before_update.token_kl(learner, groups) or {}
-    rows = point_rows(groups, per_token=True, with_end=False)
-    (batch,) = micro_batches(rows, 1000, policy.device)
-    ours, theirs = (policy.logps(batch.layout, reference=one).logp_N for one in (False, True))
-    expected = [found[name] for name in [r.rollout_id for r in batch.rollouts]]
-    assert torch.allclose((ours - theirs).view(2, 3), torch.tensor(expected), atol=1e-6)
-    assert any(found["g/0"])
-
-
-def test_kl_and_entropies_are_at_the_temperature_and_over_the_tokens_that_were_written(
-    micro_model: Path,
-) -> None:
-    policy = micro_policy(micro_model)
-    policy.keep_reference()
-    learner = make_learner(policy, replace(make_grpo(), needs_token_kl=True), temperature=0.5)
-    with torch.no_grad():
-        policy.parameters[-1].mul_(1.5)
-    groups = make_groups(items())
-    rows = point_rows(groups, per_token=True, with_end=False)
-    (batch,) = micro_batches(rows, 1000, policy.device)
+    packed = pack_step(groups, make_grpo(), LossSettings(beta=1.0))
+    (batch,) = micro_batches(packed.groups, 1000, policy.device)
     ours, theirs = (
         policy.logps(batch.layout, temperature=0.5, with_entropy=True, reference=one)
         for one in (False, True)
     )
+    probes = [
+        Probe(one.trajectory, turn.start, one.trajectory.ids[turn.start : turn.stop])
+        for one in items()
+        for turn in one.trajectory.turns
+    ]
     with learner.computing():
-        kls = before_update.token_kl(learner, groups) or {}
-        entropies = before_update.mean_entropies(learner, [one.trajectory for one in items()])
-    found = torch.tensor([kls[row.rollout_id] for row in batch.rollouts]).flatten()
-    assert torch.allclose(found, ours.logp_N - theirs.logp_N, atol=1e-6) and found.abs().max() > 0.1
-    assert ours.entropy_N is not None
-    assert entropies == pytest.approx(ours.entropy_N.view(2, 3).mean(1).tolist(), abs=1e-5)
+        kls = before_update.look(learner, groups).token_kl or ()
+        readings = before_update.read(learner, [*probes, Probe(items()[0].trajectory, 2, "")])
+    told = torch.tensor([one.values for one in kls]).flatten()
+    assert torch.allclose(told, ours.logp_N - theirs.logp_N, atol=1e-6) and told.abs().max() > 0.1
+    assert ours.entropy_N is not None and readings.pop() == Reading((), ())
+    for figures, name in ((ours.logp_N, "logps"), (ours.entropy_N, "entropies")):
+        read = [one for reading in readings for one in getattr(reading, name)]
+        assert read == pytest.approx(figures.tolist(), abs=1e-5)
 
 
 def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:
     assert settle((-0.5, 0.25), 1.0) == (-0.5, 1.5) and settle((), 1.0) == ()
+    paid = replace(actor_critic(), length_penalty=lambda count, most: -0.5 * count)
+    zero, ends = [Column([0.0, 0.0])] * 2, [None, 0.0]
     told = len(SEEN)
-    pack_step(
-        make_groups(items()), make_grpo().advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True,
-        constant=5, critic={"g/0": (0.0,) * 2, "g/1": (0.0,) * 3}, targets=returns,
-        length_penalty=lambda count: -0.5 * count,
-    )  # fmt: skip
+    pack_step(make_groups(items()), paid, LossSettings(), known=Known(zero, ends))
     assert SEEN[told].turn_rewards == [(0.0, -1.5), (0.0, -0.5)]
     assert SEEN[told].rewards == [-1.5, -0.5]
     # Where turns are scored, the last one pays for the length.
     scored = [replace(one, turn_scores=(0.5, 0.25)) for one in items()]
-    pack_step(
-        make_groups(scored), returns, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=5,
-        length_penalty=lambda count: -0.5 * count,
-    )  # fmt: skip
+    pack_step(make_groups(scored), paid, LossSettings(), known=Known(zero, ends))
     assert SEEN[-1].turn_rewards == [(0.5, 0.25 - 1.5)] * 2
 
 
-def test_targets_without_values_are_refused() -> None:
-    with pytest.raises(TypeError, match="'mine' has targets, .*: add critic="):
-        Algorithm("mine", gains, critic_loss, targets=returns)
-
-
-def test_targets_that_fit_no_rollout_name_the_algorithm() -> None:
-    with pytest.raises(PluginError, match=r"mine: 7 targets for g/0; expected one number"):
-        pack_step(
-            make_groups(items()), make_grpo().advantages, Reduction.TOKEN_MEAN, constant=5,
-            keep_dead_groups=True, targets=lambda step: [[0.0] * 7 for _ in step.rewards],
-            owner="mine",
-        )  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"target": [Column([0.0] * 7)] * 2}, "7 targets for g/0; expected 2, one per turn"),
+        ({"weight": [0.0, 0.0]}, "its column 'weight' is the learner's"),
+    ],
+)
+def test_columns_that_fit_no_rollout_name_the_algorithm(columns: Any, message: str) -> None:
+    algorithm = replace(make_grpo(), name="mine", columns=lambda step: columns)
+    with pytest.raises(PluginError, match=f"'mine': {message}"):
+        pack_step(make_groups(items()), algorithm, LossSettings())

@@ -233,9 +233,10 @@ class TestNonFinite:
 
 class TestAlgorithms:
     def test_dr_grpo_divides_by_the_constant_and_rloo_by_tokens(self, policy: Policy, items: Items):
-        assert make_learner(policy, make_dr_grpo()).reduction is Reduction.CONSTANT
-        assert make_learner(policy, make_rloo()).reduction is Reduction.TOKEN_MEAN
-        assert make_learner(policy, make_rloo(), reduction="constant").reduction == "constant"
+        assert make_learner(policy, make_dr_grpo()).loss_settings.reduction == "constant"
+        assert make_learner(policy, make_rloo()).loss_settings.reduction == "token-mean"
+        chosen = make_learner(policy, make_rloo(), reduction="constant")
+        assert chosen.loss_settings.reduction == "constant"
         grads = [
             gradient(items, make_learner(policy, make()))[0]
             for make in (make_grpo, make_dr_grpo, make_rloo)

@@ -18,6 +18,7 @@ from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import StepScores, dr_grpo_advantages
+from searchrl.core.column import Column
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -55,9 +56,9 @@ def loss_and_gradient(batches: Sequence[MicroBatch]) -> tuple[float, list[float]
     """The loss of the step and its derivative after every trained log-prob."""
     total, gradients = 0.0, []
     for batch in batches:
-        old = batch.sampler_logp_N
+        old = batch["sampler_logp"]
         logp = (old + 0.1 * torch.sin(torch.arange(len(old)))).requires_grad_()
-        columns = loss_columns(logp, old, batch.adv_N, batch.weight_N)
+        columns = loss_columns(logp, old, batch["advantage"], batch["weight"])
         loss, _ = ppo_clip_loss(columns, LossSettings(clip_low=0.05))
         loss.backward()
         total += float(loss.detach())
@@ -81,8 +82,8 @@ def test_a_constant_per_turn_or_per_token_is_the_number_itself(
 ):
     items = [make_item(f"r{i}", turns) for i, (_, turns) in enumerate(rollouts)]
     per_rollout = [value for value, _ in rollouts]
-    per_turn = [[value] * len(turns) for value, turns in rollouts]
-    per_token = [torch.full((sum(turns),), value) for value, turns in rollouts]
+    per_turn: list[Any] = [Column([value] * len(turns)) for value, turns in rollouts]
+    per_token = [Column(torch.full((sum(t),), value).tolist(), "token") for value, t in rollouts]
     expected = loss_and_gradient(pack(items, per_rollout))
     assert loss_and_gradient(pack(items, per_turn)) == expected
     assert loss_and_gradient(pack(items, per_token)) == expected
@@ -92,14 +93,13 @@ def test_a_constant_per_turn_or_per_token_is_the_number_itself(
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.randoms())
 def test_every_token_gets_the_advantage_of_its_turn(turns: list[int], random: Any):
     values = [random.uniform(-1, 1) for _ in turns]
-    (batch,) = pack([make_item("r", turns)], [values])
-    given_to = batch.adv_N.tolist()
+    (batch,) = pack([make_item("r", turns)], [Column(values)])
+    given_to = batch["advantage"].tolist()
     expected = [value for value, n in zip(values, turns, strict=True) for _ in range(n)]
     assert given_to == pytest.approx(expected)
     spread = [random.uniform(-1, 1) for _ in range(sum(turns))]
-    if len(spread) != len(turns):
-        (batch,) = pack([make_item("r", turns)], [spread])
-        assert batch.adv_N.tolist() == pytest.approx(spread)
+    (batch,) = pack([make_item("r", turns)], [Column(spread, "token")])
+    assert batch["advantage"].tolist() == pytest.approx(spread)
 
 
 def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage_and_weighs_nothing():
@@ -107,22 +107,23 @@ def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage_and_weighs_
     item.trajectory.append_env([7])
     logps = [float("nan"), -1.0, -1.0]
     item.trajectory.append_model([3, 3, 3], logps, version=0, reason=TurnStop.EOS)
-    for values in ([0.5, 2.0], [0.5, 9.0, 2.0, 2.0]):
+    for values in (Column([0.5, 2.0]), Column([0.5, 9.0, 2.0, 2.0], "token")):
         (batch,) = pack([item], [values])
-        assert batch.adv_N.tolist() == [0.5, 2.0, 2.0]
-        assert batch.weight_N.tolist() == pytest.approx([1 / 3] * 3), "nor is in the denominator"
+        assert batch["advantage"].tolist() == [0.5, 2.0, 2.0]
+        assert batch["weight"].tolist() == pytest.approx([1 / 3] * 3), "nor is in the denominator"
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([[1.0, 2.0, 3.0], 0.0], r"3 advantages for r0; expected one number, 2 .*turn.* or 5 "),
-        ([[], 0.0], r"0 advantages for r0"),
+        ([Column([1.0, 2.0, 3.0]), 0.0], r"3 advantages for r0; expected 2, one per turn"),
+        ([Column([1.0, 2.0], "token"), 0.0], r"2 advantages for r0; expected 5, one per token"),
+        ([[1.0, 2.0], 0.0], r"the advantage of r0 is \[1.0, 2.0\]; expected .* a Column"),
         ([0.0], r"expected 2 advantages, one per rollout, got 1"),
         (0.0, r"expected 2 advantages, one per rollout, got float"),
         ([0.0, None], r"the advantage of r1 is None"),
-        ([0.0, [1.0, "x"]], r"the advantage of r1 is 'x'"),
-        ([0.0, [1.0, float("nan")]], r"the advantage of r1 is nan"),
+        ([0.0, Column([1.0, "x"])], r"the advantage of r1 is 'x'"),
+        ([0.0, Column([1.0, float("nan")])], r"the advantage of r1 is nan"),
         ([float("inf"), 0.0], r"the advantage of r0 is inf"),
     ],
 )  # fmt: skip
@@ -137,22 +138,24 @@ def test_advantages_that_fit_no_rollout_name_the_algorithm(
 
 def test_what_stands_for_an_unscored_rollout_is_never_read():
     items = [make_item("r0", [2, 3]), make_item("r1", [1, 4], None)]
-    (batch,) = pack(items, [1.0, [float("nan")] * 9])
+    (batch,) = pack(items, [1.0, Column([float("nan")] * 9)])
     assert batch.row_ids == (("r0", 0),)
 
 
-def test_an_algorithm_knows_how_many_turns_and_tokens_to_answer_for():
+def test_an_algorithm_sees_the_rollouts_themselves():
     seen: list[StepScores] = []
 
-    def advantages(step: StepScores) -> list[list[float]]:
+    def advantages(step: StepScores) -> list[Column]:
         seen.append(step)
-        assert step.num_turns is not None
-        return [[reward] * n for reward, n in zip(step.rewards, step.num_turns, strict=True)]
+        sizes = zip(step.rewards, step.turn_sizes, strict=True)
+        return [Column([reward] * len(own)) for reward, own in sizes]
 
     items = [make_item("r0", [2, 3]), replace(make_item("r1", [6], 0.0), turn_scores=(0.5,))]
     pack_items(items, advantages)
-    assert seen[0].turn_scores == [(), (0.5,)]
-    assert (seen[0].num_turns, seen[0].num_tokens) == ([2, 1], [5, 6])
+    assert seen[0].turn_sizes == [[2, 3], [6]] and seen[0].rollouts == items
+    trajectory = items[0].trajectory
+    keys = [trajectory.seen_before(turn) for turn in trajectory.turns]
+    assert keys[0] == items[1].trajectory.seen_before(items[1].trajectory.turns[0]) != keys[1]
 
 
 def make_learner(policy: Policy, advantages: Callable[[StepScores], Any]) -> Learner:
@@ -171,8 +174,8 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
     policy: Policy, rollouts: list[Rollout]
 ):
     def mixed(step: StepScores) -> list[Any]:
-        counts = step.num_turns or ()
-        return [0.5 if i % 2 else [float(t + 1) for t in range(n)] for i, n in enumerate(counts)]
+        counts = map(len, step.turn_sizes)
+        return [0.5 if i % 2 else Column(range(1, n + 1)) for i, n in enumerate(counts)]
 
     items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
     columns = make_learner(policy, mixed).train_step(make_groups(items)).tokens
@@ -190,11 +193,9 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
         assert len(seen.advantage) == len(seen.ratio)  # type: ignore[arg-type]
 
 
-def pack_groups(
-    groups: Any, reduction: Reduction = Reduction.TOKEN_MEAN, **options: Any
-) -> PackedStep:
-    options |= {"keep_dead_groups": False, "constant": 1}
-    return pack_step(groups, dr_grpo_advantages, reduction, **options)
+def pack_groups(groups: Any, reduction: Reduction = Reduction.TOKEN_MEAN) -> PackedStep:
+    algorithm = Algorithm("mine", dr_grpo_advantages, make_grpo().loss)
+    return pack_step(groups, algorithm, LossSettings(reduction=reduction), constant=1)
 
 
 def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():
@@ -202,7 +203,8 @@ def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():
     fresh, replayed = make_item("fresh", [2], 0.0), make_item("replayed", [3], 1.0)
     replayed.trajectory.group_id = "an older step"
     step = pack_groups([Group("g", (fresh, replayed))], Reduction.SEQUENCE_MEAN)
-    assert {r.rollout_id: r.advantage for r in step.rollouts} == {"fresh": -0.5, "replayed": 0.5}
+    values = {row.rollout_id: row.columns["advantage"].values for row in step.rows}
+    assert values == {"fresh": [-0.5], "replayed": [0.5]}
     assert (step.num_groups, len(step.groups)) == (1, 1)
     empty = pack_groups([Group("g", (fresh, replayed)), Group("none left", ())])
     assert (empty.num_groups, len(empty.groups)) == (1, 1)
@@ -222,7 +224,7 @@ def test_one_id_for_two_groups_or_rollouts_is_refused(second: Group[TrainItem], 
 
 def test_an_extension_that_returns_no_groups_is_the_algorithms_fault():
     with pytest.raises(PluginError, match=r"'mine': its extend\(\) returned a list among"):
-        pack_groups([[make_item("r0", [2])]], owner="algorithm 'mine'")
+        pack_groups([[make_item("r0", [2])]])
 
 
 def test_every_part_of_a_group_counts_its_prompt() -> None:

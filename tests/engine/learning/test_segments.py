@@ -11,17 +11,24 @@ import torch
 from engine_toy import actor_critic, make_trajectory
 from packed_toy import caught_gradients, is_close, make_learner, make_policy
 
-from searchrl.core.advantage import StepScores
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
+from searchrl.core.column import Column
 from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.reduction import Reduction
+from searchrl.core.reduction import LossSettings
 from searchrl.core.trajectory import Trajectory, join_segments
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import micro_batches
-from searchrl.engine.learning.packing import pack_step
+from searchrl.engine.learning.packing import PackedStep, pack_step
 from searchrl.engine.model.tolerance import Tolerance
 
 PROMPT, LOGP = [5, 6, 7], -5.77
+
+
+def pack(items: list[TrainItem], advantages: list[Any]) -> PackedStep:
+    algorithm = Algorithm("mine", lambda step: advantages, make_grpo().loss)
+    return pack_step(make_groups(items), algorithm, LossSettings(reduction="sequence-mean"))
 
 
 def segment(name: str, prompt: list[int], *parts: Any) -> Trajectory:
@@ -51,38 +58,29 @@ def test_turns_are_numbered_as_they_were_asked_for_wherever_their_tokens_stand()
 @pytest.mark.parametrize(
     ("advantage", "expected"),
     [
-        (2.0, [2.0, 2.0]),
-        ((1.0, 2.0, 3.0), [(1.0, 1.0, 3.0, 3.0, 3.0), (2.0,)]),
-        ((1.0, 2.0, 3.0, 4.0, 5.0, 6.0), [(1.0, 2.0, 4.0, 5.0, 6.0), (3.0,)]),
+        (2.0, [(2.0,) * 5, (2.0,)]),
+        (Column((1.0, 2.0, 3.0)), [(1.0, 1.0, 3.0, 3.0, 3.0), (2.0,)]),
+        (Column((1.0, 2.0, 3.0, 4.0, 5.0, 6.0), "token"), [(1.0, 2.0, 4.0, 5.0, 6.0), (3.0,)]),
     ],
 )
 def test_an_advantage_reaches_the_tokens_of_its_turn_in_every_segment(
     advantage: Any, expected: Any
 ) -> None:
     items = [TrainItem(two_segments(), 1.0), TrainItem(two_segments("g/1"), 0.0)]
-    packed = pack_step(
-        make_groups(items),
-        lambda scores: [advantage, -1.0],
-        Reduction.SEQUENCE_MEAN,
-        keep_dead_groups=False,
-        constant=10,
-    )
-    assert [row.row_id for row in packed.rollouts] == [
+    packed = pack(items, [advantage, -1.0])
+    assert [row.row_id for row in packed.rows] == [
         ("g/0", 0), ("g/0", 1), ("g/1", 0), ("g/1", 1),
     ]  # fmt: skip
-    assert [row.advantage for row in packed.rollouts[:2]] == expected
+    assert [row.over_tokens("advantage") for row in packed.rows[:2]] == expected
     # A rollout weighs as one, however many segments it has.
-    assert {row.weight for row in packed.rollouts} == {1 / 2 / 6}
+    assert {row.columns["weight"].values[0] for row in packed.rows} == {1 / 2 / 6}
     BatchCheck(str, Tolerance(1.0, 1.0)).begin(make_groups(items), packed)
 
 
 def test_each_segment_has_a_ratio_of_its_own_where_a_sequence_has_one() -> None:
     """As GSPO's, and the condition of LLDS: both read the rows of `segment_N`."""
     items = [TrainItem(two_segments(), 1.0), TrainItem(two_segments("g/1"), 0.0)]
-    packed = pack_step(
-        make_groups(items), lambda scores: [1.0, -1.0], Reduction.SEQUENCE_MEAN,
-        keep_dead_groups=False, constant=10,
-    )  # fmt: skip
+    packed = pack(items, [1.0, -1.0])
     (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
     owners = batch.segment_N.tolist()
     assert sorted(owners.count(one) for one in set(owners)) == [1, 1, 5, 5]
@@ -93,30 +91,17 @@ def test_each_segment_has_a_ratio_of_its_own_where_a_sequence_has_one() -> None:
     }
 
 
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_columns_come_in_the_order_of_turns_whatever_their_length(is_cut: bool) -> None:
-    """Of a cut rollout with one token more than turns, those of tokens were read as of turns."""
+def test_columns_come_in_the_order_of_turns_whatever_their_length() -> None:
+    """Segments [t0, t2] and [t1] with tokens 1, 2, 1: columns were told apart by their lengths."""
     first = segment("g/0", PROMPT, [11], [101], [12])
     joined = join_segments([first, segment("g/0", PROMPT, [21, 22])], [0, 1, 0])
-    items = [TrainItem(joined, 1.0, is_cut=is_cut), TrainItem(segment("g/1", PROMPT, [31]), 0.0)]
-    seen: list[StepScores] = []
-
-    def advantages(scores: StepScores) -> list[float]:
-        seen.append(scores)
-        return [1.0, -1.0]
-
-    end = [0.5] * is_cut
-    for per_token, own in ((False, [0.1, 0.3, 0.2]), (True, [0.1, 0.4, 0.2, 0.3])):
-        packed = pack_step(
-            make_groups(items), advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True,
-            constant=9, token_kl={"g/0": [0.1, 0.4, 0.2, 0.3], "g/1": [0.0]},
-            critic={"g/0": [*own, *end], "g/1": [0.0]}, per_token=per_token,
-        )  # fmt: skip
-        assert list((seen[-1].token_kl or [])[0]) == [0.1, 0.2, 0.3, 0.4]
-        turns = [0.1, 0.2, 0.3, 0.4] if per_token else [0.1, 0.2, 0.3]
-        assert list((seen[-1].values or [])[0]) == [*turns, *end]
-        old = [row.old_value for row in packed.rollouts[:2]]
-        assert old == [(0.1, turns[-1]), (0.2, 0.3) if per_token else (0.2, 0.2)]
+    items = [TrainItem(joined, 1.0, is_cut=True)]
+    for per, values, expected in (
+        ("turn", [0.1, 0.2, 0.3], [(0.1, 0.3), (0.2, 0.2)]),
+        ("token", [0.1, 0.2, 0.3, 0.4], [(0.1, 0.4), (0.2, 0.3)]),
+    ):
+        packed = pack(items, [Column(values, per)])
+        assert [row.over_tokens("advantage") for row in packed.rows] == expected
 
 
 @pytest.mark.parametrize("per_token", [False, True])
@@ -132,29 +117,28 @@ def test_what_follows_a_cut_is_seen_where_the_last_turn_was_asked(
     torch.nn.init.normal_(learner.critic[0].weight)  # type: ignore[index, arg-type]
     groups = make_groups([TrainItem(joined, 1.0, is_cut=True)])
     with learner.computing():
-        (found,) = (before_update.values(learner, groups) or {}).values()
+        known = before_update.look(learner, groups)
+    assert known.values is not None and known.end_values is not None
     with torch.no_grad():
         states = policy.base_model.get_decoder()(torch.tensor([first.ids])).last_hidden_state[0]
         expected = learner.critic(states.float())[-1].item()
-    assert len(found) == (7 if per_token else 4)
-    assert found[-1] == pytest.approx(expected, abs=1e-5)
+    assert len(known.values[0].values) == (6 if per_token else 3)
+    assert known.end_values[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_points_and_weights_of_segments_are_those_of_the_rollout() -> None:
     items = [TrainItem(two_segments(), 1.0), TrainItem(segment("g/1", PROMPT, [31]), 0.0)]
-    packed = pack_step(
-        make_groups(items), lambda scores: [(1.0, 1.0, -1.0), 0.0], Reduction.SEQUENCE_MEAN,
-        keep_dead_groups=True, constant=10, holds_solved_groups=True,
-        critic={"g/0": [0.1, 0.2, 0.3], "g/1": [0.0]},
+    watched = replace(
+        actor_critic(), terms=["hold"], advantages=lambda step: [Column((1.0, 1.0, -1.0)), 0.0],
+        columns=lambda step: {"hold": [Column((1.0, 1.0, 0.0)), 1.0]},
     )  # fmt: skip
-    one, other, last = packed.rollouts
-    # Each counts from the beginning of its own segment: two tokens of a turn, three of another.
-    assert (one.points, other.points) == ((0, 0, 2, 2, 2), (0,))
-    # LLDS watches three of the tokens of one rollout, in two segments, and one of the other.
-    held = [(row.hold_weight, row.hold_weights) for row in (one, other, last)]
-    assert held == [
-        (1 / 6, [1 / 6, 1 / 6, 0.0, 0.0, 0.0]), (1 / 6, [1 / 6]), (1 / 2, [1 / 2])
-    ]  # fmt: skip
+    packed = pack_step(make_groups(items), watched, LossSettings())
+    (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"), is_packed=True)
+    # The first tokens of turns of two, three, one and one token.
+    assert batch.first_N.tolist() == [0, 0, 2, 2, 2, 5, 6]
+    # The term holds three tokens of one rollout, in two segments, and one of the other.
+    held = [list(row.over_tokens("hold")) for row in packed.rows]
+    assert held == [[1 / 6, 1 / 6, 0.0, 0.0, 0.0], [1 / 6], [1 / 2]]
 
 
 def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: Path) -> None:
@@ -169,7 +153,7 @@ def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: 
     alone = [*(TrainItem(one, 1.0) for one in parts), TrainItem(other, 0.0)]
     for reduction, factor in (("token-mean", 1.0), ("constant", 3 / 2)):
         learner = make_learner(policy)
-        learner.reduction = Reduction(reduction)
+        learner.loss_settings = replace(learner.loss_settings, reduction=reduction)
         learner.algorithm = replace(
             learner.algorithm, advantages=lambda s: [2 * one - 1 for one in s.rewards]
         )

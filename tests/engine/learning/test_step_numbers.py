@@ -23,12 +23,11 @@ from packed_toy import (
 )
 
 from searchrl.algorithms.builtin import make_dapo, make_gspo, make_llds
-from searchrl.core.advantage import grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
-from searchrl.core.reduction import Reduction
+from searchrl.core.reduction import LossSettings, Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.batches import mini_batches
-from searchrl.engine.learning.packing import PackedRollout, pack_step
+from searchrl.engine.learning.packing import PackedRow, PackedStep, pack_step
 from searchrl.engine.learning.step_groups import (
     StepGroups,
     is_constant,
@@ -225,9 +224,19 @@ def live_solved_and_failed() -> list[TrainItem]:
     return [rollout(name, length, rewards[name]) for name, length in lengths.items()]
 
 
-def weights_of(items: Sequence[TrainItem], **options: Any) -> dict[str, tuple[float, list[float]]]:
-    packed = pack_step(make_groups(items), grpo_advantages, constant=10, **options).rollouts
-    return {r.rollout_id: (r.weight, r.hold_weights) for r in packed}
+def pack(
+    items: Sequence[TrainItem], reduction: Reduction, *, holds: bool = True, beta: float = 0.0
+) -> PackedStep:
+    settings = LossSettings(beta=beta, reduction=reduction)
+    updates = 2 if holds else 1
+    return pack_step(make_groups(items), make_llds(), settings, constant=10, max_updates=updates)
+
+
+def weights_of(packed: PackedStep) -> dict[str, tuple[float, list[float]]]:
+    def held(row: PackedRow) -> list[float]:
+        return [*row.over_tokens("hold")] if "hold" in row.terms else [0.0] * row.num_trained
+
+    return {r.rollout_id: (r.columns["weight"].values[0], held(r)) for r in packed.rows}
 
 
 @pytest.mark.parametrize(
@@ -242,21 +251,19 @@ def weights_of(items: Sequence[TrainItem], **options: Any) -> dict[str, tuple[fl
 def test_all_correct_groups_enter_the_llds_term_alone_with_its_own_denominator(
     reduction: Reduction, live: tuple[float, float], held: tuple[float, float, float]
 ) -> None:
-    options: dict[str, Any] = {"reduction": reduction, "keep_dead_groups": False}
-    found = weights_of(live_solved_and_failed(), holds_solved_groups=True, **options)
+    found = weights_of(pack(live_solved_and_failed(), reduction))
     assert found == {
         "l0": (live[0], pytest.approx([held[0]] * 2)),
         "l1": (live[1], [0.0] * 3),
         "s0": (0.0, pytest.approx([held[1]] * 4)),
         "s1": (0.0, pytest.approx([held[2]])),
     }
-    others = weights_of(live_solved_and_failed(), **options)
+    others = weights_of(pack(live_solved_and_failed(), reduction, holds=False))
     assert others == {"l0": (live[0], [0.0] * 2), "l1": (live[1], [0.0] * 3)}
 
 
 def test_with_a_kl_term_dead_groups_stay_and_all_wrong_ones_are_still_not_held() -> None:
-    options: dict[str, Any] = {"reduction": Reduction.TOKEN_MEAN, "keep_dead_groups": True}
-    found = weights_of(live_solved_and_failed(), holds_solved_groups=True, **options)
+    found = weights_of(pack(live_solved_and_failed(), Reduction.TOKEN_MEAN, beta=0.1))
     assert {name: weight for name, (weight, _) in found.items()} == dict.fromkeys(
         ("l0", "l1", "s0", "s1", "w0", "w1"), 1 / 20
     )
@@ -266,12 +273,10 @@ def test_with_a_kl_term_dead_groups_stay_and_all_wrong_ones_are_still_not_held()
 
 def test_groups_that_llds_alone_watches_make_no_update_of_their_own() -> None:
     items = [*live_solved_and_failed(), *(rollout(f"t{i}", 2, 1.0) for i in range(2))]
-    split: dict[str, Any] = {"reduction": Reduction.TOKEN_MEAN, "constant": 10}
-    step: dict[str, Any] = {"keep_dead_groups": False, "holds_solved_groups": True} | split
 
-    def batches(items: list[TrainItem], count: int) -> list[tuple[Group[PackedRollout], ...]]:
-        groups = pack_step(make_groups(items), grpo_advantages, **step).groups
-        return mini_batches(groups, count, key=0, **split)
+    def batches(items: list[TrainItem], count: int) -> list[tuple[Group[PackedRow], ...]]:
+        groups = pack(items, Reduction.TOKEN_MEAN).groups
+        return mini_batches(groups, count, Reduction.TOKEN_MEAN, constant=10, key=0)
 
     for count in (1, 3):
         (batch,) = batches(items, count)
@@ -280,8 +285,8 @@ def test_groups_that_llds_alone_watches_make_no_update_of_their_own() -> None:
     assert sorted(group.id for batch in of_two for group in batch) == ["l", "m", "s", "t"]
     for part in (batch, *of_two):
         members = [r for group in part for r in group.rollouts]
-        assert sum(r.weight * len(r.sampler_logp) for r in members) == pytest.approx(1.0)
-        assert sum(sum(r.hold_weights) for r in members) == pytest.approx(1.0)
+        for term in ("weight", "hold"):
+            assert sum(sum(r.over_tokens(term)) for r in members) == pytest.approx(1.0)
     assert batches([item for item in items if item.trajectory.group_id in "stw"], 1) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from train_toy import Crash, PowerCut, assert_same_run, settings, weights_of
 
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Ask
 from searchrl.config.sections import AlgorithmConfig
 from searchrl.core.loss import LossSettings, loss_columns
 from searchrl.engine.metrics.metrics import Metrics
@@ -67,7 +67,7 @@ def test_what_a_run_sets_wins_zero_included(name: str) -> None:
 
 
 def test_which_algorithms_ask_the_trainer_for_the_old_log_probs() -> None:
-    asking = {name for name in OWN_NUMBERS if make(name).needs_trainer_logp}
+    asking = {name for name in OWN_NUMBERS if Ask.TRAINER_LOGPS in make(name).asks}
     assert asking == {"gspo", "tis", "masked_tis", "llds"}
 
 
@@ -146,7 +146,7 @@ def test_two_steps_by_name(name: str, micro_model: Path, tmp_path: Path) -> None
         # The first update of a step: ratios are 1 up to rounding, whatever is done with them.
         if metrics["num_rollouts"]["value"]:
             assert metrics["ratio_mean"]["value"] == pytest.approx(1, abs=1e-4)
-            is_asking = make(name).needs_trainer_logp
+            is_asking = Ask.TRAINER_LOGPS in make(name).asks
             assert ("sampler_ratio_mean" in metrics) == is_asking, "else 1 by definition"
             if is_asking:
                 assert metrics["sampler_ratio_mean"]["value"] == pytest.approx(1, abs=1e-4)

@@ -20,11 +20,13 @@ from searchrl_offpolicy.loss import mixed_loss
 from searchrl_offpolicy.traces import read_traces
 
 from searchrl import ConfigError
-from searchrl.algorithms import Origin, Prompt, Trajectory, TurnStop, grpo_advantages
+from searchrl.algorithms import Origin, Probe, Prompt, Trajectory, TurnStop
+from searchrl.algorithms.builtin import make_grpo
 from searchrl.contracts import Episode, EpisodeTurn, Task
 from searchrl.core.columns import loss_columns
 from searchrl.core.group import Group, TrainItem
-from searchrl.core.reduction import LossSettings, Reduction
+from searchrl.core.probe import Reading
+from searchrl.core.reduction import LossSettings
 from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.rewards.components import FunctionReward
@@ -62,25 +64,22 @@ def rollout(
     return made
 
 
+def first(row: Any, name: str) -> float:
+    return float(row.columns[name].values[0])
+
+
 def step_of(items: list[TrainItem], logp: float) -> tuple[Any, Any, Any, list[Any]]:
     """(loss, stats, gradient over trained tokens, packed rollouts) at a policy of one log-prob."""
-    packed = pack_step(
-        [Group("g", tuple(items))],
-        grpo_advantages,
-        Reduction("sequence-mean"),
-        keep_dead_groups=True,
-        constant=64,
-        off_policy=True,
-    )
-    rows = packed.rollouts
-    spread = [(row, old) for row in rows for old in row.sampler_logp]
+    kept = replace(SETTINGS, beta=1.0)  # groups of one reward, too
+    rows = pack_step([Group("g", tuple(items))], make_luffy(traces="x"), kept).rows
+    spread = [(row, old) for row in rows for old in row.over_tokens("sampler_logp")]
     logp_N = torch.full((len(spread),), logp, dtype=torch.float64, requires_grad=True)
     is_off = [row.is_off for row, _ in spread]
     columns = loss_columns(
         logp_N,
         torch.tensor([old for _, old in spread], dtype=torch.float64),
-        torch.tensor([row.advantage for row, _ in spread], dtype=torch.float64),
-        torch.tensor([row.weight for row, _ in spread], dtype=torch.float64),
+        torch.tensor([first(row, "advantage") for row, _ in spread], dtype=torch.float64),
+        torch.tensor([first(row, "weight") for row, _ in spread], dtype=torch.float64),
         is_off_T=torch.tensor(is_off) if any(is_off) else None,
     )
     loss, stats = mixed_loss(columns, SETTINGS, on=1.0, off=0.5, gamma=GAMMA)
@@ -104,9 +103,13 @@ def test_seven_rollouts_and_a_demonstration_by_hand() -> None:
     _, stats, gradient, rows = step_of(items, logp)
     sigma = math.sqrt(3) / 4 + 1e-6
     low, high = -0.25 / sigma, 0.75 / sigma
-    assert [row.advantage for row in rows] == pytest.approx([low] * 6 + [high] * 2, abs=1e-6)
+    assert [first(row, "advantage") for row in rows] == pytest.approx(
+        [low] * 6 + [high] * 2, abs=1e-6
+    )
     # Prompt and environment have no weight: two tokens of each rollout, three of the demonstration.
-    assert [row.weight for row in rows] == pytest.approx([1 / 16] * 7 + [1 / 24], abs=1e-6)
+    assert [first(row, "weight") for row in rows] == pytest.approx(
+        [1 / 16] * 7 + [1 / 24], abs=1e-6
+    )
     assert [sum(row.mask) for row in rows] == [2] * 7 + [3]
     ratio = 0.3 / math.exp(-0.5)  # 0.49: below 1 - clip_low, where only what is bad is clipped
     slope = 0.5 * GAMMA * 0.3 / (0.3 + GAMMA) ** 2
@@ -128,8 +131,10 @@ def test_without_a_demonstration_it_is_the_loss_of_grpo() -> None:
     columns = loss_columns(
         logp_N,
         torch.full((12,), -0.5, dtype=torch.float64),
-        torch.tensor([row.advantage for row in rows for _ in range(3)], dtype=torch.float64),
-        torch.tensor([row.weight for row in rows for _ in range(3)], dtype=torch.float64),
+        torch.tensor(
+            [first(row, "advantage") for row in rows for _ in range(3)], dtype=torch.float64
+        ),
+        torch.tensor([first(row, "weight") for row in rows for _ in range(3)], dtype=torch.float64),
     )
     theirs, their_stats = ppo_clip_loss(columns, SETTINGS)
     theirs.backward()
@@ -160,9 +165,7 @@ def test_a_replay_is_weighed_by_its_recorded_log_probs() -> None:
 def test_an_algorithm_that_cannot_take_demonstrations_refuses_them() -> None:
     groups = [Group("g", (demonstration("a", 1.0, [[3]]), sampled("b", 0.0, [[4]])))]
     with pytest.raises(ValueError, match="off_policy"):
-        pack_step(
-            groups, grpo_advantages, Reduction("token-mean"), keep_dead_groups=False, constant=8
-        )
+        pack_step(groups, make_grpo(), SETTINGS)
 
 
 def success(name: str, reward: float = 1.0) -> Success:
@@ -226,9 +229,10 @@ class World:
         self.entropies = entropies
         self.measured: list[str] = []
 
-    def mean_entropies(self, trajectories: list[Trajectory]) -> list[float]:
-        self.measured += [one.rollout_id for one in trajectories]
-        return [self.entropies.get(one.rollout_id, 9.0) for one in trajectories]
+    def read(self, probes: list[Probe]) -> list[Reading]:
+        self.measured += [one.trajectory.rollout_id for one in probes]
+        nats = (self.entropies.get(one.trajectory.rollout_id, 9.0) for one in probes)
+        return [Reading((0.0,), (one,)) for one in nats]
 
 
 def played(prompt: Prompt, rewards: list[float]) -> Group[Rollout]:
@@ -350,7 +354,7 @@ def test_what_cannot_say_when_it_succeeds_is_refused(
     for algorithm in (make_exgrpo(success=success), make_luffy(off=0.0, success=success)):
         refuses = bool(match) and algorithm.name == "exgrpo"
         with pytest.raises(ConfigError, match=match) if refuses else nullcontext():
-            algorithm.begin(bench)  # type: ignore[arg-type]
+            algorithm.hooks.begin(bench)  # type: ignore[arg-type]
 
 
 def test_a_stored_success_of_another_prompt_text_is_not_mixed_in() -> None:
@@ -393,11 +397,11 @@ def test_without_weight_nothing_is_asked_or_added() -> None:
         make_exgrpo(off=0.0, threshold=0.0),
         make_hybrid(off=0.0, threshold=0.0),
     ):
-        algorithm.begin(World({}))  # type: ignore[arg-type]
-        asked = algorithm.ask(prompts(1, [10, 11]), 1)
+        algorithm.hooks.begin(World({}))  # type: ignore[arg-type]
+        asked = algorithm.hooks.ask(prompts(1, [10, 11]), 1)
         groups = [played(asked[0], [1.0, 0.0, 0.0, 0.0]), played(asked[1], [1.0] * 4)]
-        assert asked == prompts(1, [10, 11]) and trained(algorithm, groups, 1) == groups
-        assert algorithm.state_dict() == {}
+        assert asked == prompts(1, [10, 11]) and trained(algorithm.hooks, groups, 1) == groups
+        assert algorithm.hooks.state_dict() == {}
 
 
 @pytest.mark.parametrize("make", [make_luffy, make_hybrid])

@@ -15,6 +15,7 @@ import torch
 from engine_toy import make_trajectory, pack_items
 from session_toy import LORA, MakeSession, same_weights
 
+from searchrl.algorithms.record import Hooks
 from searchrl.core.excerpt import Excerpt
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
@@ -63,18 +64,17 @@ def lose_the_end(patch: Patch, session: Session, drawn: StepGroups) -> None:
 
 
 def shift_columns(patch: Patch) -> None:
-    """Advantages fit whatever mask there is."""
-    patch.setattr(packing, "_broadcast", lambda value, trajectory, mask: 1.0)
+    """Columns fit whatever mask there is."""
 
 
 def change_ids(change: Callable[[list[int]], list[int]]) -> Inject:
     def inject(patch: Patch, session: Session, drawn: StepGroups) -> None:
-        made = packing.PackedRollout
+        made = packing.PackedRow
 
         def make(ids: list[int], *rest: Any, **more: Any) -> Any:
             return made(change(ids), *rest, **more)
 
-        patch.setattr(packing, "PackedRollout", make)
+        patch.setattr(packing, "PackedRow", make)
 
     return inject
 
@@ -104,7 +104,9 @@ def swap_rollouts(patch: Patch, session: Session, drawn: StepGroups) -> None:
         first = Group(one.id, (other.rollouts[0], *one.rollouts[1:]))
         return [first, Group(other.id, (one.rollouts[0], *other.rollouts[1:])), *rest]
 
-    session.algorithm = dataclasses.replace(session.algorithm, extend=extend)
+    hooks: Any = Hooks()
+    hooks.extend = extend
+    session.algorithm = dataclasses.replace(session.algorithm, hooks=hooks)
 
 
 def record_nan(patch: Patch, session: Session, drawn: StepGroups) -> None:
@@ -252,7 +254,7 @@ def test_the_mean_of_a_step_is_held_to_its_limit_and_the_worst_token_of_it_is_sh
         sampled = SampledTokens()
         batches = micro_batches(packed.groups, 1, torch.device("cpu"))
         for batch, (place, gap) in zip(batches, gaps, strict=True):
-            logp_N = batch.sampler_logp_N.clone()
+            logp_N = batch["sampler_logp"].clone()
             logp_N[place] += gap
             sampled += check.look_at(batch, logp_N, 0)
         if is_held:
@@ -272,10 +274,10 @@ def test_one_token_is_held_to_its_limit_and_tokens_that_are_not_compared_are_not
     packed = pack_items([own, old, held])
     (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
     names = [name for name, _ in batch.row_ids]
-    weight_N = torch.where(batch.segment_N == names.index("g/2"), 0, batch.weight_N)
-    batch = dataclasses.replace(batch, weight_N=weight_N)
+    weight_N = torch.where(batch.segment_N == names.index("g/2"), 0, batch["weight"])
+    batch = dataclasses.replace(batch, columns={**batch.columns, "weight": weight_N})
     gap_N = torch.tensor([{"g/0": 0.0, "g/1": 3.0, "g/2": 4.0}[n] for n in names])
-    logp_N = batch.sampler_logp_N + gap_N[batch.segment_N]
+    logp_N = batch["sampler_logp"] + gap_N[batch.segment_N]
     logp_N[4 * names.index("g/0") + 1] += 0.3
     for limit in (0.2, 0.31):
         check = BatchCheck(str, Tolerance(token=limit, mean=1.0))

@@ -6,6 +6,7 @@ import errno
 import math
 import os
 from collections import OrderedDict, deque
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from searchrl.algorithms.builtin import make_grpo
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Hooks
 from searchrl.core.group import Group, make_groups
 from searchrl.engine.learning import checkpoint as module
 from searchrl.engine.learning import state_files
@@ -72,8 +73,15 @@ def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
 def test_state_of_the_algorithm_travels(policy: Policy, tmp_path: Path):
     kept: dict[str, Any] = {}
     base = make_grpo()
-    hooks: Any = {"state_dict": lambda: {"solved": 7}, "load_state_dict": kept.update}
-    algorithm = Algorithm(base.name, base.advantages, base.loss, **hooks)
+
+    class Solved(Hooks):
+        def state_dict(self) -> dict[str, Any]:
+            return {"solved": 7}
+
+        def load_state_dict(self, state: Any) -> None:
+            kept.update(state)
+
+    algorithm = replace(base, hooks=Solved())
     save_checkpoint(tmp_path, policy, make_learner(policy, algorithm), state(4))
     load_checkpoint(newest_checkpoint(tmp_path).folder, policy, make_learner(policy, algorithm))
     assert kept == {"solved": 7}

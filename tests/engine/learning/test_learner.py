@@ -14,7 +14,7 @@ import torch
 from engine_toy import caught_step, micro_policy, near_items, pack_items, play
 
 from searchrl.algorithms.builtin import make_dr_grpo, make_grpo, make_rloo
-from searchrl.algorithms.record import Algorithm
+from searchrl.algorithms.record import Algorithm, Ask
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction
@@ -106,7 +106,7 @@ class TestMicroBatchSplit:
 
     def test_a_rollout_longer_than_the_budget_gets_a_batch_of_its_own(self, items: Items):
         batches = list(_batches(items, 10))
-        assert [len(batch.rollouts) for batch in batches] == [1] * 9
+        assert [len(batch.rows) for batch in batches] == [1] * 9
         for batch in _batches(items, 300):
             assert batch.layout.ids_BT.numel() <= 300
 
@@ -156,8 +156,8 @@ class TestWhatLeavesTheStep:
         offered = [*items, TrainItem(empty, 0.5)]
         packed = pack_items(offered, reduction=Reduction.SEQUENCE_MEAN, keep_dead_groups=False)
         names = [item.trajectory.rollout_id for item in items[:9]]
-        assert [r.rollout_id for r in packed.rollouts] == names
-        assert sum(r.weight * sum(r.mask) for r in packed.rollouts) == pytest.approx(1.0)
+        assert [r.rollout_id for r in packed.rows] == names
+        assert sum(sum(r.over_tokens("weight")) for r in packed.rows) == pytest.approx(1.0)
 
     @pytest.mark.parametrize("why", ["no items", "all dead", "all unscored"])
     def test_empty_step_does_nothing_and_reports_what_it_counted(
@@ -299,7 +299,8 @@ def _entropy_bonus(trains_entropy: bool, bonus: float) -> Algorithm:
 
     seen: list[bool] = []
     grpo = make_grpo()
-    return Algorithm("bonus", grpo.advantages, loss, trains_entropy=trains_entropy)
+    asks = [Ask.ENTROPY] if trains_entropy else []
+    return Algorithm("bonus", grpo.advantages, loss, asks=asks)
 
 
 def test_an_entropy_bonus_moves_the_weights_only_where_the_algorithm_trains_it(

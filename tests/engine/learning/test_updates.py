@@ -76,7 +76,7 @@ class TestMiniBatches:
             seen.add(str(members))
             for batch in first:
                 members_of = [r for group in batch for r in group.rollouts]
-                assert sum(r.weight * sum(r.mask) for r in members_of) == pytest.approx(1.0)
+                assert sum(sum(r.over_tokens("weight")) for r in members_of) == pytest.approx(1.0)
         assert len(seen) > 2
         many = mini_batches(groups, 9, Reduction.TOKEN_MEAN, constant=1, key=0)
         assert [len(batch) for batch in many] == [1] * 4

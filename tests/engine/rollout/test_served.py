@@ -12,14 +12,17 @@ import pytest
 import torch
 from engine_toy import LIMITS
 
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
 from searchrl.contracts import ANSWER, Action
 from searchrl.contracts.serving import Rendered, SampledTurn, Serving
 from searchrl.core.episode import StopReason
 from searchrl.core.group import make_groups
+from searchrl.core.reduction import LossSettings
 from searchrl.core.trajectory import Author
 from searchrl.engine.checks.report import State
 from searchrl.engine.checks.texts import check_observations
-from searchrl.engine.learning.packing import point_rows
+from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.metrics.metrics import summarise
 from searchrl.engine.metrics.remarks import find_forks
 from searchrl.engine.model.layout import pad
@@ -140,11 +143,11 @@ def test_the_trainer_has_the_log_probs_of_the_sampler_in_every_segment(
     played: Any, policy: Policy
 ) -> None:
     for rollout in played():
-        groups = make_groups([rollout])
-        (rows,) = point_rows(groups, per_token=True, with_end=False)
+        algorithm = Algorithm("mine", lambda step: [1.0], make_grpo().loss)
+        packed = pack_step(make_groups([rollout]), algorithm, LossSettings())
         found = [
             policy.logps(pad([row], torch.device("cpu")), temperature=1.0).logp_N
-            for row in rows.rollouts
+            for row in packed.rows
         ]
         recorded = [logp for logp in rollout.trajectory.sampler_logps if logp is not None]
         assert (torch.cat(found) - torch.tensor(recorded)).abs().max() <= 2e-5

@@ -18,7 +18,7 @@ from searchrl.algorithms.builtin import (
     make_reinforce_pp,
     make_rloo,
 )
-from searchrl.algorithms.record import Algorithm, Critic
+from searchrl.algorithms.record import Algorithm, Critic, Hooks
 from searchrl.config import build_config
 from searchrl.engine.memory import forecast
 from searchrl.engine.rollout.worlds import make_worlds
@@ -95,7 +95,12 @@ def test_a_group_of_one_is_fine_for_a_baseline_of_the_step_and_for_replay() -> N
         return [reward - mean for reward in step.rewards]
 
     ensure_can_learn(config, Algorithm("batch", centred, loss), ())
-    replay = Algorithm("replay", make_grpo().advantages, loss, extend=lambda groups, step: groups)
+
+    class Replay(Hooks):
+        def extend(self, groups: Any, step: int) -> Any:
+            return groups
+
+    replay = Algorithm("replay", make_grpo().advantages, loss, hooks=Replay())
     ensure_can_learn(config, replay, ())
 
 

@@ -407,7 +407,7 @@ def test_without_weight_nothing_is_asked_or_added() -> None:
 @pytest.mark.parametrize("make", [make_luffy, make_hybrid])
 def test_traces_have_to_be_named(make: Any) -> None:
     with pytest.raises(ConfigError, match=r"algorithm\.traces=PATH"):
-        make().begin(World({}))
+        make().hooks.begin(World({}))
 
 
 @pytest.mark.parametrize("name", ["luffy", "exgrpo", "hybrid"])

@@ -18,7 +18,6 @@ from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import State
 from searchrl.engine.checks.texts import check_observations
 from searchrl.engine.checks.trial import Size, Subject, _TrialDriver
-from searchrl.engine.learning import packing
 from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.rollout.dialogue import Limits
 from searchrl.engine.rollout.rollout import RolloutDriver
@@ -95,7 +94,6 @@ def other_forward_pass(patch: Patch, session: Session) -> None:
 
 def train_observations(patch: Patch, session: Session) -> None:
     patch.setattr(Trajectory, "trained", property(lambda t: [n > 2 for n in range(len(t))]))
-    patch.setattr(packing, "_broadcast", lambda value, trajectory, mask: 1.0)
 
 
 def keep_the_version(patch: Patch, session: Session) -> None:

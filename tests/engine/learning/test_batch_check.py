@@ -16,6 +16,7 @@ from engine_toy import make_trajectory, pack_items
 from session_toy import LORA, MakeSession, same_weights
 
 from searchrl.algorithms.record import Hooks
+from searchrl.core.column import Column
 from searchrl.core.excerpt import Excerpt
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
@@ -96,6 +97,11 @@ def change_packed(change: Callable[[Any], Any]) -> Inject:
     return inject
 
 
+def other_logps(row: packing.PackedRow) -> packing.PackedRow:
+    turned = Column(row.over_tokens("sampler_logp")[::-1], "token")
+    return dataclasses.replace(row, columns={**row.columns, "sampler_logp": turned})
+
+
 def swap_rollouts(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """Unrelated prompts share a group (two data sets merged; group id = index)."""
 
@@ -161,7 +167,7 @@ FAULTS: dict[str, tuple[str, Inject]] = {
     "left-truncated": ("ids", change_ids(lambda ids: ids[1:])),
     "log-probs of other tokens": (
         "mismatch",
-        change_packed(lambda r: dataclasses.replace(r, sampler_logp=r.sampler_logp[::-1])),
+        change_packed(other_logps),
     ),
     "mixed groups": ("groups", swap_rollouts),
     "NaN log-prob": ("finite", record_nan),

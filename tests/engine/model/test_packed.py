@@ -114,22 +114,22 @@ class TestWhatIsComputed:
     def test_a_micro_batch_stays_in_its_budget_and_a_group_that_fits_together(self, size: int):
         groups = pack_items(make_items()).groups
         batches = list(micro_batches(groups, size, CPU, is_packed=True))
-        names = [name for batch in batches for name in [r.rollout_id for r in batch.rollouts]]
+        names = [name for batch in batches for name in [r.rollout_id for r in batch.rows]]
         assert sorted(names) == sorted(r.rollout_id for group in groups for r in group.rollouts)
         for batch in batches:
-            assert batch.layout.ids_BT.numel() <= size or len(batch.rollouts) == 1
+            assert batch.layout.ids_BT.numel() <= size or len(batch.rows) == 1
         assert [group.id for group in groups] == list(LENGTHS)
         for group in groups:
             cost = group.rollouts[0].num_prompt + sum(map(num_suffix_tokens, group.rollouts))
             names = {rollout.rollout_id for rollout in group.rollouts}
-            homes = [batch for batch in batches if names & {r.rollout_id for r in batch.rollouts}]
+            homes = [batch for batch in batches if names & {r.rollout_id for r in batch.rows}]
             assert len(homes) == 1 or cost > size
 
     def test_rows_predict_what_the_ledger_says(self):
         groups = pack_items(make_items()).groups
         (batch,) = micro_batches(groups, 10**6, CPU, is_packed=True)
         layout = batch.layout
-        trained = [(r.ids, t) for r in batch.rollouts for t, is_in in enumerate(r.mask) if is_in]
+        trained = [(r.ids, t) for r in batch.rows for t, is_in in enumerate(r.mask) if is_in]
         assert layout.target_N.tolist() == [ids[t] for ids, t in trained]
         assert layout.position_BT is not None
         # The token before a target stands one position earlier, in the row as in the ledger.

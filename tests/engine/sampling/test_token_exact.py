@@ -84,7 +84,7 @@ def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
         rollout.rollout_id: (torch.tensor(rollout.ids), torch.tensor(rollout.mask), logp_N)
         for batch in batches
         for rollout, logp_N in zip(
-            batch.rollouts, batch.sampler_logp_N.split(batch.num_tokens), strict=True
+            batch.rows, batch["sampler_logp"].split(batch.num_tokens), strict=True
         )
     }
     assert len(trained) == 10 and sum(len(r.episode.turns) > 1 for r in rollouts) >= 3
@@ -110,7 +110,7 @@ def test_trainer_logprobs_equal_sampler_logprobs(
     for batch in micro_batches(pack_items(rollouts).groups, 10**6, CPU):
         with torch.no_grad():
             logp_N = policy.logps(batch.layout, temperature=temperature).logp_N
-        gap = (logp_N - batch.sampler_logp_N).abs().max()
+        gap = (logp_N - batch["sampler_logp"]).abs().max()
         assert gap <= 1e-5
 
 
@@ -153,7 +153,7 @@ class TestEnvironmentTokensGetNoGradient:
         assert (grad_T[~predicts_T] == 0).all() and (grad_T[predicts_T] > 0).any()
         # The last row of a prompt starts several rollouts, whose pulls may cancel.
         is_alone_N = batch.layout.row_N.bincount()[batch.layout.row_N] == 1
-        has_adv_N = batch.adv_N != 0
+        has_adv_N = batch["advantage"] != 0
         assert (grad_T[batch.layout.row_N[is_alone_N & has_adv_N]] > 0).all()
 
     def test_observation_tokens_stay_in_attention(self, policy: Policy, short_world: Any):
@@ -161,7 +161,7 @@ class TestEnvironmentTokensGetNoGradient:
         rollouts = [r for r in play(policy, short_world) if len(r.episode.turns) > 1]
         (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
         first_env = next(i for i, a in enumerate(rollouts[0].trajectory.authors) if a is Author.ENV)
-        row = [r.rollout_id for r in batch.rollouts].index(rollouts[0].trajectory.rollout_id)
+        row = [r.rollout_id for r in batch.rows].index(rollouts[0].trajectory.rollout_id)
         other = batch.layout.ids_BT.clone()
         other[row, first_env] = (other[row, first_env] + 1) % 300
         later = trained_of(batch.layout)
@@ -233,7 +233,7 @@ class TestTheLastToken:
         twin = replace(trajectory, rollout_id="twin")
         items = [TrainItem(trajectory, 1.0), TrainItem(twin, 0.0)]
         packed = pack_items(items, keep_dead_groups=False)
-        mask = packed.rollouts[0].mask
+        mask = packed.rows[0].mask
         assert mask == [author is Author.MODEL for author in trajectory.authors]
         turn = trajectory.turns[0]
         in_turn = [i for i in range(turn.start, turn.stop) if trajectory.ids[i] == eos]
@@ -245,10 +245,10 @@ def test_nonfinite_sampler_logprob_is_dropped_and_counted():
     trajectory = make_trajectory("r", "g", [1, 2], ([3, 4, 5, 6], logps))
     other = make_trajectory("s", "g", [1, 2], ([3], [-1.0]))
     packed = pack_items([TrainItem(trajectory, 1.0), TrainItem(other, 0.0)])
-    assert packed.rollouts[0].mask == [False, False, True, False, False, True]
+    assert packed.rows[0].mask == [False, False, True, False, False, True]
     assert packed.num_nonfinite == 2
     # Known when the step is packed, so the denominator does not count them.
-    assert [r.weight for r in packed.rollouts] == pytest.approx([1 / 3, 1 / 3])
+    assert [r.columns["weight"].values[0] for r in packed.rows] == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_demonstration_has_no_logprobs_and_is_refused():

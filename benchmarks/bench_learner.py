@@ -106,9 +106,7 @@ def measure(shape: str, args: argparse.Namespace) -> dict[str, Any]:
                 torch.cuda.synchronize()
             seconds[way] = min(seconds[way], time.perf_counter() - started)
     grpo = learners["packed"]
-    step = pack_step(
-        groups, make_grpo().advantages, grpo.reduction, keep_dead_groups=False, constant=1
-    )
+    step = pack_step(groups, make_grpo(), grpo.loss_settings)
     tokens = {
         way: sum(
             batch.layout.ids_BT.numel()
@@ -118,7 +116,7 @@ def measure(shape: str, args: argparse.Namespace) -> dict[str, Any]:
         )
         for way in learners
     }
-    row = {"shape": shape, "rollouts": len(step.rollouts)}
+    row = {"shape": shape, "rollouts": len(step.rows)}
     for way in learners:
         row |= {f"{way}_s": seconds[way], f"{way}_tokens": tokens[way]}
     return row | {"ratio": seconds["padded"] / seconds["packed"]}

@@ -247,7 +247,7 @@ def measure(rounds: int, seed: int) -> dict[str, float]:
     from searchrl.algorithms.builtin import make_grpo
     from searchrl.config import build_config
     from searchrl.core.group import Group
-    from searchrl.core.reduction import Reduction
+    from searchrl.core.reduction import LossSettings
     from searchrl.engine.learning.packing import pack_step
     from searchrl.engine.learning.sharing import pack_group, unpack_group
     from searchrl.engine.model.loading import TINY_PATH
@@ -271,12 +271,11 @@ def measure(rounds: int, seed: int) -> dict[str, float]:
         for group in driver.run(requests)
     ]
     sent, grpo = [pack_group(group) for group in ledger], make_grpo()
+    whole = LossSettings(beta=1.0, reduction="token-mean")  # groups of one reward, too
     sides = {
         "env": lambda: driver.run(requests),
         "unpickle": lambda: [unpack_group(*pair) for pair in zip(sent, requests, strict=True)],
-        "pack": lambda: pack_step(
-            ledger, grpo.advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
-        ),
+        "pack": lambda: pack_step(ledger, grpo, whole),
     }
     took = {name: timing.cpu_s for name, timing in take_turns(sides, rounds).items()}
     tokens = work.num_rollouts * LENGTH

@@ -287,13 +287,8 @@ class OurSide:
 
     def num_trained(self, trajectories: list[Trajectory]) -> int:
         """Tokens that an update on them computes, padding included."""
-        step = pack_step(
-            self._score(trajectories),
-            self.learner.algorithm.advantages,
-            self.learner.reduction,
-            keep_dead_groups=False,
-            constant=1,
-        )
+        learner = self.learner
+        step = pack_step(self._score(trajectories), learner.algorithm, learner.loss_settings)
         batches = micro_batches(
             step.groups,
             self.learner.micro_batch_tokens,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from searchrl.config.alarms import AlarmSpec
@@ -23,33 +22,6 @@ from searchrl.rewards.expression import RewardSchedule
 
 QUIET = 20
 """Steps without its trouble after which an alarm may sound again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sounded:
-    """An alarm that sounded: its name, the step after which it was asked, its words.
-
-    `action` is what the configuration makes of the alert's own.
-    """
-
-    alarm: str
-    step: int
-    alert: Alert
-    action: AlarmAction
-
-    def to_row(self) -> dict[str, Any]:
-        """The row of alarms.jsonl."""
-        alert = self.alert
-        return {
-            "step": self.step,
-            "alarm": self.alarm,
-            "severity": str(alert.severity),
-            "action": str(self.action),
-            "since": alert.since,
-            "what": alert.what,
-            "why": alert.why,
-            "tries": list(alert.tries),
-        }
 
 
 def find_alarms(registry: Registry, specs: Mapping[str, AlarmSpec]) -> dict[str, Entry]:
@@ -85,8 +57,8 @@ class Watch:
         self._rewards = dict(rewards or {})
         self._held: dict[str, int] = {}
 
-    def ask(self, step: int) -> list[Sounded]:
-        """The alarms that begin to sound after `step`.
+    def ask(self, step: int) -> list[dict[str, Any]]:
+        """The alarms that begin to sound after `step`, as rows of alarms.jsonl.
 
         Raises `SearchRLError` with the alarm and its plugin if one raises or returns no alert.
         """
@@ -101,7 +73,17 @@ class Watch:
                 continue
             held, self._held[name] = self._held.get(name), step
             if held is None or step - held > QUIET:
-                new.append(Sounded(name, step, alert, chosen or alert.action))
+                row = {
+                    "step": step,
+                    "alarm": name,
+                    "severity": str(alert.severity),
+                    "action": str(chosen or alert.action),
+                    "since": alert.since,
+                    "what": alert.what,
+                    "why": alert.why,
+                    "tries": list(alert.tries),
+                }
+                new.append(row)
         return new
 
     def begin_anew(self) -> None:

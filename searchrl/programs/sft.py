@@ -94,7 +94,6 @@ class _Progress(Shape, extra="forbid"):
 
 class _ColdStart(TrainingRun):
     program = "sft"
-    shape = _Progress
     progress: _Progress
 
     def __init__(

@@ -37,7 +37,6 @@ from searchrl.programs.agent import ask_line
 from searchrl.programs.stopping import StopFlag
 from searchrl.run_folder import Run, RunWriter, newest_checkpoint, rotate_checkpoints
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
-from searchrl.run_folder.shapes import Shape
 from searchrl.screen.observer import Observer
 from searchrl.trust.permission import trust_created
 
@@ -46,10 +45,8 @@ class TrainingRun:
     """A run that is under way: what it holds, where it writes, how far it has come."""
 
     program: ClassVar[Literal["train", "sft"]]
-    shape: ClassVar[type[Shape]]
-    """`progress` as `state.json` has it."""
     progress: Any
-    """What checkpoints hold beside weights and optimiser: an object with `step`."""
+    """A `Shape` with a `step`: what checkpoints hold beside weights and optimiser."""
     writer: RunWriter
 
     def __init__(
@@ -132,7 +129,7 @@ class TrainingRun:
         newest = newest_checkpoint(folder)
         for fault in newest.faults:
             observer.warn(fault)
-        state = load_checkpoint(newest.folder, self.policy, self.learner, self.shape)
+        state = load_checkpoint(newest.folder, self.policy, self.learner, type(self.progress))
         self.progress = type(self.progress)(**state)
         self.writer = RunWriter.reopen(
             folder,

@@ -123,16 +123,19 @@ class Entry:
     def load_script(self, name: str = "expert") -> ExpertFactory:
         """Return a scripted policy of an environment, importing it if it is a lazy string.
 
-        Raises `ConfigError` if there is none at all, `UnknownNameError` with near matches.
+        Raises `UnknownNameError` with near matches.
         """
         if not self.script_names:
-            raise ConfigError(
-                f"env '{self.title}' has no scripted policy: {self.owner} ({self.where}) registers "
-                "it without expert=, so there is nothing to replay"
+            raise UnknownNameError(
+                f"env '{self.title}' ({self.owner}) registers no scripted policy, so there is "
+                "nothing to replay; give register_envs an `expert=`, or use --policy model"
             )
         if name not in self.script_names:
-            known = suggest(name, self.script_names)
-            raise UnknownNameError(f"env '{self.title}' has no scripted policy {name!r}.{known}")
+            raise UnknownNameError(
+                f"env '{self.title}' has no scripted policy '{name}'."
+                f"{suggest(name, self.script_names)} Name one with --policy scripted:NAME, or in "
+                "sft.stages.0.mix"
+            )
         found = self.options if name == "expert" else self.options["scripts"]
         return self._resolve(found[name])
 

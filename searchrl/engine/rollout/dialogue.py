@@ -51,8 +51,8 @@ class RolloutRequest:
     `split` and `index` are those of the world (`TaskWorld.num_tasks`). `options` are passed to the
     env's reset besides them. `forced` names an action kind to which the first turn is committed by
     its opening tag. `script` is the scripted policy for a scripted generator. `has_logps` is off
-    where the generator samples, but cannot say how probable its tokens were. `level` is that of the
-    world whose environment plays it, where its difficulty changes.
+    where the generator samples, but cannot say how probable its tokens were. `difficulty` is the
+    key of the level that plays it (`TaskWorld.levels`), None for the last one.
     """
 
     group_id: str
@@ -65,7 +65,7 @@ class RolloutRequest:
     script: ExpertFactory | None = None
     step: int = 0
     has_logps: bool = True
-    level: TaskWorld | None = None
+    difficulty: Any = None
 
     @property
     def origin(self) -> Origin:
@@ -76,14 +76,7 @@ class RolloutRequest:
     @property
     def home(self) -> TaskWorld:
         """The world whose environment plays it."""
-        return self.level or self.world
-
-    def place_in(self, worlds: Sequence[TaskWorld]) -> tuple[int, Any]:
-        """Where its world stands among those of a run, and the difficulty; None: the last one."""
-        entry = next(n for n, world in enumerate(worlds) if world is self.world)
-        levels = self.world.levels.items()
-        is_own = self.level is self.world  # the last level is the world itself
-        return entry, next((k for k, w in levels if w is self.level and not is_own), None)
+        return self.world.levels.get(self.difficulty, self.world)
 
     @property
     def reset_options(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Task
 from searchrl.engine.rollout.guarded import GuardedProtocol
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
-from searchrl.errors import ConfigError, EnvironmentFailure, ProtocolFailure, SearchRLError, suggest
+from searchrl.errors import ConfigError, EnvironmentFailure, ProtocolFailure, SearchRLError
 from searchrl.plugins import Entry
 from searchrl.plugins.parts import Judged
 from searchrl.plugins.registry import describe_error
@@ -34,7 +34,7 @@ Env = gymnasium.Env[Any, Any]
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TaskWorld:
     """One task of the run: where its episodes come from and how they are scored.
 
@@ -195,24 +195,10 @@ class TaskWorld:
         return count
 
     def script(self, name: str) -> ExpertFactory:
-        """A scripted policy of the env by name.
-
-        Raises:
-            ConfigError: if the env has none of that name, or none at all.
-        """
-        scripts = self.entry.load_scripts()
-        if not scripts:
-            raise ConfigError(
-                f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
-                "nothing to replay; give register_envs an `expert=`, or use --policy model"
-            )
-        if name not in scripts:
-            raise ConfigError(
-                f"env '{self.name}' has no scripted policy '{name}'.{suggest(name, scripts)} "
-                "Name one with --policy scripted:NAME, or in sft.stages.0.mix"
-            )
+        """A scripted policy of the env by name; see `Entry.load_script`."""
+        script = self.entry.load_script(name)
         number_turn = getattr(self.protocol, "number_turn", None)
-        return scripts[name] if number_turn is None else _numbered(scripts[name], number_turn)
+        return script if number_turn is None else _numbered(script, number_turn)
 
     def can_open(self, kind: str) -> bool:
         """Whether a turn of the protocol can be committed to an action of `kind`."""

@@ -235,9 +235,8 @@ def prepare(
     for tracker in plan.config.log.trackers:
         registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
     find_alarms(registry, plan.config.alarms.watch)
-    # What `tiny` means to a resumed run was decided when it began.
-    config = name_defaults(plan.config, registry)
-    plan = plan.settled(registry) if resume is None else replace(plan, config=config)
+    if resume is None:  # what `auto` and `tiny` mean to a resumed run was decided when it began
+        plan = plan.settled(registry)
     for note in plan.notes:
         on_note(note)
     return plan, registry

@@ -32,7 +32,6 @@ from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.forecast import watch_memory
 from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.tolerance import tolerance_of
-from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_driver, make_scripted_driver
 from searchrl.engine.rollout.prompts import PromptStream
@@ -134,10 +133,10 @@ class Session:
         scripted = make_scripted_driver(config, self.policy.renderer)
         scripted.limits = replace(self.sampler.limits, step_timeout_s=None)
         self.imitator = share_driver(scripted, self.workers)
-        self.curriculum = Curriculum(self.worlds)
         self.prompts = PromptStream(
-            self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size, self.curriculum
+            self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size
         )
+        self.curriculum = self.prompts.curriculum
         self.protocols: Sequence[TagProtocol] = [world.protocol for world in self.worlds]
         self.scorers: Sequence[Scorer] = [world.scorer for world in self.worlds]
         self.algorithm.begin(self)
@@ -223,15 +222,21 @@ class Session:
 
     def _ask(self, requests: Sequence[RolloutRequest], step: int) -> list[RolloutRequest]:
         """The requests of a step as the algorithm would have them."""
-        prompts = []
-        for one in requests:
-            entry, level = one.place_in(self.worlds)
-            prompts.append(Prompt(one.group_id, entry, level, one.index or 0, len(one.rng_keys)))
+        prompts = [
+            Prompt(
+                one.group_id,
+                self.worlds.index(one.world),
+                one.difficulty,
+                one.index or 0,
+                len(one.rng_keys),
+            )
+            for one in requests
+        ]
         return [
             replace(
                 request,
                 world=self.worlds[prompt.entry],
-                level=self.worlds[prompt.entry].levels.get(prompt.level),
+                difficulty=prompt.level,
                 index=prompt.index,
                 rng_keys=request.rng_keys[: prompt.num_rollouts],
             )

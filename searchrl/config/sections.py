@@ -378,9 +378,11 @@ class SamplingConfig(Section):
     says by how many nats per token."""
 
     @property
-    def is_truncated(self) -> bool:
-        """Whether some tokens can never be drawn."""
-        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+    def cuts(self) -> str:
+        """The settings by which some tokens can never be drawn: `top_k=5, top_p=0.9`."""
+        whole = {"top_k": 0, "top_p": 1, "min_p": 0}
+        cuts = ((name, getattr(self, name)) for name in whole)
+        return ", ".join(f"{name}={value:g}" for name, value in cuts if value != whole[name])
 
 
 class EvalConfig(Section):

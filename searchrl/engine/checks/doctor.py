@@ -51,14 +51,11 @@ def examine(subject: Subject) -> Report:
 def check_sampling(subject: Subject) -> Verdict:
     """Whether all of the distribution can be drawn."""
     sampling = subject.sampling
-    whole = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    cuts = {name: getattr(sampling, name) for name in whole}
-    named = ", ".join(f"{name}={cut:g}" for name, cut in cuts.items() if cut != whole[name])
-    if not named:
+    if not sampling.cuts:
         return Verdict(State.PASSED, "nothing is cut (no top-k, top-p or min-p)")
     says = (
-        f"sampling.{named} cuts what can be drawn: each token was drawn with a larger probability "
-        "than its log-prob says, so every ratio is too large"
+        f"sampling.{sampling.cuts} cuts what can be drawn: each token was drawn with a larger "
+        "probability than its log-prob says, so every ratio is too large"
     )
     fix = "Leave it out in training"
     if sampling.allow_truncated:

@@ -11,6 +11,7 @@ from statistics import fmean
 
 from searchrl.config import RunConfig
 from searchrl.config.curriculum import stages_of
+from searchrl.config.sections import EvalConfig
 from searchrl.contracts import PaidJudge, Traffic
 from searchrl.engine.metrics.evaluation import count_episodes
 from searchrl.engine.rollout.world import TaskWorld
@@ -40,13 +41,8 @@ def foresee_training(
     yield from _foresee(worlds, counts, rollout.group_size)
 
 
-def foresee_evaluation(
-    config: RunConfig, worlds: Sequence[TaskWorld], *, has_forced: bool
-) -> Iterator[str]:
-    """The same of an evaluation; without `has_forced`, each task is played in one way only."""
-    settings = config.eval
-    if not has_forced:
-        settings = settings.model_copy(update={"forced": False})
+def foresee_evaluation(settings: EvalConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
+    """The same of an evaluation."""
     played = [count_episodes([w], settings, settings.split, settings.num_tasks) for w in worlds]
     counts = [(0, count * settings.num_samples) for count in played]
     yield from _foresee(worlds, counts, 1)

@@ -187,18 +187,11 @@ def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
 
 def ensure_whole_distribution(config: RunConfig) -> None:
     """Refuse to train on samples of a cut distribution unless that is asked for."""
-    sampling = config.sampling
-    if not sampling.is_truncated or sampling.allow_truncated:
+    if not config.sampling.cuts or config.sampling.allow_truncated:
         return
-    usual = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    cut = ", ".join(
-        f"{name}={value:g}"
-        for name, all_of_it in usual.items()
-        if (value := getattr(sampling, name)) != all_of_it
-    )
     raise ConfigError(
-        f"sampling.{cut} cuts what training may draw: the ratio is then too large by the "
-        "probability left out of each draw. Keep it for `searchrl eval`; or, to train on it all "
-        "the same, --set sampling.allow_truncated=true (the metric log_kept_mass, in nats per "
+        f"sampling.{config.sampling.cuts} cuts what training may draw: the ratio is then too large "
+        "by the probability left out of each draw. Keep it for `searchrl eval`; or, to train on it "
+        "all the same, --set sampling.allow_truncated=true (the metric log_kept_mass, in nats per "
         "token, says how biased the ratio is)"
     )

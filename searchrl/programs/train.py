@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import Field, NonNegativeInt
 
 from searchrl.config import RunConfig
+from searchrl.engine.checks.report import State
 from searchrl.engine.learning.step_groups import sampler_metrics, staleness, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
@@ -29,7 +30,6 @@ from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Best, Rollback
-from searchrl.programs.doctor import ensure_sound
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
@@ -101,7 +101,11 @@ def train(
             workers.barrier()  # no process loads weights if the folder cannot be used
             session = Session(plan, registry, workers, observer.note, observer.phase)
             stack.callback(session.close)
-            ensure_sound(session, observer)
+            report = session.examine(is_thorough=False)
+            report.ensure_good()
+            for one in report.of(State.WARNED):
+                observer.warn(f"check '{one.name}': {one.says}. {one.fix}")
+            observer.note(f"start-up checks: {report.summary}")
             training = _Training(session, observer, stop)
             training.open(
                 folder,

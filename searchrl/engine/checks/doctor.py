@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.excerpt import Excerpt, visible
-from searchrl.engine.checks.report import Checked, Report, State, Verdict
+from searchrl.engine.checks.report import Report, State, Verdict
 from searchrl.engine.checks.texts import (
     check_observations,
     check_round_trip,
@@ -44,7 +45,8 @@ def examine(subject: Subject) -> Report:
             verdict = check(subject)
         except SearchRLError as error:
             verdict = Verdict(State.FAILED, f"it could not be looked at: {error}")
-        done.append(Checked(name, question, verdict, time.perf_counter() - began))
+        took_s = time.perf_counter() - began
+        done.append(replace(verdict, name=name, question=question, took_s=took_s))
     return Report(tuple(done), time.perf_counter() - started)
 
 

@@ -28,7 +28,7 @@ from searchrl.engine.rollout.world import Env, TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ProtocolFailure
-from searchrl.tool_calls import Call, Pinned, Returned
+from searchrl.tool_calls import Call, Pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +203,6 @@ class Stepping(NamedTuple):
     turn: FinishedTurn
     text: str
     call: Call[Stepped]
-
-
-def give_up(stepping: Sequence[Stepping]) -> None:
-    """Part with environments that are still in a step, or failed in it: nobody may have them."""
-    for one in stepping:
-        if not isinstance(one.call.outcome, Returned):
-            one.dialogue.env = None
 
 
 def release(dialogues: Sequence[Dialogue]) -> None:

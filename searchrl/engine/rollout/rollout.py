@@ -26,7 +26,6 @@ from searchrl.engine.rollout.dialogue import (
     Limits,
     RolloutRequest,
     Stepping,
-    give_up,
     release,
 )
 from searchrl.engine.rollout.served import Served
@@ -35,7 +34,7 @@ from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
-from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised
+from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
 
 UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
 """The action of a turn where `parse` fails."""
@@ -218,7 +217,9 @@ class RolloutDriver:
                 if is_stopped or time.monotonic() - began > (self.limits.step_timeout_s or 1e9):
                     for handle in live:
                         self.generator.close(handle)
-                    give_up(stepping)
+                    for one in stepping:  # nobody may have an environment still in a step
+                        if not isinstance(one.call.outcome, Returned):
+                            one.dialogue.env = None
                     late = list(live.values())
                     release(waiting if is_lost else late)
                     if is_lost:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -28,7 +29,7 @@ from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.learner import Learned, Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.step_groups import StepGroups, sample_groups
-from searchrl.engine.learning.workers import Workers
+from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.memory.forecast import watch_memory
 from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.tolerance import tolerance_of
@@ -278,3 +279,13 @@ class Session:
         """Between phases only: sampling and updating want memory in different shapes."""
         if self.policy.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def examine_plan(plan: Plan, registry: Registry) -> Report:
+    """Make the objects of a training run, check them and give everything back."""
+    # A cut distribution, which no run would begin with, is one of the findings here.
+    sampling = plan.config.sampling
+    allowed = {"sampling": sampling.model_copy(update={"allow_truncated": True})}
+    plan = replace(plan, config=plan.config.model_copy(update=allowed))
+    with closing(Session(plan, registry, ALONE, lambda text: None)) as session:
+        return session.examine(is_thorough=True, sampling=sampling)

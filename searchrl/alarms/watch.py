@@ -1,7 +1,7 @@
 """The watch of a run: its alarms, what they see, and which of them have sounded already.
 
-Owns how the names in `alarms.watch` become objects, the rule that an alarm sounds once per trouble,
-and the errors: what an alarm raises names its plugin. It writes nothing and ends no run.
+An alarm sounds once per trouble; an error in one names its plugin. Nothing is written here, and no
+run ended.
 """
 
 from __future__ import annotations

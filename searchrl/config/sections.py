@@ -415,7 +415,7 @@ class EvalConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """Checkpoints that are kept. Each is written under another name, then renamed: never in part."""
+    """Checkpoints that are kept. Each is written under another name and then renamed."""
 
     every: Count = 10
     """Steps between checkpoints. A killed run loses at most this many steps. After Ctrl-C or an

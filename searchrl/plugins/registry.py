@@ -30,7 +30,7 @@ NOT_FOUND = (
     " `searchrl plugins` lists what is loaded; what a package offers is there once it is installed "
     "(pip install), and what a file offers with --plugin FILE."
 )
-"""How to get a name that nobody registers."""
+"""Advice on a name that nobody registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Entry:
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether a retriever or reward may be called by several threads at once."""
+        """True if a retriever or reward may be called by several threads at once."""
         return bool(self.options.get("concurrent", True))
 
     @property
     def is_of_group(self) -> bool:
-        """Whether a reward scores a whole group at once."""
+        """True if a reward scores a whole group at once."""
         return bool(self.options.get("group", False))
 
     @property
@@ -144,7 +144,7 @@ class Entry:
         return {name: self.load_script(name) for name in self.script_names}
 
     def is_safe_name(self) -> bool:
-        """Whether what was looked up under a scheme imports nothing, as far as its plugin says."""
+        """Return True if its plugin says that the name under a scheme imports nothing."""
         is_safe = self.options.get("is_safe")
         return is_safe is not None and bool(self._resolve(is_safe)(self.argument))
 
@@ -279,7 +279,7 @@ class Registry:
 
     @property
     def news(self) -> tuple[str, ...]:
-        """What a user should know: which plugins are not loaded, and what has changed."""
+        """Sentences for the user: plugins that are not loaded, and changed ones."""
         failed = (f"not loaded: {failure}" for failure in self.failures)
         return (*failed, *(f"changed: {change}" for change in self.changes))
 

@@ -1,8 +1,8 @@
-"""What training does about its alarms: record, show, stop, or return to the best checkpoint.
+"""Actions on the alarms of a run: record, show, stop, or return to the best checkpoint.
 
-Owns what each action means, and the rollback: weights, optimiser and the algorithm's state of the
-best checkpoint, at a lower learning rate, while steps, tasks and the schedule go on. A rollback is
-part of the checkpoint of its step, so a run that is killed before that is written does it again.
+A rollback takes weights, optimiser and the algorithm's state of that checkpoint, at a lower
+learning rate, while steps, tasks and the schedule go on. It is part of the checkpoint of its step,
+so a run that is killed before that is written does it again.
 """
 
 from __future__ import annotations

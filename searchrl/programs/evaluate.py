@@ -45,7 +45,7 @@ def script_name(policy: str) -> str | None:
 
 
 def needs_model(policy: str) -> bool:
-    """Whether a policy has weights here, so that torch is needed."""
+    """Return True for a policy with weights here, which needs torch."""
     return script_name(policy) is None and endpoint_address(policy) is None
 
 

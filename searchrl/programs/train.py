@@ -128,7 +128,7 @@ def train(
 
 
 class _Progress(Shape, extra="forbid", allow_inf_nan=False):
-    """What checkpoints hold beside weights and optimiser.
+    """Contents of checkpoints beside weights and optimiser.
 
     `best` is the step with the best reward on validation tasks so far; `evaluated` the last step
     after which that was looked at; `watched` the last one that the alarms were asked about.
@@ -190,11 +190,11 @@ class _Training(TrainingRun):
         }
 
     def warnings(self) -> Iterator[str]:
-        """What makes the run hopeless or its figures worthless."""
+        """Yield what makes the run hopeless or its figures worthless."""
         return training_warnings(self.session.plan, self.worlds)
 
     def notes(self) -> Iterator[str]:
-        """What judges will cost."""
+        """Yield what judges will cost."""
         return foresee_training(self.config, self.worlds, self.progress.step)
 
     def open(

@@ -1,6 +1,6 @@
-"""What `train` and `sft` have in common: how a run begins or is resumed, is recorded, and ends.
+"""The common part of `train` and `sft`: a run begins or is resumed, is recorded, and ends.
 
-The steps are those of the programs. What has changed since a run began is `run_folder.changes`.
+The steps are those of the programs. Changes since a run began are found by `run_folder.changes`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TrainingRun:
         """A step that has begun to change weights and is not on disk yet."""
 
     def origin(self) -> dict[str, Any]:
-        """What the provenance holds of this program alone."""
+        """Return what the provenance holds of this program alone."""
         return {}
 
     def facts(self) -> dict[str, Any]:
@@ -77,11 +77,11 @@ class TrainingRun:
         raise NotImplementedError
 
     def warnings(self) -> Iterable[str]:
-        """What makes the run hopeless or its figures worthless."""
+        """Yield what makes the run hopeless or its figures worthless."""
         raise NotImplementedError
 
     def notes(self) -> Iterable[str]:
-        """What the user should know before the first step of a new run or a resumed one."""
+        """Yield notes for the user before the first step of a new run or a resumed one."""
         return ()
 
     def open(

@@ -1,8 +1,6 @@
 """The doctor: all checks of a run that is about to begin, by name and in order.
 
-Owns the table of checks, how much is played for them (a little at the start of every training run,
-more for `searchrl doctor`), and the checks of limits and of a batch. Checks of texts are `texts`.
-A failed check raises nothing here; `Report.ensure_good` does.
+A failed check raises nothing here; `Report.ensure_good` does. Checks of texts are `texts`.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from searchrl.errors import CheckError, SearchRLError
 
 THOROUGH = Size(num_prompts=16, num_tasks=2, group_size=2, num_turns=3, turn_tokens=32)
 QUICK = Size(num_prompts=1, num_tasks=1, group_size=2, num_turns=2, turn_tokens=8)
-"""What is looked at for `searchrl doctor`, and at the start of training."""
+"""Sizes of the trial for `searchrl doctor`, and at the start of training."""
 
 
 def examine(subject: Subject) -> Report:
@@ -51,7 +49,7 @@ def examine(subject: Subject) -> Report:
 
 
 def check_sampling(subject: Subject) -> Verdict:
-    """Whether all of the distribution can be drawn."""
+    """Check that all of the distribution can be drawn."""
     sampling = subject.sampling
     if not sampling.cuts:
         return Verdict(State.PASSED, "nothing is cut (no top-k, top-p or min-p)")
@@ -66,7 +64,7 @@ def check_sampling(subject: Subject) -> Verdict:
 
 
 def check_episodes(subject: Subject) -> Verdict:
-    """Whether environments could be played."""
+    """Check that environments could be played."""
     failures = [one.episode.failure for one in subject.rollouts if one.episode.failure]
     figures = {"episodes": len(subject.played), "failures": len(failures)}
     if not failures:
@@ -83,7 +81,7 @@ def check_episodes(subject: Subject) -> Verdict:
 
 
 def check_lengths(subject: Subject) -> Verdict:
-    """Whether prompts leave room for turns."""
+    """Check that prompts leave room for turns."""
     limits, positions = subject.sampler.limits, subject.policy.max_positions
     if not subject.prompts:
         return Verdict(State.SKIPPED, "no prompt was rendered")
@@ -172,4 +170,4 @@ CHECKS: dict[str, tuple[str, Callable[[Subject], Verdict]]] = {
     "observations": ("Does the model read all that environments say?", check_observations),
     "batch": ("Are ids and mask right, and do sampler and trainer agree?", check_batch),
 }
-"""What each check asks, and how it finds out."""
+"""The question of each check, and the function that answers it."""

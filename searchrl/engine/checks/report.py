@@ -1,7 +1,4 @@
-"""Verdicts of checks, and the report that holds them all.
-
-Owns the states a check may end in and their JSON. It knows no check. No torch.
-"""
+"""Verdicts of checks, and the report that holds them all. No torch."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from searchrl.errors import CheckError
 
 
 class State(StrEnum):
-    """How a check ended."""
+    """Outcome of a check."""
 
     PASSED = "passed"
     WARNED = "warned"
@@ -69,12 +66,12 @@ class Report:
 
     @property
     def is_good(self) -> bool:
-        """Whether none failed."""
+        """True if none failed."""
         return not self.of(State.FAILED)
 
     @property
     def summary(self) -> str:
-        """How many ended how, and the time, in one line."""
+        """Counts of the outcomes, and the time, in one line."""
         counts = ((len(self.of(state)), state) for state in State)
         said = ", ".join(f"{count} {state}" for count, state in counts if count)
         return f"{said} ({self.took_s:.2f} s)"

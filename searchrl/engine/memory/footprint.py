@@ -43,9 +43,9 @@ class Footprint:
 
     is_lora: bool
     plain_weights: int
-    """Of the weights as they are loaded, in `model.dtype`."""
+    """Weights as they are loaded, in `model.dtype`."""
     layer_weights: int
-    """Of one layer of them."""
+    """One layer of them."""
     nf4_weights: int
     """The same with `model.quantize: nf4`."""
     trained_sizes: tuple[int, ...]
@@ -61,11 +61,11 @@ class Footprint:
     hidden_per_token: int
     """One hidden state."""
     saved_layer_per_token: int
-    """What one layer keeps for the backward pass."""
+    """Tensors that one layer keeps for the backward pass."""
     saved_rest_per_token: int
-    """What embedding and last norm keep."""
+    """Tensors that embedding and last norm keep."""
     work_per_token: int
-    """What comes and goes within one layer."""
+    """Tensors that come and go within one layer."""
 
     @property
     def trained_bytes(self) -> int:
@@ -192,7 +192,7 @@ class _KeptPlan:
 
 
 def _saved_bytes(base: Any) -> tuple[int, int]:
-    """What (one layer, everything else) keeps per token: from passes of few layers."""
+    """Bytes per token that (one layer, everything else) keeps: from passes of few layers."""
     decoder = base.get_decoder()
     layers = decoder.layers
     # The first layer may be spared some gradients; the others are alike.

@@ -42,7 +42,7 @@ class EvalResult:
     rollouts: tuple[Rollout, ...]
     forced: tuple[Rollout, ...] = ()
     traffic: Traffic | None = None
-    """What was sent to an endpoint, if one was the policy."""
+    """Requests to an endpoint, if one was the policy."""
 
 
 def run_episodes(
@@ -110,7 +110,7 @@ def run_episodes(
 
 
 def tasks_played(worlds: Sequence[TaskWorld], world: TaskWorld, split: str, num_tasks: int) -> int:
-    """How many tasks of one of the worlds are played where they share `num_tasks`."""
+    """Count the tasks of one of the worlds that are played where they share `num_tasks`."""
     return min(max(1, num_tasks // len(worlds)), world.num_tasks(split))
 
 
@@ -194,7 +194,7 @@ def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()
 
 
 def count_tasks(worlds: Sequence[TaskWorld], settings: EvalConfig) -> dict[str, int]:
-    """How many tasks there are to train on, to validate and to evaluate, as `TASK/SPLIT`.
+    """Count the tasks to train on, to validate and to evaluate, as `TASK/SPLIT`.
 
     Raises:
         ConfigError: if a world has none to train on, or none to evaluate.

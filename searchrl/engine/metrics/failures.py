@@ -1,4 +1,4 @@
-"""How many episodes may fail: a few are left out and reported, too many end the program.
+"""The limit of failures: a few episodes are left out and reported, too many end the program.
 
 A step in which no episode could be scored ends training as well: there is nothing to learn from.
 """
@@ -20,7 +20,7 @@ _TOLD = 3
 
 @dataclass(frozen=True, slots=True)
 class FailureLimit:
-    """What happens after failed episodes: tracebacks are saved, a note is shown; too many end it.
+    """Handles failed episodes: tracebacks are saved, a note is shown; too many end the program.
 
     `program` is what stops; `save` writes a text under a name and returns its path; `note` shows
     the user a line; `remedy` says how to go on once the fault is fixed.
@@ -111,6 +111,6 @@ def tell_unscored(rollouts: Sequence[Rollout]) -> str:
 
 
 def _find_unpaid(rollouts: Sequence[Rollout]) -> list[Failure]:
-    """Why episodes have no score that a budget ended."""
+    """The failures of episodes that a budget ended."""
     failures = (rollout.scored.failure for rollout in rollouts)
     return [f for f in failures if f is not None and f.kind is FailureKind.BUDGET]

@@ -60,7 +60,7 @@ def curriculum_metrics(curriculum: Curriculum, done: int) -> Metrics:
 
 
 def label_tasks(worlds: Sequence[TaskWorld]) -> list[str]:
-    """What each task is called in metrics: its env or, where several have it, `ENV.POSITION`.
+    """Names of tasks in metrics: the env or, where several have it, `ENV.POSITION`.
 
     The position is that in `tasks`, as `--set tasks.1.weight=2` counts.
     """
@@ -148,7 +148,7 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
 
 
 def find_headline(worlds: Iterable[TaskWorld]) -> str:
-    """What all tasks are judged by; `reward` where that differs."""
+    """The metric that all tasks are judged by; `reward` where that differs."""
     found = {world.scorer.headline for world in worlds}
     return found.pop() if len(found) == 1 else "reward"
 

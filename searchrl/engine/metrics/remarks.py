@@ -1,5 +1,5 @@
-"""What a user should know of the tasks that were played: notes of an environment on its data, a
-metric `signal:NAME` that no episode has, and an agent whose requests seldom go on with a segment.
+"""Remarks on the tasks that were played: notes of an environment on its data, a metric
+`signal:NAME` that no episode has, and an agent whose requests seldom go on with a segment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The boundary of an episode: calls into environments and scripts, and whose fault a failure is.
 
-Owns the check of everything that foreign code hands back (prompt, task, observation, reward,
-action, passages, signals) and the classification of what it raises. What passes here can be
-relied on: by the trajectory, the rewards and the records. Keeps no state and drives nothing.
+Everything that foreign code hands back (prompt, task, observation, reward, action, passages,
+signals) is checked here, and relied on afterwards.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Begun(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What an environment made of a turn. `action` None: ask the protocol."""
+    """Outcome of a turn in an environment. `action` None: ask the protocol."""
 
     observation: str
     reward: float
@@ -64,7 +63,7 @@ class Stepped(NamedTuple):
     action: Action | None
     ranks: tuple[Mapping[str, int | None], ...]
     answer: str | None = None
-    """What it took for the answer; None: ask the protocol."""
+    """The answer as it read it; None: ask the protocol."""
 
 
 def begin_episode(

@@ -38,7 +38,7 @@ class Curriculum:
         return None if world.levels.get(difficulty) is world else difficulty
 
     def begins(self, done: int) -> list[str]:
-        """What begins with the next step, in words."""
+        """Stages that begin with the next step, in words."""
         return [
             f"step {done + 1}: tasks.{task}.{key} is {stages[stage_at(stages, done)][1]} from here "
             "on"
@@ -47,10 +47,7 @@ class Curriculum:
         ]
 
     def figures(self, done: int) -> list[tuple[int, str, float]]:
-        """What is sampled with after so many steps, as task, name and figure.
-
-        Weights are themselves; the stages of the others are counted from 1.
-        """
+        """Task, name and figure after so many steps: the weight, or the stage counted from 1."""
         found = []
         for task, key, stages in self._schedules:
             at = stage_at(stages, done)

@@ -80,7 +80,7 @@ class RolloutRequest:
 
     @property
     def reset_options(self) -> dict[str, Any]:
-        """What the env's reset is given, besides the seed."""
+        """Options for the env's reset, besides the seed."""
         if self.index is None:
             return {"split": self.split, **self.options}
         split, index = self.home.locate(self.split, self.index)
@@ -88,10 +88,9 @@ class RolloutRequest:
 
     @property
     def env_seed(self) -> int:
-        """What the env's reset is seeded with: one seed for the whole group, from 0 to 2**31.
+        """Seed for the env's reset: one for the whole group, from 0 to 2**31.
 
-        No seed is in two splits, so an env that draws its tasks from the seed alone has validation
-        tasks of its own, too.
+        No seed is in two splits: an env that draws its tasks from it alone can be validated, too.
         """
         splits = (TRAIN, VALIDATION)
         place = splits.index(self.split) if self.split in splits else len(splits)
@@ -110,12 +109,12 @@ class Dialogue:
         self.prefix = ""
         self.expert: Expert | None = None
         self.segments: list[Trajectory] = []
-        """Those of a wrapper that serves the policy; `trajectory` is the one that goes on."""
+        """Segments, where a wrapper serves the policy; `trajectory` is the one that goes on."""
         self.asked: list[int] = []
         """The segment of each turn."""
         self.stops: tuple[str, ...] = request.world.protocol.stops
         self.answer: str | None = None
-        """What the environment took for the answer."""
+        """The answer as the environment read it."""
         self.turns: list[EpisodeTurn] = []
         self.signals: dict[str, float] = {}
         self.env_return = self.cut_reward = 0.0
@@ -138,7 +137,7 @@ class Dialogue:
 
     @property
     def is_served(self) -> bool:
-        """Whether its environment serves the policy and makes the ids of its prompts itself."""
+        """True if its environment serves the policy and makes the ids of its prompts itself."""
         return isinstance(self.prompt, Rendered)
 
     def fail(self, error: BaseException) -> None:

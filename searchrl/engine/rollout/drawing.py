@@ -1,7 +1,6 @@
-"""What a rollout's protocol, environment and rewards draw of it, as JSON for its row.
+"""Drawings of a rollout by its protocol, environment and rewards, as JSON for its row.
 
-Owns the calls of `draw_episode` and what comes of a drawing that fails: a text that says so, in its
-place. A drawing never ends an episode or a run.
+A drawing that fails is a text that says so; it never ends an episode or a run.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from searchrl.plugins.registry import describe_error
 from searchrl.tool_calls import DeadlineExceeded, Pinned, call_with_deadline
 
 MAX_DRAWINGS = 8
-"""Of one object in one rollout: every row of a run holds them."""
+"""Drawings of one object in one rollout: every row of a run holds them."""
 
 
 def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:

@@ -1,9 +1,7 @@
 """Guards around what an environment calls: its protocol and its retriever.
 
-Owns the boundary around both. The driver, environments and scripts all call the protocol. If it
-raises, or returns a wrong value, the failure names the protocol, and not the environment that
-called it. A search that hangs names the retriever, and one that is registered with
-`concurrent=False` gets one call at a time. Parses, renders and finds nothing itself.
+A failure names the part that failed, and not the environment that called it. A retriever that is
+registered with `concurrent=False` gets one call at a time.
 """
 
 from __future__ import annotations
@@ -131,7 +129,7 @@ class GuardedProtocol:
 
 @dataclass(slots=True)
 class BatchSizes:
-    """How many searches are asked in one batch: twice as many, as long as that saves time.
+    """Number of searches in one batch: doubled as long as that saves time.
 
     A retriever that takes its queries one after another gains nothing, and a large batch would miss
     the time limit of a single search.

@@ -1,8 +1,7 @@
-"""Which training prompts a step gets: a pure function of (seed, step, refill, curriculum).
+"""Training prompts of a step: a pure function of (seed, step, refill, curriculum).
 
-Owns the order of prompts over steps and worlds. There is no iterator state: a resumed run sees
-exactly the prompts the uninterrupted one would have seen. Prompts that replace others (dynamic
-sampling) come from streams of their own, so that the main one still skips nothing.
+There is no iterator state: a resumed run sees exactly the prompts the uninterrupted one would have
+seen. Prompts that replace others (dynamic sampling) come from streams of their own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Rollouts, and what drives them: strings of the environment here, the record of tokens there.
+"""Rollouts and their driver: strings of the environment here, the record of tokens there.
 
-Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
-re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
-through `boundary`. Written against submit/poll, so that any generator can be non-blocking.
+It renders a prompt once, never re-tokenises what was sampled and never lets an environment touch
+tokens. Foreign code is called through `boundary`. Any generator can be non-blocking (submit, poll).
 """
 
 from __future__ import annotations
@@ -62,17 +61,17 @@ class Rollout:
 
     @property
     def is_scored(self) -> bool:
-        """Whether it may enter a training step."""
+        """True if it may enter a training step."""
         return self.reward is not None
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:
-        """What the environment gave for each turn; the last one makes up for the other scores."""
+        """The environment's reward for each turn; the last makes up for the other scores."""
         return settle(tuple(turn.reward for turn in self.episode.turns), self.reward or 0.0)
 
     @property
     def is_cut(self) -> bool:
-        """Whether a limit ended it, neither the environment nor the model."""
+        """True if a limit ended it, neither the environment nor the model."""
         return self.episode.stop_reason not in (StopReason.ANSWERED, StopReason.EOS)
 
     @property
@@ -101,7 +100,7 @@ class Interrupted(Exception):
 
 
 Play = Callable[..., "list[Group[Rollout]]"]
-"""How a driver plays requests: `RolloutDriver.play`."""
+"""The type of `RolloutDriver.play`."""
 
 
 class RolloutDriver:
@@ -127,7 +126,7 @@ class RolloutDriver:
 
     @property
     def stats(self) -> object:
-        """Those of its generator, if it has any."""
+        """Statistics of its generator, if it has any."""
         return getattr(self.generator, "stats", None)
 
     def sync(self, policy: Any) -> int:

@@ -53,17 +53,17 @@ class TaskWorld:
     retriever_owner: str = ""
     protocol_owner: str = ""
     timeout_s: float | None = None
-    """How long one call of its environment may take in an episode."""
+    """Time limit of one call of its environment in an episode."""
     not_drawing: set[str] = field(default_factory=set)
-    """Who is not asked for drawings any more, because that did not return."""
+    """Parts that are not asked for drawings any more, because that did not return."""
     notes: tuple[str, ...] = ()
-    """What its environment says that a user should read beside the figures."""
+    """Notes of its environment that a user should read beside the figures."""
     levels: Mapping[Any, TaskWorld] = field(default_factory=dict)
-    """Where its difficulty changes: the world of each difficulty. It itself is the last one."""
+    """The world of each difficulty, where that changes. It itself is the last one."""
     has_indexes: bool = False
-    """Whether the indexes that can be built before an episode are built."""
+    """True once the indexes that can be built before an episode are built."""
     is_served: bool = False
-    """Whether its wrapper serves the policy to an agent, which nobody can make write a turn."""
+    """True if its wrapper serves the policy to an agent, which nobody can make write a turn."""
     judged: Judged | None = None
     """The judge that its components ask, if one does."""
     _idle: list[Pinned[Env]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class TaskWorld:
         self._idle.append(env)
 
     def ask(self, fn: Callable[[Env], T]) -> T:
-        """What `fn` says of an instance, in its thread, however long it takes."""
+        """Return `fn(instance)`, called in the instance's thread, however long it takes."""
         env = self.acquire()
         answer = env.ask(fn)
         self.release(env)
@@ -147,12 +147,12 @@ class TaskWorld:
         return task if isinstance(task, Task) else None
 
     def has_split(self, split: str) -> bool:
-        """Whether the environment lists a split in its `splits`."""
+        """Return True if the environment lists a split in its `splits`."""
         listed = self.ask(lambda env: attribute_of(env, "splits"))
         return isinstance(listed, list | tuple) and split in listed
 
     def who(self, kind: str) -> str:
-        """Who is named when its `env`, `retriever` or `protocol` fails: `env 'x' (plugin y)`."""
+        """Name for messages of its `env`, `retriever` or `protocol`: `env 'x' (plugin y)`."""
         name, owner = {
             "env": (self.name, self.owner),
             "retriever": (self.config.retriever.name, self.retriever_owner),
@@ -162,7 +162,7 @@ class TaskWorld:
 
     @property
     def can_validate(self) -> bool:
-        """Whether it has validation tasks: a single training task is not held out."""
+        """True if it has validation tasks: a single training task is not held out."""
         return self.has_split(VALIDATION) or self._num_own_tasks(TRAIN) > 1
 
     def _count(self, split: str) -> int:
@@ -180,7 +180,7 @@ class TaskWorld:
         return held_out
 
     def _num_own_tasks(self, split: str) -> int:
-        """What the environment says of a split, checked."""
+        """The environment's own count of a split, checked."""
         try:
             count = operator.index(self.ask(lambda env: env.get_wrapper_attr("num_tasks")(split)))
         except SearchRLError:
@@ -201,11 +201,11 @@ class TaskWorld:
         return script if number_turn is None else _numbered(script, number_turn)
 
     def can_open(self, kind: str) -> bool:
-        """Whether a turn of the protocol can be committed to an action of `kind`."""
+        """Return True if a turn of its protocol can be committed to an action of `kind`."""
         return can_open(self.protocol, kind)
 
     def can_force(self, kind: str) -> bool:
-        """Whether its first turn can be made to be one: an agent's prompts are its own."""
+        """Return True if its first turn can be made one: an agent's prompts are its own."""
         return not self.is_served and self.can_open(kind)
 
     def close(self) -> None:
@@ -225,17 +225,17 @@ class TaskWorld:
 
 
 def attribute_of(env: Env, name: str, default: Any = ()) -> Any:
-    """What an environment has under a name, wrapped or not."""
+    """Return an attribute of an environment, wrapped or not."""
     return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
 
 
 def describe_part(kind: str, name: str, owner: object) -> str:
-    """How a part is named in messages: `env 'x' (plugin y)`."""
+    """Name of a part for messages: `env 'x' (plugin y)`."""
     return f"{kind} '{name}' ({owner})"
 
 
 def can_open(protocol: TagProtocol, kind: str) -> bool:
-    """Whether a turn of a protocol can be committed to an action of `kind`."""
+    """Return True if a turn of a protocol can be committed to an action of `kind`."""
     try:
         protocol.opening(kind)
     except ValueError:

@@ -1,8 +1,8 @@
-"""What `--init-from RUN` takes over besides weights: how the run's policy learned to play.
+"""Settings that `--init-from RUN` takes over besides weights.
 
-Owns which settings follow the weights of a run: its plugins, its tasks (environment, protocol,
-retriever, reward, with their settings) and what it says of the model and of token limits. They lie
-below everything that is written now. `planning` is the caller.
+They are the run's plugins, its tasks (environment, protocol, retriever, reward, with their
+settings) and what it says of the model and of token limits. They lie below everything that is
+written now.
 """
 
 from __future__ import annotations

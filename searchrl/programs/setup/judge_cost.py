@@ -1,7 +1,7 @@
-"""What the judges of a run will be asked and will cost, about; said before they are asked.
+"""The estimated questions to the judges of a run, and their cost, before they are asked.
 
-What one question costs, the judge itself says (`contracts.PaidJudge`); a judge that costs nothing
-is not mentioned.
+The judge itself says what one question costs (`contracts.PaidJudge`); one that costs nothing is not
+mentioned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""From what a user said to a resolved plan: device, weights, preset, one config.
+"""From settings to a resolved plan: device, weights, preset, one config.
 
-Owns the order in which a run is decided, once: a `Plan` carries what was found to everything that
-needs it. The model decides the preset, and the preset lies under everything the user wrote, so the
-model is found first.
+The model decides the preset, and the preset lies under everything the user wrote, so the model is
+found first.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Plan:
     model: ResolvedModel
     device: torch.device
     taken_over: str = ""
-    """What was taken over from the run that `init_from` names, in words."""
+    """Settings that were taken over from the run that `init_from` names, in words."""
     named: frozenset[str] = frozenset()
     """The texts that somebody wrote here, not that run."""
     read_from: Path | None = None
@@ -105,7 +104,7 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should be told of what was decided."""
+        """Sentences for the user about what was decided."""
         return tuple(note for note in (*self.model.notes, self.taken_over) if note)
 
     def presets(self) -> Iterator[tuple[str, RunConfig]]:

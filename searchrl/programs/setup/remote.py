@@ -108,7 +108,7 @@ class Player:
             "eval": make_driver(self.policy, run, registry, run.eval),
         }
         self.is_stopped = Event()
-        """Whether nobody wants the rest of a job."""
+        """Set when nobody wants the rest of a job."""
         self._version = -1
 
     def __call__(self, job: bytes, weights: Weights) -> bytes:

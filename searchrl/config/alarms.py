@@ -71,7 +71,7 @@ class AlarmsConfig(Section):
     the alarm asks for. `warn` says it and goes on. `stop` keeps a checkpoint and ends. `rollback`
     [returns to the best checkpoint](../how-to/read-a-run.md#collapse). `off`: it does not watch."""
     max_rollbacks: Annotated[int, Field(ge=0)] = 2
-    """Returns to the best checkpoint; the next `rollback` is a `stop`. What goes wrong three times is
-    no accident."""
+    """Returns to the best checkpoint; the next `rollback` is a `stop`. What goes wrong three times
+    is no accident."""
     rollback_lr: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The learning rate is multiplied by this at every rollback, for the rest of the run."""

@@ -63,9 +63,9 @@ class RunConfig(Section):
     tasks: Annotated[list[TaskConfig], Field(min_length=1), AfterValidator(ensure_weights)] = Field(
         default=[TaskConfig()]
     )
-    """Tasks to train on. One entry is the normal case; several make a mixture, with metrics kept per
-    task. The short forms `env`, `wrapper`, `reward`, `judge`, `protocol` and `retriever` write the
-    first entry."""
+    """Tasks to train on. One entry is the normal case; several make a mixture, with metrics kept
+    per task. The short forms `env`, `wrapper`, `reward`, `judge`, `protocol` and `retriever` write
+    the first entry."""
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     rollout: RolloutConfig = RolloutConfig()

@@ -25,10 +25,7 @@ QUIET = 20
 
 
 def find_alarms(registry: Registry, specs: Mapping[str, AlarmSpec]) -> dict[str, Entry]:
-    """The alarms that are on, by name, with settings that their factories take.
-
-    Raises `SearchRLError` for a name that is not registered and for wrong settings.
-    """
+    """The alarms that are on, by name; `SearchRLError` for a wrong name or setting of any."""
     found = {name: registry.get("alarm", name) for name in specs}
     for name, entry in found.items():
         entry.ensure_settings(specs[name].settings)
@@ -58,10 +55,7 @@ class Watch:
         self._held: dict[str, int] = {}
 
     def ask(self, step: int) -> list[dict[str, Any]]:
-        """The alarms that begin to sound after `step`, as rows of alarms.jsonl.
-
-        Raises `SearchRLError` with the alarm and its plugin if one raises or returns no alert.
-        """
+        """The alarms that begin to sound after `step`, as rows of alarms.jsonl."""
         self.history.weights = {
             name: {c: weight for weight, c in schedule.at(step).terms if c is not None}
             for name, schedule in self._rewards.items()

@@ -28,22 +28,14 @@ from searchrl.plugins.signatures import (
 def make_retriever_factory(
     registry: Registry, name: str, settings: Mapping[str, Any]
 ) -> RetrieverFactory:
-    """Return the factory of a registered retriever with its settings, all of them checked.
-
-    Raises UnknownNameError with near matches, ConfigError for unknown settings and wrong values,
-    those of its parts included, and PluginError if its plugin cannot be loaded.
-    """
+    """Return the factory of a registered retriever with its settings, all of them checked."""
     entry = registry.get("retriever", name)
     own = entry.ensure_settings(fill_parts(registry, entry, settings))
     return functools.partial(entry.load(), **own) if own else entry.load()
 
 
 def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Judge:
-    """Make a registered judge with its settings.
-
-    Raises UnknownNameError with near matches, ConfigError for unknown settings and wrong values,
-    and PluginError if its plugin cannot be loaded, or makes no judge.
-    """
+    """Make a registered judge with its settings. PluginError if its plugin makes no judge."""
     entry = registry.get("judge", name)
     made = entry.make(**settings)
     if not isinstance(made, Judge):

@@ -110,10 +110,7 @@ class Entry:
         return policy
 
     def load(self) -> Callable[..., Any]:
-        """Return the factory, importing it if it was registered as a lazy string.
-
-        Raises `PluginError` naming the plugin when the import fails or the result does not fit.
-        """
+        """Return the factory, importing it if it was registered as a lazy string."""
         factory = self._resolve(self.factory)
         is_lazy = isinstance(self.factory, str)  # others were looked at when they were registered
         if is_lazy and (problem := find_signature_problem(self.kind, factory)):
@@ -121,10 +118,7 @@ class Entry:
         return functools.partial(factory, name=self.argument) if self.argument else factory
 
     def load_script(self, name: str = "expert") -> ExpertFactory:
-        """Return a scripted policy of an environment, importing it if it is a lazy string.
-
-        Raises `UnknownNameError` with near matches.
-        """
+        """Return a scripted policy of an environment, or raise `UnknownNameError`."""
         if not self.script_names:
             raise UnknownNameError(
                 f"env '{self.title}' ({self.owner}) registers no scripted policy, so there is "
@@ -165,10 +159,7 @@ class Entry:
             raise PluginError(f"{self} could not be made: {describe_error(error)}") from error
 
     def ensure_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings as the factory takes them; see `signatures.check_settings`.
-
-        Raises `ConfigError` for unknown settings, with near matches, and for wrong values.
-        """
+        """Return settings as the factory takes them; see `signatures.check_settings`."""
         return check_settings(self.kind, self.name, self.load(), settings)
 
     def _resolve(self, factory: Factory) -> Callable[..., Any]:

@@ -77,11 +77,7 @@ class Report:
         return f"{said} ({self.took_s:.2f} s)"
 
     def ensure_good(self) -> None:
-        """Raise the first failure.
-
-        Raises:
-            CheckError: with the names of the others.
-        """
+        """Raise CheckError for the first failure, with the names of the others."""
         if bad := self.of(State.FAILED):
             verdict = bad[0]
             also = ", ".join(f"'{one.name}'" for one in bad[1:])

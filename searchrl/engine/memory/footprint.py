@@ -85,10 +85,7 @@ def find_footprint(
     """Count what a model would take on a device when it is trained.
 
     `quantize` is left to the plan. The device decides the dtype; nothing is put there. With
-    `is_offline`, only local files are read.
-
-    Raises:
-        PolicyError: if the config cannot be read or the architecture is not understood.
+    `is_offline`, only local files are read. PolicyError if the model's config cannot be used.
     """
     try:
         with torch.device("meta"), warnings.catch_warnings():

@@ -105,11 +105,7 @@ class MemoryPlan:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a size such as `24GB`, `24` (the same) or `8192 MB`; 1024 each.
-
-    Raises:
-        ConfigError: for anything else.
-    """
+    """Bytes of a size such as `24GB`, `24` or `8192 MB`, of 1024 each; else ConfigError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _UNITS or not float(match[1]):
         raise ConfigError(f"'{text}' is no size of memory: expected one such as 24GB or 8192MB")

@@ -178,11 +178,7 @@ def evaluate_both(
 
 
 def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()) -> dict[str, Any]:
-    """The evaluation metrics a summary holds.
-
-    `SUMMARY_KEYS`, `em/KIND` and `em/SLICE`, and what the tasks of `worlds` are scored with: the
-    components of their rewards, and the metrics that they ask for.
-    """
+    """The metrics a summary holds: `SUMMARY_KEYS`, those by kind and slice, the worlds' own."""
     wanted = {*SUMMARY_KEYS, *(name for world in worlds for name in world.scorer.names)}
     parts = ("em/", "env/", "reward/")
     return {
@@ -194,11 +190,7 @@ def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()
 
 
 def count_tasks(worlds: Sequence[TaskWorld], settings: EvalConfig) -> dict[str, int]:
-    """Count the tasks to train on, to validate and to evaluate, as `TASK/SPLIT`.
-
-    Raises:
-        ConfigError: if a world has none to train on, or none to evaluate.
-    """
+    """Count the tasks to train on, to validate and to evaluate, as `TASK/SPLIT`."""
     return {
         f"{label}/{split}": world.num_tasks(split)
         for label, world in zip(label_tasks(worlds), worlds, strict=True)

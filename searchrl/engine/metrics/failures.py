@@ -35,10 +35,8 @@ class FailureLimit:
     def ensure(self, rollouts: Sequence[Rollout], where: str, name: str) -> None:
         """Let a few failures pass; they are saved under `name` and reported.
 
-        Episodes that a budget ended are reported, but nobody failed there.
-
-        Raises:
-            FailureLimitError: if more than `max_frac` of the episodes failed.
+        Episodes that a budget ended are reported, but nobody failed there. FailureLimitError if
+        more than `max_frac` of the episodes failed.
         """
         if unpaid := _find_unpaid(rollouts):
             self.note(
@@ -72,11 +70,7 @@ class FailureLimit:
             )
 
     def ensure_paid(self, rollouts: Sequence[Rollout], where: str) -> None:
-        """Refuse to learn from a step that a budget ended: half of it is no fair sample.
-
-        Raises:
-            BudgetSpent: if one of its episodes was not paid for.
-        """
+        """Raise BudgetSpent for a step that a budget ended: half of it is no fair sample."""
         if unpaid := _find_unpaid(rollouts):
             raise BudgetSpent(
                 f"{self.program} stopped before {where}, of which {len(unpaid)} of "
@@ -85,12 +79,9 @@ class FailureLimit:
             )
 
     def ensure_scored(self, rollouts: Sequence[Rollout], where: str) -> None:
-        """Refuse figures, or a step, where not one of the rollouts has a reward.
+        """Raise FailureLimitError with the reasons if not one of the rollouts has a reward.
 
         Rollouts that failed are those of `ensure`: a limit of 1 lets a step of them alone pass.
-
-        Raises:
-            FailureLimitError: with the reasons, the most frequent first.
         """
         declined = [rollout for rollout in rollouts if rollout.scored.failure is None]
         if not declined or any(rollout.is_scored for rollout in declined):

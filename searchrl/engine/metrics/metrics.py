@@ -35,12 +35,8 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     is not paid) and, with several tasks, everything once more under `TASK/` (see `label_tasks`).
     A task counts in its kind and in each of its slices. Only those of components, of failures and
     `unscored` count episodes without a reward. `n` is the number of episodes or of searches, and
-    the intervals take those with one `group_id` as alike.
-
-    Args:
-        rollouts: the episodes.
-        worlds: the tasks of the run in their order, those without an episode here among them; by
-            default those the episodes come from.
+    the intervals take those with one `group_id` as alike. `worlds` are the tasks of the run in
+    their order, by default those the episodes come from.
     """
     if not worlds:
         worlds = list({id(r.world): r.world for r in rollouts}.values())

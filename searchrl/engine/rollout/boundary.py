@@ -40,10 +40,7 @@ from searchrl.trust.secrets import redact
 
 
 class Begun(NamedTuple):
-    """An episode that has begun: what its environment asks, and who is to play it.
-
-    `cut_reward`: what a turn earns that a limit cut.
-    """
+    """An episode that has begun. `cut_reward` is that of a turn that a limit cut."""
 
     prompt: str
     task: Task

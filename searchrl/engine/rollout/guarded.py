@@ -34,14 +34,8 @@ from searchrl.tool_calls import CallLock, Raised, Returned, inside
 class GuardedProtocol:
     """A protocol (`contracts.TagProtocol`) that calls another and checks what comes back.
 
-    Args:
-        protocol: the plugin's own.
-        owner: who is named when it fails to be a protocol at all.
-        who: who is named when it hangs in a call of somebody else; `owner` by default.
-        has_instruction: False empties the instruction, for models that were taught by examples.
-
-    Raises:
-        PluginError: if it has no name, instruction or stop strings.
+    PluginError names `owner` if it has no name, instruction or stop strings; `who` is named when it
+    hangs. Without `has_instruction` its instruction is empty, for models taught by examples.
     """
 
     def __init__(
@@ -171,10 +165,7 @@ class GuardedRetrievers:
         return GuardedRetriever(made, self)
 
     def indexes(self, num_prompts: int) -> IndexCache:
-        """The indexes it makes, one for each corpus, for all environments that share them.
-
-        As many are kept as a step of `num_prompts` needs: its groups search theirs side by side.
-        """
+        """The indexes of all corpora, for all environments: as many as `num_prompts` groups need."""
         return IndexCache(self, max(64, num_prompts), partial(inside, self.who), CallLock)
 
 

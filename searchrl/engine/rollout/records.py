@@ -17,12 +17,10 @@ from searchrl.engine.rollout.rollout import Rollout
 
 
 def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:
-    """Describe a rollout completely.
+    """Describe a rollout completely; `columns` are those of the update, if it was trained on.
 
-    Args:
-        phase: `train`, `during`, `before` or `after`; with `_forced` for evaluations whose first
-            turn was forced; other programs have their own name.
-        columns: what the update saw, if the rollout was trained on.
+    `phase` is `train`, `during`, `before` or `after`, with `_forced` where the first turn was
+    forced; other programs have their own name.
     """
     trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
     failure = episode.failure or scored.failure

@@ -140,15 +140,10 @@ class RolloutDriver:
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> list[Group[Rollout]]:
-        """Play every episode to its end and score it.
+        """Play every episode to its end and score it; groups come in the order of the requests.
 
-        Args:
-            requests: prompt instances with their RNG keys; results come in the same order.
-            on_progress: called with (finished, total) episodes.
-            should_stop: checked between turns.
-
-        Raises:
-            Interrupted: when `should_stop` said so, unless `keeps_finished`.
+        `on_progress` is called with (finished, total) episodes. `should_stop` is checked between
+        turns and raises Interrupted, unless `keeps_finished`.
         """
         play = self.shared_play or self.play
         return play(requests, on_progress=on_progress, should_stop=should_stop)
@@ -190,11 +185,7 @@ class RolloutDriver:
         on_progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
     ) -> list[Dialogue]:
-        """Play dialogues until all have stopped; return those that had not when it was cut short.
-
-        Raises:
-            Interrupted: see `run`; between turns, and no environment is in use then.
-        """
+        """Play dialogues until all have stopped; return those that were still under way."""
         waiting = [dialogue for group in dialogues for dialogue in group]
         self._reset(waiting)
         live: dict[Handle, Dialogue] = {}
@@ -366,10 +357,7 @@ class RolloutDriver:
     def _split(
         self, stepping: list[Stepping], queue: CallQueue, *, is_idle: bool
     ) -> tuple[list[Stepping], list[Stepping]]:
-        """The steps whose outcomes are taken in now, waited for if need be, and the others.
-
-        `is_idle`: the generator has nothing to decode before some are taken in.
-        """
+        """The steps to take in now, at least one where the generator is idle, and the others."""
         if self.deterministic and not is_idle:
             return [], stepping
         if self.deterministic:

@@ -36,11 +36,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class TaskWorld:
-    """One task of the run: where its episodes come from and how they are scored.
+    """One task of the run: the source of its episodes, and their scorer.
 
-    `entry` is the environment's registration (its scripted policies among it), `owner` the plugin
-    that made it; `retriever_owner` and `protocol_owner` are those of the other two. `protocol`
-    raises `ProtocolFailure` when it fails.
+    `entry` is the environment's registration, `owner` the plugin that made it; `retriever_owner`
+    and `protocol_owner` are those of the other two.
     """
 
     name: str
@@ -90,14 +89,7 @@ class TaskWorld:
         return answer
 
     def build_indexes(self, on_progress: OnProgress | None = None) -> None:
-        """Build the indexes that its environment knows it needs; once, before any episode.
-
-        Nothing is on the clock here: it may take as long as it takes. `on_progress` hears how far
-        it is.
-
-        Raises:
-            RetrieverFailure: the retriever could not be made.
-        """
+        """Build the indexes that its environment knows it needs; once, before any clock runs."""
         if self.has_indexes:
             return
         env = self.acquire()
@@ -112,11 +104,7 @@ class TaskWorld:
         """Number of tasks of a split.
 
         An environment without a split `validation` gets one: its last training tasks, which `train`
-        then no longer has. So nothing that draws from `train` can ever meet them.
-
-        Raises:
-            ConfigError: if the env has none there.
-            EnvironmentFailure: if it cannot say how many.
+        then no longer has. ConfigError if there are none, EnvironmentFailure if it cannot say.
         """
         if split not in self._counts:
             self._counts[split] = self._count(split)
@@ -136,10 +124,7 @@ class TaskWorld:
         return split, index
 
     def look_at(self, split: str, index: int) -> Task | None:
-        """The task of an index, without playing it; None if the environment does not describe it.
-
-        Raises whatever its reset raises.
-        """
+        """The task of an index, not played; None if the environment does not describe it."""
         own_split, own_index = self.locate(split, index)
         options = {"split": own_split, "index": own_index}
         _, info = self.ask(lambda env: env.reset(seed=0, options=options))

@@ -55,10 +55,8 @@ def make_scorer(
 ) -> Scorer:
     """The scorer of a task; without a `protocol` it is for episodes that were played before.
 
-    `config` is that of `make_protocol`. Tasks may share their `judges`.
-
-    Raises:
-        UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
+    `config` is that of `make_protocol`. Tasks may share their `judges`. Raises UnknownNameError and
+    ExpressionError.
     """
     protocol = protocol or make_protocol(config, run, registry)
     judges = judges or Judges(registry, run.normalization)
@@ -99,10 +97,7 @@ def _parse_reward(config: TaskConfig, registry: Registry, env: Entry) -> RewardS
 
 
 def ensure_is_read(config: TaskConfig, env: Entry, protocol: TagProtocol) -> None:
-    """Refuse a retriever that somebody chose where nothing asks it.
-
-    So says a factory with `retriever=None`, if the protocol has no searches either.
-    """
+    """Refuse a chosen retriever that neither the factory needs nor the protocol asks."""
     parameter = inspect.signature(env.load()).parameters.get("retriever")
     is_optional = parameter is not None and parameter.default is None
     if config.retriever.name == env.retriever or not is_optional or can_open(protocol, SEARCH):
@@ -114,14 +109,7 @@ def ensure_is_read(config: TaskConfig, env: Entry, protocol: TagProtocol) -> Non
 
 
 def name_defaults(config: RunConfig, registry: Registry) -> RunConfig:
-    """The config with what `auto` means for each task: its env's own protocol, reward, retriever.
-
-    What the env registers none of is the default of all. Stored, it means the same wherever it is
-    read.
-
-    Raises:
-        UnknownNameError: for an environment that nobody registers.
-    """
+    """The config with each task's `auto` decided: its env's protocol, reward and retriever."""
 
     def named(task: TaskConfig) -> TaskConfig:
         own = registry.get("env", task.env.name)
@@ -145,11 +133,7 @@ def build_indexes(worlds: Iterable[TaskWorld], on_phase: Callable[[str, int, int
 
 
 def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
-    """Build the worlds of all tasks of a run, and try the environment of each once.
-
-    Raises:
-        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
-    """
+    """Build the worlds of all tasks of a run, and try the environment of each once."""
     named = name_defaults(config, registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
@@ -163,9 +147,6 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
 
     `config` must have no `auto` left (see `name_defaults`). Neither its environment nor its
     retriever is made, so their data need not be there.
-
-    Raises:
-        UnknownNameError: for a name that nobody registers.
     """
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)

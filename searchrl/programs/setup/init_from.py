@@ -24,10 +24,7 @@ _LIMITS = ("max_turn_tokens", "max_observation_tokens", "max_total_tokens")
 
 
 def find_source(init_from: str | None) -> Run | None:
-    """The run whose weights `init_from` names: its folder, its policy or a checkpoint of it.
-
-    Raises `DamagedError` if that is a run whose configuration cannot be read.
-    """
+    """The run whose weights `init_from` names: its folder, its policy or a checkpoint of it."""
     if init_from is None:
         return None
     folder = Path(init_from).absolute()

@@ -21,10 +21,7 @@ from searchrl.envs.splits import VALIDATION
 def foresee_training(
     config: RunConfig, worlds: Sequence[TaskWorld], done: int = 0
 ) -> Iterator[str]:
-    """One sentence for each judge of a training run that costs something; `done` steps are over.
-
-    ConfigError if a judge could not be asked at all.
-    """
+    """One sentence for each judge of a training run that costs something; `done` steps are over."""
     settings, rollout = config.eval, config.rollout
     steps = config.max_steps - done
     # Of its stages, however long each lasts.

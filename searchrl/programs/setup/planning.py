@@ -138,9 +138,6 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
     """Resolve settings layers (later wins) into a plan; `elsewhere` is that of `Plan.of`.
 
     Below them lies what follows the weights of the run that `init_from` names.
-
-    Raises:
-        ConfigError, PolicyError: for wrong keys, unknown presets, missing devices or folders.
     """
     asked, named, taken_over = _find_deciding(*layers), Permission.of(*layers).named, ""
     if source := find_source(asked.init_from):
@@ -195,12 +192,8 @@ def prepare(
     """The settled plan (`Plan.settled`) and the plugins of a program that trains.
 
     `config` is not read where a run is resumed. `registry` is by default that of the installed
-    plugins and those of the plan, `trust` allows what a run folder names.
-
-    Raises:
-        ConfigError, PolicyError: see `plan_run`; also if there is no model to train.
-        RunFolderError: if `resume` holds no run of this program with a checkpoint.
-        PluginError: see `load_plugins` and `Permission.ensure`.
+    plugins and those of the plan, `trust` allows what a run folder names. RunFolderError if
+    `resume` holds no run of this program with a checkpoint.
     """
     if resume is not None:
         opened = Run.open(resume)

@@ -91,10 +91,7 @@ class RemoteDriver(RolloutDriver):
 
 
 class Player:
-    """A worker in this process, for the config of a run as plain values.
-
-    Raises whatever is wrong with plugins, data or weights here.
-    """
+    """A worker in this process, for the config of a run as plain values."""
 
     def __init__(self, config: Mapping[str, Any], device: str | None = None) -> None:
         run = build_config(config)

@@ -111,7 +111,7 @@ class Agent:
             )
         if question.strip() not in episode.task.question:
             raise ConfigError(
-                f"env '{self.world.name}' ({self.world.owner}) takes no questions of its users: "
+                f"{self.world.who['env']} takes no questions of its users: "
                 "its reset ignores options['question']"
             )
         return rollout

@@ -122,7 +122,7 @@ def check_stops(subject: Subject) -> Verdict:
             "Set eos_token_id in its generation_config.json",
         )
     for world in subject.worlds:
-        stops, who = world.protocol.stops, world.who("protocol")
+        stops, who = world.protocol.stops, world.who["protocol"]
         fix = f"Change the stop strings of {who}, or the tokenizer"
         if not stops:
             return Verdict(

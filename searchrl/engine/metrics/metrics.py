@@ -93,7 +93,7 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     calling = [r for r in scored if id(r.world) in callers]
     add("passive", asking, [float(r.episode.is_passive) for r in asking], ZERO_OR_ONE)
     add("tool_calls", calling, [float(r.episode.num_tool_calls) for r in calling], COUNT)
-    most = [world.max_turns() for world in {id(r.world): r.world for r in scored}.values()]
+    most = [world.max_turns for world in {id(r.world): r.world for r in scored}.values()]
     up_to: Range = (0.0, max((math.inf if one is None else one for one in most), default=0.0))
     add("turns", scored, [float(len(r.episode.turns)) for r in scored], up_to)
     add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)

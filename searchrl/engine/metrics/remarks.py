@@ -30,7 +30,7 @@ def find_remarks(rollouts: Sequence[Rollout]) -> list[str]:
             if metric.startswith(SIGNAL) and name not in there:
                 known = suggest(name, there, "It reports none in info['signals'].")
                 found.append(
-                    f"metric {metric}: no episode of env '{world.name}' ({world.owner}) has a "
+                    f"metric {metric}: no episode of {world.who['env']} has a "
                     f"signal {name!r}.{known}"
                 )
     return found

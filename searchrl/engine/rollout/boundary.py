@@ -144,7 +144,7 @@ def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
     """Say who failed: `player` is who would have written the turn, for a `GenerationFailure`."""
     if isinstance(error, RetrieverFailure) and isinstance(error.__cause__, DeadlineExceeded):
         error = error.__cause__  # it waited for its turn behind a search that hangs
-    env, retriever, protocol = map(world.who, ("env", "retriever", "protocol"))
+    env, retriever, protocol = (world.who[kind] for kind in ("env", "retriever", "protocol"))
     detail = redact("".join(traceback.format_exception(error)))
     match error:
         case DeadlineExceeded():

@@ -143,7 +143,7 @@ class Dialogue:
     def fail(self, error: BaseException) -> None:
         """End it because something in it failed; its environment is not used again."""
         world = self.request.world
-        player = f"script of env '{world.name}' ({world.owner})"
+        player = f"script of {world.who['env']}"
         player = player if self.request.script else "generator"
         self.failure = classify(error, world, player)
         self.stop = StopReason.FAILED

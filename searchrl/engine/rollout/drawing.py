@@ -31,7 +31,7 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
     env = world.acquire()
     for who, drawer in _find_drawers(world, env):
         if who not in world.not_drawing:
-            at_home = env if who == world.who("env") else None
+            at_home = env if who == world.who["env"] else None
             drawings = _ask(world, who, drawer, episode, at_home)
             found += [
                 {"by": who, "kind": type(drawing).__name__.lower(), **asdict(drawing)}
@@ -42,9 +42,9 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
 
 
 def _find_drawers(world: TaskWorld, env: Pinned[Env]) -> Iterator[tuple[str, Drawer]]:
-    objects: dict[str, object] = {world.who("protocol"): world.protocol.own}
+    objects: dict[str, object] = {world.who["protocol"]: world.protocol.own}
     with suppress(Exception):  # an environment that can be made no more has failed its episodes
-        objects[world.who("env")] = env.ask(lambda env: env.unwrapped)
+        objects[world.who["env"]] = env.ask(lambda env: env.unwrapped)
     scorer = world.scorer
     objects |= {scorer.owners[name]: one for name, one in scorer.component_of.items()}
     for who, one in objects.items():

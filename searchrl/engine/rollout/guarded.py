@@ -165,7 +165,7 @@ class GuardedRetrievers:
         return GuardedRetriever(made, self)
 
     def indexes(self, num_prompts: int) -> IndexCache:
-        """The indexes of all corpora, for all environments: as many as `num_prompts` groups need."""
+        """The indexes of corpora, for all environments: as many as `num_prompts` groups need."""
         return IndexCache(self, max(64, num_prompts), partial(inside, self.who), CallLock)
 
 

@@ -373,7 +373,7 @@ class RolloutDriver:
         for one in ready:
             dialogue, _, text, call = one
             if isinstance(call.result, Raised):
-                error, protocol = call.result.error, dialogue.request.world.who("protocol")
+                error, protocol = call.result.error, dialogue.request.world.who["protocol"]
                 # A protocol that hung would hang again here, where no clock runs.
                 is_stuck = isinstance(error, DeadlineExceeded) and error.owner == protocol
                 action = UNREAD if is_stuck else self._parse(dialogue, text)

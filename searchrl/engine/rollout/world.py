@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import gymnasium
@@ -34,23 +35,21 @@ Env = gymnasium.Env[Any, Any]
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class TaskWorld:
     """One task of the run: the source of its episodes, and their scorer.
 
-    `entry` is the environment's registration, `owner` the plugin that made it; `retriever_owner`
-    and `protocol_owner` are those of the other two.
+    `entry` is the environment's registration. `who` are the names for messages of its `env`,
+    `retriever` and `protocol`: `env 'x' (plugin y)`.
     """
 
     name: str
     config: TaskConfig
     protocol: GuardedProtocol
     scorer: Scorer
-    owner: str
+    who: Mapping[str, str]
     make_env: Callable[[], Env]
     entry: Entry
-    retriever_owner: str = ""
-    protocol_owner: str = ""
     timeout_s: float | None = None
     """Time limit of one call of its environment in an episode."""
     not_drawing: set[str] = field(default_factory=set)
@@ -67,7 +66,6 @@ class TaskWorld:
     """The judge that its components ask, if one does."""
     _idle: list[Pinned[Env]] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
-    _limits: list[int | None] = field(default_factory=list)
 
     def acquire(self) -> Pinned[Env]:
         """Take an idle environment instance, or one that is made when it is first called."""
@@ -75,7 +73,7 @@ class TaskWorld:
             while True:
                 if (env := self._idle.pop()).home.lives:
                     return env
-        return Pinned(self.make_env, self.who("env"))
+        return Pinned(self.make_env, self.who["env"])
 
     def release(self, env: Pinned[Env]) -> None:
         """Give an instance back. One that hung or raised is dropped instead, never reused."""
@@ -110,12 +108,11 @@ class TaskWorld:
             self._counts[split] = self._count(split)
         return self._counts[split]
 
+    @cached_property
     def max_turns(self) -> int | None:
         """Most turns of an episode; None if the environment does not say."""
-        if not self._limits:
-            said = self.ask(lambda env: attribute_of(env, "max_turns", None))
-            self._limits.append(said if isinstance(said, int) else None)
-        return self._limits[0]
+        limit = self.ask(lambda env: attribute_of(env, "max_turns", None))
+        return limit if isinstance(limit, int) else None
 
     def locate(self, split: str, index: int) -> tuple[str, int]:
         """The split and index under which the environment itself has a task."""
@@ -135,15 +132,6 @@ class TaskWorld:
         """Return True if the environment lists a split in its `splits`."""
         listed = self.ask(lambda env: attribute_of(env, "splits"))
         return isinstance(listed, list | tuple) and split in listed
-
-    def who(self, kind: str) -> str:
-        """Name for messages of its `env`, `retriever` or `protocol`: `env 'x' (plugin y)`."""
-        name, owner = {
-            "env": (self.name, self.owner),
-            "retriever": (self.config.retriever.name, self.retriever_owner),
-            "protocol": (self.config.protocol.name, self.protocol_owner),
-        }[kind]
-        return describe_part(kind, name, owner)
 
     @property
     def can_validate(self) -> bool:
@@ -172,7 +160,7 @@ class TaskWorld:
             raise
         except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
             raise EnvironmentFailure(
-                f"{self.who('env')}: num_tasks({split!r}) must return how many tasks the split "
+                f"{self.who['env']}: num_tasks({split!r}) must return how many tasks the split "
                 f"has; {describe_error(error)}"
             ) from error
         if count < 1:
@@ -206,7 +194,7 @@ class TaskWorld:
         for call in calls:
             if isinstance(call.result, Raised):
                 what = describe_error(call.result.error)
-                warnings.warn(f"{self.who('env')} failed to close: {what}", stacklevel=2)
+                warnings.warn(f"{self.who['env']} failed to close: {what}", stacklevel=2)
 
 
 def attribute_of(env: Env, name: str, default: Any = ()) -> Any:

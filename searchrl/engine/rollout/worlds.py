@@ -181,10 +181,10 @@ def _make_world(
     judges: Judges,
 ) -> TaskWorld:
     """A world. `locks`: one for each retriever that takes one call at a time."""
-    env_entry = registry.get("env", config.env.name)
-    protocol_entry = registry.get("protocol", config.protocol.name)
+    names = {kind: getattr(config, kind).name for kind in ("env", "protocol", "retriever")}
+    entries = {kind: registry.get(kind, name) for kind, name in names.items()}
+    env_entry = entries["env"]
     protocol = make_protocol(config, run, registry)
-    retriever_entry = registry.get("retriever", config.retriever.name)
     ensure_is_read(config, env_entry, protocol)
 
     def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
@@ -230,11 +230,9 @@ def _make_world(
         config=config,
         protocol=protocol,
         scorer=scorer,
-        owner=str(env_entry.owner),
+        who={kind: describe_part(kind, names[kind], one.owner) for kind, one in entries.items()},
         make_env=make_env,
         entry=env_entry,
-        retriever_owner=str(retriever_entry.owner),
-        protocol_owner=str(protocol_entry.owner),
         timeout_s=run.rollout.env_timeout_s,
         is_served=is_served,
         judged=find_judged(registry, judges, config.judge, scorer.components),
@@ -242,5 +240,5 @@ def _make_world(
     try:
         world.notes = tuple(map(str, world.ask(lambda env: attribute_of(env, "notes"))))
     except ProtocolFailure as error:  # an env asks its protocol for examples of turns
-        raise PluginError(f"{protocol_entry}: {error}") from error
+        raise PluginError(f"{entries['protocol']}: {error}") from error
     return world

@@ -30,7 +30,7 @@ from searchrl.run_folder.checkpoints import checkpoint_folders, remove_checkpoin
 from searchrl.run_folder.policies import POLICY, verify_policy
 from searchrl.run_folder.reader import find_missing_rollouts, read_or_empty
 from searchrl.run_folder.rollouts import read_rollouts, rollout_files
-from searchrl.trust.folders import find_odd, is_folder
+from searchrl.trust.folders import find_odd
 
 DEFAULT_FOLDER = "runs"
 
@@ -101,8 +101,8 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
                 found.setdefault(one.resolve(), Run(one))
                 continue
             with suppress(OSError):  # not ours to read, or too deep for a path
-                inner = sorted(one.iterdir(), reverse=True)
-                waiting += [f for f in inner if is_folder(f) and not f.name.startswith(".")]
+                inner = (f for f in one.iterdir() if f.is_dir() and not f.is_symlink())
+                waiting += sorted((f for f in inner if f.name[0] != "."), reverse=True)
     return list(found.values())
 
 

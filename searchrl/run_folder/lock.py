@@ -22,9 +22,7 @@ from searchrl.run_folder.place import LOCK, guarding
 def holding(run_dir: Path) -> Iterator[None]:
     """Hold a run folder, which is made if it is not there; one that stays empty is removed.
 
-    Raises:
-        RunInUseError: if another process holds it.
-        RunFolderError: if it cannot be written.
+    Raises `RunInUseError` if another process holds it, `RunFolderError` if it cannot be written.
     """
     path = run_dir / LOCK
     with guarding(run_dir):

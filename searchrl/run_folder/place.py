@@ -1,4 +1,4 @@
-"""Where a run may be written: the choice of its folder, and what is said when writing fails."""
+"""The place of a run: the choice of its folder, and what is said when writing fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCK = ".lock"
 
 
 def choose_folder(config: RunConfig) -> Path:
-    """Where a new run goes: `config.run_dir`, or `runs/ENV-DATE-TIME`. Creates nothing.
+    """The folder of a new run: `config.run_dir`, or `runs/ENV-DATE-TIME`. Creates nothing.
 
     Programs ask before they load weights: a folder that will not do is found in a moment. Raises
     `RunFolderError` if something is there already, or nothing can be written there.
@@ -51,7 +51,7 @@ def ensure_free(path: Path) -> None:
 
 
 def _can_resume(path: Path) -> bool:
-    """Whether a checkpoint is there; False where nothing can be read."""
+    """True if a checkpoint is there; False where nothing can be read."""
     try:
         return next((path / "checkpoints").glob("step_*/state.json"), None) is not None
     except OSError:  # a name that is too long, say
@@ -105,7 +105,7 @@ def filling(folder: Path) -> Iterator[Path]:
 
 
 def partial_of(path: Path) -> Path:
-    """Where a folder is while it is being written or removed."""
+    """The path of a folder while it is being written or removed."""
     return path.with_name(f".{path.name}.partial")
 
 

@@ -1,7 +1,4 @@
-"""The model card: what a policy is, what it was measured to do, and how to use it, from its run.
-
-Its words are in `assets/model_card.md.jinja`. What the run does not know (a licence) is not in it.
-"""
+"""The model card of a policy, from its run. Its words are in `assets/model_card.md.jinja`."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _TIMES = {"before": "before training", "after": "after training", "during": "thi
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name is `user/model`, as those of a hub are."""
+    """True for `user/model`, as names of a hub are."""
     try:
         validate_repo_id(name)
     except HFValidationError:
@@ -104,7 +101,7 @@ def _cell(metric: Mapping[str, Any] | None) -> str:
 
 
 def _facts(source: Source) -> dict[str, str]:
-    """What the weights were made with, for the table of the card."""
+    """The facts of training, for the table of the card."""
     config, provenance = source.config, source.run.provenance
     rollout, machine = config.rollout, provenance.get("machine", {})
     steps = source.step if source.step is not None else source.run.summary.get("steps", "")

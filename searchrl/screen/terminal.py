@@ -1,7 +1,4 @@
-"""Where a command prints tables and transcripts: a rich console, with colours on a terminal.
-
-Foreign text commands nothing there. A command that prints lines needs `lines` alone.
-"""
+"""A rich console for tables and transcripts, in which foreign text commands nothing."""
 
 from __future__ import annotations
 

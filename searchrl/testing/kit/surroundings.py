@@ -1,7 +1,6 @@
-"""Other surroundings: what a pure function must not notice, and must leave as they are.
+"""Other surroundings, which a pure function must not notice, and must leave as they are.
 
-Owns the change of clock and current folder for the time of a check, and that connections are
-refused and files left behind are seen. Process-wide, so nothing else should run meanwhile.
+They are those of the whole process, so nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ def away() -> Iterator[list[str]]:
         connect(to, address) if is_local else refuse(address)
 
     with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as found,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         mock.patch.object(socket.socket, "connect", reach),
         mock.patch("socket.getaddrinfo", refuse),
-        contextlib.chdir(found),
+        contextlib.chdir(folder),
     ):
         yield files
-        left = (path for path in sorted(Path(found).rglob("*")) if path.is_file())
-        files += [path.relative_to(found).as_posix() for path in left]
+        left = (path for path in sorted(Path(folder).rglob("*")) if path.is_file())
+        files += [path.relative_to(folder).as_posix() for path in left]
 
 
 @contextmanager

@@ -1,9 +1,6 @@
 """Names and values that a school draws: people, places, rooms, times, sums, dates.
 
-Owns the domains, which are large on purpose: a constant or memorised answer must be worthless; how
-a value is written in an article, and which other forms of it are right answers. The names
-themselves are data (`searchrl/assets/regulations/names.json`); wordings are in `wordings.py`.
-Called by `school.py`, and by the scripted policies for a plausible guess.
+The domains are large on purpose: a constant or memorised answer must be worthless.
 """
 
 from __future__ import annotations
@@ -46,34 +43,21 @@ def load_names() -> Names:
 
 
 class ValueKind(StrEnum):
-    """What an article states; each kind has its own domain."""
+    """The kinds of values that articles state; `_DOMAINS` has the values of each."""
 
     NUMBER = "number"
-    """A whole number, 11 to 98."""
     EXTENSION = "extension"
-    """A telephone extension of four digits."""
     CODE = "code"
-    """A code of four digits."""
     MONEY = "money"
-    """A sum, £11 to £98."""
     MORNING = "morning"
-    """A time between 06:30 and 11:25."""
     MIDDAY = "midday"
-    """A time between 10:00 and 14:55."""
     AFTERNOON = "afternoon"
-    """A time between 13:00 and 19:55."""
     DATE = "date"
-    """A day and a month."""
     ROOM = "room"
-    """A letter and three digits."""
     PERSON = "person"
-    """A first and a last name."""
     BUILDING = "building"
-    """A house of the school."""
     FORM = "form"
-    """A form with its number."""
     FUND = "fund"
-    """A fund that pays for things."""
 
 
 def _time(rng: Random, first: int, end: int) -> str:
@@ -109,7 +93,7 @@ def draw_value(kind: ValueKind, rng: Random) -> str:
 
 
 class Value(NamedTuple):
-    """A value of a rule: `bare` is the short answer, `unit` what a number counts."""
+    """A value of a rule: `bare` is the short answer, `unit` that of a number."""
 
     kind: ValueKind
     bare: str

@@ -1,10 +1,7 @@
-"""Word lists: how rules are worded and asked about, with slots for what a school draws.
+"""Word lists of rules and questions, from `searchrl/assets/regulations`.
 
-Owns the form of the word lists in `searchrl/assets/regulations`: topics (`daily.json`,
-`office.json`), chains (`chains.json`, and `relations.json` for their third hop), things
-(`things.json`) and phrases (`phrases.json`). What they say is data. Slots: `{v}` a value, `{s}` a
-subject or a thing, `{p}` the entity of a chain, and the synonyms of `phrases.json`, such as
-`{pupils}`. `prose.py` composes articles, `questions.py` composes questions.
+Slots: `{v}` a value, `{s}` a subject or a thing, `{p}` the entity of a chain, and the synonyms of
+`phrases.json`, such as `{pupils}`.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ _SYNONYM = re.compile(r"\{([a-z]{2,})\}")
 
 
 class Wording(NamedTuple):
-    """A text with slots; `is_seen` says whether training may use it."""
+    """A text with slots; `is_seen`: training may use it."""
 
     text: str
     is_seen: bool
@@ -61,7 +58,7 @@ class Topic:
     """A rule with one value.
 
     `key` is English, of hyphenated words: the expert's thoughts name the rule by it. Topics of one
-    `area` may stand in one article. `unit` is what a number counts.
+    `area` may stand in one article.
     """
 
     key: str
@@ -112,7 +109,7 @@ class Family:
     unit: str = ""
 
     def link_gist(self, subject: Subject) -> str:
-        """What a link article and a question about it are about, for every name of the subject."""
+        """The matter of a link article and of a question about it, by any name of the subject."""
         return f"{self.link_noun} of {subject.key}"
 
 
@@ -137,7 +134,7 @@ class Shelf:
         return f"{self.key}:{thing}"
 
     def gist(self, thing: str) -> str:
-        """What an article and a question about the thing are about; its name stands last."""
+        """The matter of an article and of a question about the thing; its name stands last."""
         words = thing.split()
         # The invented word of a name tells more than the common one behind it.
         names = [word for word in words if word[0].isupper()]
@@ -158,7 +155,7 @@ class Condition:
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """What is common to all rules; `asides` are sentences that may stand beside any of them, and
+    """Phrases of all rules; `asides` are sentences that may stand beside any of them, and
     `other_values` such sentences with a value of each kind, which answers nothing.
 
     Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
@@ -201,10 +198,10 @@ class Relation:
 
 
 def entity_gist(attribute: str, entity: str) -> str:
-    """What an entity's article and a question about it are about.
+    """The matter of an entity's article and of a question about it.
 
-    Ends with a telling word: `limit of Norden`, not `of Norden Fund`. So the last tokens decide
-    whether two gists are the same.
+    Ends with a telling word, `limit of Norden`, not `of Norden Fund`: the last tokens tell gists
+    apart.
     """
     return " ".join([attribute, "of", *telling_words(entity)])
 
@@ -230,7 +227,7 @@ def load_shelves() -> tuple[Shelf, ...]:
 
 @cache
 def load_phrases() -> Phrases:
-    """What is common to all rules."""
+    """The phrases of all rules."""
     return load_word_list(Phrases, _FOLDER / "phrases.json")
 
 

@@ -19,10 +19,7 @@ from searchrl.trust.permission import Permission
 
 
 def find_permission() -> Permission:
-    """Permission for what the user names, in flags and in a `--config` that is no file of a run.
-
-    The plugins of such a file are listed, before they run.
-    """
+    """Permission for what the user names; lists the plugins of a `--config` before they run."""
     values = click.get_current_context().params
     flags = {key: value for key, value in values.items() if key not in ("config", "plugin", "set")}
     layers: list[Mapping[str, Any]] = [{"plugins": values.get("plugin") or ()}, flags]

@@ -1,7 +1,4 @@
-"""The options that commands share, and the layers of settings that a command line is made into.
-
-Nothing is validated here; `config.build_config` does that.
-"""
+"""The options that commands share, and the layers of settings that a command line is made into."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class CorpusEnv(TextEnv):
 
 @dataclass(frozen=True, kw_only=True)
 class MultihopSettings(CorpusSettings):
-    """Those of `corpus`, with room for five searches and an answer."""
+    """Settings of `corpus`, with room for five searches and an answer."""
 
     max_turns: int = 6
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
-from pydantic import with_config
+from pydantic.dataclasses import dataclass
 
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 from searchrl.errors import ConfigError
@@ -24,8 +23,7 @@ from searchrl.errors import ConfigError
 Space = gymnasium.Space[Any]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Game:
     """An environment in words: its goal, its actions, the parts of its observations."""
 

@@ -47,8 +47,7 @@ class Report(NamedTuple):
 def write_report(runs: Sequence[Run], folder: Path) -> Report:
     """Write the report of a run into a folder that is new, empty, or an older report.
 
-    A second run is compared with the first on the tasks that both played. Raises `RunFolderError`
-    if the folder holds something else, or it cannot be written.
+    A second run is compared with the first on the tasks that both played.
     """
     with guarding(folder):
         is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))

@@ -1,7 +1,4 @@
-"""Rollouts as the page holds them: one small row each in the index, the tokens in data files.
-
-The index has what a list is filtered and sorted by, as columns; a page holds all of it.
-"""
+"""Rollouts as the page holds them: one small row each in the index, the tokens in data files."""
 
 from __future__ import annotations
 

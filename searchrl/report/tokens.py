@@ -1,7 +1,4 @@
-"""The text of single tokens, from the tokenizer file of a run.
-
-A piece is for reading only: what was trained are the ids. Imports no model code.
-"""
+"""The text of single tokens, for reading only, from the tokenizer file of a run."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ _PARTIAL = "\ufffd"
 
 
 def open_texts(run: Run) -> TokenTexts:
-    """The token texts of a run: of its policy's tokenizer, a checkpoint's, or its model's.
-
-    One that is damaged is passed over, and told in `faults`.
-    """
+    """The token texts of a run: of its policy's tokenizer, a checkpoint's, or its model's."""
     folders = [run.path / "policy"]
     folders += [checkpoint / "policy" for checkpoint in reversed(list_checkpoints(run.path))]
     name = run.config.model.name
@@ -61,8 +55,8 @@ def _ensure_whole(file: Path) -> None:
 class TokenTexts:
     """Texts of ids, and the table of those that were asked for.
 
-    Without a `path` there is no tokenizer, and an id is shown as its number. `faults` says which
-    files were passed over because they are damaged. `DamagedError`: the file is no tokenizer.
+    Without a `path` an id is shown as its number. `faults` says which files were passed over
+    because they are damaged. `DamagedError`: the file is no tokenizer.
     """
 
     def __init__(self, path: Path | None, faults: Sequence[str] = ()) -> None:

@@ -39,7 +39,7 @@ def checkpoint_folders(run_dir: Path) -> list[Path]:
 
 
 def is_checkpoint_name(name: str) -> bool:
-    """Whether a folder is called as checkpoints are."""
+    """True for the name of a checkpoint's folder."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -111,10 +111,7 @@ def clean_partial(run_dir: Path) -> None:
 
 
 def rotate_checkpoints(run_dir: Path, keep_last: int, best: str | None) -> None:
-    """Remove all but the newest `keep_last` checkpoints and the one named `best`.
-
-    Damaged ones are not counted and not removed.
-    """
+    """Remove all whole checkpoints but the newest `keep_last` and the one named `best`."""
     with guarding(run_dir):
         found = list_checkpoints(run_dir)
         for folder in found[: max(0, len(found) - keep_last)]:

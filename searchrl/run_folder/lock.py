@@ -1,8 +1,7 @@
 """One process at a time works on a run folder.
 
-`.lock` in it is held by the operating system for the process (flock, also over NFS), which lets go
-when the process ends, however it ends. On a disk without such locks `filelock` takes its own kind.
-The file is no part of the run.
+The operating system holds `.lock` for it (flock, also over NFS) and lets go when it ends. On a disk
+without such locks `filelock` takes its own kind. The file is no part of the run.
 """
 
 from __future__ import annotations

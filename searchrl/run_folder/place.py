@@ -15,14 +15,13 @@ from searchrl.core.encoding import encode_text
 from searchrl.errors import RunFolderError
 
 LOCK = ".lock"
-"""What a process leaves in a folder that it only holds; see `lock`."""
+"""The file of a process in a folder that it holds; see `lock`."""
 
 
 def choose_folder(config: RunConfig) -> Path:
     """The folder of a new run: `config.run_dir`, or `runs/ENV-DATE-TIME`. Creates nothing.
 
-    Programs ask before they load weights: a folder that will not do is found in a moment. Raises
-    `RunFolderError` if something is there already, or nothing can be written there.
+    Raises `RunFolderError` if something is there already, or nothing can be written there.
     """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     path = Path(config.run_dir or f"runs/{config.tasks[0].env.name}-{stamp}")

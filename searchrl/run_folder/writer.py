@@ -195,11 +195,7 @@ class RunWriter:
         self.update_provenance()
 
     def update_provenance(self, **facts: Any) -> None:
-        """Bring provenance.json up to date: checksums of rows, duration, process, and `facts`.
-
-        The duration is the time in which a process had the run open, those before a `--resume`
-        included.
-        """
+        """Bring provenance.json up to date: checksums of rows, duration, process, `facts`."""
         if self._record is None:
             return
         self._record |= facts

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,7 +21,7 @@ from searchrl.errors import ConfigError, PolicyError
 from searchrl.plugins import Registry
 from searchrl.run_folder.place import filling
 from searchrl.run_folder.sealing import CHECKSUMS
-from searchrl.runs.card import is_hub_id, make_card
+from searchrl.runs.card import Exported, Kind, is_hub_id, make_card
 from searchrl.runs.source import Source
 from searchrl.trust.folders import ensure_plain
 
@@ -30,36 +29,6 @@ CPU = torch.device("cpu")
 
 _NUM_TRIED = 32
 """Tokens whose log-probs are compared before and after a merge."""
-
-Kind = Literal["adapter", "merged", "whole"]
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """An export. `base` is the adapter's as others know it; `repo` is where it is uploaded to."""
-
-    path: Path
-    kind: Kind
-    base: str | None
-    repo: str | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name of its repository or folder."""
-        return Path(self.repo or self.path.resolve()).name
-
-    @property
-    def is_complete(self) -> bool:
-        """True if everything it needs is in it or on a hub."""
-        return self.kind != "adapter" or is_hub_id(self.base or "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The export as JSON."""
-        files = sorted(path for path in self.path.rglob("*") if path.is_file())
-        sizes = {file.relative_to(self.path).as_posix(): file.stat().st_size for file in files}
-        facts = {"path": str(self.path), "kind": self.kind, "base": self.base}
-        return {**facts, "files": sizes, "notes": list(self.notes)}
 
 
 def export_policy(

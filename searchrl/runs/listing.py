@@ -78,10 +78,7 @@ class RunRow:
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs among folders and inside them, however deep; not those inside of runs.
-
-    Raises `RunFolderError` if a folder does not exist.
-    """
+    """The runs among folders and inside them, however deep; not those inside of runs."""
     found: dict[Path, Run] = {}
     for folder in folders:
         if not os.path.isdir(folder):

@@ -24,10 +24,7 @@ _ANY = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One stored rollout under a reward. `reward` is None if it could not be scored.
-
-    `name` is that of its page (`name_rollout`).
-    """
+    """One stored rollout under a reward. `reward` is None if it could not be scored."""
 
     name: str
     group: str

@@ -37,9 +37,9 @@ _LEARNING = (
     *("kl", "clip_frac", "entropy", "least_action_p", "dead_groups", "loss", "token_accuracy"),
     *("tokens_per_s", "episodes_per_s"),
 )
-"""Of the update, shown below those of the agent."""
+"""Figures of the update, shown below those of the agent."""
 _NOISE = {"kl": 0.1, "clip_frac": 0.05, "loss": 1e-3, "entropy": -1, "tokens_per_s": -1}
-"""Of the update: values below these say nothing to a reader; of others, a value of 0."""
+"""Values of the update below these say nothing to a reader; of others, a value of 0."""
 
 _IS_REPEATED = re.compile(r"(pass|avg)@\d+").fullmatch
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -19,7 +19,7 @@ from searchrl.trust.secrets import redact
 from searchrl.trust.texts import clean, clean_json
 
 MAX_LINES, MAX_WIDTH, MAX_CHARS = 17, 1200, 3600
-"""Of an error; with the usage that click prints above it, at most 20 lines."""
+"""Limits of an error; with the usage that click prints above it, at most 20 lines."""
 
 _STDOUT = "searchrl.stdout"
 

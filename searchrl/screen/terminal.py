@@ -30,7 +30,7 @@ class CleanConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """What is to be printed; every table, panel and line of text goes through here."""
+        """Segments to print; every table, panel and line of text goes through here."""
         for segment in super().render(renderable, options):
             if segment.control is None:
                 yield Segment(clean(segment.text), segment.style)

@@ -45,9 +45,8 @@ Check = Callable[[Any], Iterator[Problem]]
 class Criterion:
     """A duty of every plugin of a kind. `number` never changes meaning (`E3`).
 
-    If one of the criteria that it `needs` does not hold, its own outcome would mean nothing, and it
-    is not applicable. `if_raised` fixes what raises, where `fix` does not say, and `if_asking` what
-    asks a server.
+    It is not applicable if one of the criteria that it `needs` does not hold. `if_raised` fixes
+    what raises, where `fix` does not say, and `if_asking` what asks a server.
     """
 
     number: str

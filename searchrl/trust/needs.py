@@ -192,7 +192,7 @@ def _literals(annotation: Any) -> tuple[Any, ...]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module is the one that an installed distribution has under this name.
+    """True for the module that an installed distribution has under this name.
 
     A module of the same name that lies elsewhere on Python's path is another one. Nor is it what
     a package runs as a program (`__main__`), or anything of the standard library.

@@ -19,7 +19,7 @@ from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.subject import Subject
 
 PROMPTS = ([5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17], [18])
-"""Of unequal length, so that a batch of them is padded."""
+"""Prompts of unequal length, so that a batch of them is padded."""
 SAMPLING = Sampling(temperature=1.3)
 """Not 1, so that log-probs of another temperature are seen."""
 

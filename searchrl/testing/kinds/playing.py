@@ -1,8 +1,4 @@
-"""The making and playing of environments that are checked.
-
-Every criterion looks at the same tasks and plays the same turns. Errors of an environment go
-through.
-"""
+"""The making and playing of environments that are checked: the same tasks and turns for all."""
 
 from __future__ import annotations
 

@@ -115,10 +115,7 @@ _NEUTRAL = Passage("merian", "The plates were engraved and coloured by hand.", "
 
 
 def reward_cases(protocol: TagProtocol | None = None) -> tuple[RewardCase, ...]:
-    """Every case, each of another name; `protocol` writes and reads the turns.
-
-    Raises ValueError if it writes no search or no answer turns.
-    """
+    """Every case; `protocol` writes and reads the turns, or raises ValueError if it has no such."""
     protocol = protocol or ThinkSearchAnswer()
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     parts = _write_parts(protocol)

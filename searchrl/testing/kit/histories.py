@@ -32,10 +32,7 @@ def make_history(
 
 
 def healthy_history(num_steps: int = 60, upto: int | None = None) -> History:
-    """A run that learns: the reward rises, the policy becomes surer, a group dies now and then.
-
-    `upto` is its last step so far; by default `num_steps`.
-    """
+    """A run that learns, up to a step: the reward rises, the entropy falls, some groups die."""
     history = History(build_config().to_dict(), weights={"": {"format": 1.0, "em": 1.0}})
     for step in range(1, (num_steps if upto is None else upto) + 1):
         done = step / num_steps

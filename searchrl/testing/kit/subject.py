@@ -1,7 +1,4 @@
-"""The subject of criteria: a registered name with its settings, of any kind.
-
-Every criterion makes objects of its own.
-"""
+"""The subject of criteria: a registered name with its settings, of any kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Other surroundings, which a pure function must not notice, and must leave as they are.
-
-They are those of the whole process, so nothing else should run meanwhile.
-"""
+"""Other surroundings of the process, which a pure function does not notice or change."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ _CLOCK_S = 1.0e9
 
 @contextmanager
 def away() -> Iterator[list[str]]:
-    """Stand in an empty folder, without network; the list is of the files left there, at the end.
-
-    A plugin that asks a server gets a ConnectionRefusedError.
-    """
+    """Stand in an empty folder, without network; at the end the list has the files left there."""
     files: list[str] = []
     connect = socket.socket.connect
 

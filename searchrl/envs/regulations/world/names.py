@@ -6,13 +6,12 @@ The domains are large on purpose: a constant or memorised answer must be worthle
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from pydantic import with_config
+from pydantic.dataclasses import dataclass
 
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
@@ -23,8 +22,7 @@ MONTHS = (
 )  # fmt: skip
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Names:
     """The names to draw from: the content of `names.json`. A school's name is head + tail, type."""
 

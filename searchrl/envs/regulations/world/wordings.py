@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, with_config
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from searchrl.envs.regulations.world.names import ValueKind, telling_words
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
@@ -29,8 +29,7 @@ class Wording(NamedTuple):
     is_seen: bool
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Wordings:
     """Texts that say the same: `both` in all splits, `test` in the test split only.
 
@@ -41,7 +40,7 @@ class Wordings:
     test: tuple[str, ...] = ()
 
     def of(self, has_unseen: bool) -> list[Wording]:
-        """Those to choose from; the ones of the test split too if `has_unseen`."""
+        """The texts to choose from, with those of the test split if `has_unseen`."""
         seen = [Wording(text, True) for text in self.both]
         return seen + [Wording(text, False) for text in self.test if has_unseen]
 
@@ -52,8 +51,7 @@ class Wordings:
 Texts = Annotated[tuple[str, ...], Field(min_length=2)]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Topic:
     """A rule with one value.
 
@@ -72,8 +70,7 @@ class Topic:
     unit: str = ""
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Subject:
     """Something a chain starts from, with the names it goes by."""
 
@@ -81,8 +78,7 @@ class Subject:
     names: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Family:
     """A kind of chain: a subject's article names an entity, another article is about it.
 
@@ -113,8 +109,7 @@ class Family:
         return f"{self.link_noun} of {subject.key}"
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Shelf:
     """A kind of rule about many things, each with one name: what it costs, where it is kept."""
 
@@ -142,8 +137,7 @@ class Shelf:
         return " ".join([self.noun, "of", *common, *names])
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Condition:
     """When or for whom an exception holds; `texts` can follow a question or begin a sentence."""
 
@@ -152,8 +146,7 @@ class Condition:
     texts: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Phrases:
     """Phrases of all rules; `asides` are sentences that may stand beside any of them, and
     `other_values` such sentences with a value of each kind, which answers nothing.
@@ -180,10 +173,9 @@ class Phrases:
         return _SYNONYM.sub(lambda slot: rng.choice(self.synonyms[slot.group(1)]), text)
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Relation:
-    """Who has to do with an entity: the caretaker of a building, the treasurer of a fund.
+    """A person who has to do with an entity: the caretaker of a building, the treasurer of a fund.
 
     `descriptions` stand for this person in a question that does not name them.
     """

@@ -37,7 +37,7 @@ from searchrl.protocols import (
     load_instruction,
 )
 from searchrl_dag.plans.plan import Node, Plan
-from searchrl_dag.plans.reading import PlanReader, Violation, fold_source
+from searchrl_dag.plans.reading import PlanReader, fold_source
 
 FIRST_THOUGHT = "I should look this up."
 _LAST_THOUGHT = "I know enough to answer."
@@ -133,7 +133,7 @@ class SearchDag(InlineProtocol):
     def read_request(self, text: str) -> Action:
         """A search for the queries of the plan, or an invalid action that says what is wrong."""
         plan = self.reader.read(text)
-        return invalid(plan.reason) if isinstance(plan, Violation) else Action(SEARCH, plan.queries)
+        return invalid(plan) if isinstance(plan, str) else Action(SEARCH, plan.queries)
 
     def read_plan(self, turn: str) -> Plan | None:
         """The plan of a turn that parses to a search; None for every other turn."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from searchrl import ConfigError, evaluate, make_env
@@ -24,6 +25,7 @@ from searchrl.contracts import (
     Task,
 )
 from searchrl.envs import Shown, names_in
+from searchrl.testing import play_episode
 
 WRITERS = ("oracle", "policy", "endpoint")
 _MAX_QUOTE = 160
@@ -185,22 +187,18 @@ def _of_test(env: Any) -> frozenset[str]:
 
 def _play_oracle(env: Any, total: int) -> Iterator[Written]:
     for index in range(total):
-        prompt, info = env.reset(options={"split": "train", "index": index})
-        task: Task = info["task"]
+        task: Task = env.make_task("train", index)
         if not task.gold_ids:
-            yield Written(task, prompt, (), "the question names no gold passages")
+            yield Written(task, "", (), "the question names no gold passages")
             continue
-        oracle, is_over, shown = Oracle(env, task, env.protocol), False, prompt
-        turns: list[tuple[str, str]] = []
-        actions: list[Action] = []
-        while not is_over:
-            text = env.protocol.number_turn(oracle.act(shown), len(turns) + 1)
-            shown, reward, terminated, truncated, info = env.step(text)
-            actions.append(info["action"])
-            turns.append((text, shown))
-            is_over = terminated or truncated
-        fault = _find_fault(task, actions, reward == 1.0, oracle.shown)
-        yield Written(task, prompt, tuple(turns), fault)
+        oracle = Oracle(env, task, env.protocol)
+        episode = play_episode(env, oracle, env.protocol, split="train", index=index)
+        numbered = tuple(
+            replace(turn, text=env.protocol.number_turn(turn.text, number))
+            for number, turn in enumerate(episode.turns, 1)
+        )
+        is_right = bool(numbered) and numbered[-1].reward == 1.0
+        yield _judge(env, replace(episode, turns=numbered), is_right)
 
 
 def _play_model(
@@ -217,27 +215,21 @@ def _play_model(
         }
     )  # fmt: skip
     for rollout in result.rollouts:
-        episode: Episode = rollout.episode
-        prompt, _ = env.reset(options={"split": "train", "index": episode.task.index})
-        shown = Shown()
-        shown.add(episode.passages)
-        is_right = rollout.scored.scores.get("em") == 1
-        actions = [turn.action for turn in episode.turns]
-        fault = _find_fault(episode.task, actions, is_right, shown)
-        turns = tuple((turn.text, turn.observation) for turn in episode.turns)
-        yield Written(episode.task, prompt, turns, fault)
+        yield _judge(env, rollout.episode, rollout.scored.scores.get("em") == 1)
 
 
-def _find_fault(task: Task, actions: list[Action], is_right: bool, shown: Shown) -> str:
-    if any(action.kind == INVALID for action in actions):
-        return "a step is malformed"
-    if not actions or actions[-1].kind != ANSWER:
-        return "no answer"
-    if not is_right:
-        return "a wrong answer"
-    if not shown.has_all(task.gold_ids):
-        return "answered without a gold passage"
-    return ""
+def _judge(env: Any, episode: Episode, is_right: bool) -> Written:
+    """The episode, with the first reason not to imitate it."""
+    task, actions = episode.task, [turn.action.kind for turn in episode.turns]
+    prompt, _ = env.reset(options={"split": "train", "index": task.index})
+    faults = {
+        "a step is malformed": INVALID in actions,
+        "no answer": actions[-1:] != [ANSWER],
+        "a wrong answer": not is_right,
+        "answered without a gold passage": not {*task.gold_ids} <= {p.id for p in episode.passages},
+    }
+    turns = tuple((turn.text, turn.observation) for turn in episode.turns)
+    return Written(task, prompt, turns, next((one for one in faults if faults[one]), ""))
 
 
 def _short(text: str) -> str:

@@ -26,7 +26,6 @@ from searchrl_retrieval.chunking.languages import (
     PYTHON,
     SCOPES,
     WRAPPERS,
-    find_language,
     load_grammar,
 )
 
@@ -67,16 +66,12 @@ class Chunk:
 
 
 def read_code_folder(folder: Path, problems: Problems) -> list[Passage]:
-    """The passages of every source file below a folder, or of one file.
-
-    Raises:
-        ConfigError: a grammar is not installed.
-    """
+    """The passages of every source file below a folder, or of one file."""
     passages: list[Passage] = []
     num_before = len(problems.found)
     for path in [folder] if folder.is_file() else _find_files(folder):
         name = path.name if path is folder else path.relative_to(folder).as_posix()
-        if find_language(name) is not None:
+        if path.suffix.lower() in LANGUAGES:
             text = read_text(path, problems, "a file of source code")
             passages += [] if text is None else as_passages(chunk_code(text, name))
     if not passages and len(problems.found) == num_before:
@@ -118,15 +113,11 @@ def as_passages(chunks: list[Chunk], max_chars: int = MAX_CHARS) -> list[Passage
 def chunk_code(source: str, file: str) -> list[Chunk]:
     """The chunks of a source file, in the order of its lines; `file` is its path with slashes.
 
-    Raises:
-        ConfigError: its language has no grammar installed.
-        ValueError: the ending of `file` is not one of `LANGUAGES`.
+    `ConfigError` if the grammar of its language is not installed.
     """
-    language = find_language(file)
-    if language is None:
-        raise ValueError(f"{file!r} is no source file; endings: {', '.join(LANGUAGES)}")
     from tree_sitter import Parser
 
+    language = LANGUAGES[PurePosixPath(file).suffix.lower()]
     data = source.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
     root = Parser(load_grammar(language)).parse(data).root_node
     chunker = _Chunker(language, file, data)
@@ -212,7 +203,7 @@ class _Chunker:
         # Of a class, the heads of its methods.
         cuts = sorted(self._bodies(inner)) if kind is ChunkKind.CLASS else None
         text = self._text(start, child.end_byte, cuts)
-        name = self._qualified(path)
+        name = ".".join((self._module, *path) if self._is_python else path)
         line = child.start_point[0] + 1
         self._found.append(Chunk(kind, name, self._file, line, text))
         if self._is_python:
@@ -223,9 +214,6 @@ class _Chunker:
     def _add_doc(self, name: str, text: str, line: int) -> None:
         if text:
             self._found.append(Chunk(ChunkKind.DOCSTRING, name, self._file, line, text))
-
-    def _qualified(self, path: tuple[str, ...]) -> str:
-        return ".".join((self._module, *path) if self._is_python else path)
 
     # What nodes are.
 

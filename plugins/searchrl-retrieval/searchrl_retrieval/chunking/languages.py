@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import PurePath
 from typing import Any
 
 from searchrl import ConfigError
@@ -61,18 +60,9 @@ WRAPPERS = frozenset(
 """What stands around a definition and belongs to its text."""
 
 
-def find_language(name: str) -> str | None:
-    """The language of a file by its ending; None if it is not one of ours."""
-    return LANGUAGES.get(PurePath(name).suffix.lower())
-
-
 @cache
 def load_grammar(language: str) -> Any:
-    """The `tree_sitter.Language` of a language.
-
-    Raises:
-        ConfigError: it is not installed; says how.
-    """
+    """The `tree_sitter.Language` of a language; `ConfigError` if it is not installed."""
     is_typescript = language in ("typescript", "tsx")
     package = f"tree_sitter_{'typescript' if is_typescript else language}"
     try:

@@ -26,9 +26,8 @@ from searchrl_retrieval.commands.choice import (
     Corpus,
     corpus_flags,
     read_choice,
-    showing_progress,
+    working,
 )
-from searchrl_retrieval.commands.surroundings import quiet_stdout
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import Index, IndexKind, open_index
 from searchrl_retrieval.index.manifest import IndexFault
@@ -71,7 +70,7 @@ def build(
     """
     kind = _make_kind(read_choice(retriever, sets, plugins))
     corpus = Corpus(**named)
-    with quiet_stdout(as_json) as print_json, showing_progress():
+    with working(is_json=as_json) as print_json:
         built = build_index(
             kind,
             tracked(corpus.stream(), "storing passages"),
@@ -98,7 +97,7 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
     """
     old = open_index(Path(folder).expanduser())
     kind = _make_kind(replace(read_choice(old.manifest.kind, ()), settings=old.manifest.settings))
-    with quiet_stdout(as_json) as print_json, showing_progress():
+    with working(is_json=as_json) as print_json:
         corpus = Corpus(**named)
         new = corpus.read()
         built = build_index(
@@ -125,7 +124,7 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
       searchrl index info indexes/mine --verify
       searchrl index info
     """
-    with quiet_stdout(as_json) as print_json:
+    with working(is_json=as_json) as print_json:
         if folder is not None:
             _show(
                 open_index(Path(folder).expanduser(), is_deep=verify),

@@ -15,8 +15,7 @@ import click
 
 from searchrl import ConfigError, make_retriever_factory, parse_sets, suggest
 from searchrl.contracts import Metric, Paired
-from searchrl_retrieval.commands.choice import JSON, PLUGIN, showing_progress
-from searchrl_retrieval.commands.surroundings import load_registry, quiet_stdout
+from searchrl_retrieval.commands.choice import JSON, PLUGIN, load_registry, working
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 from searchrl_retrieval.evaluation.judging import Difference, Measured, compare_all, judge
 from searchrl_retrieval.evaluation.measures import ALL_GOLD, CUTOFFS, SUPPORT_RECALL
@@ -111,7 +110,7 @@ def retrieve_eval(
       searchrl retrieve-eval data/pool --retriever bm25 --retriever plain=bm25 \\
         --set plain.title_weight=1 --per-query pool.jsonl
     """
-    with quiet_stdout(as_json) as print_json, showing_progress():
+    with working(is_json=as_json) as print_json:
         contenders = read_contenders(names, assignments)
         registry = load_registry(plugins)
         factories = {

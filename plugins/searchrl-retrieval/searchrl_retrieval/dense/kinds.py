@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from searchrl import ConfigError
@@ -61,9 +60,7 @@ class VectorRetriever(Stored):
     def __init__(
         self, passages: PassageStore, encoder: Encoder, vectors: FaissVectors | ChromaVectors
     ) -> None:
-        self.passages = passages
-        self.encoder = encoder
-        self.vectors = vectors
+        self.passages, self.encoder, self.vectors = passages, encoder, vectors
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most `k` passages per query, best first, equal scores in corpus order."""
@@ -75,7 +72,8 @@ class VectorRetriever(Stored):
             return found
         results = self.vectors.search(rows, min(k + _SPARE, len(self.vectors)))
         for number, scores, places in zip(asked, *results, strict=True):
-            scores, places = _rounded(scores[places >= 0]), places[places >= 0]
+            scores, places = scores[places >= 0].astype(np.float64), places[places >= 0]
+            scores = np.round(scores, _DIGITS) + 0.0  # without a sign of 0
             order = np.lexsort((places, -scores))[:k]
             pairs = zip(scores[order].tolist(), places[order].tolist(), strict=True)
             found[number] = [replace(self.passages[place], score=score) for score, place in pairs]
@@ -90,11 +88,6 @@ class VectorRetriever(Stored):
         rows = self.encoder.encode_queries(texts)
         filled = np.flatnonzero(rows.any(axis=1))
         return rows[filled], [asked[row] for row in filled.tolist()]
-
-
-def _rounded(scores: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    """Scores with the digits that do not depend on what else is asked; 0 has no sign."""
-    return np.round(np.asarray(scores, dtype=np.float64), _DIGITS) + 0.0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,18 +48,6 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
         "that holds a model, such as one that `hf download OWNER/NAME --local-dir DIR` made where "
         f"there is a network{wheel}."
     )
-
-
-def read_json(path: Path) -> Any:
-    """What a file of a model's folder holds.
-
-    Raises:
-        ConfigError: it is no JSON.
-    """
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
 
 
 def load_model(retriever: str, kind: str, folder: Path, device: str | None) -> Any:

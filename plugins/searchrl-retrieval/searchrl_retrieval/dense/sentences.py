@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from searchrl.contracts import Passage
 from searchrl_retrieval.dense.encoders import Vectors, as_plain, as_text
 from searchrl_retrieval.dense.models import load_model
@@ -27,16 +29,11 @@ MARKS = ("modules.json", "config.json")
 class SentenceEncoder:
     """A sentence-transformers model; vectors have length 1 unless it was made for inner products.
 
-    Args:
-        model: the loaded model.
-        prefixes: what it wants before queries and passages.
-        batch_size: texts per forward pass.
+    `prefixes` stand before queries and passages, `batch_size` are the texts of a forward pass.
     """
 
     def __init__(self, model: SentenceTransformer, prefixes: Prefixes, batch_size: int) -> None:
-        self.model = model
-        self.prefixes = prefixes
-        self.batch_size = batch_size
+        self.model, self.prefixes, self.batch_size = model, prefixes, batch_size
         self.has_lengths = str(model.similarity_fn_name) == "dot"
         self._lock = threading.Lock()
         self.dim = int(self._encode(["size"], "").shape[1])
@@ -50,8 +47,6 @@ class SentenceEncoder:
         return self._encode([as_text(passage) for passage in passages], self.prefixes.passage)
 
     def _encode(self, texts: Sequence[str], prefix: str) -> Vectors:
-        import numpy as np
-
         with self._lock:  # its tokenizer is not made for several threads
             # A prompt, even "", replaces one that the model would add by itself.
             found: Any = self.model.encode(

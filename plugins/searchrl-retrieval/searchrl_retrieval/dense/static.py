@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from searchrl import ConfigError
 from searchrl.contracts import Passage
 from searchrl_retrieval.dense.encoders import Vectors, as_plain, as_text, normalise
@@ -36,14 +38,11 @@ _BATCH = 256
 class StaticEncoder:
     """The mean of the token vectors, of length 1.
 
-    Args:
-        matrix: [V, D], one vector per token of the vocabulary.
-        tokenizer: of the model; it must neither pad nor cut.
+    `matrix` [V, D] has one per token; `tokenizer` must neither pad nor cut.
     """
 
     def __init__(self, matrix: Vectors, tokenizer: Tokenizer) -> None:
-        self.matrix_VD = matrix
-        self.tokenizer = tokenizer
+        self.matrix_VD, self.tokenizer = matrix, tokenizer
         self.dim = int(matrix.shape[1])
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
@@ -55,8 +54,6 @@ class StaticEncoder:
         return self._encode([as_text(passage) for passage in passages])
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
-        import numpy as np
-
         means = np.zeros((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), _BATCH):
             batch = list(texts[start : start + _BATCH])
@@ -70,11 +67,7 @@ class StaticEncoder:
 
 @functools.lru_cache(maxsize=2)
 def load_static_encoder(folder: Path) -> StaticEncoder:
-    """Load the static model of a folder once per process.
-
-    Raises:
-        ConfigError: its files are not those of such a model.
-    """
+    """Load the static model of a folder once per process; `ConfigError` for any other folder."""
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 

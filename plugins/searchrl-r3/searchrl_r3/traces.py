@@ -43,7 +43,7 @@ class Written(NamedTuple):
 
 
 class Yield(NamedTuple):
-    """What became of the episodes of one number of hops."""
+    """Episodes of one number of hops: played, kept, and faults of the others."""
 
     hops: int
     played: int
@@ -59,7 +59,7 @@ class Oracle:
     """
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        self._env, self._task, self.shown = env.unwrapped, task, Shown()
+        self._env, self._task, self._shown = env.unwrapped, task, Shown()
         self._protocol = protocol
         self._gold: list[Passage] = list(self._env.gold_passages(task))
         told = task.meta.get("queries", ())
@@ -67,8 +67,8 @@ class Oracle:
         self._asked: set[str] = set()
 
     def act(self, observation: str) -> str:
-        """The next step; what was found is read from the environment."""
-        self.shown.add(self._env.last_passages)
+        """The next step; passages are read from the environment."""
+        self._shown.add(self._env.last_passages)
         known = [p for p in self._gold if self._has(p)]
         missing = [p for p in self._gold if not self._has(p)]
         new = {passage.id for passage in self._env.last_passages}
@@ -78,17 +78,17 @@ class Oracle:
         query = next((q for q in self._tries(known, missing) if q not in self._asked), "")
         if not query:
             said.append("What is missing cannot be found." if missing else "Nothing is missing.")
-            answer = self.shown.gold_answer(self._task)
+            answer = self._shown.gold_answer(self._task)
             return self._protocol.render_turn(Action(ANSWER, answer), " ".join(said))
         self._asked.add(query)
         said.append(f"What is missing: {query}.")
         return self._protocol.render_turn(Action(SEARCH, (query,)), " ".join(said))
 
     def _has(self, passage: Passage) -> bool:
-        return self.shown.has_all([passage.id])
+        return self._shown.has_all([passage.id])
 
     def _tries(self, known: list[Passage], missing: list[Passage]) -> list[str]:
-        """What the task says; else a name that was read, if the passage is about it; its title."""
+        """Queries of the task; else a name that was read, if the passage is about it; its title."""
         if not missing:
             return []
         wanted = missing[0]
@@ -108,18 +108,9 @@ def build(
     config: Mapping[str, Any] | None = None,
     plugins: Sequence[str] = (),
 ) -> list[Written]:
-    """Play training tasks with a writer; what each of them is good for.
+    """Play the first training tasks with a writer; `env` and `protocol` are as in a run.
 
-    Args:
-        env: `{"name": …}` and settings, as in a run.
-        writer: one of `WRITERS`.
-        num_tasks: the first tasks of the training split.
-        protocol: as in a run.
-        config: further settings of `searchrl.evaluate` for a model that writes.
-        plugins: to load besides the installed ones.
-
-    Raises:
-        ConfigError: for a writer that there is not, or an environment without gold passages.
+    `config` has further settings of `searchrl.evaluate` for a model that writes.
     """
     if writer not in WRITERS:
         raise ConfigError(f"there is no writer '{writer}'; expected one of {', '.join(WRITERS)}")
@@ -161,15 +152,13 @@ def rows_of(written: Iterable[Written], writer: str) -> Iterator[dict[str, Any]]
 
 
 def yields(written: Iterable[Written]) -> list[Yield]:
-    """How many were kept, by the number of gold passages."""
-    by_hops: dict[int, list[Written]] = {}
+    """The yield of each number of gold passages."""
+    faults: dict[int, list[str]] = {}
     for one in written:
-        by_hops.setdefault(max(1, len(one.task.gold_ids)), []).append(one)
+        faults.setdefault(max(1, len(one.task.gold_ids)), []).append(one.fault)
     return [
-        Yield(
-            hops, len(own), sum(not o.fault for o in own), Counter(o.fault for o in own if o.fault)
-        )
-        for hops, own in sorted(by_hops.items())
+        Yield(hops, len(every), every.count(""), Counter(filter(None, every)))
+        for hops, every in sorted(faults.items())
     ]
 
 

@@ -1,8 +1,7 @@
 """The environment `multisource`: questions whose answer is in one of three sources.
 
-Owns the numbering of tasks, its settings and the episode: a plan is run, its results are shown, an
-answer ends it. The world is in `world` and `questions`, running a plan in `sources`. Registered as
-`multisource`; made by `searchrl` or `gymnasium.make`.
+A plan is run, its results are shown, an answer ends the episode. The world is in `world` and
+`questions`; `sources` runs a plan.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ TRAIN_MIX: Mapping[str, float] = {
 """... and in training: where several sources must be right at once, an answer says less of each."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
-"""Slices of the test split: whether training shows the wordings of question and passages."""
+"""Slices of the test split: training shows the wordings of question and passages, or not."""
 
 
 class MultisourceEnv(TextEnv):
@@ -111,7 +110,7 @@ class MultisourceEnv(TextEnv):
         )
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks `split` has."""
+        """The number of tasks of `split`."""
         return NUM_TASKS[self.ensure_split(split)]
 
     def kind_of(self, split: str, index: int) -> str:
@@ -150,11 +149,7 @@ class MultisourceEnv(TextEnv):
         return self._key(task.split, "all"), tuple(p for corpus in corpora for p in corpus)
 
     def build_indexes(self) -> None:
-        """Make the retrievers of all sources and splits, before any time limit runs.
-
-        Raises:
-            ConfigError, RetrieverFailure: as `Sources.build`.
-        """
+        """Make the retrievers of all sources and splits, before any time limit runs."""
         for split in self.splits:
             self._sources.build(functools.partial(self._corpus, split))
 
@@ -168,7 +163,7 @@ class MultisourceEnv(TextEnv):
         )
 
     def _corpus(self, split: str, source: str) -> Corpus:
-        """What a source has in a split, with its name."""
+        """The passages of a source in a split, with their name."""
         return self._key(split, source), self.world(split).corpora[source]
 
     def _key(self, split: str, source: str) -> str:

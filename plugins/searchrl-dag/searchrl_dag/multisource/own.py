@@ -1,19 +1,17 @@
 """The environment `multisource_questions`: your own questions, planned over sources that you name.
 
-Owns its settings. Questions, corpora and splits are those of the environment `corpus`, the sources
-are `sources`. Registered as `multisource_questions`; made by `searchrl` or `gymnasium.make`.
+Questions, corpora and splits are those of the environment `corpus`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from searchrl import ConfigError, suggest
-from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
+from searchrl.contracts import Action, RetrieverFactory, TagProtocol, Task
 from searchrl.data import Dataset
 from searchrl.envs import CorpusEnv, CorpusSettings, Found, SearchSettings
 from searchrl_dag.multisource.sources import Sources
@@ -103,8 +101,9 @@ class OwnQuestionsEnv(CorpusEnv):
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Run the plan of a turn; see `Sources.run`."""
-
-        def order(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-            return self._ordered(task, tuple(passages))
-
-        return self._sources.look_up(turn, lambda source: self.passages(task), order, self.budget)
+        return self._sources.look_up(
+            turn,
+            lambda source: self.passages(task),
+            lambda passages: self._ordered(task, tuple(passages)),
+            self.budget,
+        )

@@ -1,7 +1,6 @@
 """The sources of an environment, and the plan of a turn run over them, level by level.
 
-Owns which retriever each source has, the order of the searches, and what a child's query says in
-place of its parent. Which passages a source has is the environment's to say.
+The environment says which passages a source has.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Corpus = tuple[Hashable, Sequence[Passage]]
 """The name of a corpus, and its passages."""
 
 MAX_NAMES, MAX_WORDS = 2, 12
-"""How much of a parent's result a query holds."""
+"""Names or words of a parent's result in a query, at most."""
 
 
 class Sources:
@@ -36,16 +35,11 @@ class Sources:
 
     Args:
         protocol: `dag`, or one that reads plans and writes results as it does.
-        own: the retriever of each source; None: it has none of its own.
-        shared: that of the sources without one of their own.
+        own: the retriever of each source; None: `shared`.
         topk: passages for each query.
-        parent_results: whether a query gets the results of its parents; without them, what refers
-            to a parent is left out.
-        timeout_s: how long one source may take for the queries of one level.
-        owner: who is named in failures, such as `env multisource`.
-
-    Raises:
-        ConfigError: the protocol has no plans, or plans with other sources.
+        parent_results: queries get the results of their parents; else references are left out.
+        timeout_s: seconds of one source for the queries of one level.
+        owner: the name in failures, such as `env multisource`.
     """
 
     def __init__(
@@ -72,21 +66,15 @@ class Sources:
                 f"{owner}: protocol.sources names {unknown[0]!r}, which it does not have; it has "
                 + ", ".join(own)
             )
-        self._indexes = {
-            name: shared if factory is None else _cached(factory) for name, factory in own.items()
-        }
-        self._topk = topk
-        self._parent_results = parent_results
-        self._timeout_s = timeout_s
-        self._owner = owner
+        self._indexes: dict[str, IndexCache] = {}
+        for name, factory in own.items():
+            made = shared if factory is None else factory
+            self._indexes[name] = made if isinstance(made, IndexCache) else IndexCache(made)
+        self._topk, self._parent_results = topk, parent_results
+        self._timeout_s, self._owner = timeout_s, owner
 
     def build(self, corpus_of: Callable[[str], Corpus]) -> None:
-        """Make the retriever of every source now, so that a setting that cannot work is told now.
-
-        Raises:
-            ConfigError: a retriever lacks something, such as a key.
-            RetrieverFailure: a retriever could not be made.
-        """
+        """Make the retriever of every source, so that a setting that cannot work is told now."""
         for source, indexes in self._indexes.items():
             indexes.build(*corpus_of(source), self._name(source))
 
@@ -97,11 +85,7 @@ class Sources:
         order: Callable[[Sequence[Passage]], tuple[Passage, ...]],
         budget: TokenBudget | None,
     ) -> Found:
-        """Run the plan of a turn; `corpus_of(source)` and `order(passages)` are the environment's.
-
-        Raises:
-            RetrieverFailure: as `run`.
-        """
+        """Run the plan of a turn; `corpus_of` and `order` are the environment's."""
         plan = self._read_plan(turn)
         shown = {
             label: result._replace(passages=order(result.passages))
@@ -138,13 +122,11 @@ class Sources:
         asked: dict[str, list[str]] = {}
         for node in level:
             asked.setdefault(node.source, []).append(node.label)
-        calls = [
-            (
-                functools.partial(self._ask, source, [queries[one] for one in labels], corpus_of),
-                self._name(source),
-            )
-            for source, labels in asked.items()
-        ]
+        calls = []
+        for source, labels in asked.items():
+            wanted = [queries[label] for label in labels]
+            ask = functools.partial(self._ask, source, wanted, corpus_of)
+            calls.append((ask, self._name(source)))
         found: dict[str, tuple[Passage, ...]] = {}
         outcomes = call_together(calls, timeout_s=self._timeout_s)
         for (source, labels), outcome in zip(asked.items(), outcomes, strict=True):
@@ -175,7 +157,7 @@ class Sources:
 
 
 def parent_text(result: NodeResult) -> str:
-    """What a child's query says for its parent: the new names in the parent's best passage.
+    """The new names in the parent's best passage, which stand for it in a child's query.
 
     New is what the parent's own query does not say. Without new names it is the first new words,
     and nothing if the parent found nothing.
@@ -193,7 +175,3 @@ def parent_text(result: NodeResult) -> str:
     known = set(re.findall(r"\w+", result.query.casefold()))
     new = [word for word in re.findall(r"\w+", text) if word.casefold() not in known]
     return " ".join(new[:MAX_WORDS])
-
-
-def _cached(factory: RetrieverFactory) -> IndexCache:
-    return factory if isinstance(factory, IndexCache) else IndexCache(factory)

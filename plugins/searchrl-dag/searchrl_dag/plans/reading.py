@@ -1,7 +1,6 @@
-"""Reading a plan: the text of a `<search>` block becomes a `Plan`, or the one fault it has.
+"""Reading a plan: the text of a `<search>` block becomes a `Plan`, or the reason against it.
 
-Owns the grammar, the faults and what the model is told about each. Total: it never raises on model
-text, and takes linear time. Knows no tags: the protocol does. Called by `protocol`.
+Total: it never raises on model text, and takes linear time. Knows no tags: the protocol does.
 
     Nodes:
     A: mayor of Lindry (News)
@@ -56,7 +55,7 @@ _SECTIONS = ("nodes", "edges")
 _SECTION = re.compile(rf"({'|'.join(_SECTIONS)})\s*:", re.IGNORECASE)
 _LABEL = re.compile(LABEL)
 _MAX_SOURCE = 200
-"""Characters of a source's name that are looked at: to normalise long texts takes long."""
+"""Characters of a source's name that are read: to normalise long texts takes long."""
 _ARROW = re.compile(r"[-=]{1,2}>|[→⟶⇒]")
 
 
@@ -68,11 +67,8 @@ class _Invalid(Exception):
 class PlanReader:
     """Reads plans for a protocol.
 
-    Args:
-        sources: the names of the allowed sources as `fold_source` has them, each with what it is
-            called; none: any name is a source.
-        aliases: further names of them, in the same form.
-        max_nodes: nodes that a plan may have.
+    `sources` are the titles of the allowed sources by their names as `fold_source` has them (none:
+    any name is a source), `aliases` further names, in the same form.
     """
 
     sources: Mapping[str, str]

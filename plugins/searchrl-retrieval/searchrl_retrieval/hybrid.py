@@ -1,8 +1,4 @@
-"""The retriever `hybrid`: a ranking by vectors and a ranking by words, fused.
-
-Owns the default weight, the depth to which the two are read, and which retrievers they are. The
-arithmetic is in `fusion`.
-"""
+"""The retriever `hybrid`: a ranking by vectors and a ranking by words, fused by `fusion`."""
 
 from __future__ import annotations
 
@@ -65,11 +61,7 @@ def make_hybrid(
     vector_weight: Share = VECTOR_WEIGHT,
     depth: AtLeastOne = 100,
 ) -> Retriever:
-    """The retriever `hybrid`; without `vector` and `bm25` it is made of `static` and `bm25s`.
-
-    Raises:
-        ConfigError: a part cannot be made.
-    """
+    """The retriever `hybrid`; without `vector` and `bm25` it is made of `static` and `bm25s`."""
     parts = (vector or make_static)(passages), (bm25 or make_bm25s)(passages)
     return HybridRetriever(*parts, vector_weight, depth)
 
@@ -77,7 +69,7 @@ def make_hybrid(
 def ask(
     name: str, retriever: Retriever, queries: Sequence[str], k: int
 ) -> Sequence[Sequence[Passage]]:
-    """What a part of the retriever `name` finds: one result per query, or `RetrieverFailure`."""
+    """The results of a part of the retriever `name`: one per query, or `RetrieverFailure`."""
     found = retriever.search(list(queries), k)
     if len(found) != len(queries):
         raise RetrieverFailure(

@@ -1,7 +1,7 @@
 """The retriever `rerank`: the first passages of any retriever, ordered by a cross-encoder.
 
-Owns how many passages are looked at. The model comes from a folder of this machine and nothing
-else; torch and sentence-transformers are imported when it is loaded.
+The model comes from a folder of this machine; torch and sentence-transformers are imported when it
+is loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOCK = threading.Lock()
 
 
 class RerankRetriever:
-    """What another retriever finds first, `factor` times as many as are asked for, in a new order.
+    """The first passages of another retriever, `factor` times as many as wanted, in a new order.
 
     A query is scored by itself, so that it finds the same alone and in a batch. Equal scores keep
     the order of the first retriever. It is a `StoredRetriever` if that is one.
@@ -41,11 +41,7 @@ class RerankRetriever:
             self.stored = retriever.stored
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return at most `k` passages per query, best first, with the scores of the model.
-
-        Raises:
-            RetrieverFailure: the model gives something else than one finite number per pair.
-        """
+        """Return at most `k` passages per query, best first, with the scores of the model."""
         if k <= 0:
             return [[] for _ in queries]
         found = ask("rerank", self.retriever, queries, k * self.factor)
@@ -84,9 +80,6 @@ def make_rerank(
         factor: how many times as many passages it is asked for.
         device: where the model runs, such as `cuda:1`; None: a GPU if there is one.
         batch_size: pairs per forward pass.
-
-    Raises:
-        ConfigError: the model or a package is not on this machine, or it gives several scores.
     """
     if not model:
         raise ConfigError(

@@ -1,8 +1,7 @@
 """Source code as passages: functions, classes, methods, imports, docstrings, and what is left.
 
-Owns the walk through a syntax tree, qualified names, and how a chunk becomes a passage: its title
-has the name and the file, its text the source with its docstring, so that a retriever embeds all
-three. tree-sitter reads files with errors in them, too.
+The title of a passage has the name and the file, its text the source with its docstring, so that a
+retriever embeds all three. tree-sitter reads files with errors in them, too.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _STRING = re.compile(r"""\A[rRuUbB]*("{3}|'{3}|"|')(.*)\1\Z""", re.DOTALL)
 
 
 class ChunkKind(StrEnum):
-    """What a chunk is."""
+    """A kind of chunk."""
 
     FUNCTION = "function"
     CLASS = "class"
@@ -49,9 +48,9 @@ class ChunkKind(StrEnum):
     IMPORT = "import"
     """All imports of a file."""
     DOCSTRING = "docstring"
-    """What a module, class or function says of itself, as a comment or a string."""
+    """The comment or string of a module, class or function about itself."""
     CODE = "code"
-    """What is outside of all definitions."""
+    """The code outside of all definitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +227,8 @@ class _Chunker:
         return node
 
     def _holds_definitions(self, node: Any) -> bool:
-        """Whether something in a statement that is no definition itself has to be found."""
-        wanted = FUNCTIONS | CLASSES
-        stack, looked = [node], 0
+        """True if a statement that is no definition holds one, or an import."""
+        wanted, stack, looked = FUNCTIONS | CLASSES, [node], 0
         while stack and looked < 2000:
             looked += 1
             found = stack.pop()
@@ -325,13 +323,12 @@ class _Chunker:
         return text.strip() if not cuts else textwrap.dedent(text).strip()
 
     def _bodies(self, node: Any) -> Iterator[tuple[int, int]]:
-        """Where the bodies of the definitions in a class begin and end."""
+        """The begin and the end of the bodies of the definitions in a class."""
         body = node.child_by_field_name("body")
         for child in body.named_children if body is not None else ():
             inner = self._unwrap(child)
             held = inner.child_by_field_name("body")
-            is_definition = inner.type in FUNCTIONS | CLASSES
-            if is_definition and held is not None:
+            if inner.type in FUNCTIONS | CLASSES and held is not None:
                 yield held.start_byte, held.end_byte
 
 

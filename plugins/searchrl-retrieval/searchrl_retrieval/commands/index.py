@@ -1,7 +1,4 @@
-"""`searchrl index build|info|add`: indexes that are made ahead, looked at, and extended.
-
-Owns what is printed. Folders are the affair of `searchrl_retrieval.index`.
-"""
+"""`searchrl index build|info|add`: indexes that are made ahead, looked at, and extended."""
 
 from __future__ import annotations
 
@@ -148,7 +145,7 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
 
 
 def _make_kind(choice: Choice) -> IndexKind:
-    """What an index is built with; the ranges of settings are those of the retriever."""
+    """The kind of an index to build; the ranges of settings are those of the retriever."""
     entry = choice.registry.get("retriever", choice.name)
     factory = entry.load()
     if not isinstance(factory, IndexFactory):

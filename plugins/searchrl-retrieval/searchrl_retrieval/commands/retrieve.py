@@ -1,7 +1,4 @@
-"""`searchrl retrieve`: what a retriever finds, without any agent.
-
-Owns what is printed.
-"""
+"""`searchrl retrieve`: the results of a retriever, without any agent."""
 
 from __future__ import annotations
 

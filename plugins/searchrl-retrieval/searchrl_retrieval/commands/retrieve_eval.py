@@ -1,7 +1,4 @@
-"""`searchrl retrieve-eval`: retrievers on a collection with judged passages, compared in pairs.
-
-Owns the flags, what is printed and what is written. What is measured is in `evaluation`.
-"""
+"""`searchrl retrieve-eval`: retrievers on a collection with judged passages, compared in pairs."""
 
 from __future__ import annotations
 
@@ -36,9 +33,6 @@ def read_contenders(names: Sequence[str], assignments: Sequence[str]) -> dict[st
 
     >>> read_contenders(["bm25", "plain=bm25"], ["plain.title_weight=1"])["plain"]
     Contender(name='bm25', settings={'title_weight': 1})
-
-    Raises:
-        ConfigError: two have one label, or a setting is for none of them.
     """
     found: dict[str, Contender] = {}
     for text in names:
@@ -161,10 +155,10 @@ def _show(
 
 
 def choose_columns(keys: Sequence[str]) -> list[str]:
-    """Figures with a column: nDCG, MRR and MAP at one cut-off, what was found at every one.
+    """Figures with a column: nDCG, MRR and MAP at one cut-off, recall at every one.
 
-    The first is the one that retrievers are ranked by: nDCG at 10, or at the first cut-off there
-    is. A pool of multi-hop questions shows recall by the name that it has in training.
+    Retrievers are ranked by the first: nDCG at 10, or at the first cut-off there is. A pool of
+    multi-hop questions shows recall by the name that it has in training.
     """
     ndcg = [key for key in keys if key.startswith("ndcg@")]
     first = "ndcg@10" if "ndcg@10" in ndcg else ndcg[0]
@@ -209,7 +203,7 @@ def _as_json(
 
 
 def _write_rows(path: Path, collection: Collection, judged: Mapping[str, Measured]) -> None:
-    """A row for each question and retriever: its figures, what was found and what is relevant."""
+    """Write a row for each question and retriever."""
     with path.open("w", encoding="utf-8") as file:
         for question in collection.questions:
             for label, one in judged.items():

@@ -1,7 +1,6 @@
-"""What a model wants before a query and before a passage; without it, recall drops silently.
+"""Texts before queries and passages, as models want them; without them, recall drops silently.
 
-Owns the table of known families and the order in which a prefix is decided: a setting, then the
-prompts in the model's own folder, then the family.
+A setting decides, then the prompts in the model's own folder, then the family.
 """
 
 from __future__ import annotations

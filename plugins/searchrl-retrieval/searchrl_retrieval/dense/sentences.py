@@ -1,7 +1,7 @@
 """Vectors from a sentence-transformers model, with the prefixes that it was trained with.
 
-Owns the encoder of `dense`. torch and sentence-transformers are imported when a model is loaded.
-The model comes from a folder of this machine and nothing else; code inside it is not run.
+torch and sentence-transformers are imported when a model is loaded, from a folder of this machine;
+code inside it is not run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Vectors from a table: the mean of one vector per token. No network is run, and no torch.
 
-Owns the encoder of `static`. It reads the files of a static-embedding model: `tokenizer.json` and a
-matrix in `model.safetensors`, as Model2Vec and sentence-transformers write them, or those inside
-the package wordllama. The package itself is not imported: it changes the logging of the whole
-program, and looks for its tokenizer in a folder that its wheel does not have, so it would download.
+The files are those of a static-embedding model: `tokenizer.json` and a matrix in
+`model.safetensors`, as Model2Vec and sentence-transformers write them, or those inside the package
+wordllama. That package itself is not imported: it changes the logging of the whole program, and
+looks for its tokenizer in a folder that its wheel does not have, so it would download.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = ("tokenizer.json", "tokenizers/*.json")
 """The file of the tokenizer, in the same two."""
 
 _MATRICES = ("embedding.weight", "embeddings")
-"""What the matrix is called in the file: by sentence-transformers and wordllama, by Model2Vec."""
+"""The name of the matrix in the files of sentence-transformers and wordllama, and of Model2Vec."""
 
 _BATCH = 256
 """Texts that are held as tokens at once."""

@@ -1,7 +1,6 @@
-"""What an index folder says of itself: `manifest.json`, the same for every kind of index.
+"""The manifest of an index folder, `manifest.json`, with checksums of itself and of the files.
 
-Owns its format, its own checksum and the checksums of the files. It is replaced in one go, so a
-folder has the old index or the new one.
+It is replaced in one go, so a folder has the old index or the new one.
 """
 
 from __future__ import annotations
@@ -63,19 +62,14 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Make `manifest` that of the folder; there is no moment without one."""
+    """Replace the manifest of the folder."""
     facts: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
     sealed = json.dumps(facts | {"sha256": _seal(facts)}, indent=1, ensure_ascii=False)
     replace_file(folder / NAME, sealed.encode() + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder.
-
-    Raises:
-        FileNotFoundError: there is none.
-        IndexFault: it is damaged, or in another format.
-    """
+    """Read the manifest of a folder; `FileNotFoundError` if there is none."""
     try:
         facts = json.loads((folder / NAME).read_bytes())
         written, seal = facts.pop("format"), facts.pop("sha256")
@@ -109,7 +103,7 @@ def list_files(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def find_fault(folder: Path, manifest: Manifest, *, is_deep: bool = False) -> str:
-    """Say which file is not what was written, or "". `is_deep`: every byte is read."""
+    """The first file that is not as it was written, or "". `is_deep`: every byte is read."""
     for name, (size, digest) in manifest.files.items():
         if fault := file_fault(folder / manifest.data / name, size, digest, deep=is_deep):
             return f"is damaged: {manifest.data}/{name}: {fault}"

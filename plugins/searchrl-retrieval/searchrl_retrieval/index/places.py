@@ -1,8 +1,8 @@
 """From a corpus to its index: opened if there is one, built if there is none.
 
-Owns where indexes are kept that nobody named: in the user's cache folder, by retriever, settings
-and corpus. A name given as `index` is opened and never built, so that a slip is no build of hours.
-Processes that start together build once: the others wait, then map the same files.
+Indexes that nobody named are in the user's cache folder, by retriever, settings and corpus. A name
+given as `index` is opened and never built, so that a slip is no build of hours. Processes that
+start together build once: the others wait, then map the same files.
 """
 
 from __future__ import annotations
@@ -47,10 +47,6 @@ class IndexFactory:
         With `index`, the folder of an index that was built with `searchrl index build`, there may
         be no passages: those of the index are searched. Without it, one is kept in the cache
         folder, or in a temporary one if the corpus is small.
-
-        Raises:
-            ConfigError: a setting is wrong, or a model or a package is not on this machine.
-            IndexFault: the index cannot be used, or is one of another corpus.
         """
         kind = self.kind(**settings)
         if index is not None:

@@ -49,7 +49,7 @@ EDGES = {
     "Edges:\nA -> B -> C": "AB BC",
     "Edges:\nB -> A; C -> B": "BA CB",
 }
-"""What may stand below three nodes, and the edges that are read."""
+"""Texts below three nodes, and the edges that are read."""
 
 OTHERS: dict[str, tuple[tuple[Node, ...], str]] = {
     "Nodes:\nC: three (Academy)\nEdges:": ((C,), ""),
@@ -144,4 +144,4 @@ SCRAPS = (
     *("A", "B", ":", "(", ")", "->", "→", ";", "，", "{A}", "{", "}", "using A", "\t", "\u3000"),
     *("\n", "\r\n", "\x00", "\u2028", "<b>", "General", "（Academy）", "🦊", "ﬁ", "‮", "\ud800", ""),
 )
-"""What bodies made by chance consist of."""
+"""Parts of bodies made by chance."""

@@ -105,15 +105,8 @@ class Fact(NamedTuple):
     is_seen: bool
 
 
-class Country(NamedTuple):
-    """The facts of a country, by (relation, subject)."""
-
-    facts: Mapping[tuple[str, str], Fact]
-
-    @property
-    def passages(self) -> tuple[Passage, ...]:
-        """All of them, in a fixed order."""
-        return tuple(fact.passage for fact in self.facts.values())
+Country = Mapping[tuple[str, str], Fact]
+"""Facts by (relation, subject)."""
 
 
 @lru_cache(maxsize=256)
@@ -131,7 +124,7 @@ def make_country(world_seed: int, split: str, number: int) -> Country:
             passage = Passage(f"{relation.key}/{subject}", text[0].upper() + text[1:], subject)
             is_seen = wording != relation.facts[-1]
             facts[relation.key, subject] = Fact(relation, subject, value, passage, is_seen)
-    return Country(facts)
+    return facts
 
 
 def _make_up_relations(rng: Random) -> Iterator[Relation]:
@@ -178,18 +171,16 @@ class FactsEnv(TextEnv):
         """The number of tasks of `split`."""
         return NUM_COUNTRIES[self.ensure_split(split)] * TASKS_PER_COUNTRY
 
-    def country(self, task: Task) -> Country:
-        """The country of a task."""
-        return make_country(self.world_seed, task.split, task.index % NUM_COUNTRIES[task.split])
-
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
         """All passages of the task's country."""
         number = task.index % NUM_COUNTRIES[task.split]
-        return f"facts/{self.world_seed}/{task.split}/{number}", self.country(task).passages
+        country = make_country(self.world_seed, task.split, number)
+        passages = tuple(fact.passage for fact in country.values())
+        return f"facts/{self.world_seed}/{task.split}/{number}", passages
 
     def gold_passages(self, task: Task) -> Sequence[Passage]:
         """The facts of the chain, in order."""
-        known = {one.id: one for one in self.country(task).passages}
+        known = {one.id: one for one in self.passages(task)[1]}
         return [known[name] for name in task.gold_ids]
 
     def make_task(self, split: str, index: int) -> Task:
@@ -246,7 +237,7 @@ def _choose(
 
 def _chains(country: Country, hops: int, split: str, rng: Random) -> Iterator[list[Fact]]:
     """Chains that the split may ask for, at random, without end."""
-    facts = list(country.facts.values())
+    facts = list(country.values())
     while True:
         chain = [rng.choice(facts)]
         while len(chain) < hops:

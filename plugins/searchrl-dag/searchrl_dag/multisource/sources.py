@@ -8,6 +8,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from searchrl import ConfigError, RetrieverFailure
 from searchrl.api_client import Raised, call_together
@@ -18,7 +22,7 @@ from searchrl.contracts import (
     TokenBudget,
     find_passages_problem,
 )
-from searchrl.envs import Found, names_in, round_robin
+from searchrl.envs import Found, SearchSettings, names_in, round_robin
 from searchrl.retrieval import IndexCache
 from searchrl_dag.plans.plan import Node, Plan, fill
 from searchrl_dag.plans.protocol import NodeResult
@@ -30,29 +34,37 @@ MAX_NAMES, MAX_WORDS = 2, 12
 """Names or words of a parent's result in a query, at most."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourceSettings(SearchSettings):
+    """Settings of an environment with sources.
+
+    Attributes:
+        topk: passages shown for each query.
+        general, news, academic: the retrievers of these sources; null: that of the environment.
+        parent_results: queries get the results of their parents; false is the ablation.
+        search_timeout_s: seconds of one source for the queries of one level.
+    """
+
+    topk: int = 1
+    max_turns: int = 2
+    general: RetrieverFactory | None = None
+    news: RetrieverFactory | None = None
+    academic: RetrieverFactory | None = None
+    parent_results: bool = True
+    search_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+
+
 class Sources:
     """The retrievers of sources, shared by all instances that are given the same factories.
 
-    Args:
-        protocol: `dag`, or one that reads plans and writes results as it does.
-        own: the retriever of each source; None: `shared`.
-        topk: passages for each query.
-        parent_results: queries get the results of their parents; else references are left out.
-        timeout_s: seconds of one source for the queries of one level.
-        owner: the name in failures, such as `env multisource`.
+    `protocol` is `dag`, or reads plans and writes results as it does; `shared` is the retriever of
+    sources without one of their own, `owner` the name in failures, such as `env multisource`.
     """
 
     def __init__(
-        self,
-        protocol: TagProtocol,
-        own: Mapping[str, RetrieverFactory | None],
-        shared: IndexCache,
-        *,
-        topk: int,
-        parent_results: bool,
-        timeout_s: float,
-        owner: str,
+        self, protocol: TagProtocol, settings: SourceSettings, shared: IndexCache, owner: str
     ) -> None:
+        own = {"general": settings.general, "news": settings.news, "academic": settings.academic}
         try:
             planned: Sequence[str] = protocol.sources  # type: ignore[attr-defined]
             self._read_plan, self._render = protocol.read_plan, protocol.render_results  # type: ignore[attr-defined]
@@ -70,8 +82,7 @@ class Sources:
         for name, factory in own.items():
             made = shared if factory is None else factory
             self._indexes[name] = made if isinstance(made, IndexCache) else IndexCache(made)
-        self._topk, self._parent_results = topk, parent_results
-        self._timeout_s, self._owner = timeout_s, owner
+        self._settings, self._owner = settings, owner
 
     def build(self, corpus_of: Callable[[str], Corpus]) -> None:
         """Make the retriever of every source, so that a setting that cannot work is told now."""
@@ -96,15 +107,11 @@ class Sources:
         return Found(tuple(round_robin(found, sum(map(len, found)))), observation)
 
     def run(self, plan: Plan, corpus_of: Callable[[str], Corpus]) -> dict[str, NodeResult]:
-        """The result of every node, by its label.
-
-        Raises:
-            RetrieverFailure: a source failed, returned something else than passages, or was late.
-        """
+        """The result of every node, by its label."""
         results: dict[str, NodeResult] = {}
 
         def text_of(label: str) -> str:
-            return parent_text(results[label]) if self._parent_results else ""
+            return parent_text(results[label]) if self._settings.parent_results else ""
 
         for level in plan.levels:
             queries = {n.label: fill(n.query, plan.parents(n.label), text_of) for n in level}
@@ -128,7 +135,7 @@ class Sources:
             ask = functools.partial(self._ask, source, wanted, corpus_of)
             calls.append((ask, self._name(source)))
         found: dict[str, tuple[Passage, ...]] = {}
-        outcomes = call_together(calls, timeout_s=self._timeout_s)
+        outcomes = call_together(calls, timeout_s=self._settings.search_timeout_s)
         for (source, labels), outcome in zip(asked.items(), outcomes, strict=True):
             if isinstance(outcome, Raised):
                 raise self._explain(source, outcome.error) from outcome.error
@@ -139,12 +146,12 @@ class Sources:
         self, source: str, queries: list[str], corpus_of: Callable[[str], Corpus]
     ) -> list[tuple[Passage, ...]]:
         retriever = self._indexes[source].get(*corpus_of(source))
-        results = retriever.search(queries, self._topk)
+        results = retriever.search(queries, self._settings.topk)
         if not isinstance(results, Sequence) or len(results) != len(queries):
             raise RetrieverFailure(f"{self._name(source)}: expected one list of passages per query")
         if problems := list(filter(None, map(find_passages_problem, results))):
             raise RetrieverFailure(f"{self._name(source)} returned for a query {problems[0]}")
-        return [tuple(passages[: self._topk]) for passages in results]
+        return [tuple(passages[: self._settings.topk]) for passages in results]
 
     def _name(self, source: str) -> str:
         return f"{self._owner}, source {source}"

@@ -21,7 +21,7 @@ from pydantic import Field
 from searchrl import ConfigError, EndpointFailure, RetrieverFailure, cache_path
 from searchrl.api_client import JsonCache, Server, read_key
 from searchrl.contracts import Address, Passage, make_encodable
-from searchrl_dag.exa.wire import Content, Form, cut_answer, read_passages, write_request
+from searchrl_dag.exa.wire import MAX_RESULTS, Content, cut_answer, read_passages
 
 KEY_ENV = "EXA_API_KEY"
 """The environment variable with the key. It is no setting: the run folder of somebody else could
@@ -87,9 +87,9 @@ class ExaRetriever:
         extra: Mapping[str, Any] | None = None,
         url: Address = ADDRESS,
     ) -> None:
-        self.url = url
-        self.form = Form(category, content, max_chars, dict(extra or {}))
-        self.max_query_chars = max_query_chars
+        self.url, self.max_chars, self.max_query_chars = url, max_chars, max_query_chars
+        contents = {content: {"maxCharacters": max_chars}}
+        self._body = {"contents": contents, "category": category, **(extra or {})}
         self._num_threads = concurrency
         self._cache = _open_cache(cache, replay)
         if self._cache is not None:
@@ -136,14 +136,16 @@ class ExaRetriever:
 
     def _find(self, query: str, k: int) -> list[Passage]:
         """The passages of a query: from the cache, else from Exa."""
-        body = write_request(query, k, self.form)
+        asked: dict[str, Any] = {"query": query, "type": "auto", "numResults": min(k, MAX_RESULTS)}
+        asked |= self._body
+        body = {name: value for name, value in asked.items() if value is not None}
         key = JsonCache.key(self.url, body)
         # Rollouts of one group ask the same things at the same time: the first one asks for all.
         with self._locks[int(key[:8], 16) % _NUM_LOCKS]:
             kept: Any = None if self._cache is None else self._cache.get(key)
             # What is damaged is asked for, and kept, again.
             with suppress(RetrieverFailure, KeyError, TypeError):
-                return read_passages(kept["answer"], k, self.form.max_chars)
+                return read_passages(kept["answer"], k, self.max_chars)
             if self._server is None:
                 raise ReplayMiss(
                     f"retriever exa: the recorded cache has no answer to {body}, and replay sends "
@@ -151,7 +153,7 @@ class ExaRetriever:
                 )
             try:
                 answer = cut_answer(self._server.post(body))
-                passages = read_passages(answer, k, self.form.max_chars)
+                passages = read_passages(answer, k, self.max_chars)
             except (EndpointFailure, RetrieverFailure) as error:
                 raise RetrieverFailure(f"retriever exa: {error}") from error
             if self._cache is not None:

@@ -1,4 +1,4 @@
-"""Exa's search interface on the wire: bodies of requests, and passages from checked answers.
+"""Exa's search interface on the wire: passages from checked answers.
 
 Source: the API reference of Exa (exa.ai/docs/reference/search, `POST /search`).
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from searchrl import RetrieverFailure, show_value
@@ -23,29 +22,6 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 Content = Literal["highlights", "text"]
 """The text of a passage: the excerpts of the page closest to the query, or its beginning."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """The body but for query and k. `extra` adds keys; null takes one out."""
-
-    category: str | None = None
-    content: Content = "highlights"
-    max_chars: int = 1000
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-def write_request(query: str, k: int, form: Form) -> dict[str, Any]:
-    """The body that asks for `k` results."""
-    body: dict[str, Any] = {
-        "query": query,
-        "type": "auto",
-        "numResults": min(k, MAX_RESULTS),
-        "contents": {form.content: {"maxCharacters": form.max_chars}},
-        "category": form.category,
-        **form.extra,
-    }
-    return {key: value for key, value in body.items() if value is not None}
 
 
 def cut_answer(answer: Any) -> dict[str, Any]:

@@ -119,9 +119,8 @@ def chunk_code(source: str, file: str) -> list[Chunk]:
     language = LANGUAGES[PurePosixPath(file).suffix.lower()]
     data = source.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
     root = Parser(load_grammar(language)).parse(data).root_node
-    chunker = _Chunker(language, file, data)
-    chunker.read(root)
-    return sorted(chunker.chunks(), key=lambda chunk: chunk.line)
+    chunks = _Chunker(language, file, data).read(root)
+    return sorted(chunks, key=lambda chunk: chunk.line)
 
 
 def _module_name(language: str, file: str) -> str:
@@ -144,17 +143,15 @@ class _Chunker:
         self._imports: list[Any] = []
         self._rest: list[Any] = []
 
-    def chunks(self) -> Iterator[Chunk]:
+    def read(self, root: Any) -> Iterator[Chunk]:
+        self._add_doc(self._module, self._docstring(root), 1)
+        self._walk(root, (), is_class=False, depth=0)
         yield from self._found
         for kind, nodes in ((ChunkKind.IMPORT, self._imports), (ChunkKind.CODE, self._rest)):
             text = "\n".join(self._text(node.start_byte, node.end_byte) for node in nodes)
             if re.search(r"\w", text):
                 line = nodes[0].start_point[0] + 1
                 yield Chunk(kind, self._module, self._file, line, text)
-
-    def read(self, root: Any) -> None:
-        self._add_doc(self._module, self._docstring(root), 1)
-        self._walk(root, (), is_class=False, depth=0)
 
     def _walk(self, node: Any, scope: tuple[str, ...], *, is_class: bool, depth: int) -> None:
         children = node.named_children

@@ -130,7 +130,9 @@ def _build(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         took_s=round(time.monotonic() - began, 3),
     )
-    _sync(data)  # or a power cut might leave the manifest and lose what it speaks of
+    for path in filter(Path.is_file, data.rglob("*")):
+        with path.open("rb") as file:  # or a power cut might leave the manifest alone
+            os.fsync(file.fileno())
     os.replace(data, folder / manifest.data)
     write_manifest(folder, manifest)
     for old in folder.glob("data-*"):
@@ -151,10 +153,3 @@ def _ensure_ours(folder: Path) -> None:
         raise IndexFault(
             f"'{folder}' is a folder with other files in it ({others[0]}, …); name a new one"
         )
-
-
-def _sync(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())

@@ -31,18 +31,11 @@ class IndexFault(SearchRLError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An index folder in a few words.
+    """An index folder in a few words: its retriever (`kind`), and the settings behind its files.
 
-    Attributes:
-        kind: the retriever that it is of.
-        settings: the settings that decide what is in its files.
-        fingerprint, count: the corpus: `fingerprint_passages`, and how many passages it has.
-        sources: flags that name the corpus, such as `--corpus /data/corpus.jsonl`, for the command
-            that builds the index again; empty if it came from elsewhere.
-        data: name of the folder with the files, beside the manifest.
-        files: size in bytes and SHA-256 of every file in it.
-        created: date and time (UTC).
-        took_s: seconds that the build took, the last one if it was resumed.
+    `fingerprint` and `count` are those of the corpus, `sources` the flags that name it, such as
+    `--corpus /data/corpus.jsonl`, for the command that builds the index again. `data` is the folder
+    with the files, `files` their sizes and SHA-256. `took_s` is of the last build, if resumed.
     """
 
     kind: str

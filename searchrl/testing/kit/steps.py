@@ -1,8 +1,4 @@
-"""Made-up optimiser steps and one micro-batch: what the criteria of algorithms are tried on.
-
-Owns the tables `STEPS` and `DEAD_STEPS`, which authors may parametrise tests with, and the columns
-of a loss at the first update. Torch is imported when a micro-batch is made. Judges nothing.
-"""
+"""Made-up optimiser steps and one micro-batch, on which algorithms are tried."""
 
 from __future__ import annotations
 
@@ -100,8 +96,7 @@ def reorder(step: StepScores, order: Sequence[int]) -> StepScores:
 class TokenBatch:
     """A micro-batch of six tokens in two rollouts at the first update: every ratio is 1.
 
-    `mask` says which tokens are trained. The others stand in the micro-batch without a weight, or,
-    without `has_others`, not at all.
+    Tokens outside the `mask` have no weight, or, without `has_others`, are not there at all.
     """
 
     def __init__(

@@ -83,8 +83,9 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.cli.loading import load_registry
     from searchrl.engine.metrics.breakdown import task_means
     from searchrl.engine.metrics.evaluation import EvalResult
+    from searchrl.engine.metrics.failures import FailureLimit
     from searchrl.engine.metrics.remarks import find_forks, find_remarks
-    from searchrl.programs.evaluate import make_limit, play_table
+    from searchrl.programs.evaluate import play_table
     from searchrl.programs.stopping import catching_signals
     from searchrl.run_folder import Run, choose_folder, save_beside
     from searchrl.runs.contender import find_contender
@@ -128,7 +129,8 @@ def eval(run: str | None, **values: Any) -> None:
             observer.note(f"endpoint: {results[0].traffic.describe()}")
         if config.run_dir is not None:  # whatever follows: the episodes are kept
             save = record(is_over=True)
-        limit, where = make_limit(config, save, observer.note), f"split '{config.eval.split}'"
+        most, where = config.rollout.max_failure_frac, f"split '{config.eval.split}'"
+        limit = FailureLimit("evaluation", most, save, observer.note)
         for name, result in zip(_NAMES, results, strict=False):
             limit.ensure((*result.rollouts, *result.forced), where, name)
         for text in (*find_remarks(results[0].rollouts), *find_forks(results[0].rollouts)):

@@ -127,7 +127,7 @@ class TrainingRun:
             run, self.config, self.registry, self.num_tasks, allow=allow_change
         )
         newest = newest_checkpoint(folder)
-        for fault in newest.faults:
+        for fault in newest.notes:
             observer.warn(fault)
         state = load_checkpoint(newest.folder, self.policy, self.learner, type(self.progress))
         self.progress = type(self.progress)(**state)

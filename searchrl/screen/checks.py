@@ -1,7 +1,4 @@
-"""What checks found, for people: a line each, what to do, and a picture of the tokens around it.
-
-Owns the layout and the colours. The checks are `engine/checks`.
-"""
+"""Results of checks: a line each, what to do, and a picture of the tokens around a fault."""
 
 from __future__ import annotations
 

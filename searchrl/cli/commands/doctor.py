@@ -1,8 +1,4 @@
-"""`searchrl doctor`: would a run train on what it sampled? Checked before it begins, or afterwards.
-
-Owns the choice of what is looked at (a run, or flags as for `train`) and the exit status. The
-checks are `engine/checks`, the display `screen/checks`.
-"""
+"""`searchrl doctor`: would a run train on what it sampled? Checked before it begins, or later."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import register, registry
 
-_MAKE_ENV = "searchrl.plugins.make:make_env"
+_MAKE_ENV = "searchrl.plugins.parts:make_env"
 
 
 def gym_id(env: str) -> str:

@@ -64,7 +64,7 @@ class FunctionGroupReward:
 
 
 def _against_golds(
-    name: str, values: tuple[float, ...], *, is_range: bool = False, normalization: str = "N1"
+    name: str, values: tuple[float, ...], is_range: bool = False, /, *, normalization: str = "N1"
 ) -> FunctionReward:
     compare: answers.Compare = getattr(answers, name)
 
@@ -113,7 +113,7 @@ BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
         "format": functools.partial(copy.copy, _FORMAT),
         "em": functools.partial(_against_golds, "em", (0.0, 1.0)),
         "cover_em": functools.partial(_against_golds, "cover_em", (0.0, 1.0)),
-        "f1": functools.partial(_against_golds, "f1", (0.0, 1.0), is_range=True),
+        "f1": functools.partial(_against_golds, "f1", (0.0, 1.0), True),
         "fuzzy": functools.partial(_against_golds, "fuzzy", (0.0, 0.5, 1.0)),
     }
     | {

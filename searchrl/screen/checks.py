@@ -21,10 +21,9 @@ _INDENT = 14
 
 def show_report(console: Console, report: Report) -> None:
     """Print all checks in order, then how many ended how."""
-    for one in report.checks:
-        verdict = one.verdict
+    for verdict in report.checks:
         mark, colour = _MARKS[verdict.state]
-        head = Text.assemble(f"  {one.name:<12}", (mark, colour), f" {one.question}")
+        head = Text.assemble(f"  {verdict.name:<12}", (mark, colour), f" {verdict.question}")
         if verdict.state is State.SKIPPED:
             head.append(f"  (not applicable: {visible(verdict.says)})", "dim")
         console.print(head)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ class ConsoleObserver(Observer):
         self.console = console
         self.details = details
         self.started = time.monotonic()
+        # A notebook draws anew with ipywidgets; else it gets lines, as a log does.
+        self._is_live = console.is_terminal or (
+            console.is_jupyter and find_spec("ipywidgets") is not None
+        )
         self._live: Live | None = None
         self._progress = Progress(
             BarColumn(_BAR),
@@ -122,7 +127,7 @@ class ConsoleObserver(Observer):
         self._phase = (name, done, total)
         if not self._is_run:
             self._progress.update(self._bar, completed=done, total=max(total, 1))
-        if self.console.is_terminal:
+        if self._is_live:
             self._start_live()
         elif is_new and name.startswith(("evaluate", "index")):
             episodes = f": {total} episode{'s' if total != 1 else ''}"
@@ -134,7 +139,7 @@ class ConsoleObserver(Observer):
         self._take_in("train", step, metrics)
         place = f" of the run  step {step}/{max_steps}"
         self._progress.update(self._bar, completed=step, total=max_steps, description=place)
-        if self.console.is_terminal:
+        if self._is_live:
             self._start_live()
             return
         keys = [key for key in self._keys([metrics]) if not is_kind(key)]
@@ -146,7 +151,7 @@ class ConsoleObserver(Observer):
         """Take in a finished evaluation."""
         self._take_in(label, step, metrics)
         self._phase = ("", 0, 0)
-        if not self.console.is_terminal:
+        if not self._is_live:
             values = _on_a_line(chosen_keys([metrics], details=self.details), metrics)
             self.console.print(f"evaluation {label} (step {step}): {values}")
 

@@ -33,7 +33,7 @@ def test_json_is_the_only_thing_on_stdout() -> None:
     assert wanted <= set(metrics)
     assert {"em/lookup", "em/two_hop", "em/not_regulated"} <= set(metrics)
     for metric in metrics.values():
-        assert set(metric) == {"value", "low", "high", "n"}
+        assert {"value", "n"} <= set(metric) <= {"value", "low", "high", "n"}
     assert metrics["em"]["value"] == 1.0 and metrics["em"]["n"] == 12
 
 
@@ -137,7 +137,7 @@ def register_rewards(register):
 """
 
 
-@pytest.mark.parametrize(("rest", "status"), [(4, 0), (12, 3)])
+@pytest.mark.parametrize(("rest", "status"), [(4, 0), (12, 1)])
 def test_what_could_not_be_scored_is_said_with_its_reason(
     tmp_path: Path, rest: int, status: int
 ) -> None:

@@ -52,7 +52,7 @@ SCRIPTED --run-dir run.yaml/run | cannot write the run folder | choose another p
 SCRIPTED --run-dir runs/first | exists already | 'runs/first' | --run-dir
 CORPUS=question.jsonl | no such file | question.jsonl | 'questions.jsonl'
 CORPUS=table.jsonl | looks like a table | table.jsonl | name it FILE.csv
-CORPUS=bad.jsonl | data have faults | bad.jsonl:1: not JSON | the first 5
+CORPUS=bad.jsonl | data have faults | bad.jsonl:1: not JSON | 8 more like it
 SCRIPTED --env corpus --set env.corpus=doc --set env.questions=q | no such corpus | doc: | 'docs'
 ask 'Where is it?' tiny | 'tiny' is an agent | searchrl ask tiny 'Where is it?'
 ask tiny '' | the question is empty | When does it open?

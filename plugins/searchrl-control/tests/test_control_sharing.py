@@ -96,7 +96,7 @@ def test_the_environment(toy: dict[str, Any], actions: str) -> None:
     (report,) = check_plugin("retrieval-control", kind="env", settings=settings, plugins=[MODULE])
     assert report.is_good, report.failed
     skipped = {one.number for one in report.results if one.status is Status.NOT_APPLICABLE}
-    assert skipped <= {"E16", "E17"}
+    assert skipped <= {"E16", "E17", "E18"}
 
 
 def test_the_judged_component() -> None:

@@ -17,7 +17,7 @@ def register_protocols(register: Register) -> None:
 
 @hookimpl
 def register_rewards(register: RegisterReward) -> None:
-    """What a plan earns, and what it costs."""
+    """Rewards and costs of plans."""
     register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
     register(
         "dag_judge",

@@ -1,8 +1,8 @@
-"""The rewards of plans: whether they are valid, and what they cost.
+"""The rewards and costs of plans: `dag`, `dag_judge`, `dag_sources`, `dag_nodes`, `dag_levels`.
 
-Owns `dag`, `dag_judge`, `dag_sources`, `dag_nodes` and `dag_levels`. They read the episode alone: a
-plan is read again from the text of its turn, because a stored episode has only the queries. Sources
-and the number of nodes are the protocol's to judge: a turn that it refused is no search.
+They read the episode alone: a plan is read again from the text of its turn, because a stored
+episode has only the queries. The protocol judges sources and the number of nodes: a turn that it
+refused is no search.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def make_dag() -> FunctionReward:
 
 
 def make_dag_judge(judge: Judge) -> FunctionReward:
-    """What the judge says, 0 to 1; 0 without a valid plan, or without an answer, as published."""
+    """The judge's score, 0 to 1; 0 without a valid plan, or without an answer, as published."""
 
     def score(episode: Episode) -> float | Unscored:
         return ask_judge(judge, episode, as_number=True) if _score_dag(episode) == 1 else 0.0
@@ -36,20 +36,34 @@ def make_dag_judge(judge: Judge) -> FunctionReward:
 def make_sources() -> FunctionReward:
     """The share of planned queries that go to the source which the task knows to be right.
 
-    It knows what the policy has to find out, so it belongs in a reward with weight 0. It is 0
-    without a plan, for queries that the plan of the task does not have, and for tasks without one.
+    The policy has to find that out, so it belongs in a reward with weight 0. Queries that the plan
+    of the task does not have, and tasks without one, count 0.
     """
-    return FunctionReward("dag_sources", _score_sources, (0.0, 1.0), is_range=True)
+
+    def score(episode: Episode) -> float:
+        right = {(query, source) for _, query, source in episode.task.meta.get("nodes", ())}
+        nodes = [node for plan in _plans_of(episode) for node in plan.nodes]
+        return sum((n.query, n.source.casefold()) in right for n in nodes) / max(1, len(nodes))
+
+    return FunctionReward("dag_sources", score, (0.0, 1.0), is_range=True)
 
 
 def make_nodes() -> FunctionReward:
-    """How many queries were planned: `-0.01*dag_nodes` makes them a cost."""
-    return FunctionReward("dag_nodes", _count_nodes, (0.0, math.inf), is_range=True)
+    """The number of planned queries: `-0.01*dag_nodes` makes them a cost."""
+
+    def score(episode: Episode) -> float:
+        return float(sum(len(plan.nodes) for plan in _plans_of(episode)))
+
+    return FunctionReward("dag_nodes", score, (0.0, math.inf), is_range=True)
 
 
 def make_levels() -> FunctionReward:
-    """How many levels were searched one after another: what the user waits for."""
-    return FunctionReward("dag_levels", _count_levels, (0.0, math.inf), is_range=True)
+    """The number of levels that were searched one after another."""
+
+    def score(episode: Episode) -> float:
+        return float(sum(len(plan.levels) for plan in _plans_of(episode)))
+
+    return FunctionReward("dag_levels", score, (0.0, math.inf), is_range=True)
 
 
 def _score_dag(episode: Episode) -> float:
@@ -61,20 +75,6 @@ def _score_dag(episode: Episode) -> float:
             return 0.0
         is_planned = True
     return float(is_planned)
-
-
-def _score_sources(episode: Episode) -> float:
-    right = {(query, source) for _, query, source in episode.task.meta.get("nodes", ())}
-    nodes = [node for plan in _plans_of(episode) for node in plan.nodes]
-    return sum((n.query, n.source.casefold()) in right for n in nodes) / max(1, len(nodes))
-
-
-def _count_nodes(episode: Episode) -> float:
-    return float(sum(len(plan.nodes) for plan in _plans_of(episode)))
-
-
-def _count_levels(episode: Episode) -> float:
-    return float(sum(len(plan.levels) for plan in _plans_of(episode)))
 
 
 def _plans_of(episode: Episode) -> Iterator[Plan]:

@@ -6,7 +6,6 @@ A body stands with the nodes and edges that are read, or with its fault. Used by
 from __future__ import annotations
 
 from searchrl_dag.plans.plan import Node
-from searchrl_dag.plans.reading import Fault
 
 A, B, C = Node("A", "one", "general"), Node("B", "two", "news"), Node("C", "three", "academic")
 TWO = "Nodes:\nA: one (General)\nB: two (News)\n"
@@ -50,7 +49,7 @@ EDGES = {
     "Edges:\nA -> B -> C": "AB BC",
     "Edges:\nB -> A; C -> B": "BA CB",
 }
-"""What may stand below three nodes, and the edges that are read."""
+"""Texts below three nodes, and the edges that are read."""
 
 OTHERS: dict[str, tuple[tuple[Node, ...], str]] = {
     "Nodes:\nC: three (Academy)\nEdges:": ((C,), ""),
@@ -89,19 +88,19 @@ VALID = [
     *((body, *read) for body, read in OTHERS.items()),
 ]
 
-INVALID: dict[Fault, tuple[str, ...]] = {
-    Fault.NO_NODES_LINE: (
+INVALID: dict[str, tuple[str, ...]] = {
+    "no_nodes_line": (
         "mayor of Bonn",
         "A: one (General)\nEdges:",
         "Edges:\nA -> B\nNodes:\nA: one (General)",
         "Here is my plan.\nNodes:\nA: one (General)",
     ),
-    Fault.SECTION_TWICE: (
+    "section_twice": (
         f"{TWO}Nodes:\nC: three (News)",
         f"{TWO}Edges:\nEdges:\nA -> B",
         f"{TWO}Edge\u017f:\nEdges:\nA -> B",
     ),
-    Fault.NODE_LINE: (
+    "node_line": (
         "Nodes:\nA: one\nEdges:",
         "Nodes:\none (General)\nEdges:",
         "Nodes: Nodes: one (General)\nEdges:",
@@ -112,16 +111,16 @@ INVALID: dict[Fault, tuple[str, ...]] = {
         "Nodes:\nA: one (General\nEdges:",
         f"{TWO}A -> B",
     ),
-    Fault.EMPTY_QUERY: ("Nodes:\nA: (General)\nEdges:",),
-    Fault.UNKNOWN_SOURCE: (
+    "empty_query": ("Nodes:\nA: (General)\nEdges:",),
+    "unknown_source": (
         "Nodes:\nA: one (Library)\nEdges:",
         "Nodes:\nA: one (General, News)\nEdges:",
         "Nodes:\nA: one ()\nEdges:",
     ),
-    Fault.NO_NODES: ("Nodes:\nEdges:", "Nodes:"),
-    Fault.TOO_MANY_NODES: ("Nodes:\n" + "\n".join(f"{x}: one (News)" for x in "ABCDEFG"),),
-    Fault.LABEL_TWICE: ("Nodes:\nA: one (General)\nA: two (News)\nEdges:",),
-    Fault.EDGE_LINE: (
+    "no_nodes": ("Nodes:\nEdges:", "Nodes:"),
+    "too_many_nodes": ("Nodes:\n" + "\n".join(f"{x}: one (News)" for x in "ABCDEFG"),),
+    "label_twice": ("Nodes:\nA: one (General)\nA: two (News)\nEdges:",),
+    "edge_line": (
         f"{TWO}Edges:\nA B",
         f"{TWO}Edges:\nA <- B",
         f"{TWO}Edges:\nA ->",
@@ -129,10 +128,10 @@ INVALID: dict[Fault, tuple[str, ...]] = {
         f"{TWO}Edges:\nA > B",
         f"{TWO}Edges:\nC: three (News)",
     ),
-    Fault.UNDECLARED_NODE: (f"{TWO}Edges:\nA -> C", f"{TWO}Edges:\na -> B"),
-    Fault.SELF_LOOP: (f"{TWO}Edges:\nA -> A",),
-    Fault.CYCLE: (f"{TWO}Edges:\nA -> B; B -> A", f"{THREE}Edges:\nA -> B -> C -> A"),
-    Fault.NO_PARENT: (
+    "undeclared_node": (f"{TWO}Edges:\nA -> C", f"{TWO}Edges:\na -> B"),
+    "self_loop": (f"{TWO}Edges:\nA -> A",),
+    "cycle": (f"{TWO}Edges:\nA -> B; B -> A", f"{THREE}Edges:\nA -> B -> C -> A"),
+    "no_parent": (
         "Nodes:\nA: one (General)\nB: mayor of {A} (News)\nEdges:",
         "Nodes:\nA: mayor of {A} (News)\nEdges:",
         "Nodes:\nA: mayor of {Z} (News)\nEdges:",
@@ -145,4 +144,4 @@ SCRAPS = (
     *("A", "B", ":", "(", ")", "->", "→", ";", "，", "{A}", "{", "}", "using A", "\t", "\u3000"),
     *("\n", "\r\n", "\x00", "\u2028", "<b>", "General", "（Academy）", "🦊", "ﬁ", "‮", "\ud800", ""),
 )
-"""What bodies made by chance consist of."""
+"""Parts of bodies made by chance."""

@@ -1,4 +1,4 @@
-"""What these tests share: a key for Exa, the core's server, and what other processes import."""
+"""Shared by these tests: a key for Exa, the core's server, and the path of other processes."""
 
 import os
 import sys

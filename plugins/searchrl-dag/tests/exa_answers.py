@@ -1,4 +1,4 @@
-"""What Exa sends, for a server on this machine.
+"""Answers of Exa, for a server on this machine.
 
 `recorded/exa_answers.json` holds whole answers, written after the examples of Exa's reference.
 """
@@ -21,12 +21,12 @@ KEY = "7c0ffee0-feed-4bad-beef-0123456789ab"
 
 
 def sent(body: Any, status: int = 200) -> Fault:
-    """What a server sends: a text as it is, everything else as JSON."""
+    """The answer of a server: a text as it is, everything else as JSON."""
     return Fault(status, body if isinstance(body, str) else json.dumps(body))
 
 
 def failing(status: int) -> Fault:
-    """What Exa answers where it does not search."""
+    """The answer of Exa where it does not search."""
     return sent(RECORDED["errors"][str(status)], status)
 
 

@@ -1,4 +1,4 @@
-"""What the package brings: a policy (`--model tiny` means it), a preset, a recorded run."""
+"""Assets of the package: a policy (`--model tiny` means it), a preset, a recorded run."""
 
 from __future__ import annotations
 

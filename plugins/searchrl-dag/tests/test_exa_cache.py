@@ -1,4 +1,4 @@
-"""What `exa` keeps: asked once, recorded, replayed without any network, and no key in any file."""
+"""The cache of `exa`: asked once, recorded, replayed without any network, and no key in a file."""
 
 from __future__ import annotations
 

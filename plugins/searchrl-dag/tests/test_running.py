@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from searchrl_dag.multisource.sources import Sources, parent_text
+from searchrl_dag.multisource.sources import Sources, SourceSettings, parent_text
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import NodeResult, SearchDag
 
@@ -55,10 +55,12 @@ def make_runner(
     make: Callable[[str], Telling], timeout_s: float = 30.0, parent_results: bool = True
 ) -> Runner:
     made = {source: make(source) for source in SOURCES}
-    own = {source: lambda passages, one=one: one for source, one in made.items()}
+    own: Any = {source: lambda passages, one=one: one for source, one in made.items()}
     shared = IndexCache(lambda passages: Telling("none"))
-    settings = {"topk": 2, "parent_results": parent_results, "timeout_s": timeout_s}
-    return Runner(Sources(SearchDag(), own, shared, owner="env x", **settings), made)  # type: ignore[arg-type]
+    settings = SourceSettings(
+        topk=2, parent_results=parent_results, search_timeout_s=timeout_s, **own
+    )
+    return Runner(Sources(SearchDag(), settings, shared, "env x"), made)
 
 
 def test_children_get_the_results_of_their_parents_unless_these_are_left_out() -> None:

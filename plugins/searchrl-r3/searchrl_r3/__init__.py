@@ -36,7 +36,7 @@ def register_envs(register: RegisterEnv) -> None:
 
 @hookimpl
 def register_rewards(register: RegisterReward) -> None:
-    """What a step earns."""
+    """Rewards of steps."""
     register("r3", "searchrl_r3.rewards:make_r3", description="the published table, per step")
     register(
         "relevance",

@@ -21,7 +21,7 @@ from searchrl.envs import SearchSettings, TextEnv
 NUM_COUNTRIES: Mapping[str, int] = {"train": 8000, "validation": 64, "test": 128}
 TASKS_PER_COUNTRY = 4
 UNSEEN_SHARE = 0.0625
-"""Of the wordings of the test split: how many no other split has."""
+"""The share of the test split's wordings that no other split has."""
 UNSEEN, SEEN = "unseen_wording", "seen_wording"
 UNSEEN_RELATION = "unseen_relation"
 
@@ -49,9 +49,9 @@ COUNTS: Mapping[str, int] = {"person": 9, "town": 6, "company": 5, "book": 5}
 
 
 class Relation(NamedTuple):
-    """What one kind of thing has to do with another; `{s}` and `{o}` are the two names.
+    """A relation of two kinds of things, with the wordings of its facts and descriptions.
 
-    The last fact and the last description are the test split's alone.
+    `{s}` and `{o}` are the two names. The last wordings are the test split's alone.
     """
 
     key: str
@@ -81,7 +81,7 @@ HELD_OUT_PAIRS = frozenset({("founder", "birthplace"), ("author", "teacher"), ("
 """Relations that follow each other in the test split alone."""
 
 _STYLE = (0.75, 0.15, 0.1)
-"""How often a passage says a fact in which of the seen ways. Questions ask in all ways alike."""
+"""Shares of the seen wordings in passages. Questions ask in all ways alike."""
 _LETTERS = ("bdfghklmnprstvz", "aeiou", "dklmnprt")
 _ASKS = (
     "What is {d}?",
@@ -105,15 +105,8 @@ class Fact(NamedTuple):
     is_seen: bool
 
 
-class Country(NamedTuple):
-    """The facts of a country, by (relation, subject)."""
-
-    facts: Mapping[tuple[str, str], Fact]
-
-    @property
-    def passages(self) -> tuple[Passage, ...]:
-        """All of them, in a fixed order."""
-        return tuple(fact.passage for fact in self.facts.values())
+Country = Mapping[tuple[str, str], Fact]
+"""Facts by (relation, subject)."""
 
 
 @lru_cache(maxsize=256)
@@ -131,7 +124,7 @@ def make_country(world_seed: int, split: str, number: int) -> Country:
             passage = Passage(f"{relation.key}/{subject}", text[0].upper() + text[1:], subject)
             is_seen = wording != relation.facts[-1]
             facts[relation.key, subject] = Fact(relation, subject, value, passage, is_seen)
-    return Country(facts)
+    return facts
 
 
 def _make_up_relations(rng: Random) -> Iterator[Relation]:
@@ -175,21 +168,19 @@ class FactsEnv(TextEnv):
     settings: FactsSettings
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks `split` has."""
+        """The number of tasks of `split`."""
         return NUM_COUNTRIES[self.ensure_split(split)] * TASKS_PER_COUNTRY
-
-    def country(self, task: Task) -> Country:
-        """The country of a task."""
-        return make_country(self.world_seed, task.split, task.index % NUM_COUNTRIES[task.split])
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
         """All passages of the task's country."""
         number = task.index % NUM_COUNTRIES[task.split]
-        return f"facts/{self.world_seed}/{task.split}/{number}", self.country(task).passages
+        country = make_country(self.world_seed, task.split, number)
+        passages = tuple(fact.passage for fact in country.values())
+        return f"facts/{self.world_seed}/{task.split}/{number}", passages
 
     def gold_passages(self, task: Task) -> Sequence[Passage]:
         """The facts of the chain, in order."""
-        known = {one.id: one for one in self.country(task).passages}
+        known = {one.id: one for one in self.passages(task)[1]}
         return [known[name] for name in task.gold_ids]
 
     def make_task(self, split: str, index: int) -> Task:
@@ -228,7 +219,7 @@ class FactsEnv(TextEnv):
 
 
 def _tries(fact: Fact, asked: str, rng: Random) -> list[str]:
-    """What to search for, one after the other: every way to ask, in random order."""
+    """The queries to try, one after the other: every way to ask, in random order."""
     seen = fact.relation.descriptions[:-1]
     descriptions = dict.fromkeys(rng.sample((asked, *seen), len(seen) + 1))
     return [one.format(s=fact.subject).removeprefix("the ") for one in descriptions]
@@ -246,7 +237,7 @@ def _choose(
 
 def _chains(country: Country, hops: int, split: str, rng: Random) -> Iterator[list[Fact]]:
     """Chains that the split may ask for, at random, without end."""
-    facts = list(country.facts.values())
+    facts = list(country.values())
     while True:
         chain = [rng.choice(facts)]
         while len(chain) < hops:

@@ -24,7 +24,7 @@ from searchrl.protocols import Line, Wrapping, invalid, load_instruction, passag
 ANALYSIS, QUERY, FINAL = "The problem analysis:", "The retrieval query:", "The final answer:"
 DOCUMENTS = "The retrieval documents:"
 END = "\n\n"
-"""What ends a step."""
+"""The end of a step."""
 
 _LABEL = re.compile(
     rf"^[ \t]*(Step \d{{1,3}}:|{ANALYSIS}|{QUERY}|{FINAL}|{DOCUMENTS})", re.MULTILINE
@@ -70,7 +70,7 @@ class StepProtocol:
 
     name = "r3"
     min_format = 0.9
-    """Of a policy's turns before a reward is of use."""
+    """The share of well-formed turns from which a reward is of use."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class StepProtocol:
         self._notice = Wrapping("notice", "", END)
 
     def parse(self, text: str) -> Action:
-        """Read one step: a search, the answer, or what is wrong with it."""
+        """Read one step: a search, the answer, or an invalid action with its reason."""
         step = read_step(text)
         if isinstance(step, str):
             return invalid(step)
@@ -123,11 +123,10 @@ class StepProtocol:
         return self._wrapping.wrap(lines, budget)
 
     def render_notice(self, text: str, budget: TokenBudget | None = None) -> str:
-        """What is wrong with a step, for the model to write it again."""
-        said = text.strip()
-        own = next((reason for reason in _REASONS.values() if said.startswith(reason)), "")
-        lines = [Line(own, self.neutralise(said[len(own) :]))]
-        return self._notice.wrap(lines, budget)
+        """The fault of a step, for the model to write it again."""
+        text = text.strip()
+        reason = next((one for one in _REASONS.values() if text.startswith(one)), "")
+        return self._notice.wrap([Line(reason, self.neutralise(text[len(reason) :]))], budget)
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the step that parses to `action`, with the number 1."""
@@ -142,7 +141,7 @@ class StepProtocol:
         raise ValueError(f"{self.name} writes search, answer and invalid turns, not {action.kind}")
 
     def number_turn(self, text: str, number: int) -> str:
-        """The step with another number."""
+        """Return the step with another number."""
         return re.sub(r"\AStep \d+:", f"Step {number}:", text)
 
     def opening(self, kind: str) -> str:
@@ -162,10 +161,7 @@ class StepProtocol:
 
 
 def read_step(text: str) -> Step | str:
-    """The step that a turn is, or what is wrong with it. Total.
-
-    Its number is not judged: which step it is, its place says.
-    """
+    """The step of a turn, or the reason why it is none. Total; the number is not judged."""
     text = text.strip()
     marks = list(_LABEL.finditer(text))
     labels = [mark.group(1) for mark in marks]

@@ -1,4 +1,4 @@
-"""Process rewards: one score per step, and what is said of all steps.
+"""Process rewards: one score per step, and one for all.
 
     relevance    share of the still missing gold passages that the step brought
     rationality  of the query, coherence of the analysis: a judge with a rubric
@@ -68,13 +68,13 @@ def make_r3(judge: Judge, normalization: str = "N1") -> FunctionReward:
 
 
 def make_rationality(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
-    """What a judge says of each query, given the question and what was shown before."""
+    """The judge's score of each query, given the question and the steps before."""
     text = read_rubric(rubric, "rationality")
     return _judged("rationality", judge, text, SEARCH, lambda step: step.text)
 
 
 def make_coherence(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
-    """What a judge says of each analysis, given the question and what was shown before."""
+    """The judge's score of each analysis, given the question and the steps before."""
     text = read_rubric(rubric, "coherence")
     return _judged("coherence", judge, text, "", lambda step: step.analysis)
 
@@ -82,22 +82,21 @@ def make_coherence(judge: Judge, *, rubric: str | None = None) -> FunctionReward
 def make_reasoning(judge: Judge, *, rubric: str | None = None) -> FunctionReward:
     """The share of analyses that a judge accepts: 1 by the rubric of `coherence`, nothing less."""
     text = read_rubric(rubric, "coherence")
-    what, grade = (lambda step: step.analysis), (lambda said: float(said == 1))
-    return replace(_judged("reasoning", judge, text, "", what, grade), figure=_name_reasoning)
+    part, grade = (lambda step: step.analysis), (lambda score: float(score == 1))
 
+    def name_figure(judge: str) -> str:
+        # A judge that only compares words measures no accuracy.
+        return f"{'accepted_analyses' if judge == 'lexical' else 'reasoning_accuracy'}[{judge}]"
 
-def _name_reasoning(judge: str) -> str:
-    """The metric by the name of the judge. One that only compares words measures no accuracy."""
-    return f"{'accepted_analyses' if judge == 'lexical' else 'reasoning_accuracy'}[{judge}]"
+    return replace(_judged("reasoning", judge, text, "", part, grade), figure=name_figure)
 
 
 def make_step_format() -> FunctionReward:
     """The share of turns that are well-formed steps."""
 
     def score(episode: Episode) -> float:
-        return math.fsum(turn.action.kind != INVALID for turn in episode.turns) / max(
-            1, len(episode.turns)
-        )
+        num_good = sum(turn.action.kind != INVALID for turn in episode.turns)
+        return num_good / max(1, len(episode.turns))
 
     return FunctionReward("step_format", score, (0.0, 1.0), is_range=True)
 
@@ -128,19 +127,14 @@ def relevances(episode: Episode, judge: Judge) -> list[float] | Unscored:
             found.append(len(missing & shown) / len(missing) if missing else 0.0)
             missing -= shown
         else:
-            found.append(
-                _ask(judge, read_rubric(None, "relevance"), episode, place, turn.observation)
-            )
+            rubric = read_rubric(None, "relevance")
+            found.append(_ask(judge, rubric, episode, place, turn.observation))
     return _filled(found)
 
 
 @cache
 def read_rubric(path: str | None, name: str) -> str:
-    """The text of a rubric: the user's file, or the one of this package.
-
-    Raises:
-        ConfigError: if it cannot be read or says nothing.
-    """
+    """The text of a rubric: the user's file, or the one of this package."""
     file = _ASSETS / f"{name}.txt" if path is None else Path(path.removeprefix("@")).expanduser()
     try:
         text = file.read_text("utf-8").strip()
@@ -159,51 +153,48 @@ def _judged(
     judge: Judge,
     text: str,
     kind: str,
-    what: Callable[[Step], str],
+    part: Callable[[Step], str],
     grade: Callable[[float], float] = float,
 ) -> FunctionReward:
-    """What a judge says of `what` of each turn of `kind` (empty: of each), by a rubric's text."""
+    """A judge's score of `part` of each turn of `kind` (empty: of each), by a rubric's text."""
 
     def score(episode: Episode) -> PlainScore:
-        said = list[float | Unscored | None]()
+        scores = list[float | Unscored | None]()
         for place, turn in enumerate(episode.turns):
             step = read_step(turn.text)
-            told: float | Unscored | None = None
+            one: float | Unscored | None = None
             if isinstance(step, Step) and turn.action.kind in (kind or (SEARCH, ANSWER)):
-                told = _ask(judge, text, episode, place, what(step))
-            said.append(grade(told) if isinstance(told, float) else told)
-        found = _filled(said)
-        return found if isinstance(found, Unscored) else _mean(episode, found, kind)
+                one = _ask(judge, text, episode, place, part(step))
+            scores.append(grade(one) if isinstance(one, float) else one)
+        filled = _filled(scores)
+        return filled if isinstance(filled, Unscored) else _mean(episode, filled, kind)
 
     return FunctionReward(name, score, JUDGE_SCALE[:1] + JUDGE_SCALE[-1:], is_range=True)
 
 
 def _ask(judge: Judge, rubric: str, episode: Episode, place: int, text: str) -> float | Unscored:
-    """What a judge says of a part of a step; it is shown the question and all before."""
+    """A judge's score of a part of a step; it is shown the question and all before."""
     before = episode.turns[:place]
     shown = "".join(f"{one.text.strip()}\n{one.observation.strip()}\n" for one in before)
     question = f"{rubric}\n\nQuestion: {episode.task.question}\n\nSteps so far:\n{shown or 'none'}"
-    said = judge.judge(JudgeCase(question, text, tuple(episode.task.answers)))
-    if problem := find_verdict_problem(said):
+    verdict = judge.judge(JudgeCase(question, text, tuple(episode.task.answers)))
+    if problem := find_verdict_problem(verdict):
         raise ValueError(f"its judge returned {problem}")
-    return said if isinstance(said, Unscored) else float(said.score)
+    return verdict if isinstance(verdict, Unscored) else float(verdict.score)
 
 
-def _filled(said: Sequence[float | Unscored | None]) -> list[float] | Unscored:
-    """The mean of the others where nothing was said, 0 where nobody was asked; Unscored: of all."""
-    asked = [one for one in said if one is not None]
-    known = [one for one in asked if not isinstance(one, Unscored)]
-    if asked and not known:
-        return next(one for one in asked if isinstance(one, Unscored))
+def _filled(scores: Sequence[float | Unscored | None]) -> list[float] | Unscored:
+    """Scores with the mean of the others for Unscored, 0 for None; Unscored if all are."""
+    judged = [one for one in scores if one is not None]
+    known = [one for one in judged if not isinstance(one, Unscored)]
+    if judged and not known:
+        return next(one for one in judged if isinstance(one, Unscored))
     fill = math.fsum(known) / max(1, len(known))
-    return [0.0 if one is None else fill if isinstance(one, Unscored) else one for one in said]
+    return [0.0 if one is None else fill if isinstance(one, Unscored) else one for one in scores]
 
 
 def _mean(episode: Episode, scores: Sequence[float], kind: str) -> Score:
     """The mean over turns of `kind` (empty: all), with the score of each."""
-    counted = [
-        score
-        for turn, score in zip(episode.turns, scores, strict=True)
-        if not kind or turn.action.kind == kind
-    ]
+    pairs = zip(episode.turns, scores, strict=True)
+    counted = [score for turn, score in pairs if kind in ("", turn.action.kind)]
     return Score(math.fsum(counted) / max(1, len(counted)), tuple(scores))

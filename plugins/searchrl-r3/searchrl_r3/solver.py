@@ -7,13 +7,9 @@ import re
 from typing import Any
 
 from searchrl.contracts import ANSWER, SEARCH, Action, TagProtocol, Task
+from searchrl_r3.facts import WORDS
 
-_KINDS = {
-    "town": "Alcombe Barnley Belford Corwick Dalham Elmere Fenton Garholm Harwell Ilbury Kelsey "
-    "Linton Marwick Norden Orham Porston",
-    "company": "Bakery Brewery Foundry Looms Mills Motors Press Steel",
-    "book": "Garden Harvest Lantern Letter Mirror Morning Orchard Shore",
-}
+_KINDS = {kind: " ".join(last) for kind, (_, last) in WORDS.items() if kind != "person"}
 _RELATIONS = """
 person town: where _ was born; birthplace of _; in which _ spent the first days of life
 person town: where _ lives; home of _; in which the house of _ stands
@@ -30,10 +26,8 @@ town town hold: that is twinned with _; partner of _; with which _ holds a feast
 _NAME = re.compile(r"[A-Z][a-z]+ [A-Z][a-z]+")
 _WORD = re.compile(r"\b(?!(?:the|that|with|for|wh\w+)\b)([a-z]{2,}[a-rt-z])s*\b")
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
-_Known = tuple[str, str, str, set[str], str]
-_KNOWN: list[
-    _Known
-] = []  # description, kind of its subject, kind of its object, words of its facts, as a query
+# Description, kind of its subject, kind of its object, words of its facts, as a query.
+_KNOWN: list[tuple[str, str, str, set[str], str]] = []
 for _of, _to, _said in re.findall(r"(\w+) (\w+)(.*)", _RELATIONS):
     for _text in _said.partition(": ")[2].split("; "):
         _text = f"the {_to} {_text}" if re.search("wh|that", _text) else f"the {_text}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from searchrl import ConfigError, evaluate, make_env
@@ -24,6 +25,7 @@ from searchrl.contracts import (
     Task,
 )
 from searchrl.envs import Shown, names_in
+from searchrl.testing import play_episode
 
 WRITERS = ("oracle", "policy", "endpoint")
 _MAX_QUOTE = 160
@@ -41,7 +43,7 @@ class Written(NamedTuple):
 
 
 class Yield(NamedTuple):
-    """What became of the episodes of one number of hops."""
+    """Episodes of one number of hops: played, kept, and faults of the others."""
 
     hops: int
     played: int
@@ -57,7 +59,7 @@ class Oracle:
     """
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        self._env, self._task, self.shown = env.unwrapped, task, Shown()
+        self._env, self._task, self._shown = env.unwrapped, task, Shown()
         self._protocol = protocol
         self._gold: list[Passage] = list(self._env.gold_passages(task))
         told = task.meta.get("queries", ())
@@ -65,8 +67,8 @@ class Oracle:
         self._asked: set[str] = set()
 
     def act(self, observation: str) -> str:
-        """The next step; what was found is read from the environment."""
-        self.shown.add(self._env.last_passages)
+        """The next step; passages are read from the environment."""
+        self._shown.add(self._env.last_passages)
         known = [p for p in self._gold if self._has(p)]
         missing = [p for p in self._gold if not self._has(p)]
         new = {passage.id for passage in self._env.last_passages}
@@ -76,17 +78,17 @@ class Oracle:
         query = next((q for q in self._tries(known, missing) if q not in self._asked), "")
         if not query:
             said.append("What is missing cannot be found." if missing else "Nothing is missing.")
-            answer = self.shown.gold_answer(self._task)
+            answer = self._shown.gold_answer(self._task)
             return self._protocol.render_turn(Action(ANSWER, answer), " ".join(said))
         self._asked.add(query)
         said.append(f"What is missing: {query}.")
         return self._protocol.render_turn(Action(SEARCH, (query,)), " ".join(said))
 
     def _has(self, passage: Passage) -> bool:
-        return self.shown.has_all([passage.id])
+        return self._shown.has_all([passage.id])
 
     def _tries(self, known: list[Passage], missing: list[Passage]) -> list[str]:
-        """What the task says; else a name that was read, if the passage is about it; its title."""
+        """Queries of the task; else a name that was read, if the passage is about it; its title."""
         if not missing:
             return []
         wanted = missing[0]
@@ -106,18 +108,9 @@ def build(
     config: Mapping[str, Any] | None = None,
     plugins: Sequence[str] = (),
 ) -> list[Written]:
-    """Play training tasks with a writer; what each of them is good for.
+    """Play the first training tasks with a writer; `env` and `protocol` are as in a run.
 
-    Args:
-        env: `{"name": …}` and settings, as in a run.
-        writer: one of `WRITERS`.
-        num_tasks: the first tasks of the training split.
-        protocol: as in a run.
-        config: further settings of `searchrl.evaluate` for a model that writes.
-        plugins: to load besides the installed ones.
-
-    Raises:
-        ConfigError: for a writer that there is not, or an environment without gold passages.
+    `config` has further settings of `searchrl.evaluate` for a model that writes.
     """
     if writer not in WRITERS:
         raise ConfigError(f"there is no writer '{writer}'; expected one of {', '.join(WRITERS)}")
@@ -159,15 +152,13 @@ def rows_of(written: Iterable[Written], writer: str) -> Iterator[dict[str, Any]]
 
 
 def yields(written: Iterable[Written]) -> list[Yield]:
-    """How many were kept, by the number of gold passages."""
-    by_hops: dict[int, list[Written]] = {}
+    """The yield of each number of gold passages."""
+    faults: dict[int, list[str]] = {}
     for one in written:
-        by_hops.setdefault(max(1, len(one.task.gold_ids)), []).append(one)
+        faults.setdefault(max(1, len(one.task.gold_ids)), []).append(one.fault)
     return [
-        Yield(
-            hops, len(own), sum(not o.fault for o in own), Counter(o.fault for o in own if o.fault)
-        )
-        for hops, own in sorted(by_hops.items())
+        Yield(hops, len(every), every.count(""), Counter(filter(None, every)))
+        for hops, every in sorted(faults.items())
     ]
 
 
@@ -185,22 +176,18 @@ def _of_test(env: Any) -> frozenset[str]:
 
 def _play_oracle(env: Any, total: int) -> Iterator[Written]:
     for index in range(total):
-        prompt, info = env.reset(options={"split": "train", "index": index})
-        task: Task = info["task"]
+        task: Task = env.make_task("train", index)
         if not task.gold_ids:
-            yield Written(task, prompt, (), "the question names no gold passages")
+            yield Written(task, "", (), "the question names no gold passages")
             continue
-        oracle, is_over, shown = Oracle(env, task, env.protocol), False, prompt
-        turns: list[tuple[str, str]] = []
-        actions: list[Action] = []
-        while not is_over:
-            text = env.protocol.number_turn(oracle.act(shown), len(turns) + 1)
-            shown, reward, terminated, truncated, info = env.step(text)
-            actions.append(info["action"])
-            turns.append((text, shown))
-            is_over = terminated or truncated
-        fault = _find_fault(task, actions, reward == 1.0, oracle.shown)
-        yield Written(task, prompt, tuple(turns), fault)
+        oracle = Oracle(env, task, env.protocol)
+        episode = play_episode(env, oracle, env.protocol, split="train", index=index)
+        numbered = tuple(
+            replace(turn, text=env.protocol.number_turn(turn.text, number))
+            for number, turn in enumerate(episode.turns, 1)
+        )
+        is_right = bool(numbered) and numbered[-1].reward == 1.0
+        yield _judge(env, replace(episode, turns=numbered), is_right)
 
 
 def _play_model(
@@ -217,27 +204,21 @@ def _play_model(
         }
     )  # fmt: skip
     for rollout in result.rollouts:
-        episode: Episode = rollout.episode
-        prompt, _ = env.reset(options={"split": "train", "index": episode.task.index})
-        shown = Shown()
-        shown.add(episode.passages)
-        is_right = rollout.scored.scores.get("em") == 1
-        actions = [turn.action for turn in episode.turns]
-        fault = _find_fault(episode.task, actions, is_right, shown)
-        turns = tuple((turn.text, turn.observation) for turn in episode.turns)
-        yield Written(episode.task, prompt, turns, fault)
+        yield _judge(env, rollout.episode, rollout.scored.scores.get("em") == 1)
 
 
-def _find_fault(task: Task, actions: list[Action], is_right: bool, shown: Shown) -> str:
-    if any(action.kind == INVALID for action in actions):
-        return "a step is malformed"
-    if not actions or actions[-1].kind != ANSWER:
-        return "no answer"
-    if not is_right:
-        return "a wrong answer"
-    if not shown.has_all(task.gold_ids):
-        return "answered without a gold passage"
-    return ""
+def _judge(env: Any, episode: Episode, is_right: bool) -> Written:
+    """The episode, with the first reason not to imitate it."""
+    task, actions = episode.task, [turn.action.kind for turn in episode.turns]
+    prompt, _ = env.reset(options={"split": "train", "index": task.index})
+    faults = {
+        "a step is malformed": INVALID in actions,
+        "no answer": actions[-1:] != [ANSWER],
+        "a wrong answer": not is_right,
+        "answered without a gold passage": not {*task.gold_ids} <= {p.id for p in episode.passages},
+    }
+    turns = tuple((turn.text, turn.observation) for turn in episode.turns)
+    return Written(task, prompt, turns, next((one for one in faults if faults[one]), ""))
 
 
 def _short(text: str) -> str:

@@ -39,7 +39,7 @@ def facts() -> FactsEnv:
 
 def test_names_are_in_one_split(facts: FactsEnv) -> None:
     names = {
-        split: {f.subject for n in range(40) for f in make_country(0, split, n).facts.values()}
+        split: {f.subject for n in range(40) for f in make_country(0, split, n).values()}
         for split in facts.splits
     }
     assert not names["train"] & (names["test"] | names["validation"])
@@ -69,7 +69,7 @@ def test_passages_have_a_style_and_questions_and_the_oracle_do_not(facts: FactsE
     wordings = {one.key: (one.facts[0], one.descriptions[0]) for one in RELATIONS}
     said, asked, words = [], [], set[str]()
     for number in range(60):
-        for (key, subject), fact in make_country(0, "train", number).facts.items():
+        for (key, subject), fact in make_country(0, "train", number).items():
             if key in wordings:
                 text = wordings[key][0].format(s=subject, o=fact.object)
                 said.append(fact.passage.text.casefold() == f"{text}.".casefold())

@@ -1,4 +1,4 @@
-"""What retrievers cost as a corpus grows: build, disk, memory, and milliseconds per query.
+"""Costs of retrievers as a corpus grows: build, disk, memory, and milliseconds per query.
 
     python bench_costs.py --data FOLDER --work FOLDER --count 200000 bm25 bm25s static:store=pq
 
@@ -150,7 +150,7 @@ STEPS: dict[str, Callable[[argparse.Namespace, int, str], dict[str, Any]]] = {
     "build": _build,
     "search": _search,
 }
-"""What is done in a process of its own."""
+"""Steps in a process of their own."""
 
 
 def _open(args: argparse.Namespace, count: int, retriever: str) -> Retriever:

@@ -113,7 +113,7 @@ def server(latency_ms: float) -> Iterator[str]:
 
 
 def serve(latency_ms: float) -> None:
-    """What the other process does: serve the demo corpus, and hold each answer back."""
+    """Serve the demo corpus in the other process, and hold each answer back."""
     from searchrl_retrieval.http.app import Serving, bind, make_app, make_server, show_address
 
     from searchrl.data import Problems, load_corpus

@@ -1,4 +1,4 @@
-"""What it costs in rank quality that each shard weighs words by its own passages.
+"""The cost in rank quality of shards that weigh words by their own passages.
 
     python plugins/searchrl-retrieval/benchmarks/bench_shards.py ../shared/data [--count 200000]
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of retrieval share: times, peak memory, one thread, and tables.
+"""Times, peak memory, one thread, and tables for the benchmarks of retrieval.
 
 Owns no benchmark. The core's `benchmarks/measuring.py` imports torch, which would be in every
 figure of memory here. Called by `bench_costs`.
@@ -21,7 +21,7 @@ def one_thread() -> dict[str, str]:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """What a call returns, and its seconds: of the CPU, all threads, and of the clock."""
+    """The result of a call, and its seconds: of the CPU, all threads, and of the clock."""
     wall, cpu = time.perf_counter(), time.process_time()
     made = call()
     return made, {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}

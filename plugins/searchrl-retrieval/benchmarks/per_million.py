@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def scale(measured: Sequence[Row], total: int) -> dict[str, Any]:
-    """What `total` passages cost, from one or several sizes of one retriever."""
+    """The cost of `total` passages, from one or several sizes of one retriever."""
     ordered = sorted(measured, key=lambda row: row["count"])
     small, large = ordered[0], ordered[-1]
     count = large["count"]

@@ -1,7 +1,4 @@
-"""Packages that a part needs and the plugin does not: what to install if one is missing.
-
-Owns the sentence. Every part asks before its first import of such a package.
-"""
+"""Packages that a part needs and the plugin does not. Every part asks before their first import."""
 
 from __future__ import annotations
 
@@ -11,11 +8,7 @@ from searchrl import ConfigError
 
 
 def need(who: str, extra: str, *modules: str) -> None:
-    """Make sure that modules can be imported; none of them is imported here.
-
-    Raises:
-        ConfigError: one is missing; names it, and the extra of this package that brings it.
-    """
+    """Raise `ConfigError` with the extra to install if a module cannot be imported."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise ConfigError(

@@ -1,9 +1,9 @@
 """Fusion: one ranking made of several rankings of the same corpus.
 
-Owns the arithmetic of `hybrid`. Every ranking gives its passages points from 0 to 1 (`min_max`, Lee
-1997), a passage that it does not hold gets none, and the weighted mean of the points is the fused
-score. Left out: ranks in place of scores (Cormack et al. 2009), and floors that are known from
-theory (Bruch et al. 2023), because retrievers do not tell theirs.
+Every ranking gives its passages points from 0 to 1 (`min_max`, Lee 1997), a passage that it does
+not hold gets none, and the weighted mean of the points is the fused score. Left out: ranks in place
+of scores (Cormack et al. 2009), and floors that are known from theory (Bruch et al. 2023), because
+retrievers do not tell theirs.
 """
 
 from __future__ import annotations
@@ -30,18 +30,9 @@ def fuse(rankings: Sequence[Sequence[Passage]], weights: Sequence[float]) -> lis
     """Return every passage of the rankings once, with its fused score, best first.
 
     A passage that a ranking has twice counts at its first place. Equal fused scores stand in the
-    order of the first ranking that has them; so renaming passages changes no place.
-
-    Args:
-        rankings: of one query, best first each.
-        weights: one per ranking, at least 0; only their ratio counts.
-
-    Raises:
-        RetrieverFailure: a score is not a finite number.
-        ValueError: not one weight per ranking, a negative weight, or no weight above 0.
+    order of the first ranking that has them; so renaming passages changes no place. Only the ratio
+    of the weights counts, one per ranking, at least 0.
     """
-    if len(rankings) != len(weights) or min(weights, default=0) < 0 or not sum(weights) > 0:
-        raise ValueError(f"{len(rankings)} rankings cannot be fused with the weights {weights}")
     share = math.fsum(weights)
     parts: dict[str, list[float]] = {}
     known: dict[str, Passage] = {}

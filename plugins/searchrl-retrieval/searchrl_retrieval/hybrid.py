@@ -1,8 +1,4 @@
-"""The retriever `hybrid`: a ranking by vectors and a ranking by words, fused.
-
-Owns the default weight, the depth to which the two are read, and which retrievers they are. The
-arithmetic is in `fusion`.
-"""
+"""The retriever `hybrid`: a ranking by vectors and a ranking by words, fused by `fusion`."""
 
 from __future__ import annotations
 
@@ -31,16 +27,18 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class HybridRetriever:
     """Two retrievers over the same passages, asked for `depth` passages each, and fused.
 
-    `vector_weight` is what the first counts, the second has the rest; 0 and 1 leave one out. More
-    than `depth` passages are read only if that is less than `DEEPER` times those asked for.
+    `vector_weight` is the share of the first; 0 and 1 leave one out. More than `depth` passages are
+    read only if that is less than `DEEPER` times those asked for. It is a `StoredRetriever` if both
+    are.
     """
 
     def __init__(
         self, vector: Retriever, bm25: Retriever, vector_weight: float, depth: int
     ) -> None:
         self.vector, self.bm25 = vector, bm25
-        self.vector_weight = vector_weight
-        self.depth = depth
+        self.vector_weight, self.depth = vector_weight, depth
+        if isinstance(vector, StoredRetriever) and isinstance(bm25, StoredRetriever):
+            self.stored = bm25.stored
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most `k` passages per query, best first, with scores from 0 to 1."""
@@ -55,16 +53,6 @@ class HybridRetriever:
         return [fuse(both, weights)[:k] for both in zip(*rankings, strict=True)]
 
 
-class StoredHybridRetriever(HybridRetriever):
-    """One whose parts have passages of their own, which can be asked for by id."""
-
-    bm25: StoredRetriever
-
-    def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
-        """The passages of these ids; None for each that the indexes lack."""
-        return self.bm25.stored(ids)
-
-
 def make_hybrid(
     passages: Sequence[Passage],
     *,
@@ -73,21 +61,15 @@ def make_hybrid(
     vector_weight: Share = VECTOR_WEIGHT,
     depth: AtLeastOne = 100,
 ) -> Retriever:
-    """The retriever `hybrid`; without `vector` and `bm25` it is made of `static` and `bm25s`.
-
-    Raises:
-        ConfigError: a part cannot be made.
-    """
+    """The retriever `hybrid`; without `vector` and `bm25` it is made of `static` and `bm25s`."""
     parts = (vector or make_static)(passages), (bm25 or make_bm25s)(passages)
-    is_stored = all(isinstance(part, StoredRetriever) for part in parts)
-    kind = StoredHybridRetriever if is_stored else HybridRetriever
-    return kind(*parts, vector_weight, depth)
+    return HybridRetriever(*parts, vector_weight, depth)
 
 
 def ask(
     name: str, retriever: Retriever, queries: Sequence[str], k: int
 ) -> Sequence[Sequence[Passage]]:
-    """What a part of the retriever `name` finds: one result per query, or `RetrieverFailure`."""
+    """The results of a part of the retriever `name`: one per query, or `RetrieverFailure`."""
     found = retriever.search(list(queries), k)
     if len(found) != len(queries):
         raise RetrieverFailure(

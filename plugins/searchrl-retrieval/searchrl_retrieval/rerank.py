@@ -1,7 +1,7 @@
 """The retriever `rerank`: the first passages of any retriever, ordered by a cross-encoder.
 
-Owns how many passages are looked at. The model comes from a folder of this machine and nothing
-else; torch and sentence-transformers are imported when it is loaded.
+The model comes from a folder of this machine; torch and sentence-transformers are imported when it
+is loaded.
 """
 
 from __future__ import annotations
@@ -28,24 +28,20 @@ _LOCK = threading.Lock()
 
 
 class RerankRetriever:
-    """What another retriever finds first, `factor` times as many as are asked for, in a new order.
+    """The first passages of another retriever, `factor` times as many as wanted, in a new order.
 
     A query is scored by itself, so that it finds the same alone and in a batch. Equal scores keep
-    the order of the first retriever.
+    the order of the first retriever. It is a `StoredRetriever` if that is one.
     """
 
     def __init__(self, retriever: Retriever, model: Any, factor: int, batch_size: int) -> None:
-        self.retriever = retriever
-        self.factor = factor
-        self._model = model
-        self._batch_size = batch_size
+        self.retriever, self.factor = retriever, factor
+        self._model, self._batch_size = model, batch_size
+        if isinstance(retriever, StoredRetriever):
+            self.stored = retriever.stored
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return at most `k` passages per query, best first, with the scores of the model.
-
-        Raises:
-            RetrieverFailure: the model gives something else than one finite number per pair.
-        """
+        """Return at most `k` passages per query, best first, with the scores of the model."""
         if k <= 0:
             return [[] for _ in queries]
         found = ask("rerank", self.retriever, queries, k * self.factor)
@@ -62,16 +58,6 @@ class RerankRetriever:
             raise RetrieverFailure("retriever rerank: the model gives scores that are no numbers")
         scored = [replace(p, score=s) for p, s in zip(passages, scores, strict=True)]
         return sorted(scored, key=lambda passage: -passage.score)
-
-
-class StoredRerankRetriever(RerankRetriever):
-    """One whose retriever has passages of its own, which can be asked for by id."""
-
-    retriever: StoredRetriever
-
-    def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
-        """The passages of these ids; None for each that the retriever lacks."""
-        return self.retriever.stored(ids)
 
 
 def make_rerank(
@@ -94,9 +80,6 @@ def make_rerank(
         factor: how many times as many passages it is asked for.
         device: where the model runs, such as `cuda:1`; None: a GPU if there is one.
         batch_size: pairs per forward pass.
-
-    Raises:
-        ConfigError: the model or a package is not on this machine, or it gives several scores.
     """
     if not model:
         raise ConfigError(
@@ -106,9 +89,7 @@ def make_rerank(
         )
     need("retriever rerank", "dense", "sentence_transformers")
     loaded = _load(find_model("rerank", model, ("config.json",), ""), device)
-    inner = (retriever or make_bm25s)(passages)
-    kind = StoredRerankRetriever if isinstance(inner, StoredRetriever) else RerankRetriever
-    return kind(inner, loaded, factor, batch_size)
+    return RerankRetriever((retriever or make_bm25s)(passages), loaded, factor, batch_size)
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,7 +1,7 @@
 """The retriever `shards`: one corpus that several retrievers hold in parts, searched as one.
 
-Owns how they are asked and how their rankings become one. A shard is mostly `http`; behind
-`searchrl serve-retriever`, this retriever is the front of a group of servers.
+A shard is mostly `http`; behind `searchrl serve-retriever`, this retriever is the front of a group
+of servers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ class ShardsRetriever:
     Args:
         passages: given to every shard; those with passages of their own need none.
         shards: retrievers with the same settings, because their scores are compared.
-
-    Raises:
-        ConfigError: there is no shard, or one cannot be made.
     """
 
     def __init__(self, passages: Sequence[Passage], *, shards: list[RetrieverFactory]) -> None:
@@ -38,11 +35,8 @@ class ShardsRetriever:
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return the `k` passages with the best scores per query, each id once.
 
-        Equal scores stand in the order of the shards.
-
-        Raises:
-            RetrieverFailure: a shard fails, does not answer every query, or gives no scores;
-                nothing is left out.
+        Equal scores stand in the order of the shards. If one fails or gives no scores, the search
+        fails: nothing is left out.
         """
         if k <= 0:
             return [[] for _ in queries]
@@ -50,8 +44,8 @@ class ShardsRetriever:
         found = []
         for place, outcome in enumerate(call_together(calls, timeout_s=None)):
             if isinstance(outcome, Raised):
-                said = f"retriever shards: shards.{place}: {outcome.error}"
-                raise RetrieverFailure(said) from outcome.error
+                text = f"retriever shards: shards.{place}: {outcome.error}"
+                raise RetrieverFailure(text) from outcome.error
             if {passage.score for ranking in outcome.value for passage in ranking} == {0.0}:
                 raise RetrieverFailure(
                     f"retriever shards: shards.{place}: every score is 0, so its passages cannot "
@@ -61,11 +55,7 @@ class ShardsRetriever:
         return [_merge(rankings, k) for rankings in zip(*found, strict=True)]
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
-        """The passages of these ids; None for each that all shards lack; None: one cannot tell.
-
-        Raises:
-            ConfigError: a shard has no passages at all.
-        """
+        """The passages of these ids; None for each that all shards lack; None: one cannot tell."""
         # Every shard is asked, because one behind a server may have no passages.
         held = [s.stored(ids) if isinstance(s, StoredRetriever) else None for s in self.shards]
         known: dict[str, Passage] = {}

@@ -73,7 +73,7 @@ class Gated:
 
 
 def sent(body: Any, status: int = 200, **headers: str) -> Fault:
-    """What another server sends: a text as it is, everything else as JSON."""
+    """The answer of another server: a text as it is, everything else as JSON."""
     return Fault(status, body if isinstance(body, str) else json.dumps(body), headers)
 
 

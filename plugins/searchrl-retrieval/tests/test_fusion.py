@@ -87,9 +87,3 @@ def test_what_holds_for_all(
 def test_a_score_that_is_no_number_is_a_failure(wrong: float) -> None:
     with pytest.raises(RetrieverFailure, match=r"passage 'a' has the score (nan|inf)"):
         fuse([ranking([("a", wrong)]), ranking([("b", 1)])], [1, 1])
-
-
-@pytest.mark.parametrize("wrong", [[1.0], [0.0, 0.0], [3.0, -1.0], [math.nan, 1.0]])
-def test_weights_that_say_nothing_are_refused(wrong: list[float]) -> None:
-    with pytest.raises(ValueError, match="2 rankings cannot be fused"):
-        fuse([[], []], wrong)

@@ -38,7 +38,7 @@ def ids(retriever: HttpRetriever, queries: list[str], k: int = 1) -> list[list[s
 
 
 def failure_of(said: Fault, **settings: Any) -> tuple[str, int]:
-    """What is said of a server that always answers so, and how often it was asked."""
+    """The error for a server that always answers so, and the number of requests."""
     with OpenAIServer(lambda body: said) as server:
         retriever = HttpRetriever((), url=server.url, **settings)
         with pytest.raises(RetrieverFailure) as error:

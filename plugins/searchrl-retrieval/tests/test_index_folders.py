@@ -23,7 +23,7 @@ from searchrl.contracts import Passage
 PASSAGES = [Passage(f"p{i}", f"text of passage {i}", f"title {i}") for i in range(10)]
 
 LOG: list[str] = []
-"""What was computed and opened."""
+"""Steps that computed or opened."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def test_a_small_corpus_leaves_nothing_behind(
 
 
 def test_added_passages_extend_the_index_and_none_is_lost(built: Index) -> None:
-    """Of two `index add` that begin with one index, the second would drop what the first added."""
+    """If two `index add` begin with one index, the second would drop passages of the first."""
     more = [*PASSAGES, Passage("first", "longer than the others")]
     grown: Any = build_index(Lengths(), more, built.folder, previous=built).retriever(Lengths())
     assert LOG[10:] == ["10", "open"] and grown.lengths == [len(p.text) for p in more]

@@ -31,14 +31,14 @@ def register_envs(register: RegisterEnv) -> None:
 
 @hookimpl
 def register_rewards(register: RegisterReward) -> None:
-    """What an answer earns, by the kind of its task."""
+    """Rewards of answers, by the kind of their task."""
     for name, description in REWARDS.items():
         register(name, f"searchrl_tasks.rewards:make_{name}", description=description)
 
 
 @hookimpl
 def register_commands(register: Register) -> None:
-    """What became of every task of a mixture."""
+    """`searchrl forgetting`."""
     register(
         "forgetting",
         "searchrl_tasks.forgetting:forgetting",

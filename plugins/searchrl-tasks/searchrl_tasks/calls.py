@@ -24,18 +24,20 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 _FENCED = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 
 
-def load_json(said: object) -> Any:
+def load_json(value: object) -> Any:
     """The JSON value of a text, or of what can be written as JSON; BadRow if there is none.
 
     NaN becomes null, half a surrogate pair the sign for what could not be read.
     """
     try:
-        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-        value = json.loads(make_encodable(text), parse_constant=lambda _: None)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        text = value
+        if not isinstance(text, str):
+            text = json.dumps(value, ensure_ascii=False, default=str)
+        decoded = json.loads(make_encodable(text), parse_constant=lambda _: None)
+        json.dumps(decoded, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
-        raise BadRow(f"holds something that is not JSON: {show_value(said)}") from None
-    return value
+        raise BadRow(f"holds something that is not JSON: {show_value(value)}") from None
+    return decoded
 
 
 def read_call(text: str) -> ToolCall | None:
@@ -51,7 +53,7 @@ def read_call(text: str) -> ToolCall | None:
 
 
 def call_facts(episode: Episode) -> Mapping[str, float]:
-    """What is right (1) or not (0) about the first call, or about an answer that is one."""
+    """Facts, right (1) or not (0), about the first call, or about an answer that is one."""
     answer = episode.final_answer or ""
     made = [turn.action.payload for turn in episode.turns]
     calls = [call for call in [*made, read_call(answer)] if isinstance(call, ToolCall)]
@@ -80,12 +82,12 @@ def call_facts(episode: Episode) -> Mapping[str, float]:
 
 
 def _fits(key: str, value: Any, known: Mapping[str, Any]) -> bool:
-    """Whether an argument is known, and of its type where that is one of `TYPES`."""
+    """True for an argument that is known, and of its type where that is one of `TYPES`."""
     schema = known.get(key)
     kind = schema.get("type") if isinstance(schema, dict) else None
     return key in known and (str(kind) not in TYPES or type(value) in TYPES[str(kind)])
 
 
 def _share(found: Sequence[bool]) -> float:
-    """Of nothing, all is right."""
+    """The share of True; 1 of nothing."""
     return sum(found) / len(found) if found else 1.0

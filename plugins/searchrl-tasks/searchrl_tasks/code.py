@@ -8,7 +8,7 @@ import warnings
 from threading import Lock
 
 MAX_CHARS = 20_000
-"""Of a longer program nothing is parsed."""
+"""Characters of the longest program that is parsed."""
 _FENCE = re.compile(r"```[ \t]*([\w+#-]*)[^\n]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _LOCK = Lock()
 

@@ -20,7 +20,7 @@ from searchrl_tasks.made import make_rows
 from searchrl_tasks.rows import KINDS, SHAPES, Example, parse_example, split_examples
 
 AS_JSON = 'Answer with one call as JSON: {"name": ..., "arguments": {...}}'
-"""What is asked where the protocol has no calls of tools."""
+"""The end of a prompt where the protocol has no calls of tools."""
 
 
 class Examples(gymnasium.Env[str, str]):
@@ -73,7 +73,7 @@ class Examples(gymnasium.Env[str, str]):
         self._turns_left, self._is_called = 0, False
 
     def num_tasks(self, split: str) -> int:
-        """How many examples a split has."""
+        """The number of examples of a split."""
         return len(self._examples[ensure_split("examples", split, self.splits)])
 
     def make_task(self, split: str, index: int) -> Task:
@@ -134,7 +134,7 @@ class Examples(gymnasium.Env[str, str]):
         )
 
     def _is_right(self, answer: str) -> bool:
-        """Whether the recorded call was made, or the recorded answer given."""
+        """True if the recorded call was made, or the recorded answer given."""
         call = self._example.call
         if call is None:
             return answer.split() == self._task.answers[0].split()

@@ -1,6 +1,6 @@
 """`searchrl forgetting`: which tasks of a mixture a run lost, and how far each is from a run alone.
 
-Owns the command and its table. The pairing and the verdicts are those of `Run.changes`. No model.
+The pairing and the verdicts are those of `Run.changes`.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ def forgetting(
         click.echo(json.dumps({"run": folder, "tasks": rows, "forgotten": forgotten}))
     else:
         _show(rows, has_alone=bool(others))
-        missing = len(run.config.tasks) - len(rows)
-        if missing:
+        if missing := len(run.config.tasks) - len(rows):
             click.echo(f"{missing} of the run's tasks were not asked both times")
     if strict and forgotten:
         click.get_current_context().exit(1)
@@ -117,11 +116,11 @@ def _compare_alone(run: Run, name: str, step: int | None) -> Sequence[Any]:
 
 
 def _beside(alone: Any) -> dict[str, Any]:
-    """What a run on the task alone reached, and the share of it that the mixture has."""
+    """The figure of a run on the task alone, and the share of it that the mixture has."""
     if alone is None:
         return {}
-    reached, has = alone.before["value"], alone.after["value"]
-    return {"alone": alone.before, "ratio": has / reached if reached > 0 else None}
+    reached, value = alone.before["value"], alone.after["value"]
+    return {"alone": alone.before, "ratio": value / reached if reached > 0 else None}
 
 
 def _show(rows: Sequence[Mapping[str, Any]], *, has_alone: bool) -> None:
@@ -144,8 +143,8 @@ def _show(rows: Sequence[Mapping[str, Any]], *, has_alone: bool) -> None:
     console.print(table)
     lost = [row for row in rows if row["verdict"] == _FORGOT]
     for row in lost:
-        told = f"{row['figure']} {_say(row['change'], '+')} over {row['change']['n']} tasks"
-        console.print(f"forgot {row['env']}: {told}", style="red")
+        change = f"{row['figure']} {_say(row['change'], '+')} over {row['change']['n']} tasks"
+        console.print(f"forgot {row['env']}: {change}", style="red")
     if not lost:
         console.print("no task lost more than its interval")
 

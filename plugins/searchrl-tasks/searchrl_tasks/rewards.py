@@ -27,7 +27,7 @@ NGRAM = 3
 
 
 def code_facts(episode: Episode) -> Facts:
-    """What is said of the code in the final answer."""
+    """Facts about the code in the final answer."""
     answer = episode.final_answer or ""
     code = find_code(answer).strip()
     tree, size = parse_code(code), len(code)
@@ -47,7 +47,7 @@ def code_facts(episode: Episode) -> Facts:
 
 
 def chat_facts(episode: Episode) -> Facts:
-    """What is said of the words of the final answer."""
+    """Facts about the words of the final answer."""
     answer = (episode.final_answer or "").strip()
     words, size = answer.casefold().split(), len(answer)
     runs = [*zip(*(words[at:] for at in range(NGRAM)), strict=False)]
@@ -77,7 +77,7 @@ FACTS: Mapping[str, Callable[[Episode], Facts]] = {
     CHAT: chat_facts,
 }
 Rules = Mapping[str, tuple[str, Facts]]
-"""What is chosen for a kind: its name and its weights."""
+"""The name and the weights of the reward of a kind."""
 
 
 class Weighted:
@@ -95,7 +95,7 @@ class Weighted:
         self.normalization = normalization
 
     def applies(self, task: Task) -> bool:
-        """Whether something is said about a task."""
+        """True for tasks of a kind with a rule, and for all tasks if there are several rules."""
         return len(self.rules) > 1 or task.kind in self.rules
 
     def __call__(self, episode: Episode) -> float | Unscored:

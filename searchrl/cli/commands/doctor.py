@@ -36,8 +36,8 @@ def doctor(run: str | None, **values: Any) -> None:
     from searchrl.cli.loading import find_permission, run_of_config
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
-    from searchrl.programs.doctor import examine_plan
     from searchrl.programs.setup.planning import Plan, plan_run, prepare
+    from searchrl.programs.setup.session import examine_plan
     from searchrl.run_folder import Run
     from searchrl.screen.checks import show_report
     from searchrl.screen.console import ConsoleObserver, make_console

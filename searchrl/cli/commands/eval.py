@@ -16,8 +16,8 @@ import click
 from searchrl.cli import options
 from searchrl.cli.options import Command, Layers, option, read_layers
 from searchrl.config.endpoint import endpoint_address
-from searchrl.errors import ConfigError, RunFolderError
-from searchrl.screen.lines import print_json
+from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
+from searchrl.screen.lines import print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -137,8 +137,14 @@ def eval(run: str | None, **values: Any) -> None:
         print_json(shown)
     else:
         _show(both, results, compared, values)
-    for result in results:
-        limit.ensure_scored(result.rollouts, where)
+    if all(any(rollout.is_scored for rollout in result.rollouts) for result in results):
+        return
+    try:
+        for result in results:
+            limit.ensure_scored(result.rollouts, where)
+    except FailureLimitError as error:  # no limit was passed: a figure is missing
+        say(f"Error: {error}", err=True)
+    raise SystemExit(1)
 
 
 def _resolve(run: str | None, layers: Layers) -> Contender:

@@ -197,7 +197,7 @@ def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) ->
     if strange := [group for group in groups if not isinstance(group, Group)]:
         raise PluginError(
             f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
-            "expected searchrl.core.group.Group(id, rollouts)"
+            "expected groups as they were handed to it, with other rollouts (dataclasses.replace)"
         )
     items = members(groups)
     for item in items:

@@ -71,10 +71,10 @@ def rollout(
     return SimpleNamespace(
         is_scored=reward is not None,
         reward=reward,
-        scored=SimpleNamespace(reward=reward, scores=scores),
+        scored=SimpleNamespace(reward=reward, scores=scores, failure=None),
         world=more.get("world")
         or SimpleNamespace(
-            max_turns=lambda: 4,
+            max_turns=4,
             name="toy",
             scorer=scorer,
             is_served=False,

@@ -1,12 +1,10 @@
 """A collection as the environment needs it: from a name to passages and judged questions by split.
 
-Owns the places of a name (a path, a folder of `data`, the hub, or `demo`), the names of BEIR's data
-sets on the Hugging Face hub (`BeIR/NAME`, `BeIR/NAME-qrels`), and which splits there are: those of
-a BEIR folder that has judgements for both, or a draw by a seed. Files are read by
-`searchrl_retrieval.evaluation`. The folder `demo` beside this file is a made-up collection whose
-questions differ in what helps them: a third use the words of one passage (a single search is best),
-a third need the passage that another one names (following is best), and a third use other words
-than the passage (broadening is best). No figure of it says anything of real collections.
+A name is a path, a folder of `data`, a data set of BEIR on the Hugging Face hub (`BeIR/NAME`,
+`BeIR/NAME-qrels`), or `demo`. Splits are those of a BEIR folder that has judgements for both, or a
+draw by a seed. Files are read by `searchrl_retrieval.evaluation`. The folder `demo` is made up: a
+third of its questions use the words of one passage (a single search is best), a third need the
+passage that another one names (following), a third use other words than the passage (broadening).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ TRAIN_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class JudgedCollection:
-    """Passages, the questions of both splits, and notes: how these were drawn, what is left out."""
+    """Passages, the questions of both splits, and notes on their draw and on what is left out."""
 
     passages: Sequence[Passage]
     questions: Mapping[str, tuple[Judged, ...]]
@@ -42,7 +40,7 @@ class JudgedCollection:
 
 
 def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) -> JudgedCollection:
-    """Read a collection. Raises `DataError`: no such layout, or rows that cannot be used."""
+    """Read a collection."""
     judged = find_judgements(path) if path.is_dir() else {}
     if {TRAIN, TEST} <= judged.keys():
         train, test = (read_collection(path, split) for split in SPLITS)
@@ -73,11 +71,7 @@ def read_judged(path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE) 
 def draw_split(
     ids: Iterable[str], seed: int = SEED, train_share: float = TRAIN_SHARE
 ) -> tuple[list[str], list[str]]:
-    """Split the ids of questions; `train_share` of them, rounded down, are for training.
-
-    Ids are sorted before they are shuffled: neither the order of a file nor the names of passages
-    decides. Raises `DataError`: a side would be empty.
-    """
+    """Split ids of questions, sorted and shuffled; `train_share`, rounded down, is for training."""
     ordered = sorted(ids)
     num_train = math.floor(train_share * len(ordered))
     if not 0 < num_train < len(ordered):
@@ -90,7 +84,7 @@ def draw_split(
 
 
 def _list(collection: Collection) -> tuple[Judged, ...]:
-    """The questions that have a relevant passage: of the others, no list is better than another."""
+    """The questions that have a relevant passage: for the others, all lists are alike."""
     return tuple(
         one for one in collection.questions if any(grade > 0 for grade in one.qrels.values())
     )
@@ -99,14 +93,11 @@ def _list(collection: Collection) -> tuple[Judged, ...]:
 DEMO = "demo"
 
 BEIR = ("nfcorpus", "scifact", "fiqa", "arguana", "scidocs")
-"""Collections that are known by name. All are small enough for one machine."""
+"""Collections that are known by name, each small enough for one machine."""
 
 
 def find_collection(name: str, data: Path | None, *, hub: bool, cache: Path) -> Path:
-    """The folder of a collection; the arguments are the settings of the environment.
-
-    Raises `DataError`: there is no such collection, or the hub could not be read; says what to do.
-    """
+    """The folder of a collection; the arguments are the settings of the environment."""
     if name == DEMO:
         return Path(__file__).with_name(DEMO)
     for folder in (Path(name).expanduser(), *([data / name] if data else [])):
@@ -140,7 +131,7 @@ def _download(name: str, folder: Path) -> None:
             judged: Any = datasets.load_dataset(f"BeIR/{name}-qrels")
             for split, table in judged.items():
                 table.to_csv(files / "qrels" / f"{split}.tsv", sep="\t")
-        except Exception as error:  # of the network, of the hub, of the library or without it
+        except Exception as error:  # from the network, the hub or the library, or without it
             raise DataError(
                 f"the collection '{name}' could not be downloaded: {type(error).__name__}: "
                 f"{error}. It needs: pip install 'searchrl-control[hub]'; or put its BEIR folder "

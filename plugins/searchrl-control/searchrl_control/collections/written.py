@@ -1,10 +1,9 @@
 """Questions made of passages: of one, of two that belong together, and ones that mislead a search.
 
-Owns the three kinds, their prompts, the template that needs no model, the file that is written (a
-BEIR folder, so that every command reads it), and the checks for leaks. A question that copies its
+They are written into a BEIR folder, so that every command reads them. A question that copies its
 passage trains an agent on word matching; one that is near a test question, or made of a passage
-that answers one, trains it on the test. Such a question is left out and counted; it is never
-repaired in silence. Draws are functions of the seed.
+that answers one, trains it on the test. Such a question is left out and counted, never repaired.
+Draws are functions of the seed.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from searchrl_control.searching.reformulators import Neighbours
 from searchrl_control.searching.writer import Ask, read_line
 
 RUN = 6
-"""So many words of a passage in a row are a copy."""
+"""Words of a passage in a row that are a copy."""
 
 NEAR = 0.7
-"""A question that shares so much of its words (Jaccard) with a test question is that question."""
+"""Shared words (Jaccard) from which a question is nearly a test question."""
 
 
 class Leakage:
-    """What questions must not give away: the test questions, and the passages that answer them."""
+    """The test questions, and the passages that answer them: no question may give them away."""
 
     def __init__(self, test: Sequence[Judged]) -> None:
         self.passages = {name for one in test for name, grade in one.qrels.items() if grade > 0}
         self._questions = [frozenset(tokenize(one.text)) for one in test]
 
     def find_fault(self, question: str, sources: Sequence[Passage]) -> str:
-        """Say how a question leaks; "" if it does not."""
+        """The way in which a question leaks; "" for none."""
         words = tokenize(question)
         if not words:
             return "it has no word"
@@ -53,8 +52,8 @@ class Leakage:
             title = tokenize(passage.title)
             if len(title) > 1 and tuple(title) in _runs(words, len(title)):
                 return "it names the title of its passage"
-        own = frozenset(words)
-        if any(len(own & others) / len(own | others) >= NEAR for others in self._questions):
+        asked = frozenset(words)
+        if any(len(asked & one) / len(asked | one) >= NEAR for one in self._questions):
             return "it is nearly a test question"
         return ""
 
@@ -64,7 +63,7 @@ def _runs(words: Sequence[str], count: int) -> set[tuple[str, ...]]:
 
 
 class Kind(StrEnum):
-    """What a question is made of."""
+    """The source of a question."""
 
     SINGLE = "single"
     """One passage."""
@@ -76,7 +75,7 @@ class Kind(StrEnum):
 
 Writer = Callable[[Kind, Sequence[Passage], Random], str]
 """`write(kind, passages, rng)`: the text of a question; the first passages are those to be found.
-Of an adversarial one, the last passage is the one that misleads."""
+The last passage of an adversarial one misleads."""
 
 _WORDS = 4
 """Words of a passage that the template uses."""
@@ -99,7 +98,7 @@ _RULES = (
 class Written(NamedTuple):
     """A made-up question, and the ids of the passages that it should find.
 
-    `reason` says how it gives itself or a test question away; then it is not used.
+    One with a `reason` gives itself or a test question away, and is not used.
     """
 
     id: str
@@ -119,8 +118,7 @@ def write_questions(
 ) -> list[Written]:
     """Make `count` questions, the kinds in turn; those that leak are among them, with the reason.
 
-    Fewer are good if a draw leaks four times. Raises `ConfigError`: no passage may be used, because
-    every one answers a test question.
+    Fewer are good if a draw leaks four times.
     """
     leakage = Leakage(test)
     usable = [
@@ -174,8 +172,7 @@ def save_questions(
 class TemplateWriter:
     """Questions without a model: words of high value, in another order than in the passage.
 
-    An adversarial one has neighbours of its words in place of half of them, so the words of the
-    passage alone do not find it.
+    An adversarial one has neighbours in place of half of its words.
     """
 
     def __init__(self, library: Library) -> None:
@@ -227,7 +224,7 @@ def model_writer(ask: Ask) -> Writer:
 
 
 def _draw(library: Library, kind: Kind, place: int) -> tuple[Passage, ...]:
-    """The passages of a question: one, and the one that it names or that is nearest to it."""
+    """The passages of a question: one, and one that it names or that is nearest to it."""
     first = library.passages[place]
     if kind is Kind.SINGLE or len(library.passages) == 1:
         return (first,)

@@ -1,7 +1,6 @@
-"""`searchrl control sequences`, `compare` and `eval`: what an agent has to beat, and if it does.
+"""`searchrl control sequences`, `compare` and `eval`: baselines, and agents against them.
 
-Owns what is printed, and the flags that the commands share; the order of the comparison is in
-`comparison.study`.
+Owns the output, and the flags that the commands share; `comparison.study` compares.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _out_flag = click.option("--out", type=_FILE, metavar="FILE", help="Write all fi
 
 
 say = partial(click.echo, err=True)
-"""Says what takes a while."""
+"""Tells of long work."""
 
 
 def _write(path: Path | None, figures: Any) -> None:
@@ -49,10 +48,7 @@ def _write(path: Path | None, figures: Any) -> None:
 @set_flag
 @_out_flag
 def sequences(
-    config: Path | None,
-    names: tuple[str, ...],
-    assignments: tuple[str, ...],
-    out: Path | None,
+    config: Path | None, names: tuple[str, ...], assignments: tuple[str, ...], out: Path | None
 ) -> None:
     """Play every fixed sequence of actions on the training questions of collections.
 
@@ -93,7 +89,7 @@ def _show_best(told: Mapping[str, Any]) -> None:
 
 
 def _show_oracle(told: Mapping[str, Any], split: str) -> None:
-    """Say what choosing the best list of every question would win, and how much of that is luck."""
+    """The gain of choosing the best list of every question, and its share of luck."""
     if not told:
         return
     click.echo(
@@ -110,7 +106,7 @@ def _show_oracle(told: Mapping[str, Any], split: str) -> None:
 def _parts(told: Mapping[str, Any], collections: int = 0) -> dict[str, Any]:
     """A figure of each collection, and of the pool where there are several."""
     is_one = (collections or len(told) - 1) == 1
-    return {name: said for name, said in told.items() if name != "pooled" or not is_one}
+    return {name: part for name, part in told.items() if name != "pooled" or not is_one}
 
 
 @click.command("compare")
@@ -171,10 +167,10 @@ def _compare(
 
 
 def _show_comparison(told: Mapping[str, Any]) -> None:
-    """Tables, differences, and what speaks against the networks."""
-    for name, own in told["collections"].items():
-        click.echo(f"{name}: {own['train']:,} training, {own['test']:,} test questions")
-        for note in own["notes"]:
+    """Tables, differences, and warnings about the networks."""
+    for name, one in told["collections"].items():
+        click.echo(f"{name}: {one['train']:,} training, {one['test']:,} test questions")
+        for note in one["notes"]:
             click.echo(f"  note: {note}")
     _show_best(told)
     for name, rows in _parts(told["tables"]).items():

@@ -1,8 +1,4 @@
-"""`searchrl control`: the group of this package's commands, with `train` and `questions`.
-
-A training is `training.loop`, its folder `training.folder`; who writes questions and what leaks is
-in `collections.written`.
-"""
+"""`searchrl control`: the group of this package's commands, with `train` and `questions`."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from searchrl_retrieval.fusion import min_max
 
 from searchrl import ConfigError
 from searchrl_control.collections.judged import TRAIN
@@ -29,10 +30,10 @@ from searchrl_control.training.loop import Settings
 from searchrl_control.training.networks import shared_space
 
 Values = Mapping[str, Mapping[str, float]]
-"""The name of a sequence -> the id of a question -> nDCG@k."""
+"""nDCG@k by the name of a sequence and the id of a question."""
 
 Envs = Mapping[str, RetrievalControlEnv]
-"""The name of a collection -> its environment."""
+"""Environments by the name of their collection."""
 
 SINGLE_PASS = "Search"
 
@@ -41,11 +42,11 @@ KINDS = 6
 
 
 _OF_TRAINING = OF_EPISODES - {"max_steps"}
-"""Settings that say how a run was trained, and nothing of which lists its actions make."""
+"""Settings of a training that change no list."""
 
 
 def parts_of(names: Iterable[str]) -> dict[str, list[str]]:
-    """What figures are told of: all collections, pooled, and each of them."""
+    """The parts of the figures: all collections, pooled, and each of them."""
     every = [*names]
     return {"pooled": every, **{name: [name] for name in every}}
 
@@ -71,8 +72,7 @@ def numbers_of(actions: Sequence[Action], name: str) -> tuple[int, ...]:
 def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]]) -> Values:
     """nDCG@k of every question of a split after every sequence.
 
-    All sequences of a question are played before the next question, and those that begin alike one
-    after another, so what they share is searched once.
+    Sequences of a question that begin alike are played one after another: they share searches.
     """
     # In the order of `sequences`: of equal ones, the first is chosen.
     values = {name_of(world.actions, one): dict[str, float]() for one in sequences}
@@ -86,19 +86,15 @@ def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]
 
 def compared_envs(settings: Settings) -> list[dict[str, Any]]:
     """The settings of environments without those of training, each collection once."""
-    found: list[dict[str, Any]] = []
-    for own in settings.envs:
-        kept = {name: said for name, said in own.items() if name not in _OF_TRAINING}
-        if kept not in found:
-            found.append(kept)
-    return found
+    places: list[dict[str, Any]] = []
+    for env in settings.envs:
+        place = {name: value for name, value in env.items() if name not in _OF_TRAINING}
+        places += [place] if place not in places else []
+    return places
 
 
 def open_envs(settings: Sequence[Mapping[str, Any]]) -> Envs:
-    """The environments of some settings by the name of their collection.
-
-    Raises `ConfigError`, `DataError`: settings or data are wrong, or two collections have one name.
-    """
+    """The environments of some settings by the name of their collection."""
     found: dict[str, RetrievalControlEnv] = {}
     for one in settings:
         env = RetrievalControlEnv(**one)
@@ -128,10 +124,7 @@ def play_all(envs: Envs, say: Say) -> dict[str, Values]:
 
 
 def means_of(values: Sequence[Values]) -> dict[str, float]:
-    """The mean of every sequence over the pooled questions of some collections.
-
-    The best one is the first of the highest: it is the shortest of them.
-    """
+    """The mean of every sequence over the pooled questions of some collections."""
     pooled = {name: [one for of in values for one in of[name].values()] for name in values[0]}
     return {name: math.fsum(of) / len(of) for name, of in pooled.items()}
 
@@ -146,11 +139,11 @@ def choose_kinds(means: Mapping[str, float]) -> list[str]:
 
 
 def describe(training: Mapping[str, Values]) -> dict[str, Any]:
-    """What was found on training questions, pooled and of each collection, as JSON."""
+    """Means and best sequences on training questions, pooled and of each collection, as JSON."""
     means, best = {}, {}
     for part, names in parts_of(training).items():
         means[part] = of_part = means_of([training[name] for name in names])
-        sequence = max(of_part, key=lambda one: of_part[one])
+        sequence = max(of_part, key=lambda one: of_part[one])  # of equals the first, a shortest
         best[part] = {
             "sequence": sequence,
             "start": f"[{', '.join(sequence.split(', ')[1:])}]",
@@ -161,12 +154,11 @@ def describe(training: Mapping[str, Values]) -> dict[str, Any]:
 
 
 LONG = 40
-"""Passages of the lists that are re-drawn: more than are measured, so that noise can move some in
-from below."""
+"""Passages of the lists that are re-drawn: noise can move some in from below what is measured."""
 
 _ROUNDS = 12
 _LARGEST = 16.0
-"""Of the search for the amount of noise: halvings, and where they begin."""
+"""Halvings in the search for the amount of noise, and its start."""
 
 
 class Case(NamedTuple):
@@ -199,12 +191,10 @@ def measure_oracle(envs: Envs, split: str, training: Mapping[str, Values]) -> di
 
 
 def measure_margin(cases: Sequence[Case]) -> dict[str, float]:
-    """The oracle over two sequences or more, and that over copies of the best one.
+    """The oracle over two sequences or more, and that over copies of the best one (`control`).
 
-    `best` is the mean of the best single list, `oracle` and `control` are the means of the two
-    choices; `spread` is the mean difference of the real lists from the best one, without signs, and
-    `control_spread` that of the copies. `learnable` is what the oracle wins beyond luck; below 0,
-    nothing.
+    `spread` is the mean absolute difference of the real lists from the best one, `control_spread`
+    that of the copies. `learnable` is the gain of the oracle beyond luck; below 0, there is none.
     """
     best_Q, *others = np.array([case.values for case in cases]).T
     spread = float(np.abs(others - best_Q).mean())
@@ -237,8 +227,6 @@ def redraw(
     listed: Sequence[tuple[str, float]], noise: float, rng: np.random.Generator
 ) -> list[str]:
     """The ids of a list, ordered by their min-max points plus noise."""
-    scores = np.array([score for _, score in listed])
-    span = float(scores.max() - scores.min()) if len(scores) else 0.0
-    points = (scores - scores.min()) / span if span > 0 else np.zeros(len(scores))
+    points = np.array(min_max([score for _, score in listed]))
     order = np.argsort(-(points + rng.normal(0, noise, len(points))), kind="stable")
     return [listed[place][0] for place in order.tolist()]

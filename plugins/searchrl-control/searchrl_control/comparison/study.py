@@ -41,10 +41,7 @@ from searchrl_control.training.networks import shared_space
 
 
 class Played(NamedTuple):
-    """One episode: what its list is worth, and the actions that were done.
-
-    The name of the question is one that no other collection has.
-    """
+    """One episode: the worth of its list, and its actions; `question` is unique everywhere."""
 
     question: str
     collection: str
@@ -56,12 +53,10 @@ class Played(NamedTuple):
 def compare_runs(
     envs: Envs, runs: Sequence[Run], say: Say, others: Envs | None = None
 ) -> dict[str, Any]:
-    """The whole comparison as JSON; `say` is told what takes a while.
+    """The whole comparison as JSON; `say` hears of long work.
 
     The collections of `envs` choose checkpoints and sequences; the test questions are theirs, or
     those of `others`, which the runs need not have seen.
-
-    Raises `ConfigError`, `DamagedError`: a network was trained for another space, or is not whole.
     """
     tested, told_runs = others or envs, []
     space = shared_space([*envs.values(), *tested.values()])
@@ -130,11 +125,7 @@ def compare_runs(
 def read_runs(
     paths: Sequence[Path], changes: Mapping[str, Any]
 ) -> tuple[list[Run], list[dict[str, Any]]]:
-    """Read runs of one training, and the settings of their environments as they are compared.
-
-    Raises `RunFolderError`, `DamagedError`: there is no run, or no checkpoint, or it is not whole.
-    `ConfigError`: one asks a server that only it names, or they differ in their environments.
-    """
+    """Read runs of one training, and the settings of their environments as they are compared."""
     runs = [read_run(path) for path in dict.fromkeys(paths)]
     envs = [
         compared_envs(change_envs(run.settings, changes, f"the run '{run.path}'")) for run in runs
@@ -151,11 +142,11 @@ def read_runs(
 def other_places(places: Sequence[dict[str, Any]], names: Iterable[str]) -> list[dict[str, Any]]:
     """The settings of environments for collections by name, as those of some runs are compared.
 
-    One that is of the runs is drawn as in training, so its test questions are the same.
+    A collection of the runs is drawn as in training, so its test questions are the same.
     """
-    own = {Path(one.get("collection", DEMO)).name: one for one in places}
+    known = {Path(one.get("collection", DEMO)).name: one for one in places}
     usual = {key: of for key, of in places[0].items() if key not in ("train_share", "split_seed")}
-    return [{**own.get(Path(name).name, usual), "collection": name} for name in names]
+    return [{**known.get(Path(name).name, usual), "collection": name} for name in names]
 
 
 def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
@@ -163,14 +154,14 @@ def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
 
     `choices` are shares of the decisions between several legal actions.
     """
-    space, found = shared_space(envs.values()), []
+    space, rows = shared_space(envs.values()), []
     for step in run.checkpoints:
         network = load_network(run, step, space)
         played, episodes = play_greedily(network, envs, TRAIN)
         choices, _ = watch(network, episodes, space.actions, run.settings.floor)
         shares = {name: count / choices.total() for name, count in choices.most_common()}
-        found.append({"step": step, "train": row_of(played), "choices": shares})
-    return found
+        rows.append({"step": step, "train": row_of(played), "choices": shares})
+    return rows
 
 
 def play_greedily(policy: Policy, envs: Envs, split: str) -> tuple[list[Played], Episodes]:
@@ -188,24 +179,24 @@ def play_greedily(policy: Policy, envs: Envs, split: str) -> tuple[list[Played],
 
 
 def _play_fixed(envs: Envs, chosen: Mapping[str, str]) -> list[Played]:
-    """The episodes of a sequence, of each collection its own, on the test questions."""
-    found = []
+    """The episodes of the sequence of each collection on the test questions."""
+    played = []
     for name, env in envs.items():
         actions = tuple(chosen[name].split(", "))
         values = play_sequences(env.world, TEST, [numbers_of(env.actions, chosen[name])])
         actions += (Action.TERMINATE,) * (len(actions) < env.max_steps)
         for question in env.world.questions[TEST]:
             level, worth = str(env.world.level(question)), values[chosen[name]][question.id]
-            found.append(Played(f"{name}/{question.id}", name, level, worth, actions))
-    return found
+            played.append(Played(f"{name}/{question.id}", name, level, worth, actions))
+    return played
 
 
 def worth_of(played: Iterable[Played]) -> dict[str, float]:
     """nDCG@k by question; the mean of those that were played several times."""
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for one in played:
-        found.setdefault(one.question, []).append(one.ndcg)
-    return {key: fmean(values) for key, values in found.items()}
+        values.setdefault(one.question, []).append(one.ndcg)
+    return {key: fmean(of) for key, of in values.items()}
 
 
 def compare_played(
@@ -239,9 +230,9 @@ def compare_played(
 
 
 def row_of(played: Sequence[Played]) -> dict[str, Any]:
-    """What the table says of one policy; `levels` have a mean and a count each.
+    """The row of one policy; `levels` have a mean and a count each.
 
-    If a question was played several times (by several runs), the mean of them counts, once.
+    A question that several runs played counts once, with its mean.
     """
     values = worth_of(played)
     level_of = {one.question: one.level for one in played}

@@ -1,8 +1,7 @@
 """The environment `retrieval-control`: an agent that decides how a question is searched.
 
-Owns the episode: which actions are legal, what an illegal one becomes, when it ends, what is
-observed and what `info` tells. A plain Gymnasium environment without text: `Discrete` actions, a
-`Dict` of arrays. Registered as `retrieval-control` and as `searchrl/RetrievalControl-v0`.
+A plain Gymnasium environment without text: `Discrete` actions, a `Dict` of arrays. Registered as
+`retrieval-control` and as `searchrl/RetrievalControl-v0`.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _CHARACTERS = 160
 
 
 class Turn(NamedTuple):
-    """An episode under way: its question, the actions so far, and what its list is worth.
+    """An episode under way: its question, the actions so far, and the worth of its list.
 
-    `path` is what the list is made of, None before the first Search; `done` is all that was done.
+    `path` made the list, None before the first Search; `done` are all actions.
     """
 
     question: Judged
@@ -55,14 +54,12 @@ class Turn(NamedTuple):
 class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
     """Search, then change the search or end.
 
-    The first action is Search; the mask in `info["action_mask"]` says which actions are legal. An
-    illegal one becomes Search, and `info["illegal"]` says so. Terminate ends the episode with the
-    list that is there, and so does the last of `max_steps`: the limit is part of the task, and the
-    observation shows the step. Nothing is truncated. `reformulation` is a `Reformulator` of your
-    own; the settings are those of `EnvSettings`. The split `validation` has the last tenth of the
-    training questions, which `train` then lacks; there and in `test` `difficulty` is always `any`.
-
-    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
+    The first action is Search; `info["action_mask"]` has the legal actions. An illegal one becomes
+    Search, and `info["illegal"]` says so. Terminate ends the episode with the list that is there,
+    and so does the last of `max_steps`: the limit is part of the task, and the observation shows
+    the step. Nothing is truncated. `reformulation` is a `Reformulator` of your own; the settings
+    are those of `EnvSettings`. The split `validation` has the last tenth of the training questions,
+    which `train` then lacks; there and in `test` `difficulty` is always `any`.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
@@ -96,10 +93,10 @@ class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
         self._turn: Turn | None = None
         self._task: Task | None = None
         self.row = lru_cache(MAX_POSITIONS)(self._row)
-        """What is seen, as a row [D], and which actions are legal [A]; see `observe`."""
+        """An observation as a row [D], and the legal actions [A]; see `observe`."""
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks a split has at this difficulty."""
+        """The number of tasks of a split at this difficulty."""
         return len(self._order(ensure_split(ENV, split, self.splits)))
 
     def make_task(self, split: str, index: int) -> Task:
@@ -120,32 +117,28 @@ class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin the episode of `options` (`split`, `index`); without an index, one is drawn.
-
-        The observation has the embedding and the terms of the question; of a list, zeros.
-        """
+        """Begin the episode of `options` (`split`, `index`); without an index, one is drawn."""
         super().reset(seed=seed)
         options = options or {}
         split, index = options.get("split", self.splits[0]), options.get("index")
         if index is None:
             index = int(self.np_random.integers(self.num_tasks(split)))
-        self._task = self.make_task(split, index)
-        self._turn = self.begin(split, index)
+        self._task, self._turn = self.make_task(split, index), self.begin(split, index)
         return self.observe(self._turn.question, None, 0), self._tell(self._turn)
 
     def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Do one action; raises `ResetNeeded` outside an episode.
 
-        `info` holds `task`, `action` (what was done; its payload is the name), `illegal`,
-        `action_mask`, `passages` (the list, best first), `query` (what was searched) and `signals`.
+        `info` holds `task`, `action` (its payload is the name), `illegal`, `action_mask`,
+        `passages` (the list, best first), `query` (the last search) and `signals`.
         """
         before = self._turn
         if before is None or before.is_over:
             raise ResetNeeded(
                 f"env {ENV}: step() was called outside an episode. Call reset() to begin one."
             )
-        self._turn, reward = self.advance(before, int(action))
-        turn = self._turn
+        turn, reward = self.advance(before, int(action))
+        self._turn = turn
         is_illegal = turn.num_illegal > before.num_illegal
         why = f"action {action} was illegal" if is_illegal else ""
         info = self._tell(turn)
@@ -172,7 +165,7 @@ class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
         return after, earned - (0.0 if is_end else self.settings.step_cost)
 
     def observe(self, question: Judged, path: Moves | None, num_steps: int) -> dict[str, Any]:
-        """What is seen of a question after a path of actions; the same in every episode."""
+        """The observation of a question after a path of actions; the same in every episode."""
         taken = np.zeros(len(self.actions), dtype=np.float32)
         for number in path or ():
             taken[number] += 1 / self.max_steps
@@ -237,7 +230,7 @@ class RetrievalControlEnv(gymnasium.Env[dict[str, Any], Any]):
 
 
 def make_env(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any) -> TextAdapter:
-    """The environment in words; a language model is shown titles and texts, and not numbers."""
+    """The environment in words; a language model is shown titles and texts instead of numbers."""
     env = RetrievalControlEnv(render_mode="ansi", **settings)
     return TextAdapter(
         env,
@@ -249,6 +242,7 @@ def make_env(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings: 
 
 
 # A configuration is checked against the signature of the factory.
-_own = [*inspect.signature(make_env).parameters.values()][:2]
-_of_env = inspect.signature(EnvSettings).parameters.values()
-make_env.__signature__ = inspect.Signature([*_own, *_of_env])  # type: ignore[attr-defined]
+_settings = inspect.signature(EnvSettings).parameters.values()
+make_env.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [*[*inspect.signature(make_env).parameters.values()][:2], *_settings]
+)

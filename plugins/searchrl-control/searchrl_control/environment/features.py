@@ -1,10 +1,9 @@
-"""What is observed of lists and candidates: signs of how well a search went, without judgements.
+"""Features of a query, of a list, and of the next passage that a source of `heads` would keep.
 
-Owns the named features of a query, of a list, and of the next passage that a source of the set
-`heads` would keep. Sources: score gaps and their spread (Shtok et al. 2012, NQC), clarity
-(Cronen-Townsend et al. 2002), IDF statistics (He and Ounis 2004), coherence of the first passages,
-overlap between lists, and how far titles are named by what was found. All are bounded by `BOUND`.
-`N` passages, `S` sources.
+They are signs of the quality of a search, without judgements: score gaps and their spread (Shtok et
+al. 2012, NQC), clarity (Cronen-Townsend et al. 2002), IDF statistics (He and Ounis 2004), coherence
+of the first passages, overlap between lists, and titles that passages name. All are bounded by
+`BOUND`. `N` passages, `S` sources.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from searchrl_control.environment.games import HeadGame
 
 BOUND = 10.0
-"""No feature is beyond it, either way."""
+"""Bound of every feature, either way."""
 
 Signs = Mapping[str, tuple[float, float]]
 """The names of signs in their order -> the usual mean and standard deviation of each.
@@ -77,11 +76,11 @@ LIST_FEATURES: Signs = {
 }
 
 _NAMED = 0.8
-"""A title counts as named if so much of its IDF stands in a passage."""
+"""The share of a title's IDF in a passage from which it counts as named."""
 
 
 def query_features(question: Question) -> Floats:
-    """The features [6] of a question's terms, as `QUERY_FEATURES` names them."""
+    """`QUERY_FEATURES` [6] of a question's terms."""
     idf = question.library.terms.idf_V[list(question.query)] if question.query else np.zeros(1)
     tens = (float(of(idf)) / 10 for of in (np.mean, np.max, np.min))
     fifths = float(np.std(idf)) / 5, float(np.log1p(np.sum(idf))) / 5
@@ -101,23 +100,24 @@ class ListFeatures:
         self._as_vectors = set(question.similar.first(CUTOFF).tolist())
 
     def of(self, found: Found, before: Found | None = None) -> Floats:
-        """The features [29] of a list, as `LIST_FEATURES` names them; zeros if it is empty."""
+        """`LIST_FEATURES` [29] of a list; zeros if it is empty."""
         places = found.first(CUTOFF)
         if not len(places):
             return np.zeros(len(LIST_FEATURES), dtype=np.float32)
-        values = [
-            *self._gaps(found.scores_N[places]),
-            *self._by_words(places),
-            *self._by_vectors(places),
-            *self._overlaps(places, before),
-            *self._named(places),
-            *([self.title_share(int(place)) for place in places[:3]] + [0.0] * 3)[:3],
-            self._clarity(places),
-        ]
-        return bounded(values)
+        return bounded(
+            [
+                *self._gaps(found.scores_N[places]),
+                *self._by_words(places),
+                *self._by_vectors(places),
+                *self._overlaps(places, before),
+                *self._named(places),
+                *([self.title_share(int(place)) for place in places[:3]] + [0.0] * 3)[:3],
+                self._clarity(places),
+            ]
+        )
 
     def share_of(self, place: int) -> NDArray[np.bool_]:
-        """Which of the question's terms stand in a passage, in the order of the question."""
+        """For each term of the question: does it stand in a passage?"""
         return np.isin(self._numbers, self._terms.terms_in(place))
 
     def idf_share(self, is_in: NDArray[np.bool_]) -> float:
@@ -217,7 +217,7 @@ SOURCES = (
 """The actions that search, in the order of their numbers."""
 
 DEPTH = 60
-"""Passages of each source that are looked at."""
+"""Passages of each source that are read."""
 
 CANDIDATE_FEATURES: Signs = {
     "points_narrow": (0.61, 0.30),
@@ -284,7 +284,7 @@ def tell_candidates(sources: HeadGame, kept: Kept) -> Floats:
 
 
 def _beside_kept(sources: HeadGame, place: int, kept: Kept) -> list[float]:
-    """What a passage adds to those that are kept, and how they name each other."""
+    """The gain of a passage over those that are kept, and titles that they name of each other."""
     library, features = sources.question.library, sources.features
     covers = features.share_of(place)
     covered = np.zeros(len(covers), dtype=np.bool_)

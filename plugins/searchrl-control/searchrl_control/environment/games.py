@@ -1,11 +1,10 @@
-"""One question under one set of actions: which position every path of actions leads to.
+"""One question under one set of actions: the position behind every path of actions.
 
-Owns the states by path, each computed from the one before it, and how a reformulator is asked. In
-`published` actions add up: Narrow and Broad change the query that was searched last. In `heads` an
-action searches in its own way; its best passage that is not kept yet is kept as the next of the
-final list, and the rest of its list is the tail. A sequence of one action repeated is therefore
-that action's plain list, so every plain list is among the fixed sequences. The agent sees the next
-passage of every action before it chooses.
+In `published` actions add up: Narrow and Broad change the last query. In `heads` an action searches
+in its own way; its best passage that is not kept yet is kept as the next of the final list, and the
+rest of its list is the tail. A sequence of one action repeated is therefore that action's plain
+list, so every plain list is among the fixed sequences. The agent sees the next passage of every
+action before it chooses.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _MEAN_OF = 3
 """First passages whose embeddings are averaged."""
 
 Moves = tuple[int, ...]
-"""The numbers of the actions that were done, after the first Search."""
+"""The numbers of the actions after the first Search."""
 
 Top = list[tuple[int, float]]
 """The places of the first passages with their scores, best first."""
@@ -50,10 +49,7 @@ S = TypeVar("S")
 
 
 class Position(NamedTuple):
-    """What the agent has in front of it: the list, and the parts of the observation.
-
-    `legal` says, by number, which actions do anything; `text` is what was searched.
-    """
+    """The list, the parts of the observation, the legal actions by number, and the last search."""
 
     top: Top
     blocks: Mapping[str, Floats]
@@ -72,7 +68,7 @@ class Game(ABC, Generic[S]):
     _states: dict[Moves, S] = field(default_factory=dict)
 
     own: ClassVar[Mapping[str, int]]
-    """The blocks of the observation that this set has beside the others, and their widths."""
+    """The further blocks of this set's observation, and their widths."""
 
     @cached_property
     def features(self) -> ListFeatures:
@@ -91,7 +87,7 @@ class Game(ABC, Generic[S]):
 
     @abstractmethod
     def begin(self) -> S:
-        """The state after the first Search: the single pass."""
+        """The state after the first Search."""
 
     @abstractmethod
     def play(self, state: S, action: Action) -> S:
@@ -99,7 +95,7 @@ class Game(ABC, Generic[S]):
 
     @abstractmethod
     def legal(self, state: S) -> tuple[bool, ...]:
-        """Which actions are legal in a state, by number."""
+        """The legal actions of a state, by number."""
 
     @abstractmethod
     def top(self, state: S, k: int) -> Top:
@@ -107,7 +103,7 @@ class Game(ABC, Generic[S]):
 
     @abstractmethod
     def show(self, state: S) -> tuple[Mapping[str, Floats], str]:
-        """The blocks of a state but `found`, and what was searched."""
+        """The blocks of a state but `found`, and the last search."""
 
     def state(self, path: Moves) -> S:
         """The state after Search and these actions."""
@@ -118,10 +114,7 @@ class Game(ABC, Generic[S]):
         return self._states[path]
 
     def look(self, path: Moves | None) -> Position:
-        """The position after Search and these actions.
-
-        Before Search, without a path, there is no list, and Search alone is legal.
-        """
+        """The position after Search and these actions; without a path, that before Search."""
         library = self.question.library
         widths = self.widths(library.encoder.dim)
         blank = {name: np.zeros(width, np.float32) for name, width in widths.items()}
@@ -136,7 +129,7 @@ class Game(ABC, Generic[S]):
         return Position(top, {**blank, **self.always, **blocks}, self.legal(state), text)
 
     def rewrite(self, action: Action, query: Query, found: Found) -> tuple[Query, str]:
-        """What the reformulator makes of a search: terms that the collection knows, and a text."""
+        """A search as the reformulator changes it: terms that the collection knows, and a text."""
         library = self.question.library
         passages = tuple(
             replace(library.passages[place], score=float(found.scores_N[place]))
@@ -145,12 +138,12 @@ class Game(ABC, Generic[S]):
         terms = library.terms
         asked = Asked(self.question.text, terms.weights_of(query), passages)
         is_narrow = action is Action.NARROW
-        said = (self.reformulator.narrow if is_narrow else self.reformulator.broaden)(asked)
-        return terms.query_of(said.weights) if said.weights else terms.query(said.text), said.text
+        made = (self.reformulator.narrow if is_narrow else self.reformulator.broaden)(asked)
+        return terms.query_of(made.weights) if made.weights else terms.query(made.text), made.text
 
 
 class ListState(NamedTuple):
-    """The list that is there, the terms and the text that were searched, and the list before it."""
+    """The list, the terms and the text of its search, and the list before it."""
 
     query: Query
     text: str
@@ -164,23 +157,23 @@ class ListGame(Game[ListState]):
     own: ClassVar = {"list": len(LIST_FEATURES)}
 
     def begin(self) -> ListState:
-        """As points, like every list after it: feedback weighs passages by them."""
+        """The single pass, as points like every list after it: feedback weighs passages by them."""
         question = self.question
         return ListState(question.query, question.text, points(question.single_pass))
 
     def play(self, state: ListState, action: Action) -> ListState:
-        """Another search; words that the collection does not know change nothing."""
+        """The list of another search; words that the collection does not know change nothing."""
         query, text = self.rewrite(action, state.query, state.found)
         if not query:
             return state._replace(before=state.found)
         return ListState(query, text, points(self.question.search_words(query)), state.found)
 
     def legal(self, state: ListState) -> tuple[bool, ...]:
-        """Every action is."""
+        """All actions."""
         return (True,) * len(self.actions)
 
     def top(self, state: ListState, k: int) -> Top:
-        """The list that is there."""
+        """The list."""
         places = state.found.first(k)
         return list(zip(places.tolist(), state.found.scores_N[places].tolist(), strict=True))
 
@@ -198,7 +191,7 @@ class HeadState(NamedTuple):
 
 @dataclass(eq=False)
 class HeadGame(Game[HeadState]):
-    """The set `heads`. What a source finds is searched once, when it is first needed."""
+    """The set `heads`. Each source searches once, when it is first needed."""
 
     # Of Hop they depend on what is kept; the features do not depend on the source of the tail.
     # Mappings and no `functools.cache`: its cycle would keep arrays until they are collected.
@@ -214,28 +207,28 @@ class HeadGame(Game[HeadState]):
     @cached_property
     def always(self) -> dict[str, Floats]:
         """With the signs of the lists by words, fused and followed."""
-        asked, of = self.question, self.features.of
-        lists = of(asked.words), of(asked.fused, asked.words), of(asked.followed, asked.fused)
+        one, of = self.question, self.features.of
+        lists = of(one.words), of(one.fused, one.words), of(one.followed, one.fused)
         return {**super().always, "searches": np.concatenate(lists)}
 
     def begin(self) -> HeadState:
-        """Nothing is kept."""
+        """Nothing kept."""
         return HeadState((), self.order(Action.SEARCH, ()))
 
     def play(self, state: HeadState, action: Action) -> HeadState:
-        """One more is kept."""
+        """One more kept."""
         first = self.next_of(action, state.kept, 1)
         return HeadState((*state.kept, *first), self.order(action, state.kept))
 
     def legal(self, state: HeadState) -> tuple[bool, ...]:
-        """A source that has a passage to keep, and Terminate; Search does nothing here."""
+        """Sources that have a passage to keep, and Terminate; Search does nothing here."""
         return tuple(
             one is Action.TERMINATE or (one in SOURCES and bool(self.next_of(one, state.kept, 1)))
             for one in self.actions
         )
 
     def top(self, state: HeadState, k: int) -> Top:
-        """What is kept and the tail, with points that say no more than the order."""
+        """The kept passages and the tail, with points for their order."""
         left = (place for place in state.tail if place not in state.kept)
         places = islice(chain(state.kept, left), k)
         return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
@@ -261,7 +254,7 @@ class HeadGame(Game[HeadState]):
         return self._orders[key]
 
     def found(self, action: Action, kept: Kept) -> Found:
-        """What a source finds."""
+        """The result of a source."""
         key = (action, kept if action is Action.HOP else ())
         if key not in self._found:
             self._found[key] = self._search(*key)

@@ -1,13 +1,12 @@
-"""What a list is worth, and how hard a question is.
+"""The worth of a list, and levels of difficulty.
 
-Owns nDCG@10 and recall@10, as ir-measures has them (Järvelin and Kekäläinen 2002, with the grade
+nDCG@10 and recall@10 are as ir-measures has them (Järvelin and Kekäläinen 2002, with the grade
 itself as the gain):
 
     DCG@k  = sum over ranks r = 1 … k of grade(r) / log2(r + 1)
     nDCG@k = DCG@k / DCG@k of the best list
 
-The best list is made of *all* relevant passages that were judged, found or not, in the corpus or
-not. And the levels of difficulty, by what the single pass finds among the first ten.
+The best list is made of *all* relevant passages that were judged, in the corpus or not.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Difficulty(StrEnum):
 
 
 ANY, MOSTLY_HARD = "any", "mostly_hard"
-"""What `difficulty` can be set to besides a level."""
+"""Values of `difficulty` besides the levels."""
 
 HARD_SHARE = 0.7
 
@@ -74,8 +73,6 @@ def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:
     `mostly_hard` has as many tasks as there are questions, about .7 of them hard ones; which, the
     number of the task and `key` decide. Where no question is hard, the hardest there are stand in
     for them: a run over several collections must not end because the single pass is good on one.
-
-    Raises `ConfigError`: no question is of this level.
     """
     hardest = next((one for one in (Difficulty.HARD, Difficulty.MEDIUM) if one in levels), None)
     wanted = (hardest or Difficulty.EASY) if level == MOSTLY_HARD else Difficulty(level)

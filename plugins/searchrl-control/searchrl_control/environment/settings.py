@@ -1,7 +1,6 @@
-"""The settings of the environment and the actions by set: names, numbers, types and defaults.
+"""The settings of the environment, and the actions by set.
 
-Owns the error for wrong settings. Numbers 0 to 3 are the actions that were published, in every set.
-What an action does is in `games`.
+Numbers 0 to 3 are the published actions, in every set. `games` has what an action does.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from searchrl_control.collections.judged import SEED, TRAIN_SHARE
 
 
 class Action(StrEnum):
-    """What the agent can do."""
+    """An action of the agent."""
 
     SEARCH = "Search"
     """The single pass, by `search`. It is the first action of every episode."""
@@ -52,7 +51,7 @@ Level = Literal["any", "easy", "medium", "hard", "mostly_hard"]
 
 
 class EnvSettings(BaseModel):
-    """What `retrieval-control` takes."""
+    """Settings of `retrieval-control`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
@@ -61,21 +60,21 @@ class EnvSettings(BaseModel):
     data: str | None = None
     """The folder of collections by name."""
     hub: bool = False
-    """Whether one of BEIR may be downloaded from the Hugging Face hub."""
+    """True: one of BEIR may be downloaded from the Hugging Face hub."""
     actions: Literal["published", "heads"] = "published"
     """The set of actions."""
     search: Literal["bm25s", "dense", "hybrid"] = "bm25s"
-    """What Search, the single pass, does: by words, by vectors, or both (as Words, Dense, Fuse)."""
+    """The single pass (Search): by words, by vectors, or both (as Words, Dense, Fuse)."""
     split_seed: int = SEED
     train_share: Annotated[float, Field(gt=0, lt=1)] = TRAIN_SHARE
-    """Of the draw, where a collection has no two splits."""
+    """Both are for the draw, where a collection has no two splits."""
     encoder: Literal["static", "dense"] = "static"
     """`dense` is a sentence-transformers model."""
     model: str | None = None
-    """Of the encoder: a folder, or an installed package that holds a model."""
+    """The encoder's: a folder, or an installed package that holds a model."""
     policy: str | None = None
-    """Whose weights narrow and broaden: a run, the folder of a model, or `tiny`; None: RM3 and
-    neighbours do, which need no model."""
+    """The weights that narrow and broaden: a run, the folder of a model, or `tiny`; None: RM3 and
+    neighbours, which need no model."""
     url: str | None = None
     endpoint_model: str | None = None
     """In place of `policy`: an endpoint, such as `http://localhost:8000/v1`, and its model."""
@@ -85,12 +84,12 @@ class EnvSettings(BaseModel):
     max_steps: Annotated[int, Field(ge=1)] = 5
     """Actions of an episode, the first Search among them."""
     step_cost: Annotated[float, Field(ge=0)] = 0.001
-    """What every action but Terminate costs: a tenth of what one more step is worth at best; a
+    """The cost of every action but Terminate: a tenth of what one more step is worth at best; a
     larger cost would forbid them all."""
     reward: Literal["ndcg", "gain"] = "ndcg"
     """nDCG at the end, or its gain in every step (the same sum)."""
     difficulty: Level = "any"
-    """Of training tasks, by the single pass; `mostly_hard` has .7 hard ones."""
+    """The level of training tasks, by the single pass; `mostly_hard` has .7 hard ones."""
 
 
 OF_EPISODES = frozenset({"max_steps", "step_cost", "reward", "difficulty"})

@@ -1,10 +1,9 @@
 """A collection with everything that its episodes share, and every position that was reached.
 
-Owns what counts as the same collection: all settings that change a list or a task; and two kinds of
-memory. Positions (what the agent sees, some kilobytes) are kept for all questions, up to a number;
-the searches behind them (arrays over the whole collection) for as many of the last questions as fit
-into a budget. A position depends on the question and the actions before it and on nothing else, so
-a cold and a warm memory give the same episodes. Safe to use from several threads.
+Positions (some kilobytes) are kept for all questions, up to a number; the searches behind them
+(arrays over the whole collection) for as many of the last questions as fit into a budget. A
+position depends on the question and the actions before it alone, so a cold and a warm memory give
+the same episodes. Safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -29,17 +28,16 @@ from searchrl_control.searching.reformulators import Classical, Reformulator
 from searchrl_control.searching.writer import Ask, Written, ask_endpoint, ask_weights
 
 MAX_POSITIONS = 40_000
-"""Positions in memory; the ones that were not used for longest go first."""
+"""Positions in memory; the least recently used go first."""
 
 MAX_BYTES = 2**30
-"""Memory for the searches of the last questions. A step of training that has more questions than
-fit computes them again for every action."""
+"""Memory for the searches of the last questions; those that do not fit are searched again."""
 
 _BYTES_PER_PASSAGE = 250
-"""Of a question whose episodes went everywhere: about 50 rankings of a score and a flag each."""
+"""A question whose episodes went everywhere has some 50 rankings of a score and a flag each."""
 
 _BYTES_BESIDE = 2**19
-"""What such a question has beside them, however small its collection: paths and their signs."""
+"""Bytes of the paths and signs of such a question, however small its collection."""
 
 _LEAST_QUESTIONS = 16
 
@@ -47,10 +45,7 @@ ENV = "retrieval-control"
 
 
 class World:
-    """An opened collection under one set of actions: its questions, and their positions.
-
-    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
-    """
+    """An opened collection under one set of actions: its questions, and their positions."""
 
     def __init__(self, place: EnvSettings, reformulator: Reformulator | None = None) -> None:
         cache = Path(place.cache).expanduser() if place.cache else cache_path("control")
@@ -78,15 +73,15 @@ class World:
         self.at = lru_cache(MAX_POSITIONS)(self._at)
         """The position of a question after the first Search and a path of actions; see `look`."""
         self.level = lru_cache(None)(self._level)
-        """How hard a question is, by its single pass."""
+        """The difficulty of a question, by its single pass."""
 
     def go_on(
         self, legal: Sequence[bool], path: Moves | None, number: int
     ) -> tuple[Moves, Action, bool]:
-        """The path after an action, what was done, and whether the action was illegal.
+        """The path after an action, the action itself, and True if the number was illegal.
 
-        The first action is Search. An illegal one, and one that is no number of an action, becomes
-        Search, and Search begins again. Terminate leaves the list as it is.
+        The first action is Search. An illegal number becomes Search, which begins again. Terminate
+        leaves the list as it is.
         """
         is_illegal = not (0 <= number < len(legal) and legal[number])
         done = Action.SEARCH if is_illegal else self.actions[number]
@@ -97,9 +92,9 @@ class World:
     def lists_after(
         self, question: Judged, sequences: Sequence[Moves], k: int = CUTOFF
     ) -> list[list[tuple[str, float]]]:
-        """The lists after many sequences, as ids with scores; nothing is observed.
+        """The first `k` passages after each of many sequences, as ids with scores.
 
-        What they begin alike is played once. `k` passages, by default as many as in an episode.
+        Equal beginnings are played once.
         """
         game = self.open(question)
         paths: dict[Moves, Moves] = {(): ()}
@@ -125,8 +120,8 @@ class World:
         words = question.text.split()
         if place is not None and self.library.passages[place].text.split() != words:
             place = None
-        asked = Question(self.library, question.text, place, self.search)
-        return self._game(asked, self.actions, self._reformulator)
+        rankings = Question(self.library, question.text, place, self.search)
+        return self._game(rankings, self.actions, self._reformulator)
 
     def _at(self, question: Judged, path: Moves | None) -> Position:
         game = self.open(question)
@@ -144,7 +139,7 @@ class World:
 
 
 def find_model(place: EnvSettings, cache: Path) -> Ask | None:
-    """The model that narrows and broadens; None: RM3 and neighbours do, which need none."""
+    """The model that narrows and broadens; None: RM3 and neighbours do."""
     if place.policy:
         return ask_weights(place.policy, cache / "reformulations.sqlite")
     if place.url and place.endpoint_model:
@@ -161,8 +156,7 @@ _world_of = lru_cache(maxsize=8)(World)
 
 
 def open_world(settings: EnvSettings) -> World:
-    """The world of some settings; the same object wherever lists and tasks are the same."""
-    told = {name: said for name, said in settings if name not in OF_EPISODES}
+    """The world of some settings; one object for equal lists and tasks."""
     # One at a time: many environments of a run ask for the same world at once.
     with _OPENING:
-        return _world_of(EnvSettings(**told))
+        return _world_of(EnvSettings(**settings.model_dump(exclude={*OF_EPISODES})))

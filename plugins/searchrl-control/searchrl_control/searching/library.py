@@ -1,10 +1,9 @@
 """One collection, ready to be searched: its terms, its vectors, and the links of its passages.
 
-Owns the vocabulary, the counts that feedback, links and features are made of, and the file of
-vectors, whose name is made of the model's files and of all texts. Scores are those of the retriever
-`bm25s` with its defaults, for queries whose terms have weights; embeddings are those of an encoder
-of searchrl-retrieval, frozen, computed once and kept on disk. A passage links to those whose title
-it holds. `N` is the number of passages, `V` of terms, `D` of dimensions.
+Scores are those of the retriever `bm25s` with its defaults, for queries whose terms have weights;
+embeddings are those of an encoder of searchrl-retrieval, computed once and kept in a file that is
+named by the model's files and all texts. A passage links to those whose title it holds. `N` is the
+number of passages, `V` of terms, `D` of dimensions.
 """
 
 from __future__ import annotations
@@ -52,14 +51,11 @@ def load_vectors(passages: Sequence[Passage], encoder: Encoder, path: Path) -> F
 
 
 Query = Mapping[int, float]
-"""The number of a term -> its weight. In the order of the text, where there is one."""
+"""Weights by the number of a term, in the order of the text, where there is one."""
 
 
 class TermIndex:
-    """Terms of a collection and their scores.
-
-    Raises `DataError`: there is no passage, or no passage has a word.
-    """
+    """Terms of a collection and their scores; `DataError` if no passage has a word."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         settings = Bm25s()
@@ -74,11 +70,11 @@ class TermIndex:
         self.counts_NV = (_as_counts(texts, len(self.names)) + self.titles_NV).tocsr()
         self.lengths_N = _sums(self.counts_NV, 1)
         self.found_in_V = found_in = _sums(self.counts_NV > 0, 0)
-        """In how many passages a term stands."""
+        """The number of passages with a term."""
         self.idf_V: Floats = np.log1p((len(passages) - found_in + 0.5) / (found_in + 0.5))
         of_all = _sums(self.counts_NV, 0)
         self.share_V: Floats = of_all / float(of_all.sum())
-        """How large a share of all words of the collection a term is."""
+        """The share of a term in all words of the collection."""
         weight = settings.title_weight
         rows = [title * weight + text for title, text in zip(titles, texts, strict=True)]
         self._bm25 = BM25(k1=settings.k1, b=settings.b, method="lucene")
@@ -121,7 +117,7 @@ class TermIndex:
 
 
 def _as_counts(rows: Sequence[Sequence[int]], num_terms: int) -> Any:
-    """How often each term stands in each row: [N, V]."""
+    """Counts [N, V] of each term in each row."""
     ends = np.cumsum([0, *(len(row) for row in rows)])
     terms = np.fromiter((number for row in rows for number in row), np.int32, int(ends[-1]))
     ones = np.ones(len(terms), dtype=np.float32)
@@ -135,17 +131,16 @@ def _sums(matrix: Any, axis: int) -> Floats:
 
 
 COVERED = 0.3
-"""The weight of a query's term once a passage has it. At 0 every collection loses: measured."""
+"""The weight of a query's term once a passage has it. At 0 every collection loses."""
 
 _KEPT_BYTES = 200_000_000
-"""Of links in memory."""
+"""Memory for links."""
 
 
 class Library:
     """The passages of a collection with their terms, vectors and links.
 
-    `kind` has the encoder, `cache` is the folder of the vectors. Raises `DataError`: no passage has
-    a word. `ConfigError`: there is no such model here.
+    `kind` has the encoder, `cache` is the folder of the vectors.
     """
 
     def __init__(self, passages: Sequence[Passage], kind: VectorKind, cache: Path) -> None:
@@ -176,7 +171,7 @@ class Library:
         return shares
 
     def residual(self, query: Query, place: int) -> Query:
-        """What is left of a query once a passage was read: its terms there have a lower weight."""
+        """A query once a passage was read: its terms there have a lower weight."""
         have = set(self.terms.terms_in(place).tolist())
         return {
             number: value * (COVERED if number in have else 1.0) for number, value in query.items()

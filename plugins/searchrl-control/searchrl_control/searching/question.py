@@ -1,10 +1,8 @@
 """Rankings of one collection, and those of one question over it, each computed once.
 
-Owns how equal scores are ordered (as the corpus is, so that ids change nothing), the min-max
-points, and the searches that need nothing but the question: by words, by vectors, fused, followed,
-and what follows from one passage. The arithmetic of fusion is that of `searchrl_retrieval.fusion`,
-on arrays: an episode does it many times. The numbers were chosen on training questions
-(docs/log.md). `N` is the number of passages.
+Equal scores are ordered as the corpus is, so that ids change nothing. The arithmetic of fusion is
+that of `searchrl_retrieval.fusion`, on arrays: an episode does it many times. The numbers were
+chosen on training questions (docs/log.md). `N` is the number of passages.
 """
 
 from __future__ import annotations
@@ -24,20 +22,20 @@ DEPTH = 100
 """Passages of a ranking that get points when two are fused."""
 
 VECTOR_WEIGHT = 0.3
-"""Of the vectors beside the words in a fused search."""
+"""Weight of the vectors beside the words in a fused search."""
 
 PIVOTS = 3
 """Passages whose links are followed."""
 
 LINK_WEIGHT = 0.3
-"""Of the titles that the first passages name."""
+"""Weight of the titles that the first passages name."""
 
 HOP_WEIGHT = 0.6
-"""Of the titles that kept passages name: they were chosen, so they count more than the first."""
+"""Weight of the titles that kept passages name: these were chosen, so they count more."""
 
 
 class Found(NamedTuple):
-    """What a search found: `scores_N`, and the passages that are in its ranking, as `is_in_N`."""
+    """The result of a search: `scores_N`, and the passages of its ranking, as `is_in_N`."""
 
     scores_N: Floats
     is_in_N: NDArray[np.bool_]
@@ -96,7 +94,7 @@ class Question:
 
     @property
     def single_pass(self) -> Found:
-        """What the first Search of an episode finds."""
+        """The result of the first Search of an episode."""
         if self.search == "bm25s":
             return self.words
         return self.similar if self.search == "dense" else self.fused
@@ -138,10 +136,10 @@ class Question:
         return points(fuse(found, self.similar, VECTOR_WEIGHT))
 
     def follow(self, places: list[int], weight: float) -> Found:
-        """Half the fused ranking, half a search for what is left, and the titles that are named.
+        """Half the fused ranking, half a search for the rest of the question, and named titles.
 
-        What is left is the mean over these passages. A title gets the square of its share. All that
-        has points of one of the three is found.
+        The rest is the mean over these passages. A title gets the square of its share. A passage
+        with points of one of the three is found.
         """
         found = self.fused
         zeros = np.zeros_like(found.scores_N)

@@ -1,8 +1,7 @@
-"""What a reformulator must do, and the one that needs no model.
+"""Reformulators narrow and broaden a search: the contract, and the one that needs no model.
 
-A reformulator says how a search is narrowed and broadened; it searches nothing itself. The
-classical one narrows by RM3 and broadens by neighbours of the best terms. RM3 (Abdul-Jaleel et al.
-2004, "UMass at TREC 2004"; Lavrenko and Croft 2001):
+The classical one narrows by RM3 and broadens by neighbours of the best terms. RM3 (Abdul-Jaleel et
+al. 2004, "UMass at TREC 2004"; Lavrenko and Croft 2001):
 
     P(t | R) = sum over d of P(t | d) * s(d) / sum of s       of the first passages of a ranking
     weight   = original * P(t | query) + (1 - original) * P(t | R)     of the best terms of P(t | R)
@@ -28,10 +27,9 @@ from searchrl_control.searching.library import Library, Query
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A search and what it found.
+    """A search and its result.
 
-    `weights` are its index terms as they were searched. `passages` are the first of the list that
-    the agent sees, best first; their `score` is that of the list.
+    `weights` are its index terms; `passages` are the first of the agent's list with its scores.
     """
 
     question: str
@@ -44,7 +42,7 @@ class Rewrite:
     """The search to make instead.
 
     `weights`, if there are any, are index terms and are searched as they are. Otherwise `text` is
-    split into terms. `text` is what people read in any case.
+    split into terms.
     """
 
     text: str
@@ -67,18 +65,17 @@ def as_shown(passage: Passage) -> str:
 
 
 _FREQUENT = 0.1
-"""A term in more than this share of the passages says nothing of a query."""
+"""The share of the passages from which a term says nothing."""
 
 FEEDBACK, EXPANSION, ORIGINAL = 5, 20, 0.7
-"""Of RM3: passages and terms that are looked at, and the weight of the query."""
+"""Passages and terms that RM3 reads, and the weight of the query."""
 
 _LEAST_FOUND, _LEAST_LETTERS, _LEAST_NEAR = 3, 3, 0.45
-"""A neighbour stands in at least so many passages, has at least so many letters, and is more
-similar than that."""
+"""The least passages, letters and similarity of a neighbour."""
 
 _KEEP, _NUM_NEAR, _NEAR_WEIGHT = 0.67, 2, 0.4
-"""Of a broader search: the share of the terms that is left, neighbours of each, and the weight of
-one, times its similarity."""
+"""The share of the terms that a broader search keeps, neighbours of each, and the weight of one,
+times its similarity."""
 
 
 class Neighbours:

@@ -1,7 +1,7 @@
 """The reformulator that asks a model: a server, or weights that are here.
 
-Owns the two prompts, how a reply becomes a search, and how such a model answers: greedily, so that
-the same weights always write the same, and what was asked once is kept on disk.
+Such a model answers greedily, so that the same weights always write the same, and its answers are
+kept on disk.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from searchrl.api_client import Client, EndpointConfig, JsonCache, Message, Requ
 from searchrl_control.searching.reformulators import Asked, Rewrite, as_shown
 
 Ask = Callable[[str], str]
-"""`ask(prompt)`: what a model writes. Raises on failure. Called by several threads at once."""
+"""`ask(prompt)`: a model's reply. Raises on failure. Called by several threads at once."""
 
 MAX_TOKENS = 64
-"""Of a reply: one line."""
+"""Tokens of a reply: one line."""
 
 _SHOWN = 3
 _MAX_CHARACTERS = 300
@@ -56,11 +56,11 @@ class Written:
         self._ask = ask
 
     def narrow(self, asked: Asked) -> Rewrite:
-        """What the model writes of the prompt for fewer documents."""
+        """The model's query for fewer documents."""
         return self._write(_NARROW, asked)
 
     def broaden(self, asked: Asked) -> Rewrite:
-        """What the model writes of the prompt for more documents."""
+        """The model's query for more documents."""
         return self._write(_BROAD, asked)
 
     def _write(self, task: str, asked: Asked) -> Rewrite:
@@ -74,10 +74,7 @@ class Written:
 
 
 def ask_endpoint(url: str, model: str) -> Ask:
-    """A function that asks an OpenAI-compatible endpoint, with its cache, retries and budget.
-
-    Raises `ConfigError`: for a wrong address or key.
-    """
+    """A function that asks an OpenAI-compatible endpoint, with its cache, retries and budget."""
     client = Client(url, model, EndpointConfig())
 
     def ask(prompt: str) -> str:
@@ -97,8 +94,6 @@ def ask_weights(name: str, kept: Path) -> Ask:
 
     `name` is a run or a checkpoint, the folder of a model, or `tiny`, the small model that comes
     with SearchRL and has learned no such task; `kept` is the file that keeps its answers.
-
-    Raises `ConfigError`: there are no such weights. `DamagedError`: those of a run are not whole.
     """
     is_tiny = name == "tiny"
     path = Path(str(files("searchrl"))) / "assets/tiny" if is_tiny else Path(name).expanduser()
@@ -113,27 +108,22 @@ def ask_weights(name: str, kept: Path) -> Ask:
     answers = JsonCache(kept, section="env")
 
     def ask(prompt: str) -> str:
-        asked = JsonCache.key(key, {"prompt": prompt})
-        text = answers.get(asked)
+        place = JsonCache.key(key, {"prompt": prompt})
+        text = answers.get(place)
         if not isinstance(text, str):
             # One prompt at a time: the answers of a batch depend on who stands beside whom.
             with lock:
                 text = _generate(_load(chosen.folder), prompt)
-            answers.put(asked, text)
+            answers.put(place, text)
         return text
 
     return ask
 
 
 def read_line(text: str) -> str:
-    """The first line of a reply that says anything, without a label and quotation marks.
-
-    What a model thinks before it answers is no answer.
-    """
-    for line in _THOUGHT.sub("", text).splitlines():
-        if said := _LABEL.sub("", line).strip().strip("\"'“”`").strip():
-            return said
-    return ""
+    """The first line of a reply that has words, without thought, label and quotation marks."""
+    lines = (_LABEL.sub("", line).strip() for line in _THOUGHT.sub("", text).splitlines())
+    return next(filter(None, (line.strip("\"'“”`").strip() for line in lines)), "")
 
 
 @cache
@@ -141,7 +131,7 @@ def _load(folder: Path) -> Any:
     from transformers import pipeline
 
     try:
-        # Of an adapter, transformers loads the model below it as well.
+        # Below an adapter, transformers loads its model as well.
         return pipeline("text-generation", str(folder), model_kwargs={"use_safetensors": True})
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise PolicyError(f"the model in '{folder}' cannot be loaded: {error}") from error

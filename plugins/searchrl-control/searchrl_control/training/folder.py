@@ -1,12 +1,12 @@
-"""The folder of a training: what it was made of, its curves and its checkpoints.
+"""The folder of a training: its configuration, its curves and its checkpoints.
 
     config.json                        settings, what the network sees and offers, versions
     metrics.jsonl                      a line for each step
     checkpoints/step_000040.safetensors   weights and the state of Adam; nothing is pickled
     tensorboard/                       if TensorBoard is installed
 
-Owns exact resume: a run that was killed goes on from its newest checkpoint, and ends with the same
-weights and figures as one that was not. The order of a step is in `loop`.
+A run that was killed goes on from its newest checkpoint, and ends with the same weights and figures
+as one that was not. The order of a step is in `loop`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from searchrl_control.training.networks import Network, Space
 
 CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"
 _NETWORK, _ADAM = "network.", "adam."
-_COPY = "Restore it from a copy, remove it, or train again"
+_SHOWN = ("reward", "ndcg", "entropy", "kl", "least_action_p", "episodes_per_s")
 
 Say = Callable[[str], None]
 
 
 class Run(NamedTuple):
-    """A run: what it is made of, what its network sees and offers, and its checkpoints by step."""
+    """A run: its settings, the space of its network, and its checkpoints by step."""
 
     path: Path
     settings: Settings
@@ -64,42 +64,39 @@ def build_settings(*layers: Mapping[str, Any]) -> Settings:
 def read_assignments(
     assignments: Sequence[str], *, is_training: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of the environment in `env.K=V`, and the others, which only a training has.
-
-    Raises `ConfigError`: an assignment cannot be read, or is none of the environment.
-    """
-    said = parse_sets(assignments)
-    of_env = said.pop("env", {})
-    if not isinstance(of_env, dict) or (said and not is_training):
+    """The settings of the environment in `env.K=V`, and the others, which only a training has."""
+    others = parse_sets(assignments)
+    of_env = others.pop("env", {})
+    if not isinstance(of_env, dict) or (others and not is_training):
         raise ConfigError(
-            f"--set {next(iter(said), 'env')}…: expected a setting of the environment, such as "
+            f"--set {next(iter(others), 'env')}…: expected a setting of the environment, such as "
             "--set env.actions=heads"
         )
-    return of_env, said
+    return of_env, others
 
 
 def read_training(
     config: Path | None, names: Sequence[str], assignments: Sequence[str]
 ) -> Settings:
     """The settings of a training: those of a file, then collections by name, then assignments."""
-    changes, own = read_assignments(assignments, is_training=True)
+    changes, others = read_assignments(assignments, is_training=True)
     file = load_yaml(config) if config is not None else {}
     named = {"envs": [{"collection": name} for name in dict.fromkeys(names)]} if names else {}
-    return change_envs(build_settings(file, named, own), changes, f"'{config}'")
+    return change_envs(build_settings(file, named, others), changes, f"'{config}'")
 
 
-def change_envs(settings: Settings, changes: Mapping[str, Any], whose: str) -> Settings:
-    """Settings with some of all their environments changed; `whose` they are is for the error.
+def change_envs(settings: Settings, changes: Mapping[str, Any], owner: str) -> Settings:
+    """Settings with changes to all their environments.
 
-    Raises `ConfigError`: an environment asks a server that nobody but these settings names.
+    Raises `ConfigError`: an environment asks a server that only the settings of `owner` name.
     """
-    for own in settings.envs:
-        if (url := own.get("url")) and "url" not in changes:
+    for env in settings.envs:
+        if (url := env.get("url")) and "url" not in changes:
             raise ConfigError(
-                f"{whose} asks the server {url} for other words. A run may be "
+                f"{owner} asks the server {url} for other words. A run may be "
                 "somebody else's, so say that you mean it: --set env.url=ADDRESS"
             )
-    return settings.model_copy(update={"envs": [{**own, **changes} for own in settings.envs]})
+    return settings.model_copy(update={"envs": [{**env, **changes} for env in settings.envs]})
 
 
 def ensure_new(folder: Path, way_on: str) -> None:
@@ -109,10 +106,7 @@ def ensure_new(folder: Path, way_on: str) -> None:
 
 
 def begin_run(folder: Path, settings: Settings) -> Training:
-    """A new training, with its configuration written before the first step.
-
-    Raises `RunFolderError`: the folder is not empty.
-    """
+    """A new training, with its configuration written before the first step."""
     way_on = f"go on with: searchrl control train --resume {folder}, or name a new folder"
     ensure_new(folder, way_on)
     training = Training(settings)
@@ -128,19 +122,15 @@ def begin_run(folder: Path, settings: Settings) -> Training:
 
 
 def reopen_run(run: Run, settings: Settings) -> Training:
-    """The training of a run as it was at its newest checkpoint.
-
-    Raises `DamagedError`: it cannot be read.
-    """
+    """The training of a run as it was at its newest checkpoint."""
     training = Training(settings)
     training.step = max(run.checkpoints)
-    tensors = load_weights(run, training.step, training.network)
     state: dict[int, dict[str, Tensor]] = {}
-    for name in (one for one in tensors if one.startswith(_ADAM)):
-        number, key = name.removeprefix(_ADAM).split(".")
-        state.setdefault(int(number), {})[key] = tensors[name]
-    groups = training.optimizer.state_dict()["param_groups"]
-    training.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for name, tensor in load_weights(run, training.step, training.network).items():
+        if name.startswith(_ADAM):
+            number, key = name.removeprefix(_ADAM).split(".")
+            state.setdefault(int(number), {})[key] = tensor
+    training.optimizer.load_state_dict({**training.optimizer.state_dict(), "state": state})
     # What came after it is done again.
     lines = (run.path / METRICS).read_bytes().splitlines(keepends=True)[: training.step]
     replace_file(run.path / METRICS, b"".join(lines))
@@ -149,20 +139,26 @@ def reopen_run(run: Run, settings: Settings) -> Training:
 
 def run_training(training: Training, folder: Path, say: Say) -> None:
     """Take the steps that are left, and write a checkpoint where one is due."""
-    settings, board = training.settings, _open_board(folder, training.step)
+    settings: Settings = training.settings
+    board: Any = None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+
+        board = SummaryWriter(str(folder / "tensorboard"), purge_step=training.step + 1)
+    except ImportError:
+        pass  # TensorBoard is not installed
     if training.step == 0:
         save_checkpoint(training, folder)
     with (folder / METRICS).open("a", encoding="utf-8") as metrics:
         while training.step < settings.max_steps:
-            told = training.take_step()
+            values = training.take_step()
             step = training.step
-            metrics.write(json.dumps({"step": step, **told}) + "\n")
+            metrics.write(json.dumps({"step": step, **values}) + "\n")
             metrics.flush()
-            for name, value in told.items() if board is not None else ():
+            for name, value in values.items() if board is not None else ():
                 board.add_scalar(name, value, step)
-            shown = ("reward", "ndcg", "entropy", "kl", "least_action_p", "episodes_per_s")
-            figures = "  ".join(f"{name} {told[name]:.3g}" for name in shown if name in told)
-            used = told.get("greedy_actions", 3)
+            figures = "  ".join(f"{name} {values[name]:.3g}" for name in _SHOWN if name in values)
+            used = values.get("greedy_actions", 3)
             few = f"  greedy play uses {used:.0f} of its actions only" if used < 3 else ""
             say(f"step {step}/{settings.max_steps}  {figures}{few}")
             if step % settings.checkpoint_every == 0 or step == settings.max_steps:
@@ -181,10 +177,7 @@ def save_checkpoint(training: Training, folder: Path) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """What a run is made of.
-
-    Raises `RunFolderError`: there is none, or no checkpoint. `DamagedError`: it cannot be read.
-    """
+    """Read a run; `RunFolderError` if there is none, or no checkpoint."""
     config = path / CONFIG
     if not config.is_file():
         raise RunFolderError(
@@ -192,22 +185,19 @@ def read_run(path: Path) -> Run:
             f"plays in words is measured by: searchrl eval {path}"
         )
     try:
-        told = json.loads(config.read_bytes())
-        settings, space = Settings.model_validate(told["settings"]), dict(told["space"])
+        made = json.loads(config.read_bytes())
+        settings, space = Settings.model_validate(made["settings"]), dict(made["space"])
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise DamagedError.of(config, str(error), _COPY) from error
-    found = (path / CHECKPOINTS).glob(f"step_*{SUFFIX}")
-    by_step = sorted((int(file.stem.removeprefix("step_")), file) for file in found)
-    if not by_step:
+        raise _damaged(config, error) from error
+    files = sorted((path / CHECKPOINTS).glob(f"step_*{SUFFIX}"))
+    if not files:
         raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
-    return Run(path, settings, space, dict(by_step))
+    by_step = {int(file.stem.removeprefix("step_")): file for file in files}
+    return Run(path, settings, space, dict(sorted(by_step.items())))
 
 
 def load_weights(run: Run, step: int, network: nn.Module) -> dict[str, Tensor]:
-    """Give a network the weights of a checkpoint; returns all that it holds.
-
-    Raises `DamagedError`: they cannot be read, or are those of another network.
-    """
+    """Give a network the weights of a checkpoint; returns all tensors of the file."""
     path = run.checkpoints[step]
     try:
         tensors: dict[str, Tensor] = load_file(path)
@@ -215,15 +205,12 @@ def load_weights(run: Run, step: int, network: nn.Module) -> dict[str, Tensor]:
             {k.removeprefix(_NETWORK): v for k, v in tensors.items() if k.startswith(_NETWORK)}
         )
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise DamagedError.of(path, str(error), _COPY) from error
+        raise _damaged(path, error) from error
     return tensors
 
 
 def load_network(run: Run, step: int, space: Space) -> nn.Module:
-    """The network of a run as it was at a step, ready to be asked.
-
-    Raises `ConfigError`: it was trained for another space. `DamagedError`: as `load_weights`.
-    """
+    """The network of a run as it was at a step; `ConfigError` if its space is another one."""
     if run.space != json.loads(json.dumps(asdict(space))):
         raise ConfigError(
             f"the network of '{run.path}' was trained for {run.space}, and the environment "
@@ -234,10 +221,6 @@ def load_network(run: Run, step: int, space: Space) -> nn.Module:
     return network.eval()
 
 
-def _open_board(folder: Path, step: int) -> Any:
-    """A writer for TensorBoard that forgets what came after a step; None if it is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+def _damaged(path: Path, error: Exception) -> DamagedError:
+    way_on = "Restore it from a copy, remove it, or train again"
+    return DamagedError.of(path, str(error), way_on)

@@ -38,12 +38,12 @@ from searchrl_control.training.networks import (
 )
 
 CLIP = 0.2
-"""How far the ratio may leave 1 (both sides); with one epoch per step it never does."""
+"""Bound of the ratio on both sides of 1; with one epoch per step it is never reached."""
 MAX_GRAD_NORM = 0.5
 _DELTA = 1e-8
 
 Policy = Callable[[Tensor], Decided]
-"""From rows [B, S, D] to what speaks for each action."""
+"""Logits of the actions for rows [B, S, D]."""
 
 
 class Episodes(NamedTuple):
@@ -55,7 +55,7 @@ class Episodes(NamedTuple):
     reward_BS: Tensor
     is_done_BS: Tensor
     turns: Sequence[Turn]
-    """How each ended."""
+    """The last turn of each episode."""
 
 
 def play(
@@ -66,8 +66,7 @@ def play(
 ) -> Episodes:
     """Play an episode of each environment from its first turn to its end.
 
-    `choose` is given logits [B, A] and what is legal [B, A], of all episodes, so that a draw does
-    not depend on who is still playing.
+    `choose` gets logits and legality [B, A] of all episodes: a draw does not depend on which end.
     """
     space, turns = space_of(envs[0]), list(turns)
     shape = (len(turns), space.max_choices)
@@ -100,10 +99,10 @@ def choose_greedily(logits_BA: Tensor, legal_BA: Tensor) -> Tensor:
 def watch(
     policy: Policy, played: Episodes, actions: Sequence[str], floor: float
 ) -> tuple[Counter[str], float]:
-    """How the policy that played some episodes decided where more than one action was legal.
+    """Decisions of the policy that played some episodes, where more than one action was legal.
 
-    Returns how often it chose each action there, and the smallest probability that a legal action
-    had in one of these decisions; 1 if there was none.
+    Returns the count of each action there, and the smallest probability of a legal one; 1 if there
+    was no such decision.
     """
     is_free_BS = played.is_done_BS & (played.legal_BSA.sum(dim=-1) > 1)
     choices = Counter(actions[number] for number in played.action_BS[is_free_BS].tolist())
@@ -120,13 +119,13 @@ AtLeastZero = Annotated[float, Field(ge=0)]
 
 
 class Settings(BaseModel):
-    """What a training is made of."""
+    """Settings of a training."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     envs: list[dict[str, Any]] = Field(default=[{"collection": "demo"}], min_length=1)
-    """Settings of `retrieval-control`, once for each collection, whose questions are drawn as often
-    as it has some. `difficulty` may be a mapping of steps to levels: `{0: any, 5: mostly_hard}`."""
+    """Settings of `retrieval-control`, once for each collection; each question is equally likely.
+    `difficulty` may be a mapping of steps to levels: `{0: any, 5: mostly_hard}`."""
     network: NetworkSettings = NetworkSettings()
     algorithm: Literal["ppo", "dr_grpo"] = "dr_grpo"
     """`ppo` learns from the network's critic; `dr_grpo` compares the episodes of a question."""
@@ -146,7 +145,7 @@ class Settings(BaseModel):
     """Lambda of GAE. Later rewards are not discounted: episodes have five steps."""
     value_weight: AtLeastZero = 0.5
     entropy_weight: AtLeastZero = 0.01
-    """Of `ppo`."""
+    """Both are for `ppo`."""
     floor: Annotated[float, Field(gt=0, le=0.1)] = 0.001
     """The least probability of a legal action in training: none dies out. Greedy play is the same
     with any."""
@@ -155,10 +154,7 @@ class Settings(BaseModel):
 
 
 class Training:
-    """A network under training, with what it is trained on, and the network as it began (`start`).
-
-    Raises `ConfigError`, `DataError`: a setting or the data are wrong.
-    """
+    """A network under training, its environments, and the network as it began (`start`)."""
 
     def __init__(self, settings: Settings) -> None:
         torch.set_num_threads(1)  # a pass of a small network has nothing to share
@@ -173,7 +169,7 @@ class Training:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings.lr)
 
     def take_step(self) -> dict[str, float]:
-        """Play the episodes of the next step, learn from them, and say how it went."""
+        """Play the episodes of the next step and learn from them; returns figures."""
         began = time.perf_counter()
         # Everything random of a step: what is asked, and what is done.
         rng = np.random.default_rng([self.settings.seed, self.step])
@@ -217,7 +213,7 @@ class Training:
             return_GN = played.reward_BS.sum(dim=1).reshape(-1, settings.group_size)
             adv_G = return_GN - return_GN.mean(dim=1, keepdim=True)
             adv_BS, target_BS = adv_G.reshape(count, 1).expand_as(old_BS), value_BS
-        told: dict[str, float] = {}
+        figures: dict[str, float] = {}
         for epoch in range(settings.epochs):
             logp_BS, value_BS, entropy_BS = self._look(self.network, played)
             ratio_BS = torch.exp(logp_BS - old_BS)
@@ -240,19 +236,19 @@ class Training:
                 )
             self.optimizer.step()
             if epoch == 0:
-                told = {"loss": loss.item(), "grad_norm": norm.item()}
+                figures = {"loss": loss.item(), "grad_norm": norm.item()}
                 means = {"kl": kl_BS, "entropy": entropy_BS}
                 means |= {"value_loss": error_BS} if is_ppo else {}
-                told |= {name: _mean(column, played) for name, column in means.items()}
-        told["clip_frac"] = _mean((surr2_BS < surr1_BS).float(), played)
-        return told
+                figures |= {name: _mean(column, played) for name, column in means.items()}
+        figures["clip_frac"] = _mean((surr2_BS < surr1_BS).float(), played)
+        return figures
 
     def describe(self, played: Episodes, greedy: Episodes) -> dict[str, float]:
-        """What was played: its worth, and how the network decided where more was legal.
+        """Figures of the worth of episodes, and of decisions between several legal actions.
 
-        `greedy_actions` are how many actions it used there in greedy play of the same questions.
+        `greedy_actions` are the different ones in greedy play of the same questions.
         """
-        told = {
+        figures = {
             "reward": float(played.reward_BS.sum(dim=1).mean()),
             "ndcg": float(np.mean([turn.worth for turn in played.turns])),
             "actions": float(played.is_done_BS.sum(dim=1).float().mean()),
@@ -262,10 +258,10 @@ class Training:
             for one in (played, greedy)
         )
         if choices:
-            total, told["least_action_p"] = choices.total(), least
-            told["greedy_actions"] = len(used)
-            told |= {f"action/{name}": choices[name] / total for name in self.space.actions}
-        return told
+            total, figures["least_action_p"] = choices.total(), least
+            figures["greedy_actions"] = len(used)
+            figures |= {f"action/{name}": choices[name] / total for name in self.space.actions}
+        return figures
 
     def _look(self, network: Network, played: Episodes) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probs of what was done, values and entropies, all [B, S]."""
@@ -275,7 +271,7 @@ class Training:
         known_BSA = torch.where(played.legal_BSA, logp_BSA, 0.0)
         entropy_BS = -(known_BSA.exp() * known_BSA).sum(dim=-1)
         logp_BS = logp_BSA.gather(2, played.action_BS[..., None])[..., 0]
-        # Behind the end, action 0 may be illegal: what is said there is not read.
+        # Behind the end, action 0 may be illegal; nothing is read there.
         return torch.where(played.is_done_BS, logp_BS, 0.0), value_BS, entropy_BS
 
     def _draw(self, rng: np.random.Generator) -> tuple[list[RetrievalControlEnv], list[Turn]]:
@@ -295,13 +291,13 @@ class Training:
 
     def _open(self, number: int, done: int) -> RetrievalControlEnv:
         """The environment of a collection as it is after so many steps."""
-        own = dict(self.settings.envs[number])
-        if isinstance(stages := own.get("difficulty", ANY), Mapping):
-            begun = [int(step) for step in stages if int(step) <= done]
-            own["difficulty"] = {int(step): level for step, level in stages.items()}[max(begun)]
-        key = (number, str(own.get("difficulty", ANY)))
+        settings = dict(self.settings.envs[number])
+        if isinstance(stages := settings.get("difficulty", ANY), Mapping):
+            levels = {int(step): level for step, level in stages.items()}
+            settings["difficulty"] = levels[max(step for step in levels if step <= done)]
+        key = (number, str(settings.get("difficulty", ANY)))
         if key not in self._envs:
-            self._envs[key] = RetrievalControlEnv(**own)
+            self._envs[key] = RetrievalControlEnv(**settings)
         return self._envs[key]
 
 

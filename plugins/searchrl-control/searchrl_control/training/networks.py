@@ -1,14 +1,13 @@
-"""The networks `linear`, `mlp` and `gru`: what speaks for each action, and a critic.
+"""The networks `linear`, `mlp` and `gru`: logits of the actions, and a critic.
 
-Owns what they see (the blocks of a row, as `gymnasium.spaces.flatten` lays them out), how they are
-built, and the mask of illegal actions. Signs are read as how far they are from what is usual.
-The embeddings of texts are left out: they overfit on the few hundred training questions that
-collections have. Where the environment shows candidates (the set `heads`), one scorer that all
-sources share says what speaks for each of them, so what is learned of one source helps the others.
-A network may begin as a fixed sequence of actions: the best one of the training questions is a
-strong policy, and the network has only to learn where to leave it; a KL to the start (`beta`) says
-how far (docs/log.md). Shapes: B episodes, S choices, D numbers seen, G signs, H hidden numbers, K
-sources, C features of a candidate, N steps, A actions.
+They see the blocks of a row, as `gymnasium.spaces.flatten` lays them out. Signs are read as their
+distance from the usual. The embeddings of texts are left out: they overfit on the few hundred
+training questions that collections have. Where the environment shows candidates (the set `heads`),
+all sources share one scorer, so what is learned of one source helps the others. A network may begin
+as a fixed sequence of actions: the best one of the training questions is a strong policy, and the
+network has only to learn where to leave it; a KL to the start (`beta`) limits how far
+(docs/log.md). Shapes: B episodes, S choices, D numbers seen, G signs, H hidden numbers, K sources,
+C features of a candidate, N steps, A actions.
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ from searchrl_control.environment.settings import Action
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is seen before each choice, and what can be chosen.
+    """The blocks of a row with their widths, and the names of the actions, by number.
 
-    `blocks` are the parts of a row with the count of numbers of each, in their order. `actions` are
-    the names of the actions, by number. An episode has at most `max_choices`.
+    An episode has at most `max_choices`.
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -53,7 +51,7 @@ class Space:
 
     @property
     def slices(self) -> dict[str, slice]:
-        """Where in a row the numbers of each block are."""
+        """The place of each block in a row."""
         ends = accumulate(width for _, width in self.blocks)
         return {
             name: slice(end - width, end)
@@ -62,39 +60,38 @@ class Space:
 
 
 class Decided(NamedTuple):
-    """What a network says of B episodes of S choices each."""
+    """The output of a network for B episodes of S choices each."""
 
     logits_BSA: Tensor
     """Before the mask: illegal actions are taken out in one place, which is not the network."""
     value_BS: Tensor
-    """The return that is expected from here on."""
+    """The expected return from here on."""
 
 
 def space_of(env: RetrievalControlEnv) -> Space:
     """The space of an environment."""
-    shown = env.observation_space
-    assert isinstance(shown, Dict)
-    blocks = tuple((name, flatdim(part)) for name, part in shown.items())
+    assert isinstance(env.observation_space, Dict)
+    blocks = tuple((name, flatdim(part)) for name, part in env.observation_space.items())
     return Space(blocks, env.action_names, env.max_steps)
 
 
 def shared_space(envs: Iterable[RetrievalControlEnv]) -> Space:
-    """The space of some environments; raises `ConfigError` if they have not all the same."""
+    """The one space of some environments; raises `ConfigError` if there are several."""
     first, *others = envs
+    space = space_of(first)
     for env in others:
-        if space_of(env) != space_of(first):
+        if space_of(env) != space:
             raise ConfigError(
                 f"the collections '{first.world.name}' and '{env.world.name}' show or offer other "
                 "things; use the same actions and max_steps for all"
             )
-    return space_of(first)
+    return space
 
 
 def masked_logps(logits: Tensor, legal: Tensor, floor: float) -> Tensor:
     """Log-probs [..., A] of the actions in nats; -inf for those that are not legal.
 
-    p = (1 - A * floor) * softmax + floor, over the A actions that are legal. The policy that is
-    played, scored and trained is this one.
+    p = (1 - A * floor) * softmax + floor, over the A legal actions: in play and in the loss.
     """
     share = 1 - floor * legal.sum(dim=-1, keepdim=True)
     p = share * torch.softmax(torch.where(legal, logits, -torch.inf), dim=-1) + floor
@@ -111,7 +108,7 @@ NAMED = {
 """The blocks whose numbers have names; a block may hold them several times."""
 EMBEDDINGS = ("found", "query")
 FARTHEST = 4.0
-"""Standard deviations; a sign that is farther from what is usual counts as that far."""
+"""Standard deviations; a sign that is farther from the usual counts as that far."""
 
 
 class Inputs(nn.Module):
@@ -151,38 +148,31 @@ class Inputs(nn.Module):
 
 
 _SMALL = 0.01
-"""The spread of the last layers at the start: every action is about as likely, and every layer
-below still gets a gradient."""
+"""The spread of the last layers at the start: actions are about as likely, gradients reach all."""
 
 STRENGTH = 3.0
-"""How much more speaks for the actions of the start, in logits: with nine actions, the one of the
-sequence begins at a probability of .7."""
+"""Logit of the actions of the start: with nine actions, it begins at a probability of .7."""
 
 FARTHEST_LOGIT = 8.0
-"""What is learned can speak this much for or against an action and no more: no legal action's
-probability reaches 0, so a policy that went wrong can still come back."""
+"""Bound of a learned logit: no probability reaches 0, so a policy that went wrong can come back."""
 
 
 class NetworkSettings(BaseModel):
-    """What a network is made of."""
+    """Settings of a network."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Literal["linear", "mlp", "gru"] = "linear"
-    """`linear` is what cross-validation chose on training questions; `mlp` has a hidden layer of
-    tanh, `gru` remembers what it saw in the episode."""
+    """Cross-validation on training questions chose `linear`; `mlp` has a hidden layer of tanh,
+    `gru` remembers the episode."""
     hidden: Annotated[int, Field(ge=1)] = 32
-    """Of `mlp` and `gru`."""
+    """Width of `mlp` and `gru`."""
     start: tuple[str, ...] = ()
-    """The actions after the first Search that the network begins with. None: every action is about
-    as likely."""
+    """The actions after the first Search that it begins with; none: all are about as likely."""
 
 
 class Network(nn.Module):
-    """Inputs, a body, a head for the actions and one for the value.
-
-    Raises `ConfigError`: an action of the start is not there, or they are too many.
-    """
+    """Inputs, a body, a head for the actions and one for the value."""
 
     def __init__(self, space: Space, settings: NetworkSettings) -> None:
         super().__init__()
@@ -198,7 +188,7 @@ class Network(nn.Module):
         self.actor, self.critic = _last(made, len(space.actions)), _last(made, 1)
         self.scorer: nn.Module | None = None
         if self.inputs.candidates is not None:
-            # Without a bias, which would say the same of all sources.
+            # Without a bias, which would be the same for all sources.
             num_read = 2 * len(CANDIDATE_FEATURES)
             if is_linear:
                 self.scorer = _last(num_read, 1, bias=False)
@@ -210,7 +200,7 @@ class Network(nn.Module):
         self.start_NA = _place_start(space, settings.start)
 
     def forward(self, seen_BSD: Tensor) -> Decided:
-        """What speaks for each action: at choice s, of rows up to s, and never of later ones."""
+        """Logits and values: at choice s, of rows up to s, and never of later ones."""
         signs_BSG, candidates_BSKC = self.inputs(seen_BSD)
         hidden_BSH = self.body(signs_BSG)
         if isinstance(self.body, nn.GRU):
@@ -229,10 +219,7 @@ class Network(nn.Module):
 
 
 def _place_start(space: Space, names: Sequence[str]) -> Tensor:
-    """What speaks for each action at each step [N, A] before anything is learned.
-
-    Each action of the start at its step, and Terminate after the last one.
-    """
+    """Logits [N, A] of the start: each action at its step, and Terminate after the last one."""
     most = space.max_choices - 1
     if len(names) > most:
         raise ConfigError(

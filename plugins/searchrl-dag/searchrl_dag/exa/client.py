@@ -1,9 +1,7 @@
 """The retriever `exa`: passages from the web, found by Exa, and kept on disk.
 
-Owns its settings, the cache, and replay: a recorded cache answers, and nothing is sent. Sending,
-repeating and the limits are `searchrl.api_client`; bodies and answers are `wire`. Whatever
-goes wrong is a `RetrieverFailure`, which makes an episode unscored; never an empty result.
-Registered as `exa`.
+`searchrl.api_client` sends, repeats and limits; `wire` has bodies and answers. Whatever goes wrong
+is a `RetrieverFailure`, which makes an episode unscored; never an empty result.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from pydantic import Field
 from searchrl import ConfigError, EndpointFailure, RetrieverFailure, cache_path
 from searchrl.api_client import JsonCache, Server, read_key
 from searchrl.contracts import Address, Passage, make_encodable
-from searchrl_dag.exa.wire import Content, Form, cut_answer, read_passages, write_request
+from searchrl_dag.exa.wire import MAX_RESULTS, Content, cut_answer, read_passages
 
 KEY_ENV = "EXA_API_KEY"
-"""The environment variable with the key, as Exa's own clients name it. It is no setting: the run
-folder of somebody else could send another key to Exa."""
+"""The environment variable with the key. It is no setting: the run folder of somebody else could
+send another key to Exa."""
 ADDRESS = "https://api.exa.ai/search"
 
 _ADVICE = (
@@ -45,7 +43,7 @@ _shared_server = lru_cache(maxsize=16)(Server)
 
 
 class ReplayMiss(RetrieverFailure):
-    """Replay was asked what the recorded cache does not hold."""
+    """Replay of a query that the recorded cache does not hold."""
 
 
 class ExaRetriever:
@@ -89,25 +87,32 @@ class ExaRetriever:
         extra: Mapping[str, Any] | None = None,
         url: Address = ADDRESS,
     ) -> None:
-        self.url = url
-        self.form = Form(category, content, max_chars, dict(extra or {}))
-        self.max_query_chars = max_query_chars
+        self.url, self.max_chars, self.max_query_chars = url, max_chars, max_query_chars
+        contents = {content: {"maxCharacters": max_chars}}
+        self._body = {"contents": contents, "category": category, **(extra or {})}
         self._num_threads = concurrency
         self._cache = _open_cache(cache, replay)
         if self._cache is not None:
             weakref.finalize(self, self._cache.close)
         self._locks = [threading.Lock() for _ in range(_NUM_LOCKS)]
         self._server: Server | None = None
-        if not replay:
-            self._server = _shared_server(
-                url,
-                "retriever",
-                key=_find_key(),
-                timeout_s=timeout_s,
-                concurrency=concurrency,
-                max_retries=max_retries,
-                advice=_ADVICE,
+        if replay:
+            return
+        if (key := read_key(KEY_ENV)) is None:
+            raise ConfigError(
+                f"retriever exa: the environment variable {KEY_ENV} is not set; set it to your key "
+                "(dashboard.exa.ai), or play a recorded cache: retriever.replay=true and "
+                "retriever.cache=FILE"
             )
+        self._server = _shared_server(
+            url,
+            "retriever",
+            key=key,
+            timeout_s=timeout_s,
+            concurrency=concurrency,
+            max_retries=max_retries,
+            advice=_ADVICE,
+        )
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most k passages per query, best first. Each query is one call.
@@ -118,33 +123,29 @@ class ExaRetriever:
             ReplayMiss: in replay, if the recorded cache has no answer to a query.
             RetrieverFailure: if Exa does not answer every query as it should.
         """
-        fitted = [self._fit(query) for query in queries]
-        asked = list(dict.fromkeys(filter(None, fitted))) if k > 0 else []
-        if len(asked) < 2:
-            found = [self._find(query, k) for query in asked]
-        else:
-            with ThreadPoolExecutor(min(len(asked), self._num_threads)) as pool:
-                found = list(pool.map(self._find, asked, [k] * len(asked)))
-        passages = dict(zip(asked, found, strict=True))
+        # Not too long, and text that UTF-8 can hold.
+        fitted = [make_encodable(query[: self.max_query_chars]).strip() for query in queries]
+        different = list(dict.fromkeys(filter(None, fitted))) if k > 0 else []
+        with ThreadPoolExecutor(max(1, min(len(different), self._num_threads))) as pool:
+            results = pool.map(self._find, different, [k] * len(different))
+            passages = dict(zip(different, results, strict=True))
         return [list(passages.get(query, ())) for query in fitted]
 
     def stored(self, ids: Sequence[str]) -> None:
         """The passages are on the web, and Exa is not asked which it has."""
 
-    def _fit(self, query: str) -> str:
-        """A query as it is sent: not too long, and text that UTF-8 can hold."""
-        return make_encodable(query[: self.max_query_chars]).strip()
-
     def _find(self, query: str, k: int) -> list[Passage]:
         """The passages of a query: from the cache, else from Exa."""
-        body = write_request(query, k, self.form)
+        asked: dict[str, Any] = {"query": query, "type": "auto", "numResults": min(k, MAX_RESULTS)}
+        asked |= self._body
+        body = {name: value for name, value in asked.items() if value is not None}
         key = JsonCache.key(self.url, body)
         # Rollouts of one group ask the same things at the same time: the first one asks for all.
         with self._locks[int(key[:8], 16) % _NUM_LOCKS]:
             kept: Any = None if self._cache is None else self._cache.get(key)
             # What is damaged is asked for, and kept, again.
             with suppress(RetrieverFailure, KeyError, TypeError):
-                return read_passages(kept["answer"], k, self.form.max_chars)
+                return read_passages(kept["answer"], k, self.max_chars)
             if self._server is None:
                 raise ReplayMiss(
                     f"retriever exa: the recorded cache has no answer to {body}, and replay sends "
@@ -152,7 +153,7 @@ class ExaRetriever:
                 )
             try:
                 answer = cut_answer(self._server.post(body))
-                passages = read_passages(answer, k, self.form.max_chars)
+                passages = read_passages(answer, k, self.max_chars)
             except (EndpointFailure, RetrieverFailure) as error:
                 raise RetrieverFailure(f"retriever exa: {error}") from error
             if self._cache is not None:
@@ -161,17 +162,6 @@ class ExaRetriever:
                 except EndpointFailure as error:  # the answer is good, and paid for
                     warnings.warn(f"retriever exa: {error}", stacklevel=2)
             return passages
-
-
-def _find_key() -> str:
-    key = read_key(KEY_ENV)
-    if key is None:
-        raise ConfigError(
-            f"retriever exa: the environment variable {KEY_ENV} is not set; set it to your key "
-            "(dashboard.exa.ai), or play a recorded cache: retriever.replay=true and "
-            "retriever.cache=FILE"
-        )
-    return key
 
 
 def _open_cache(cache: str | Literal[False], is_replay: bool) -> JsonCache | None:

@@ -1,60 +1,31 @@
-"""Exa's search interface on the wire: bodies of requests, and passages from answers.
+"""Exa's search interface on the wire: passages from checked answers.
 
-Owns what is asked for, what is kept of an answer, and the check of everything that Exa sends. Sends
-nothing. Source: the API reference of Exa (exa.ai/docs/reference/search, `POST /search`).
+Source: the API reference of Exa (exa.ai/docs/reference/search, `POST /search`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from searchrl import RetrieverFailure, show_value
 from searchrl.contracts import Passage, make_encodable
 
 MAX_RESULTS = 100
-"""Results of one search, at most: what the interface takes."""
+"""The most results of one search that the interface takes."""
 
 _KEPT = ("id", "url", "title", "publishedDate", "highlights", "text")
-"""What is kept of a result; the rest (pictures, scores, authors) no passage has."""
+"""The keys of a result that are kept; no passage has the rest (pictures, scores, authors)."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 Content = Literal["highlights", "text"]
-"""What of a page becomes a passage: the excerpts closest to the query, or its beginning."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How Exa is asked, beside query and k. `extra` adds keys to a body; null takes one out."""
-
-    category: str | None = None
-    content: Content = "highlights"
-    max_chars: int = 1000
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-def write_request(query: str, k: int, form: Form) -> dict[str, Any]:
-    """The body that asks for `k` results."""
-    body: dict[str, Any] = {
-        "query": query,
-        "type": "auto",
-        "numResults": min(k, MAX_RESULTS),
-        "contents": {form.content: {"maxCharacters": form.max_chars}},
-        "category": form.category,
-        **form.extra,
-    }
-    return {key: value for key, value in body.items() if value is not None}
+"""The text of a passage: the excerpts of the page closest to the query, or its beginning."""
 
 
 def cut_answer(answer: Any) -> dict[str, Any]:
-    """What is kept of a decoded answer: its results, each with what a passage is made of.
-
-    Raises:
-        RetrieverFailure: if there are no results in it, or one that is none.
-    """
+    """The results of a decoded answer, each with the keys that are kept."""
     results = answer.get("results") if isinstance(answer, Mapping) else None
     if not isinstance(results, list):
         raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {show_value(answer)}')
@@ -65,13 +36,10 @@ def cut_answer(answer: Any) -> dict[str, Any]:
 
 
 def read_passages(kept: Any, k: int, max_chars: int) -> list[Passage]:
-    """The passages in what was kept of an answer, at most `k`, no page twice.
+    """The passages of the kept answer, at most `k`, no page twice.
 
     A passage is named by the address of its page. Exa gives no scores that fall with the rank, so
     the score is 1 / rank.
-
-    Raises:
-        RetrieverFailure: if a result has no address, or other text than the interface says.
     """
     passages = [_read_passage(result, max_chars) for result in cut_answer(kept)["results"]]
     # A page that could not be read has nothing to show.

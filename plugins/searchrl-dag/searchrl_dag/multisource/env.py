@@ -1,20 +1,18 @@
 """The environment `multisource`: questions whose answer is in one of three sources.
 
-Owns the numbering of tasks, its settings and the episode: a plan is run, its results are shown, an
-answer ends it. The world is in `world` and `questions`, running a plan in `sources`. Registered as
-`multisource`; made by `searchrl` or `gymnasium.make`.
+A plan is run, its results are shown, an answer ends the episode. The world is in `world` and
+`questions`; `sources` runs a plan.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
-from searchrl.envs import Found, Mix, TextEnv
+from searchrl.envs import Found, Mix, SearchSettings, TextEnv
 from searchrl_dag.multisource.questions import (
     BRIDGE,
     COMPARE,
@@ -24,7 +22,7 @@ from searchrl_dag.multisource.questions import (
     LOOKUP,
     draft_task,
 )
-from searchrl_dag.multisource.sources import Corpus, Sources
+from searchrl_dag.multisource.sources import Corpus, Sources, SourceSettings
 from searchrl_dag.multisource.world import World, make_world
 
 NUM_TASKS: Mapping[str, int] = {"train": 20_000, "validation": 400, "test": 1_000}
@@ -42,7 +40,17 @@ TRAIN_MIX: Mapping[str, float] = {
 """... and in training: where several sources must be right at once, an answer says less of each."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
-"""Slices of the test split: whether training shows the wordings of question and passages."""
+"""Slices of the test split: training shows the wordings of question and passages, or not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultisourceSettings(SourceSettings):
+    """The sources, and `mix`: weights of the kinds in all splits; those left out are 0.
+
+    None: `TRAIN_MIX` in training, `TEST_MIX` elsewhere.
+    """
+
+    mix: Mapping[str, float] | None = None
 
 
 class MultisourceEnv(TextEnv):
@@ -52,66 +60,25 @@ class MultisourceEnv(TextEnv):
     default of two turns there is one plan and then the answer, so a query that needs another one's
     result can only get it inside the plan.
 
-    Args:
-        protocol: `dag`, or one that reads plans and writes results as it does.
-        retriever: of every source that has none of its own.
-        general, news, academic: the retrievers of these sources.
-        mix: weights of the kinds `lookup`, `bridge`, `compare`, `filter` and `count` in all splits;
-            those left out are 0. None: `TRAIN_MIX` in training, `TEST_MIX` elsewhere.
-        parent_results: whether queries get the results of their parents; false is the ablation.
-        topk: passages shown for each query.
-        search_timeout_s: how long one source may take for the queries of one level.
-        max_turns, shuffle, world_seed, render_mode, matches: as for `TextEnv`.
-
-    Raises:
-        ConfigError: a setting is wrong.
+    The protocol is `dag`, or one that reads plans and writes results as it does.
     """
 
     name: ClassVar[str] = "multisource"
     splits: tuple[str, ...] = tuple(NUM_TASKS)
+    settings_type: ClassVar[type[SearchSettings]] = MultisourceSettings
+    settings: MultisourceSettings
 
     def __init__(
-        self,
-        *,
-        protocol: TagProtocol,
-        retriever: RetrieverFactory,
-        general: RetrieverFactory | None = None,
-        news: RetrieverFactory | None = None,
-        academic: RetrieverFactory | None = None,
-        mix: Mapping[str, float] | None = None,
-        parent_results: bool = True,
-        topk: int = 1,
-        shuffle: bool = False,
-        max_turns: int = 2,
-        search_timeout_s: Annotated[float, Field(gt=0)] = 30.0,
-        world_seed: int = 0,
-        render_mode: str | None = None,
-        matches: Callable[[str, str], bool] | None = None,
+        self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
-        super().__init__(
-            protocol=protocol,
-            retriever=retriever,
-            topk=topk,
-            shuffle=shuffle,
-            max_turns=max_turns,
-            world_seed=world_seed,
-            render_mode=render_mode,
-            **({} if matches is None else {"matches": matches}),
-        )
+        super().__init__(protocol=protocol, retriever=retriever, **settings)
+        mix = self.settings.mix
         train, other = (TRAIN_MIX, TEST_MIX) if mix is None else (mix, mix)
         self._mixes = {s: Mix(train if s == "train" else other, KINDS) for s in NUM_TASKS}
-        self._sources = Sources(
-            protocol,
-            {"general": general, "news": news, "academic": academic},
-            self._indexes,
-            topk=topk,
-            parent_results=parent_results,
-            timeout_s=search_timeout_s,
-            owner=f"env {self.name}",
-        )
+        self._sources = Sources(protocol, self.settings, self._indexes, f"env {self.name}")
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks `split` has."""
+        """The number of tasks of `split`."""
         return NUM_TASKS[self.ensure_split(split)]
 
     def kind_of(self, split: str, index: int) -> str:
@@ -150,11 +117,7 @@ class MultisourceEnv(TextEnv):
         return self._key(task.split, "all"), tuple(p for corpus in corpora for p in corpus)
 
     def build_indexes(self) -> None:
-        """Make the retrievers of all sources and splits, before any time limit runs.
-
-        Raises:
-            ConfigError, RetrieverFailure: as `Sources.build`.
-        """
+        """Make the retrievers of all sources and splits, before any time limit runs."""
         for split in self.splits:
             self._sources.build(functools.partial(self._corpus, split))
 
@@ -168,7 +131,7 @@ class MultisourceEnv(TextEnv):
         )
 
     def _corpus(self, split: str, source: str) -> Corpus:
-        """What a source has in a split, with its name."""
+        """The passages of a source in a split, with their name."""
         return self._key(split, source), self.world(split).corpora[source]
 
     def _key(self, split: str, source: str) -> str:

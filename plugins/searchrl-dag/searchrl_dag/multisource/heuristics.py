@@ -1,10 +1,9 @@
-"""Scripted policies of `multisource` without its table: how far one comes without any learning.
+"""Scripted policies of `multisource` without its table: baselines without any learning.
 
-Owns the two turns of every script, which plans these write, and how they read. They know the
-question and what they were shown, as a model does: `one_general` asks General the whole question,
-`every_source` asks all sources twice, the second time with what the first found. `cue_plan` knows
-every word and form of the world, and asks as many sources as a plan has room for. Policies that
-know the task are in `scripts`.
+They know the question and what they were shown, as a model does: `one_general` asks General the
+whole question, `every_source` asks all sources twice, the second time with what the first found.
+`cue_plan` knows every word and form of the world, and asks as many sources as a plan has room for.
+Policies that know the task are in `scripts`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _PLACE = rf"{_any(words.PLACE_FIRST)} {_any(words.PLACE_LAST)} {_any(words.PLACE
 _NAME = re.compile(f"{_PLACE}|{_any(words.PERSON_FIRST)} {_any(words.PERSON_LAST)}")
 
 UNKNOWN = "unknown"
-"""The answer of those who found nothing."""
+"""The answer of a script that found nothing."""
 
 Answers = Callable[[], tuple[str, str]]
 """An answer, and the thought before it."""
@@ -57,19 +56,16 @@ class Planner:
     """Searches once with a turn that is given, then answers."""
 
     def __init__(self, env: Any, protocol: SearchDag, turn: str, answer: Answers) -> None:
-        self._env = env.unwrapped
-        self._protocol = protocol
-        self._turn = turn
-        self._answer = answer
-        self._has_searched = False
+        self._env, self._protocol = env.unwrapped, protocol
+        self._turn, self._answer = turn, answer
         self.shown = Shown()
 
     def act(self, observation: str) -> str:
-        """Return the next turn; what was found is read from the environment."""
+        """Return the next turn; passages are read from the environment."""
         self.shown.add(self._env.last_passages)
-        if not self._has_searched and self._turn:
-            self._has_searched = True
-            return self._turn
+        if turn := self._turn:
+            self._turn = ""
+            return turn
         answer, thought = self._answer()
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
@@ -120,26 +116,26 @@ def make_cue_plan(env: Any, task: Task, protocol: SearchDag) -> Expert:
 
 
 def guess_task(question: str) -> tuple[str, str, list[tuple[str, str]]]:
-    """What `cue_plan` takes a question for: its kind, the word asked for, nouns with entities."""
+    """Guess of a question's kind, the word asked for, and nouns with entities, for `cue_plan`."""
     names = _NAME.findall(question)
-    said = _NAME.sub("", question.partition("the ")[2]).split()
-    nouns = [word for word in said if word in words.NOUNS]
+    rest = _NAME.sub("", question.partition("the ")[2]).split()
+    nouns = [word for word in rest if word in words.NOUNS]
     if not names or not nouns:
         return LOOKUP, "", []
-    if said[0] == "count":
-        return COUNT, said[said.index(nouns[0]) + 1], [(nouns[0], one) for one in names]
+    if rest[0] == "count":
+        return COUNT, rest[rest.index(nouns[0]) + 1], [(nouns[0], one) for one in names]
     if len(nouns) == 2:
         pairs = [(nouns[1], one) for one in names] + [(nouns[0], one) for one in names]
-        return FILTER, said[-1].rstrip(".?"), pairs
-    if said[0] in words.MOST:
-        return COMPARE, said[0], [(nouns[0], one) for one in names]
-    if links := [link for link, cue in words.LINKS.items() if cue == said[0]]:
+        return FILTER, rest[-1].rstrip(".?"), pairs
+    if rest[0] in words.MOST:
+        return COMPARE, rest[0], [(nouns[0], one) for one in names]
+    if links := [link for link, cue in words.LINKS.items() if cue == rest[0]]:
         return BRIDGE, "", [(links[0], names[0]), (nouns[0], "")]
     return LOOKUP, "", [(nouns[0], names[0])]
 
 
 def _told(text: str, noun: str, entity: str) -> str:
-    """The value that a passage tells of an entity; empty if it speaks of something else."""
+    """The value that a passage tells of an entity; empty for another passage."""
     if entity not in text or f" {noun} " not in text:
         return ""
     if noun in words.LINKS:
@@ -159,22 +155,20 @@ def _reader(env: Any, task: Task, protocol: SearchDag, plan: Plan) -> Expert:
 
 
 def _read(question: str, passages: Sequence[Passage]) -> str:
-    """What is new in the passage that shares most words with the question: a name, a rare word.
+    """The new name, or else the rarest new word, of the passage nearest to the question by words.
 
-    Of the two nearest passages, if the question asks for two things.
+    For a question about two things, those of the two nearest passages.
     """
-    asked = set(_telling(question))
+    known = set(_telling(question))
     counts = Counter(word for one in passages for word in set(_telling(one.text)))
-    ranked = sorted(passages, key=lambda one: -len(asked & set(_telling(one.text))))
-    found: dict[str, None] = {}
-    for passage in ranked:
-        new = [word for word in _telling(passage.text) if word not in asked]
+    values: dict[str, None] = {}
+    for passage in sorted(passages, key=lambda one: -len(known & set(_telling(one.text)))):
+        new = [word for word in _telling(passage.text) if word not in known]
         if names := names_in(passage.text, besides=question):
-            found.setdefault(names[0])
+            values.setdefault(names[0])
         elif new:
-            found.setdefault(min(new, key=lambda word: counts[word]))
-    count = 2 if " and " in question else 1
-    return " and ".join([*found][:count]) or UNKNOWN
+            values.setdefault(min(new, key=lambda word: counts[word]))
+    return " and ".join([*values][: 2 if " and " in question else 1]) or UNKNOWN
 
 
 def _telling(text: str) -> list[str]:

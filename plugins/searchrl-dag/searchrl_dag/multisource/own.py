@@ -1,45 +1,35 @@
 """The environment `multisource_questions`: your own questions, planned over sources that you name.
 
-Owns its settings. Questions, corpora and splits are those of the environment `corpus`, the sources
-are `sources`. Registered as `multisource_questions`; made by `searchrl` or `gymnasium.make`.
+Questions, corpora and splits are those of the environment `corpus`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from searchrl import ConfigError, suggest
-from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
+from searchrl.contracts import Action, RetrieverFactory, TagProtocol, Task
 from searchrl.data import Dataset
 from searchrl.envs import CorpusEnv, CorpusSettings, Found, SearchSettings
-from searchrl_dag.multisource.sources import Sources
+from searchrl_dag.multisource.sources import Sources, SourceSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnQuestionsSettings(CorpusSettings):
-    """The sources and which questions are used, besides the settings of `corpus`.
+class OwnQuestionsSettings(CorpusSettings, SourceSettings):
+    """The settings of `corpus`, the sources, and which questions are used.
 
     Attributes:
-        topk: passages shown for each query.
-        general, news, academic: the retrievers of these sources.
         difficulty: only questions that their file says to be so hard (`level: hard`); null: all.
-        num_questions: how many questions of the training split are used, the first ones; null: all.
-        parent_results: whether queries get the results of their parents.
-        search_timeout_s: how long one source may take for the queries of one level.
+        num_questions: the number of training questions that are used, the first ones; null: all.
     """
 
     topk: int = 2
     max_turns: int = 2
-    general: RetrieverFactory | None = None
-    news: RetrieverFactory | None = None
-    academic: RetrieverFactory | None = None
     difficulty: str | None = None
     num_questions: Annotated[int, Field(ge=1)] | None = None
-    parent_results: bool = True
     search_timeout_s: Annotated[float, Field(gt=0)] = 60.0
 
 
@@ -47,16 +37,8 @@ class OwnQuestionsEnv(CorpusEnv):
     """Questions of your own; a plan searches General, News and Academic.
 
     A source without a retriever of its own has `retriever`. All sources are given the corpus of the
-    questions; one that has passages of its own, such as `exa` or `http`, searches those.
-
-    Args:
-        protocol: `dag`, or one that reads plans and writes results as it does.
-        retriever: of every source that has none of its own.
-        settings: see `OwnQuestionsSettings`.
-
-    Raises:
-        ConfigError: a setting is missing or wrong.
-        DataError: files hold rows that cannot be used; names the first ones.
+    questions; one that has passages of its own, such as `exa` or `http`, searches those. The
+    protocol is `dag`, or one that reads plans and writes results as it does.
     """
 
     name: ClassVar[str] = "multisource_questions"
@@ -67,16 +49,7 @@ class OwnQuestionsEnv(CorpusEnv):
         self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
         super().__init__(protocol=protocol, retriever=retriever, **settings)
-        given = self.settings
-        self._sources = Sources(
-            protocol,
-            {"general": given.general, "news": given.news, "academic": given.academic},
-            self._indexes,
-            topk=self.topk,
-            parent_results=given.parent_results,
-            timeout_s=given.search_timeout_s,
-            owner=f"env {self.name}",
-        )
+        self._sources = Sources(protocol, self.settings, self._indexes, f"env {self.name}")
 
     def load(self) -> Dataset:
         """As `CorpusEnv.load`, without the questions that the settings leave out."""
@@ -103,8 +76,9 @@ class OwnQuestionsEnv(CorpusEnv):
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Run the plan of a turn; see `Sources.run`."""
-
-        def order(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-            return self._ordered(task, tuple(passages))
-
-        return self._sources.look_up(turn, lambda source: self.passages(task), order, self.budget)
+        return self._sources.look_up(
+            turn,
+            lambda source: self.passages(task),
+            lambda passages: self._ordered(task, tuple(passages)),
+            self.budget,
+        )

@@ -1,8 +1,7 @@
 """The questions on the made-up world, each with the plan that answers it.
 
-Owns the kinds of task and how one is drawn. A question says what is asked for, never where that is.
-What shape its plan has is a matter of its words: "the usual crop of X" is one query, "the kitchen
-crop of X" two. Pure: a function of seed, split and index.
+A question never says where its answer is. Its words decide the shape of its plan: "the usual crop
+of X" is one query, "the kitchen crop of X" two. Pure: a function of seed, split and index.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ numbers; the fact of the one of two that has a number; how many of three have a 
 
 
 class Step(NamedTuple):
-    """One query of the plan that answers: what is asked of whom, or of the result of `parent`."""
+    """One query of the plan that answers: a noun of an entity, or of the result of `parent`."""
 
     label: str
     fact: Fact
@@ -40,12 +39,12 @@ class Step(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A question, the steps to its answer, and whether training shows all its wordings."""
+    """A question and the steps to its answer; `is_seen`: training shows all its wordings."""
 
     question: str
     steps: tuple[Step, ...]
     asked: str
-    """The word that the results are put together by: see `combine`."""
+    """The word by which `combine` puts the results together."""
     answer: str
     is_seen: bool
 

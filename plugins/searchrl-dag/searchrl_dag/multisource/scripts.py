@@ -1,8 +1,8 @@
 """The scripted policies of `multisource` that know the task: an expert, and weak ones.
 
-Owns what each writes. The expert knows the plan of the task, and answers only what it was shown.
-`random` knows all of it but the sources: what a policy knows that was never in this world.
-`passive` never searches. Policies that do not know the task are in `heuristics`.
+The expert knows the plan of the task, and answers only what it was shown. `random` knows all of it
+but the sources, as a policy that was never in this world. `passive` never searches. Policies that
+do not know the task are in `heuristics`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_passive(env: Any, task: Task, protocol: SearchDag) -> Expert:
 
 
 def _follow(env: Any, task: Task, protocol: SearchDag, sources: list[str]) -> Expert:
-    """The plan of the task with these sources, then what they were seen to say."""
+    """The plan of the task with these sources, then the answer from what they showed."""
     asked = zip(task.meta["nodes"], sources, strict=True)
     nodes = tuple(Node(label, query, source) for (label, query, _), source in asked)
     plan = fit_sources(Plan(nodes, tuple(Edge(*edge) for edge in task.meta["edges"])), protocol)

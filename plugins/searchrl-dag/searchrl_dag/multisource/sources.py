@@ -1,7 +1,6 @@
 """The sources of an environment, and the plan of a turn run over them, level by level.
 
-Owns which retriever each source has, the order of the searches, and what a child's query says in
-place of its parent. Which passages a source has is the environment's to say.
+The environment says which passages a source has.
 """
 
 from __future__ import annotations
@@ -9,6 +8,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from searchrl import ConfigError, RetrieverFailure
 from searchrl.api_client import Raised, call_together
@@ -19,7 +22,7 @@ from searchrl.contracts import (
     TokenBudget,
     find_passages_problem,
 )
-from searchrl.envs import Found, names_in, round_robin
+from searchrl.envs import Found, SearchSettings, names_in, round_robin
 from searchrl.retrieval import IndexCache
 from searchrl_dag.plans.plan import Node, Plan, fill
 from searchrl_dag.plans.protocol import NodeResult
@@ -28,37 +31,40 @@ Corpus = tuple[Hashable, Sequence[Passage]]
 """The name of a corpus, and its passages."""
 
 MAX_NAMES, MAX_WORDS = 2, 12
-"""How much of a parent's result a query holds."""
+"""Names or words of a parent's result in a query, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSettings(SearchSettings):
+    """Settings of an environment with sources.
+
+    Attributes:
+        topk: passages shown for each query.
+        general, news, academic: the retrievers of these sources; null: that of the environment.
+        parent_results: queries get the results of their parents; false is the ablation.
+        search_timeout_s: seconds of one source for the queries of one level.
+    """
+
+    topk: int = 1
+    max_turns: int = 2
+    general: RetrieverFactory | None = None
+    news: RetrieverFactory | None = None
+    academic: RetrieverFactory | None = None
+    parent_results: bool = True
+    search_timeout_s: Annotated[float, Field(gt=0)] = 30.0
 
 
 class Sources:
     """The retrievers of sources, shared by all instances that are given the same factories.
 
-    Args:
-        protocol: `dag`, or one that reads plans and writes results as it does.
-        own: the retriever of each source; None: it has none of its own.
-        shared: that of the sources without one of their own.
-        topk: passages for each query.
-        parent_results: whether a query gets the results of its parents; without them, what refers
-            to a parent is left out.
-        timeout_s: how long one source may take for the queries of one level.
-        owner: who is named in failures, such as `env multisource`.
-
-    Raises:
-        ConfigError: the protocol has no plans, or plans with other sources.
+    `protocol` is `dag`, or reads plans and writes results as it does; `shared` is the retriever of
+    sources without one of their own, `owner` the name in failures, such as `env multisource`.
     """
 
     def __init__(
-        self,
-        protocol: TagProtocol,
-        own: Mapping[str, RetrieverFactory | None],
-        shared: IndexCache,
-        *,
-        topk: int,
-        parent_results: bool,
-        timeout_s: float,
-        owner: str,
+        self, protocol: TagProtocol, settings: SourceSettings, shared: IndexCache, owner: str
     ) -> None:
+        own = {"general": settings.general, "news": settings.news, "academic": settings.academic}
         try:
             planned: Sequence[str] = protocol.sources  # type: ignore[attr-defined]
             self._read_plan, self._render = protocol.read_plan, protocol.render_results  # type: ignore[attr-defined]
@@ -72,21 +78,14 @@ class Sources:
                 f"{owner}: protocol.sources names {unknown[0]!r}, which it does not have; it has "
                 + ", ".join(own)
             )
-        self._indexes = {
-            name: shared if factory is None else _cached(factory) for name, factory in own.items()
-        }
-        self._topk = topk
-        self._parent_results = parent_results
-        self._timeout_s = timeout_s
-        self._owner = owner
+        self._indexes: dict[str, IndexCache] = {}
+        for name, factory in own.items():
+            made = shared if factory is None else factory
+            self._indexes[name] = made if isinstance(made, IndexCache) else IndexCache(made)
+        self._settings, self._owner = settings, owner
 
     def build(self, corpus_of: Callable[[str], Corpus]) -> None:
-        """Make the retriever of every source now, so that a setting that cannot work is told now.
-
-        Raises:
-            ConfigError: a retriever lacks something, such as a key.
-            RetrieverFailure: a retriever could not be made.
-        """
+        """Make the retriever of every source, so that a setting that cannot work is told now."""
         for source, indexes in self._indexes.items():
             indexes.build(*corpus_of(source), self._name(source))
 
@@ -97,11 +96,7 @@ class Sources:
         order: Callable[[Sequence[Passage]], tuple[Passage, ...]],
         budget: TokenBudget | None,
     ) -> Found:
-        """Run the plan of a turn; `corpus_of(source)` and `order(passages)` are the environment's.
-
-        Raises:
-            RetrieverFailure: as `run`.
-        """
+        """Run the plan of a turn; `corpus_of` and `order` are the environment's."""
         plan = self._read_plan(turn)
         shown = {
             label: result._replace(passages=order(result.passages))
@@ -112,15 +107,11 @@ class Sources:
         return Found(tuple(round_robin(found, sum(map(len, found)))), observation)
 
     def run(self, plan: Plan, corpus_of: Callable[[str], Corpus]) -> dict[str, NodeResult]:
-        """The result of every node, by its label.
-
-        Raises:
-            RetrieverFailure: a source failed, returned something else than passages, or was late.
-        """
+        """The result of every node, by its label."""
         results: dict[str, NodeResult] = {}
 
         def text_of(label: str) -> str:
-            return parent_text(results[label]) if self._parent_results else ""
+            return parent_text(results[label]) if self._settings.parent_results else ""
 
         for level in plan.levels:
             queries = {n.label: fill(n.query, plan.parents(n.label), text_of) for n in level}
@@ -138,15 +129,13 @@ class Sources:
         asked: dict[str, list[str]] = {}
         for node in level:
             asked.setdefault(node.source, []).append(node.label)
-        calls = [
-            (
-                functools.partial(self._ask, source, [queries[one] for one in labels], corpus_of),
-                self._name(source),
-            )
-            for source, labels in asked.items()
-        ]
+        calls = []
+        for source, labels in asked.items():
+            wanted = [queries[label] for label in labels]
+            ask = functools.partial(self._ask, source, wanted, corpus_of)
+            calls.append((ask, self._name(source)))
         found: dict[str, tuple[Passage, ...]] = {}
-        outcomes = call_together(calls, timeout_s=self._timeout_s)
+        outcomes = call_together(calls, timeout_s=self._settings.search_timeout_s)
         for (source, labels), outcome in zip(asked.items(), outcomes, strict=True):
             if isinstance(outcome, Raised):
                 raise self._explain(source, outcome.error) from outcome.error
@@ -157,12 +146,12 @@ class Sources:
         self, source: str, queries: list[str], corpus_of: Callable[[str], Corpus]
     ) -> list[tuple[Passage, ...]]:
         retriever = self._indexes[source].get(*corpus_of(source))
-        results = retriever.search(queries, self._topk)
+        results = retriever.search(queries, self._settings.topk)
         if not isinstance(results, Sequence) or len(results) != len(queries):
             raise RetrieverFailure(f"{self._name(source)}: expected one list of passages per query")
         if problems := list(filter(None, map(find_passages_problem, results))):
             raise RetrieverFailure(f"{self._name(source)} returned for a query {problems[0]}")
-        return [tuple(passages[: self._topk]) for passages in results]
+        return [tuple(passages[: self._settings.topk]) for passages in results]
 
     def _name(self, source: str) -> str:
         return f"{self._owner}, source {source}"
@@ -175,7 +164,7 @@ class Sources:
 
 
 def parent_text(result: NodeResult) -> str:
-    """What a child's query says for its parent: the new names in the parent's best passage.
+    """The new names in the parent's best passage, which stand for it in a child's query.
 
     New is what the parent's own query does not say. Without new names it is the first new words,
     and nothing if the parent found nothing.
@@ -193,7 +182,3 @@ def parent_text(result: NodeResult) -> str:
     known = set(re.findall(r"\w+", result.query.casefold()))
     new = [word for word in re.findall(r"\w+", text) if word.casefold() not in known]
     return " ".join(new[:MAX_WORDS])
-
-
-def _cached(factory: RetrieverFactory) -> IndexCache:
-    return factory if isinstance(factory, IndexCache) else IndexCache(factory)

@@ -61,10 +61,10 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     ),
     **{number: tuple("123456789") for number in NUMBERS},
 }
-"""What everything has: a word, or a number."""
+"""Nouns of every entity, with their values: a word, or a number."""
 
 LINKS: Mapping[str, str] = {"cook": "kitchen", "guard": "gate", "driver": "road"}
-"""Nouns of places whose value is a person, and what a question calls what that person has: the
+"""Nouns of places whose value is a person, and a question's word for the things of that person: the
 kitchen drink of a farm is the drink of its cook."""
 
 WORDS = tuple(noun for noun in VALUES if noun not in NUMBERS)
@@ -72,10 +72,10 @@ WORDS = tuple(noun for noun in VALUES if noun not in NUMBERS)
 NOUNS = (*VALUES, *LINKS)
 
 PLAIN = tuple("usual main known present".split())
-"""What a question calls what the entity itself has."""
+"""A question's word for the things of the entity itself."""
 
 MOST = {"greater": max, "smaller": min}
-"""What a question compares."""
+"""Comparisons by their word."""
 
 
 class Wordings(NamedTuple):

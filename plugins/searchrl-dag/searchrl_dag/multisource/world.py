@@ -1,9 +1,8 @@
-"""The made-up world: which source has what, and what each of the three sources says.
+"""The made-up world: a hidden table, and the names, facts and passages of a split.
 
-Owns the hidden table, names, facts and passages of a split. The table says for each noun and kind
-of entity which source is kept up to date; no word of a question or passage tells it. Nine facts in
-ten also stand in another source, out of date. Pure: a function of seed and split; all splits of a
-seed share its table, and no name is in two splits.
+The table says for each noun and kind of entity which source is kept up to date; no word of a
+question or passage tells it. Nine facts in ten also stand in another source, out of date. Pure: a
+function of seed and split; all splits of a seed share its table, and no name is in two splits.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ NUM_EXCEPTIONS = 6
 """Nouns that one kind of place has in another source than all other entities."""
 
 STALE_FRAC = 0.9
-"""How many facts also stand in a second source, with a value that is not right any more."""
+"""The share of facts that also stand in a second source, with an old value."""
 
 
 class Size(NamedTuple):
-    """How many places and people a split has, and which fifths of all names are its own."""
+    """The number of places and people of a split, and its fifths of all names."""
 
     places: int
     people: int
@@ -42,7 +41,7 @@ SIZES: Mapping[str, Size] = {
 
 
 class Fact(NamedTuple):
-    """What one source says; `is_seen` tells whether training shows this wording."""
+    """A statement of one source; `is_seen`: training shows this wording."""
 
     source: str
     noun: str
@@ -111,11 +110,12 @@ def make_world(world_seed: int, split: str) -> World:
     for entity in places + people:
         for noun in nouns_of(kind_of(entity)):
             source = table[noun, kind_of(entity)]
-            said = {source}
+            stating = {source}
             if rng.random() < STALE_FRAC:
-                said.add(rng.choice([one for one in SOURCES if one != source]))
-            values = rng.sample(people if noun in words.LINKS else words.VALUES[noun], len(said))
-            for one, value in zip(sorted(said), values, strict=True):
+                stating.add(rng.choice([one for one in SOURCES if one != source]))
+            options = people if noun in words.LINKS else words.VALUES[noun]
+            values = rng.sample(options, len(stating))
+            for one, value in zip(sorted(stating), values, strict=True):
                 wording, is_seen = draw_wording(rng, words.PASSAGES, split)
                 text = wording.format(n=noun, e=entity, v=value)
                 facts[one, entity, noun] = Fact(one, noun, entity, value, text, is_seen)
@@ -134,12 +134,12 @@ def kind_of(entity: str) -> str:
 
 
 def nouns_of(kind: str) -> tuple[str, ...]:
-    """What entities of a kind have."""
+    """The nouns of a kind of entity."""
     return tuple(words.VALUES) if kind == words.PERSON else words.NOUNS
 
 
 def draw_wording(rng: Random, wordings: Wordings, split: str) -> tuple[str, bool]:
-    """A wording, and whether training shows it; half of those of tests are held out."""
+    """A wording, and True if training shows it; half of those of tests are held out."""
     is_seen = split != "test" or rng.random() < 0.5
     return rng.choice(wordings.seen if is_seen else wordings.held_out), is_seen
 
@@ -150,5 +150,4 @@ def _draw_names(
     """Names of two words out of some fifths of all; the fifths do not overlap."""
     names = [f"{one} {other}" for one in first for other in last]
     Random(f"multisource/{world_seed}/names").shuffle(names)
-    own = [name for number, name in enumerate(names) if number % 5 in fifths]
-    return tuple(own[:count])
+    return tuple(name for number, name in enumerate(names) if number % 5 in fifths)[:count]

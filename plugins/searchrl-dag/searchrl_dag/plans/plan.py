@@ -1,7 +1,7 @@
 """A plan: queries with their sources, and which of them wait for which.
 
-Owns the data, the levels, and how a query refers to a parent (`{A}`, "using A"). Reading a plan is
-in `reading`, running it is the environment's. networkx is imported when levels are asked for.
+A query refers to a parent as `{A}` or "using A". `reading` reads a plan, the environment runs it.
+networkx is imported when levels are asked for.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from searchrl.protocols import (
     load_instruction,
 )
 from searchrl_dag.plans.plan import Node, Plan
-from searchrl_dag.plans.reading import PlanReader, Violation, fold_source
+from searchrl_dag.plans.reading import PlanReader, fold_source
 
 FIRST_THOUGHT = "I should look this up."
 _LAST_THOUGHT = "I know enough to answer."
@@ -61,7 +61,7 @@ _MAX_LABEL, _MAX_FOUND = 120, 400
 
 
 class NodeResult(NamedTuple):
-    """What a node of a plan found: the query as it was sent, and the passages, best first."""
+    """The result of a node: the query as it was sent, and the passages, best first."""
 
     query: str
     passages: tuple[Passage, ...]
@@ -133,7 +133,7 @@ class SearchDag(InlineProtocol):
     def read_request(self, text: str) -> Action:
         """A search for the queries of the plan, or an invalid action that says what is wrong."""
         plan = self.reader.read(text)
-        return invalid(plan.reason) if isinstance(plan, Violation) else Action(SEARCH, plan.queries)
+        return invalid(plan) if isinstance(plan, str) else Action(SEARCH, plan.queries)
 
     def read_plan(self, turn: str) -> Plan | None:
         """The plan of a turn that parses to a search; None for every other turn."""
@@ -150,7 +150,8 @@ class SearchDag(InlineProtocol):
             for node in plan.nodes
         ]
         edges = [f"{edge.parent} -> {edge.child}" for edge in plan.edges]
-        return self._render_search("\n".join(["Nodes:", *nodes, "Edges:", *edges]), thought)
+        lines = [self._render_thought(thought), "<search>", "Nodes:", *nodes, "Edges:", *edges]
+        return "\n".join([*lines, self.stops[0]])
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the turn that parses to `action`. Protocol tags in its texts are neutralised.
@@ -158,11 +159,9 @@ class SearchDag(InlineProtocol):
         The queries of a search become nodes without edges that ask the first source.
         """
         if action.kind == SEARCH:
-            source = next(iter(self.reader.sources))
-            queries = enumerate(action.queries)
-            return self.render_plan(
-                Plan(tuple(Node(_label(n), query, source) for n, query in queries)), thought
-            )
+            source, queries = self.sources[0], enumerate(action.queries)
+            nodes = tuple(Node(_label(number), query, source) for number, query in queries)
+            return self.render_plan(Plan(nodes), thought)
         think = self._render_thought(thought)
         if action.kind == ANSWER:
             return f"{think}\n<answer> {self.neutralise(str(action.payload))} {self.stops[1]}"
@@ -209,14 +208,12 @@ class SearchDag(InlineProtocol):
     def _result_lines(self, node: Node, results: Mapping[str, NodeResult]) -> list[Line]:
         query, passages = results[node.label]
         head = f"{node.label}: {self._one_line(query)} ({self.reader.sources[node.source]})"
-        lines = [
-            Line(f"{number}. {_title(passage)}", " ".join(passage.text.split()))
-            for number, passage in enumerate(passages, 1)
-        ]
+        lines = []
+        for number, passage in enumerate(passages, 1):
+            title = " ".join(passage.title.split())
+            shown = f"{number}. ({title}) " if title else f"{number}. "
+            lines.append(Line(shown, " ".join(passage.text.split())))
         return [Line(head, ""), *(lines or [Line(_NO_PASSAGE, "")])]
-
-    def _render_search(self, body: str, thought: str) -> str:
-        return f"{self._render_thought(thought)}\n<search>\n{body}\n{self.stops[0]}"
 
     def _render_thought(self, thought: str) -> str:
         return f"<think>{self.neutralise(thought)}</think>"
@@ -242,11 +239,6 @@ def _label(number: int) -> str:
     """A, B, …, Z, A1, B1, …"""
     rounds, letter = divmod(number, len(ascii_uppercase))
     return f"{ascii_uppercase[letter]}{rounds or ''}"
-
-
-def _title(passage: Passage) -> str:
-    title = " ".join(passage.title.split())
-    return f"({title}) " if title else ""
 
 
 def _draw_graph(plan: Plan, number: int) -> Graph:

@@ -1,7 +1,6 @@
-"""Reading a plan: the text of a `<search>` block becomes a `Plan`, or the one fault it has.
+"""Reading a plan: the text of a `<search>` block becomes a `Plan`, or the reason against it.
 
-Owns the grammar, the faults and what the model is told about each. Total: it never raises on model
-text, and takes linear time. Knows no tags: the protocol does. Called by `protocol`.
+Total: it never raises on model text, and takes linear time. Knows no tags: the protocol does.
 
     Nodes:
     A: mayor of Lindry (News)
@@ -18,7 +17,6 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from searchrl_dag.plans.plan import (
     LABEL,
@@ -30,43 +28,25 @@ from searchrl_dag.plans.plan import (
     read_label,
 )
 
-
-class Fault(StrEnum):
-    """What is wrong with a plan; `_REASONS` says each. Faults of lines come first, line by line.
-
-    Then those of the graph, which are looked for in this order, from `NO_NODES` on.
-    """
-
-    NO_NODES_LINE = "no_nodes_line"
-    SECTION_TWICE = "section_twice"
-    NODE_LINE = "node_line"
-    EMPTY_QUERY = "empty_query"
-    UNKNOWN_SOURCE = "unknown_source"
-    EDGE_LINE = "edge_line"
-    NO_NODES = "no_nodes"
-    TOO_MANY_NODES = "too_many_nodes"
-    LABEL_TWICE = "label_twice"
-    UNDECLARED_NODE = "undeclared_node"
-    SELF_LOOP = "self_loop"
-    CYCLE = "cycle"
-    NO_PARENT = "no_parent"
-
-
-_REASONS: Mapping[Fault, str] = {
-    Fault.NO_NODES_LINE: "A plan begins with the line Nodes: and has one node on each line below.",
-    Fault.SECTION_TWICE: "A plan has one line Nodes: and one line Edges:, in this order.",
-    Fault.NODE_LINE: "A node is one line, such as A: query ({source}).",
-    Fault.EMPTY_QUERY: "A node has no query.",
-    Fault.UNKNOWN_SOURCE: "A node names an unknown source; there are {sources}.",
-    Fault.EDGE_LINE: "Edges are written A -> B, one on each line or with ; between them.",
-    Fault.NO_NODES: "The plan has no node.",
-    Fault.TOO_MANY_NODES: "The plan has too many nodes; {most} at most.",
-    Fault.LABEL_TWICE: "Two nodes have the same label.",
-    Fault.UNDECLARED_NODE: "An edge names a node that the plan does not have.",
-    Fault.SELF_LOOP: "An edge leads from a node to itself.",
-    Fault.CYCLE: "The edges go round in a circle, so no node can be searched first.",
-    Fault.NO_PARENT: "A query refers to a node that is not its parent; add the edge from it.",
+REASONS: Mapping[str, str] = {
+    "no_nodes_line": "A plan begins with the line Nodes: and has one node on each line below.",
+    "section_twice": "A plan has one line Nodes: and one line Edges:, in this order.",
+    "node_line": "A node is one line, such as A: query ({source}).",
+    "empty_query": "A node has no query.",
+    "unknown_source": "A node names an unknown source; there are {sources}.",
+    "edge_line": "Edges are written A -> B, one on each line or with ; between them.",
+    "no_nodes": "The plan has no node.",
+    "too_many_nodes": "The plan has too many nodes; {most} at most.",
+    "label_twice": "Two nodes have the same label.",
+    "undeclared_node": "An edge names a node that the plan does not have.",
+    "self_loop": "An edge leads from a node to itself.",
+    "cycle": "The edges go round in a circle, so no node can be searched first.",
+    "no_parent": "A query refers to a node that is not its parent; add the edge from it.",
 }
+"""Faults of a plan, in the order in which they are looked for, and what the model is told.
+
+Those of lines, up to `edge_line`, come line by line; then those of the graph as a whole.
+"""
 
 # One character for one, so that places in the folded text are places in the text itself.
 _FOLDED = str.maketrans("：（）；，、。．－＝＞\t\u00a0\u3000", ":();,,..-=>   ")
@@ -75,39 +55,34 @@ _SECTIONS = ("nodes", "edges")
 _SECTION = re.compile(rf"({'|'.join(_SECTIONS)})\s*:", re.IGNORECASE)
 _LABEL = re.compile(LABEL)
 _MAX_SOURCE = 200
-"""Characters of a source's name that are looked at: to normalise long texts takes long."""
+"""Characters of a source's name that are read: to normalise long texts takes long."""
 _ARROW = re.compile(r"[-=]{1,2}>|[→⟶⇒]")
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """Why a text is no valid plan. `about` is the label, source or line at fault, if there is one.
-
-    `about` is text of the model; `reason` is not.
-    """
-
-    fault: Fault
-    reason: str
-    about: str = ""
+class _Invalid(Exception):
+    """A fault of `REASONS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReader:
     """Reads plans for a protocol.
 
-    Args:
-        sources: the names of the allowed sources as `fold_source` has them, each with what it is
-            called; none: any name is a source.
-        aliases: further names of them, in the same form.
-        max_nodes: nodes that a plan may have.
+    `sources` are the titles of the allowed sources by their names as `fold_source` has them (none:
+    any name is a source), `aliases` further names, in the same form.
     """
 
     sources: Mapping[str, str]
     aliases: Mapping[str, str]
     max_nodes: int
 
-    def read(self, text: str) -> Plan | Violation:
-        """The plan that `text` holds, or its first fault; see `Fault` for the order."""
+    def read(self, text: str) -> Plan | str:
+        """Return the plan that `text` holds, or the reason of its first fault."""
+        try:
+            return self._read(text)
+        except _Invalid as fault:
+            return self.reason(str(fault))
+
+    def _read(self, text: str) -> Plan:
         nodes: list[Node] = []
         edges: list[Edge] = []
         section = ""
@@ -116,30 +91,21 @@ class PlanReader:
             rest = line.translate(_FOLDED)
             if header := _SECTION.match(rest):
                 name = header[1].casefold()
-                if (name == "nodes") != (section == ""):
-                    is_first = section == ""
-                    fault = Fault.NO_NODES_LINE if is_first else Fault.SECTION_TWICE
-                    return self._say(fault, header[0])
-                if name == section:
-                    return self._say(Fault.SECTION_TWICE, header[0])
+                if (name == "nodes") != (section == "") or name == section:
+                    raise _Invalid("section_twice" if section else "no_nodes_line")
                 section, rest = name, rest[header.end() :].strip()
                 line = line[header.end() :].strip()
             if not rest:
                 continue
             if section == "":
-                return self._say(Fault.NO_NODES_LINE, rest)
+                raise _Invalid("no_nodes_line")
             if section == "nodes":
-                node = self._read_node(line)
-                if isinstance(node, Violation):
-                    return node
-                nodes.append(node)
-            elif (found := _read_edges(rest)) is not None:
-                edges += found
+                nodes.append(self._read_node(line))
             else:
-                return self._say(Fault.EDGE_LINE, rest)
+                edges += _read_edges(rest)
         return self._check(nodes, list(dict.fromkeys(edges)))
 
-    def _read_node(self, line: str) -> Node | Violation:
+    def _read_node(self, line: str) -> Node:
         """`label: query (source)`, stripped; the query keeps its own characters."""
         folded = line.translate(_FOLDED)
         end = len(folded.rstrip(" ;,."))
@@ -147,59 +113,40 @@ class PlanReader:
         label = read_label(line[: max(colon, 0)])
         is_label = _LABEL.fullmatch(label) and label.casefold() not in _SECTIONS
         if not is_label or opening < colon or folded[end - 1 : end] != ")":
-            return self._say(Fault.NODE_LINE, line)
+            raise _Invalid("node_line")
         query = line[colon + 1 : opening].strip()
         if not query:
-            return self._say(Fault.EMPTY_QUERY, label)
-        written = line[opening + 1 : end - 1].strip()
-        source = self._find_source(written)
-        if not source:
-            return self._say(Fault.UNKNOWN_SOURCE, written)
+            raise _Invalid("empty_query")
+        source = fold_source(line[opening + 1 : end - 1])
+        source = self.aliases.get(source, source)
+        if not source or (self.sources and source not in self.sources):
+            raise _Invalid("unknown_source")
         return Node(label, query, source)
 
-    def _find_source(self, written: str) -> str:
-        name = fold_source(written)
-        name = self.aliases.get(name, name)
-        return name if name in self.sources or not self.sources else ""
-
-    def _check(self, nodes: Sequence[Node], edges: Sequence[Edge]) -> Plan | Violation:
-        """What concerns the graph as a whole."""
-        if not nodes:
-            return self._say(Fault.NO_NODES)
-        if len(nodes) > self.max_nodes:
-            return self._say(Fault.TOO_MANY_NODES, str(len(nodes)))
-        labels: set[str] = set()
-        for node in nodes:
-            if node.label in labels:
-                return self._say(Fault.LABEL_TWICE, node.label)
-            labels.add(node.label)
-        for edge in edges:
-            for label in edge:
-                if label not in labels:
-                    return self._say(Fault.UNDECLARED_NODE, label)
-        for edge in edges:
-            if edge.parent == edge.child:
-                return self._say(Fault.SELF_LOOP, edge.parent)
-        if edges and not _is_acyclic(nodes, edges):
-            return self._say(Fault.CYCLE)
+    def _check(self, nodes: Sequence[Node], edges: Sequence[Edge]) -> Plan:
+        """The plan, if the graph as a whole is one."""
         plan = Plan(tuple(nodes), tuple(edges))
-        for node in nodes:
-            for label in braced_labels(node.query):
-                if label not in plan.parents(node.label):
-                    return self._say(Fault.NO_PARENT, label)
+        labels = {node.label for node in nodes}
+        for fault, is_so in (
+            ("no_nodes", not nodes),
+            ("too_many_nodes", len(nodes) > self.max_nodes),
+            ("label_twice", len(labels) < len(nodes)),
+            ("undeclared_node", not labels.issuperset(itertools.chain(*edges))),
+            ("self_loop", any(edge.parent == edge.child for edge in edges)),
+        ):
+            if is_so:
+                raise _Invalid(fault)
+        if edges and not _is_acyclic(nodes, edges):
+            raise _Invalid("cycle")
+        if any({*braced_labels(one.query)} - {*plan.parents(one.label)} for one in nodes):
+            raise _Invalid("no_parent")
         return plan
 
-    def _say(self, fault: Fault, about: str = "") -> Violation:
-        return Violation(fault, self.reasons()[fault], about)
-
-    def reasons(self) -> dict[Fault, str]:
-        """What the model is told about each fault."""
+    def reason(self, fault: str) -> str:
+        """A fault as the model is told it."""
         names = tuple(self.sources.values()) or ("General",)
         listed = ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
-        return {
-            fault: text.format(source=names[0], sources=listed, most=self.max_nodes)
-            for fault, text in _REASONS.items()
-        }
+        return REASONS[fault].format(source=names[0], sources=listed, most=self.max_nodes)
 
 
 def fold_source(written: str) -> str:
@@ -207,7 +154,7 @@ def fold_source(written: str) -> str:
     return unicodedata.normalize("NFKC", written[:_MAX_SOURCE]).strip().casefold()
 
 
-def read_any_plan(text: str) -> Plan | Violation:
+def read_any_plan(text: str) -> Plan | str:
     """A plan of any size over any sources, for those who do not know the protocol's settings."""
     return _ANY.read(text)
 
@@ -215,16 +162,14 @@ def read_any_plan(text: str) -> Plan | Violation:
 _ANY = PlanReader({}, {}, sys.maxsize)
 
 
-def _read_edges(text: str) -> list[Edge] | None:
-    """The edges of a line, such as `A -> B; B -> C` and `A -> B -> C`; None if it is no such."""
+def _read_edges(text: str) -> list[Edge]:
+    """The edges of a line, such as `A -> B; B -> C` and `A -> B -> C`."""
     edges: list[Edge] = []
-    for part in re.split("[;,]", text):
-        if not part.strip():
-            continue
+    for part in filter(str.strip, re.split("[;,]", text)):
         labels = [read_label(one) for one in _ARROW.split(part)]
         if len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
-            return None
-        edges += [Edge(*pair) for pair in itertools.pairwise(labels)]
+            raise _Invalid("edge_line")
+        edges += itertools.starmap(Edge, itertools.pairwise(labels))
     return edges
 
 

@@ -1,8 +1,7 @@
-"""The retriever `bm25s` with its settings: their defaults, their ranges, its build and its opening.
+"""The retriever `bm25s`: its settings, its build and its opening.
 
-Owns what is counted: the terms of a text, and those of a title several times, and how the scores of
-terms become those of a query. Scores are computed and saved by the library bm25s, in Lucene's
-variant (Kamphuis et al. 2020, "Which BM25 do you mean?"):
+The terms of a title count several times. Scores are computed and saved by the library bm25s, in
+Lucene's variant (Kamphuis et al. 2020, "Which BM25 do you mean?"):
 
     score(t, d) = ln(1 + (N - n_t + 0.5) / (n_t + 0.5)) * tf / (tf + k1 * (1 - b + b * |d| / avg))
 """
@@ -39,9 +38,6 @@ class Bm25s:
         b: how much long passages are discounted, 0 to 1.
         language: whose stop words are left out and whose endings are cut off; `none` leaves words
             as they are. Scripts without spaces give pairs of characters in any case.
-
-    Raises:
-        ConfigError: there is no such language. Numbers are checked where settings are read.
     """
 
     title_weight: Annotated[int, Field(ge=0)] = 6
@@ -65,10 +61,7 @@ class Bm25s:
         return asdict(self)
 
     def build(self, passages: PassageStore, folder: Path, previous: Index | None) -> None:
-        """Count and score the terms of every passage.
-
-        Every score changes when passages are added, so all are counted again then.
-        """
+        """Count and score the terms of every passage: all scores change when some are added."""
         from bm25s import BM25
 
         analyzer = Analyzer(self.language)
@@ -88,10 +81,7 @@ class Bm25s:
 
 
 class Bm25sRetriever(Stored):
-    """BM25 over the passages of an index; see `Bm25s` for its settings.
-
-    Safe to use from several threads.
-    """
+    """BM25 over the passages of an index; safe to use from several threads."""
 
     def __init__(self, folder: Path, passages: PassageStore, analyzer: Analyzer) -> None:
         self.passages = passages
@@ -122,10 +112,7 @@ class Bm25sRetriever(Stored):
         return found
 
     def score(self, weights: Mapping[str, float]) -> NDArray[np.float32]:
-        """The score [N] of every passage for index terms with weights (see `Analyzer.terms`).
-
-        A score is the sum of the scores of the terms, times their weights; 0 without any of them.
-        """
+        """The score [N] of every passage: the sum of the scores of terms, times their weights."""
         scores: NDArray[Any] = np.zeros(len(self.passages), dtype=np.float32)
         for term, weight in weights.items():
             if (number := self._numbers.get(term)) is not None:

@@ -1,8 +1,6 @@
-"""Index terms of `bm25s`: the words of the core, without stop words, stemmed.
+"""Index terms of `bm25s`, for passages and queries: the core's words, without stop words, stemmed.
 
-Owns which languages there are and what a list of numbers is. Words come from the core, so that
-scripts without spaces give pairs of characters; stop words from bm25s, stemmers from Snowball. Used
-on passages and queries alike.
+Scripts without spaces give pairs of characters. Stop words are from bm25s, stemmers from Snowball.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ class Analyzer:
 
     def __init__(self, language: str) -> None:
         self.stops: frozenset[str] = frozenset()
-        """Words that are left out."""
         self._stem: Callable[[list[str]], list[str]] = list
         self._lock = threading.Lock()
         if language != PLAIN:
@@ -60,6 +57,6 @@ class Analyzer:
         return self.stem(kept or words)
 
     def stem(self, words: list[str]) -> list[str]:
-        """The terms of words."""
+        """The stems of words."""
         with self._lock:  # a stemmer serves one thread
             return self._stem(words)

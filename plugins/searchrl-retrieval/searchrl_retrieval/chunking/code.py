@@ -1,8 +1,7 @@
 """Source code as passages: functions, classes, methods, imports, docstrings, and what is left.
 
-Owns the walk through a syntax tree, qualified names, and how a chunk becomes a passage: its title
-has the name and the file, its text the source with its docstring, so that a retriever embeds all
-three. tree-sitter reads files with errors in them, too.
+The title of a passage has the name and the file, its text the source with its docstring, so that a
+retriever embeds all three. tree-sitter reads files with errors in them, too.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from searchrl_retrieval.chunking.languages import (
     PYTHON,
     SCOPES,
     WRAPPERS,
-    find_language,
     load_grammar,
 )
 
@@ -41,7 +39,7 @@ _STRING = re.compile(r"""\A[rRuUbB]*("{3}|'{3}|"|')(.*)\1\Z""", re.DOTALL)
 
 
 class ChunkKind(StrEnum):
-    """What a chunk is."""
+    """A kind of chunk."""
 
     FUNCTION = "function"
     CLASS = "class"
@@ -50,9 +48,9 @@ class ChunkKind(StrEnum):
     IMPORT = "import"
     """All imports of a file."""
     DOCSTRING = "docstring"
-    """What a module, class or function says of itself, as a comment or a string."""
+    """The comment or string of a module, class or function about itself."""
     CODE = "code"
-    """What is outside of all definitions."""
+    """The code outside of all definitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +65,12 @@ class Chunk:
 
 
 def read_code_folder(folder: Path, problems: Problems) -> list[Passage]:
-    """The passages of every source file below a folder, or of one file.
-
-    Raises:
-        ConfigError: a grammar is not installed.
-    """
+    """The passages of every source file below a folder, or of one file."""
     passages: list[Passage] = []
     num_before = len(problems.found)
     for path in [folder] if folder.is_file() else _find_files(folder):
         name = path.name if path is folder else path.relative_to(folder).as_posix()
-        if find_language(name) is not None:
+        if path.suffix.lower() in LANGUAGES:
             text = read_text(path, problems, "a file of source code")
             passages += [] if text is None else as_passages(chunk_code(text, name))
     if not passages and len(problems.found) == num_before:
@@ -118,20 +112,15 @@ def as_passages(chunks: list[Chunk], max_chars: int = MAX_CHARS) -> list[Passage
 def chunk_code(source: str, file: str) -> list[Chunk]:
     """The chunks of a source file, in the order of its lines; `file` is its path with slashes.
 
-    Raises:
-        ConfigError: its language has no grammar installed.
-        ValueError: the ending of `file` is not one of `LANGUAGES`.
+    `ConfigError` if the grammar of its language is not installed.
     """
-    language = find_language(file)
-    if language is None:
-        raise ValueError(f"{file!r} is no source file; endings: {', '.join(LANGUAGES)}")
     from tree_sitter import Parser
 
+    language = LANGUAGES[PurePosixPath(file).suffix.lower()]
     data = source.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
     root = Parser(load_grammar(language)).parse(data).root_node
-    chunker = _Chunker(language, file, data)
-    chunker.read(root)
-    return sorted(chunker.chunks(), key=lambda chunk: chunk.line)
+    chunks = _Chunker(language, file, data).read(root)
+    return sorted(chunks, key=lambda chunk: chunk.line)
 
 
 def _module_name(language: str, file: str) -> str:
@@ -154,17 +143,15 @@ class _Chunker:
         self._imports: list[Any] = []
         self._rest: list[Any] = []
 
-    def chunks(self) -> Iterator[Chunk]:
+    def read(self, root: Any) -> Iterator[Chunk]:
+        self._add_doc(self._module, self._docstring(root), 1)
+        self._walk(root, (), is_class=False, depth=0)
         yield from self._found
         for kind, nodes in ((ChunkKind.IMPORT, self._imports), (ChunkKind.CODE, self._rest)):
             text = "\n".join(self._text(node.start_byte, node.end_byte) for node in nodes)
             if re.search(r"\w", text):
                 line = nodes[0].start_point[0] + 1
                 yield Chunk(kind, self._module, self._file, line, text)
-
-    def read(self, root: Any) -> None:
-        self._add_doc(self._module, self._docstring(root), 1)
-        self._walk(root, (), is_class=False, depth=0)
 
     def _walk(self, node: Any, scope: tuple[str, ...], *, is_class: bool, depth: int) -> None:
         children = node.named_children
@@ -212,7 +199,7 @@ class _Chunker:
         # Of a class, the heads of its methods.
         cuts = sorted(self._bodies(inner)) if kind is ChunkKind.CLASS else None
         text = self._text(start, child.end_byte, cuts)
-        name = self._qualified(path)
+        name = ".".join((self._module, *path) if self._is_python else path)
         line = child.start_point[0] + 1
         self._found.append(Chunk(kind, name, self._file, line, text))
         if self._is_python:
@@ -223,9 +210,6 @@ class _Chunker:
     def _add_doc(self, name: str, text: str, line: int) -> None:
         if text:
             self._found.append(Chunk(ChunkKind.DOCSTRING, name, self._file, line, text))
-
-    def _qualified(self, path: tuple[str, ...]) -> str:
-        return ".".join((self._module, *path) if self._is_python else path)
 
     # What nodes are.
 
@@ -240,9 +224,8 @@ class _Chunker:
         return node
 
     def _holds_definitions(self, node: Any) -> bool:
-        """Whether something in a statement that is no definition itself has to be found."""
-        wanted = FUNCTIONS | CLASSES
-        stack, looked = [node], 0
+        """True if a statement that is no definition holds one, or an import."""
+        wanted, stack, looked = FUNCTIONS | CLASSES, [node], 0
         while stack and looked < 2000:
             looked += 1
             found = stack.pop()
@@ -337,13 +320,12 @@ class _Chunker:
         return text.strip() if not cuts else textwrap.dedent(text).strip()
 
     def _bodies(self, node: Any) -> Iterator[tuple[int, int]]:
-        """Where the bodies of the definitions in a class begin and end."""
+        """The begin and the end of the bodies of the definitions in a class."""
         body = node.child_by_field_name("body")
         for child in body.named_children if body is not None else ():
             inner = self._unwrap(child)
             held = inner.child_by_field_name("body")
-            is_definition = inner.type in FUNCTIONS | CLASSES
-            if is_definition and held is not None:
+            if inner.type in FUNCTIONS | CLASSES and held is not None:
                 yield held.start_byte, held.end_byte
 
 

@@ -1,7 +1,7 @@
-"""What is a function, a class, an import in source code, as tree-sitter's grammars name it.
+"""The names of functions, classes and imports in tree-sitter's grammars, and the grammars.
 
-Owns these names, and the loading of grammars, one wheel each. The names are those of the grammars'
-`node-types.json`; no two of the eight languages mean different things by one.
+Each grammar is a wheel. The names are those of their `node-types.json`; no two of the eight
+languages mean different things by one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import PurePath
 from typing import Any
 
 from searchrl import ConfigError
@@ -27,14 +26,14 @@ LANGUAGES: Mapping[str, str] = {
     **dict.fromkeys((".c", ".h"), "c"),
     **dict.fromkeys((".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"), "cpp"),
 }
-"""Ending of a file -> its language."""
+"""Languages by the ending of a file."""
 
 FUNCTIONS = frozenset(
     "function_definition function_declaration generator_function_declaration method_definition "
     "variable_declarator method_signature abstract_method_signature method_declaration "
     "function_item function_signature_item macro_definition constructor_declaration".split()
 )
-"""What becomes a function, or a method inside a class."""
+"""Nodes that become a function, or a method inside a class."""
 
 CLASSES = frozenset(
     "class_definition class_declaration abstract_class_declaration interface_declaration "
@@ -42,37 +41,28 @@ CLASSES = frozenset(
     "union_item type_item record_declaration annotation_type_declaration class_specifier "
     "struct_specifier enum_specifier union_specifier".split()
 )
-"""What becomes a class; its functions are methods."""
+"""Nodes that become a class; its functions are methods."""
 
 SCOPES = frozenset("internal_module module impl_item mod_item namespace_definition".split())
-"""What names the things inside it and is no chunk: namespaces, implementations."""
+"""Nodes that name the things inside them and are no chunk: namespaces, implementations."""
 
 IMPORTS = frozenset(
     "import_statement import_from_statement future_import_statement package_clause "
     "import_declaration use_declaration extern_crate_declaration package_declaration "
     "preproc_include".split()
 )
-"""What is collected in the chunk of imports; the name of a package stands there, too."""
+"""Nodes of the chunk of imports; the name of a package stands there, too."""
 
 WRAPPERS = frozenset(
     "decorated_definition export_statement lexical_declaration variable_declaration "
     "ambient_declaration type_declaration type_definition template_declaration".split()
 )
-"""What stands around a definition and belongs to its text."""
-
-
-def find_language(name: str) -> str | None:
-    """The language of a file by its ending; None if it is not one of ours."""
-    return LANGUAGES.get(PurePath(name).suffix.lower())
+"""Nodes that stand around a definition and belong to its text."""
 
 
 @cache
 def load_grammar(language: str) -> Any:
-    """The `tree_sitter.Language` of a language.
-
-    Raises:
-        ConfigError: it is not installed; says how.
-    """
+    """The `tree_sitter.Language` of a language; `ConfigError` if it is not installed."""
     is_typescript = language in ("typescript", "tsx")
     package = f"tree_sitter_{'typescript' if is_typescript else language}"
     try:

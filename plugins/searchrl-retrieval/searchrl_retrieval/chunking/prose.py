@@ -1,7 +1,4 @@
-"""Long passages cut into shorter ones, between sentences.
-
-Owns the ids of the pieces. Where a text may be cut is decided by the core, as for text files.
-"""
+"""Long passages cut into shorter ones, between sentences, as the core cuts text files."""
 
 from __future__ import annotations
 
@@ -21,9 +18,6 @@ def chunk_passages(passages: Iterable[Passage], max_chars: int) -> Iterator[Pass
 
     Cuts are at ends of paragraphs, else of sentences, and inside a sentence only if it is longer
     than the limit. Piece n of passage `id` is `id#n`, with the title of the whole.
-
-    Raises:
-        ConfigError: the limit is too small.
     """
     if max_chars < _LEAST:
         raise ConfigError(f"--max-chars must be at least {_LEAST}, got {max_chars}.")

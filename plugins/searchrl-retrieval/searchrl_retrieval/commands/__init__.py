@@ -1,4 +1,1 @@
-"""The commands of this package, one module each.
-
-`surroundings` and `choice` are what they share. Imports nothing.
-"""
+"""The commands of this package, one module each; `choice` is what they share. Imports nothing."""

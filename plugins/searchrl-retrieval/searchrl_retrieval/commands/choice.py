@@ -1,15 +1,16 @@
-"""What commands that search have in common: the retriever that is meant, its corpus, its passages.
+"""The flags of commands that search, and the retriever, corpus and output that they ask for.
 
-Owns the flags `--retriever`, `--set`, `--plugin`, `--corpus`, `--code` and `--index`, and the way
-from them to passages and to a retriever. Retrievers of all plugins are found by name.
+Retrievers of all plugins are found by name. `--json` keeps standard output to itself.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ import click
 from searchrl import (
     ConfigError,
     Registry,
+    load_plugins,
     make_retriever_factory,
     parse_sets,
     suggest,
@@ -29,7 +31,6 @@ from searchrl.data import Problems, iter_corpus
 from searchrl.retrieval import listening
 from searchrl_retrieval.chunking.code import read_code_folder
 from searchrl_retrieval.chunking.prose import chunk_passages
-from searchrl_retrieval.commands.surroundings import load_registry
 from searchrl_retrieval.index.folder import open_index
 
 DEFAULT = "bm25s"
@@ -64,25 +65,21 @@ _MAX_CHARS = click.option(
 
 
 def corpus_flags(command: F) -> F:
-    """`--corpus`, `--code` and `--max-chars`: the fields of `Corpus`."""
+    """Add `--corpus`, `--code` and `--max-chars`: the fields of `Corpus`."""
     return _CORPUS(_CODE(_MAX_CHARS(command)))
 
 
 def search_flags(command: F) -> F:
-    """What is searched, and with what: `open_choice`, and the fields of `Corpus`."""
-    for flag in (
-        PLUGIN,
-        SET,
-        click.option("--retriever", metavar="NAME", help="Which one; that of the index, or bm25s."),
-        corpus_flags,
-        click.option("--index", metavar="DIR", help="An index folder; says its retriever."),
-    ):
-        command = flag(command)
-    return command
+    """Add `--index`, those of `corpus_flags`, `--retriever`, `--set` and `--plugin`."""
+    which = click.option(
+        "--retriever", metavar="NAME", help="Which one; that of the index, or bm25s."
+    )
+    index = click.option("--index", metavar="DIR", help="An index folder; says its retriever.")
+    return reduce(lambda made, flag: flag(made), (PLUGIN, SET, which, corpus_flags, index), command)
 
 
 class Corpus(NamedTuple):
-    """What the flags of `corpus_flags` say."""
+    """The flags of `corpus_flags`."""
 
     corpora: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
@@ -90,7 +87,7 @@ class Corpus(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether there is any."""
+        """True if there is any."""
         return bool(self.corpora or self.code)
 
     def flags(self) -> tuple[str, ...]:
@@ -102,18 +99,14 @@ class Corpus(NamedTuple):
         return (*words, *(() if self.max_chars is None else ("--max-chars", str(self.max_chars))))
 
     def read(self) -> Sequence[Passage]:
-        """The passages of corpus files, folders of texts and source code, in this order.
-
-        Raises:
-            ConfigError: there is neither, or `max_chars` is too small.
-            DataError: something cannot be used; names all of it.
-        """
+        """The passages of `stream`, with their places checked."""
         return tuple(self.stream({}))
 
     def stream(self, places: dict[str, str] | None = None) -> Iterator[Passage]:
-        """The same passages, one after another; what cannot be used is said behind the last one.
+        """Yield the passages of corpus files, folders of texts and source code, in this order.
 
-        So a corpus may be larger than the memory. `places`: as for `iter_corpus`.
+        What cannot be used is a `DataError` behind the last one, so a corpus may be larger than the
+        memory. `places`: as for `iter_corpus`.
         """
         if not self.is_named:
             raise ConfigError("there is no corpus: give --corpus PATH, or --code PATH")
@@ -142,19 +135,12 @@ class Choice:
     settings: Mapping[str, Any]
 
     def make(self, passages: Sequence[Passage]) -> Retriever:
-        """Make it. Raises what its factory raises."""
+        """Make it."""
         return make_retriever_factory(self.registry, self.name, self.settings)(passages)
 
 
 def read_choice(name: str, sets: Sequence[str], plugins: Sequence[str] = ()) -> Choice:
-    """The retriever of `--retriever`, `--set` and `--plugin`.
-
-    `--plugin` may stand before the command, too.
-
-    Raises:
-        ConfigError: a setting is no `retriever.KEY=VALUE`.
-        UnknownNameError: there is no such retriever.
-    """
+    """The retriever of `--retriever`, `--set` and `--plugin`."""
     registry = load_registry(plugins)
     said = parse_sets(sets)
     settings = said.pop("retriever", {})
@@ -177,12 +163,8 @@ def open_choice(
     """The retriever of a command: of an index folder, of a corpus, of both, or of a server.
 
     An index says which retriever and which settings it is of; `sets` may add those of a search.
-    The number is that of the passages, None for those of a server; the last says whether many
-    calls at once are safe and gain time, because others do the work.
-
-    Raises:
-        ConfigError: there is neither an index nor a corpus.
-        IndexFault: the index cannot be used.
+    Returns the number of passages, too (None for those of a server), and True if many calls at
+    once are safe and gain time, because others do the work.
     """
     made = None if index is None else open_index(Path(index).expanduser()).manifest
     choice = read_choice(name or (made.kind if made else DEFAULT), sets, plugins)
@@ -201,17 +183,36 @@ def open_choice(
     raise ConfigError("nothing to search: give --index DIR or --corpus PATH")
 
 
+def load_registry(plugins: Sequence[str] = ()) -> Registry:
+    """Load the installed plugins, those named before the command and `plugins`.
+
+    An installed one that cannot be loaded is named on standard error.
+    """
+    before = click.get_current_context().find_root().params.get("plugin") or ()
+    registry = load_plugins([*before, *plugins], must_load=True)
+    for failure in registry.failures:
+        click.echo(f"not loaded: {failure}", err=True)
+    return registry
+
+
 @contextmanager
-def showing_progress() -> Iterator[None]:
-    """A context in which long work is shown on one line of a terminal, on stderr."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    try:
-        with listening(_show):
-            yield
-    finally:  # what went wrong is said on a line of its own
-        click.echo("\r\033[K", nl=False, err=True)
+def working(*, is_json: bool = False) -> Iterator[Callable[[Any], None]]:
+    """Yield a printer of JSON, and show long work on one line of a terminal, on stderr.
+
+    With `is_json`, everything else that is printed meanwhile goes to stderr.
+    """
+    stream, is_shown = sys.stdout, sys.stderr.isatty()
+
+    def print_json(value: Any) -> None:
+        click.echo(json.dumps(value, ensure_ascii=False), file=stream)
+
+    output = redirect_stdout(sys.stderr if is_json else stream)
+    with output, listening(_show if is_shown else None):
+        try:
+            yield print_json
+        finally:  # what went wrong is said on a line of its own
+            if is_shown:
+                click.echo("\r\033[K", nl=False, err=True)
 
 
 def _show(doing: str, done: int, total: int) -> None:

@@ -1,7 +1,4 @@
-"""`searchrl index build|info|add`: indexes that are made ahead, looked at, and extended.
-
-Owns what is printed. Folders are the affair of `searchrl_retrieval.index`.
-"""
+"""`searchrl index build|info|add`: indexes that are made ahead, looked at, and extended."""
 
 from __future__ import annotations
 
@@ -26,9 +23,8 @@ from searchrl_retrieval.commands.choice import (
     Corpus,
     corpus_flags,
     read_choice,
-    showing_progress,
+    working,
 )
-from searchrl_retrieval.commands.surroundings import quiet_stdout
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import Index, IndexKind, open_index
 from searchrl_retrieval.index.manifest import IndexFault
@@ -71,7 +67,7 @@ def build(
     """
     kind = _make_kind(read_choice(retriever, sets, plugins))
     corpus = Corpus(**named)
-    with quiet_stdout(as_json) as print_json, showing_progress():
+    with working(is_json=as_json) as print_json:
         built = build_index(
             kind,
             tracked(corpus.stream(), "storing passages"),
@@ -98,7 +94,7 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
     """
     old = open_index(Path(folder).expanduser())
     kind = _make_kind(replace(read_choice(old.manifest.kind, ()), settings=old.manifest.settings))
-    with quiet_stdout(as_json) as print_json, showing_progress():
+    with working(is_json=as_json) as print_json:
         corpus = Corpus(**named)
         new = corpus.read()
         built = build_index(
@@ -125,7 +121,7 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
       searchrl index info indexes/mine --verify
       searchrl index info
     """
-    with quiet_stdout(as_json) as print_json:
+    with working(is_json=as_json) as print_json:
         if folder is not None:
             _show(
                 open_index(Path(folder).expanduser(), is_deep=verify),
@@ -149,7 +145,7 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
 
 
 def _make_kind(choice: Choice) -> IndexKind:
-    """What an index is built with; the ranges of settings are those of the retriever."""
+    """The kind of an index to build; the ranges of settings are those of the retriever."""
     entry = choice.registry.get("retriever", choice.name)
     factory = entry.load()
     if not isinstance(factory, IndexFactory):

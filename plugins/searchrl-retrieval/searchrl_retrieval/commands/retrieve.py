@@ -1,7 +1,4 @@
-"""`searchrl retrieve`: what a retriever finds, without any agent.
-
-Owns what is printed.
-"""
+"""`searchrl retrieve`: the results of a retriever, without any agent."""
 
 from __future__ import annotations
 
@@ -17,9 +14,8 @@ from searchrl_retrieval.commands.choice import (
     Corpus,
     open_choice,
     search_flags,
-    showing_progress,
+    working,
 )
-from searchrl_retrieval.commands.surroundings import quiet_stdout
 
 _TEXT = 300
 """Characters of a passage that are shown."""
@@ -53,7 +49,7 @@ def retrieve(
         raise ConfigError(f"-k must be at least 1, got {k}.")
     corpus = Corpus(**named)
     asked = list(queries) or [line.strip() for line in sys.stdin if line.strip()]
-    with quiet_stdout(as_json) as print_json, showing_progress():
+    with working(is_json=as_json) as print_json:
         made, *_ = open_choice(retriever, sets, plugins, index, corpus)
         results = made.search(asked, k)
         if as_json:

@@ -1,7 +1,4 @@
-"""`searchrl retrieve-eval`: retrievers on a collection with judged passages, compared in pairs.
-
-Owns the flags, what is printed and what is written. What is measured is in `evaluation`.
-"""
+"""`searchrl retrieve-eval`: retrievers on a collection with judged passages, compared in pairs."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ import click
 
 from searchrl import ConfigError, make_retriever_factory, parse_sets, suggest
 from searchrl.contracts import Metric, Paired
-from searchrl_retrieval.commands.choice import JSON, PLUGIN, showing_progress
-from searchrl_retrieval.commands.surroundings import load_registry, quiet_stdout
+from searchrl_retrieval.commands.choice import JSON, PLUGIN, load_registry, working
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 from searchrl_retrieval.evaluation.judging import Difference, Measured, compare_all, judge
 from searchrl_retrieval.evaluation.measures import ALL_GOLD, CUTOFFS, SUPPORT_RECALL
@@ -37,9 +33,6 @@ def read_contenders(names: Sequence[str], assignments: Sequence[str]) -> dict[st
 
     >>> read_contenders(["bm25", "plain=bm25"], ["plain.title_weight=1"])["plain"]
     Contender(name='bm25', settings={'title_weight': 1})
-
-    Raises:
-        ConfigError: two have one label, or a setting is for none of them.
     """
     found: dict[str, Contender] = {}
     for text in names:
@@ -111,7 +104,7 @@ def retrieve_eval(
       searchrl retrieve-eval data/pool --retriever bm25 --retriever plain=bm25 \\
         --set plain.title_weight=1 --per-query pool.jsonl
     """
-    with quiet_stdout(as_json) as print_json, showing_progress():
+    with working(is_json=as_json) as print_json:
         contenders = read_contenders(names, assignments)
         registry = load_registry(plugins)
         factories = {
@@ -162,10 +155,10 @@ def _show(
 
 
 def choose_columns(keys: Sequence[str]) -> list[str]:
-    """Figures with a column: nDCG, MRR and MAP at one cut-off, what was found at every one.
+    """Figures with a column: nDCG, MRR and MAP at one cut-off, recall at every one.
 
-    The first is the one that retrievers are ranked by: nDCG at 10, or at the first cut-off there
-    is. A pool of multi-hop questions shows recall by the name that it has in training.
+    Retrievers are ranked by the first: nDCG at 10, or at the first cut-off there is. A pool of
+    multi-hop questions shows recall by the name that it has in training.
     """
     ndcg = [key for key in keys if key.startswith("ndcg@")]
     first = "ndcg@10" if "ndcg@10" in ndcg else ndcg[0]
@@ -210,7 +203,7 @@ def _as_json(
 
 
 def _write_rows(path: Path, collection: Collection, judged: Mapping[str, Measured]) -> None:
-    """A row for each question and retriever: its figures, what was found and what is relevant."""
+    """Write a row for each question and retriever."""
     with path.open("w", encoding="utf-8") as file:
         for question in collection.questions:
             for label, one in judged.items():

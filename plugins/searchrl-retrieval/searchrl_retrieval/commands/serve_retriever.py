@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +18,7 @@ from searchrl_retrieval.commands.choice import (
     Corpus,
     open_choice,
     search_flags,
-    showing_progress,
+    working,
 )
 from searchrl_retrieval.extras import need
 from searchrl_retrieval.http.wire import Limits
@@ -50,9 +51,6 @@ def serve_retriever(
     retriever: str | None,
     sets: tuple[str, ...],
     plugins: tuple[str, ...],
-    corpora: tuple[str, ...],
-    code: tuple[str, ...],
-    max_chars: int | None,
     host: str,
     port: int,
     topk: int,
@@ -60,6 +58,7 @@ def serve_retriever(
     timeout_s: float,
     key_env: str | None,
     mcp: bool | None,
+    **named: Any,
 ) -> None:
     """Serve a retriever over HTTP, as Search-R1's server does.
 
@@ -85,15 +84,14 @@ def serve_retriever(
     if topk > max_k:
         raise ConfigError(f"--topk {topk} is more than --max-k {max_k}; lower it, or raise that")
     limits = Limits(topk, max_k, search_s=timeout_s)
-    corpus = Corpus(corpora, code, max_chars)
     bound = app.bind(host, port)  # a port that is taken is said before an index is built
     try:
         if not app.is_local(host):
             who = "whoever knows the key" if key else "anybody; --key-env NAME asks for a key"
             text = f"{host} can be reached from other machines, unencrypted, and searched by {who}"
             click.echo(f"warning: {text}", err=True)
-        with showing_progress():
-            made, count, is_front = open_choice(retriever, sets, plugins, index, corpus)
+        with working():
+            made, count, is_front = open_choice(retriever, sets, plugins, index, Corpus(**named))
         name = retriever or (f"index {Path(index).name}" if index is not None else DEFAULT)
         what = app.Serving(name, made, count, limits, key, app.is_local(host), is_front)
         address = app.show_address(bound)

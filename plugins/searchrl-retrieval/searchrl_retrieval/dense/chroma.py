@@ -1,8 +1,7 @@
-"""Vectors in a Chroma collection, which other programs can read, too.
+"""Vectors in a Chroma collection within an index folder, which other programs can read, too.
 
-Owns the collection within an index folder. Chroma saves and opens it, and changes its own files
-then, so the manifest has no checksums of them. Telemetry is off, and Chroma's own models are never
-asked for.
+Chroma changes its own files when it opens them, so the manifest has no checksums of them. Telemetry
+is off, and Chroma's own models are never asked for.
 """
 
 from __future__ import annotations

@@ -1,23 +1,19 @@
-"""What makes vectors of texts: the contract of an encoder, and texts as encoders see them.
+"""The contract of an encoder, and texts as encoders see them; no text can make one fail.
 
-Owns how a passage becomes one text, and that no text can make an encoder fail. The encoders are
-`static` and `sentences`.
+The encoders are `static` and `sentences`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from searchrl.contracts import Passage
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vectors = NDArray[np.float32]
-else:
-    Vectors = Any
+Vectors = NDArray[np.float32]
 
 
 class Encoder(Protocol):
@@ -48,8 +44,6 @@ def as_plain(text: str) -> str:
 
 def normalise(vectors: Vectors) -> Vectors:
     """Vectors [B, D] of length 1, in place; rows of zeros stay."""
-    import numpy as np
-
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors /= np.where(lengths > 0, lengths, 1)
     return vectors

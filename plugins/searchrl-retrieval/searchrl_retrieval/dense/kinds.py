@@ -1,8 +1,7 @@
 """The retrievers `dense` and `static`: settings with defaults and ranges, build, opening, search.
 
-Owns what the names of the settings mean, how much a title counts, that a build which was killed
-goes on with the vectors that it has made, what a query without words finds (nothing) and the order
-of equal scores (that of the corpus).
+A build that was killed goes on with the vectors that it has made. A query without words finds
+nothing; equal scores stand in the order of the corpus.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from searchrl import ConfigError
@@ -39,7 +37,7 @@ _SPARE = 8
 """Passages that are asked for beyond k, so that equal scores at the end keep their order."""
 
 _DIGITS = 6
-"""Of a score. What is beyond differs with the number of queries that are asked together."""
+"""Digits of a score; further ones differ with the number of queries that are asked together."""
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -52,18 +50,12 @@ _BATCH = 128
 
 
 class VectorRetriever(Stored):
-    """Passages by the inner product of their vectors with that of the query.
-
-    A search for nothing but white space, or for tokens without a vector, finds nothing.
-    Safe to use from several threads.
-    """
+    """Passages by the inner product of vectors; safe to use from several threads."""
 
     def __init__(
         self, passages: PassageStore, encoder: Encoder, vectors: FaissVectors | ChromaVectors
     ) -> None:
-        self.passages = passages
-        self.encoder = encoder
-        self.vectors = vectors
+        self.passages, self.encoder, self.vectors = passages, encoder, vectors
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most `k` passages per query, best first, equal scores in corpus order."""
@@ -75,14 +67,15 @@ class VectorRetriever(Stored):
             return found
         results = self.vectors.search(rows, min(k + _SPARE, len(self.vectors)))
         for number, scores, places in zip(asked, *results, strict=True):
-            scores, places = _rounded(scores[places >= 0]), places[places >= 0]
+            scores, places = scores[places >= 0].astype(np.float64), places[places >= 0]
+            scores = np.round(scores, _DIGITS) + 0.0  # without a sign of 0
             order = np.lexsort((places, -scores))[:k]
             pairs = zip(scores[order].tolist(), places[order].tolist(), strict=True)
             found[number] = [replace(self.passages[place], score=score) for score, place in pairs]
         return found
 
     def _encode(self, queries: Sequence[str]) -> tuple[Vectors, list[int]]:
-        """Vectors of the queries in which there is something, and which queries these are."""
+        """Vectors of the queries that are not empty, and the places of these queries."""
         asked = [place for place, query in enumerate(queries) if query.strip()]
         texts = [queries[place] for place in asked]
         if not texts:
@@ -92,14 +85,9 @@ class VectorRetriever(Stored):
         return rows[filled], [asked[row] for row in filled.tolist()]
 
 
-def _rounded(scores: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    """Scores with the digits that do not depend on what else is asked; 0 has no sign."""
-    return np.round(np.asarray(scores, dtype=np.float64), _DIGITS) + 0.0
-
-
 @dataclass(frozen=True)
 class VectorKind:
-    """What the `IndexKind`s of `dense` and `static` share.
+    """The common part of the `IndexKind`s of `dense` and `static`.
 
     Args:
         model: a folder, or an installed package that holds a model.
@@ -136,7 +124,7 @@ class VectorKind:
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of the model, which is the one that is asked for."""
+        """SHA-256 of the model's files, checked against `model_sha256`."""
         found = fingerprint_model(self.folder)
         if self.model_sha256 not in (None, found):
             raise ConfigError(
@@ -147,10 +135,10 @@ class VectorKind:
 
     @property
     def built_with(self) -> Mapping[str, Any]:
-        """What decides the vectors and their layout. The files of the model count, not their place.
+        """The settings behind the vectors and their layout, and the fingerprint of the model.
 
-        Prefixes of queries and widths of searches are not here: they may change. Chroma keeps the
-        width with the collection.
+        Prefixes of queries and widths of searches may change. Chroma keeps the width with the
+        collection.
         """
         own: dict[str, dict[str, Any]] = {
             "pq": {"pq_bytes": self.pq_bytes},
@@ -216,7 +204,7 @@ class Dense(VectorKind):
 
     @property
     def prefixes(self) -> Prefixes:
-        """What stands before queries and passages."""
+        """The texts before queries and passages."""
         return find_prefixes(self.folder, self.query_prefix, self.passage_prefix)
 
     @property

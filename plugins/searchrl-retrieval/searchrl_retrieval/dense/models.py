@@ -1,14 +1,9 @@
-"""Models on this machine: a folder, or an installed package that holds one. Never the network.
-
-Owns the way from what a user writes to a folder, the sentence for a model that is not here, and the
-fingerprint of a model. What the files mean is in `sentences`, `static` and `rerank`.
-"""
+"""Models on this machine: a folder, or an installed package that holds one. Never the network."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,16 +16,13 @@ _NOT_WEIGHTS = {".md", ".gitattributes", ".py", ".pyc", ".lock", ".metadata"}
 
 
 def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -> Path:
-    """Return the folder of a model.
+    """Return the folder of a model: a path, or an installed package that holds one.
 
     Args:
-        retriever: who asks, for the error.
-        model: a path, or the name of an installed package that holds a model.
+        retriever: the name for errors.
+        model: as the user wrote it.
         marks: files by which the folder of such a model is known; one of them is enough.
         example: a package of the public index that holds such a model; "" if there is none.
-
-    Raises:
-        ConfigError: there is no such model here. Says what to do; nothing is downloaded.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -51,26 +43,8 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
     )
 
 
-def read_json(path: Path) -> Any:
-    """What a file of a model's folder holds.
-
-    Raises:
-        ConfigError: it is no JSON.
-    """
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
-
-
 def load_model(retriever: str, kind: str, folder: Path, device: str | None) -> Any:
-    """A model of sentence-transformers, from a folder of this machine and nothing else.
-
-    `kind` is its class in that library.
-
-    Raises:
-        ConfigError: the folder's files are not those of such a model, or there is no such device.
-    """
+    """A model of sentence-transformers of the class `kind`, from a folder of this machine."""
     import sentence_transformers
     from transformers.utils import logging
 
@@ -88,10 +62,7 @@ def load_model(retriever: str, kind: str, folder: Path, device: str | None) -> A
 
 
 def fingerprint_model(folder: Path) -> str:
-    """SHA-256 of the names and contents of a model's files; documentation does not count.
-
-    Two models with the same one make the same vectors.
-    """
+    """SHA-256 of the names and contents of a model's files; documentation does not count."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)

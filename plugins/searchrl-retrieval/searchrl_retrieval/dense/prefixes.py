@@ -1,16 +1,16 @@
-"""What a model wants before a query and before a passage; without it, recall drops silently.
+"""Texts before queries and passages, as models want them; without them, recall drops silently.
 
-Owns the table of known families and the order in which a prefix is decided: a setting, then the
-prompts in the model's own folder, then the family.
+A setting decides, then the prompts in the model's own folder, then the family.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from searchrl_retrieval.dense.models import read_json
+from searchrl import ConfigError
 
 
 class Prefixes(NamedTuple):
@@ -46,9 +46,6 @@ def find_prefixes(folder: Path, query: str | None, passage: str | None) -> Prefi
     """The prefixes of the model in a folder.
 
     `query` and `passage` are what the user wants; None: what the model wants. "" is no prefix.
-
-    Raises:
-        ConfigError: the model's own file of prompts cannot be read.
     """
     own = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
     origin = str(_read(folder / "config.json").get("_name_or_path", ""))
@@ -64,5 +61,8 @@ def find_prefixes(folder: Path, query: str | None, passage: str | None) -> Prefi
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found = read_json(path) if path.is_file() else {}
+    try:
+        found = json.loads(path.read_bytes()) if path.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
     return found if isinstance(found, dict) else {}

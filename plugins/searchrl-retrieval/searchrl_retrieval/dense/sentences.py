@@ -1,7 +1,7 @@
 """Vectors from a sentence-transformers model, with the prefixes that it was trained with.
 
-Owns the encoder of `dense`. torch and sentence-transformers are imported when a model is loaded.
-The model comes from a folder of this machine and nothing else; code inside it is not run.
+torch and sentence-transformers are imported when a model is loaded, from a folder of this machine;
+code inside it is not run.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from searchrl.contracts import Passage
 from searchrl_retrieval.dense.encoders import Vectors, as_plain, as_text
@@ -27,16 +29,11 @@ MARKS = ("modules.json", "config.json")
 class SentenceEncoder:
     """A sentence-transformers model; vectors have length 1 unless it was made for inner products.
 
-    Args:
-        model: the loaded model.
-        prefixes: what it wants before queries and passages.
-        batch_size: texts per forward pass.
+    `prefixes` stand before queries and passages, `batch_size` are the texts of a forward pass.
     """
 
     def __init__(self, model: SentenceTransformer, prefixes: Prefixes, batch_size: int) -> None:
-        self.model = model
-        self.prefixes = prefixes
-        self.batch_size = batch_size
+        self.model, self.prefixes, self.batch_size = model, prefixes, batch_size
         self.has_lengths = str(model.similarity_fn_name) == "dot"
         self._lock = threading.Lock()
         self.dim = int(self._encode(["size"], "").shape[1])
@@ -50,8 +47,6 @@ class SentenceEncoder:
         return self._encode([as_text(passage) for passage in passages], self.prefixes.passage)
 
     def _encode(self, texts: Sequence[str], prefix: str) -> Vectors:
-        import numpy as np
-
         with self._lock:  # its tokenizer is not made for several threads
             # A prompt, even "", replaces one that the model would add by itself.
             found: Any = self.model.encode(

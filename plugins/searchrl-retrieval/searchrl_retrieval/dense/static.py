@@ -1,9 +1,9 @@
 """Vectors from a table: the mean of one vector per token. No network is run, and no torch.
 
-Owns the encoder of `static`. It reads the files of a static-embedding model: `tokenizer.json` and a
-matrix in `model.safetensors`, as Model2Vec and sentence-transformers write them, or those inside
-the package wordllama. The package itself is not imported: it changes the logging of the whole
-program, and looks for its tokenizer in a folder that its wheel does not have, so it would download.
+The files are those of a static-embedding model: `tokenizer.json` and a matrix in
+`model.safetensors`, as Model2Vec and sentence-transformers write them, or those inside the package
+wordllama. That package itself is not imported: it changes the logging of the whole program, and
+looks for its tokenizer in a folder that its wheel does not have, so it would download.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from searchrl import ConfigError
 from searchrl.contracts import Passage
@@ -27,7 +29,7 @@ _WORDS = ("tokenizer.json", "tokenizers/*.json")
 """The file of the tokenizer, in the same two."""
 
 _MATRICES = ("embedding.weight", "embeddings")
-"""What the matrix is called in the file: by sentence-transformers and wordllama, by Model2Vec."""
+"""The name of the matrix in the files of sentence-transformers and wordllama, and of Model2Vec."""
 
 _BATCH = 256
 """Texts that are held as tokens at once."""
@@ -36,14 +38,11 @@ _BATCH = 256
 class StaticEncoder:
     """The mean of the token vectors, of length 1.
 
-    Args:
-        matrix: [V, D], one vector per token of the vocabulary.
-        tokenizer: of the model; it must neither pad nor cut.
+    `matrix` [V, D] has one per token; `tokenizer` must neither pad nor cut.
     """
 
     def __init__(self, matrix: Vectors, tokenizer: Tokenizer) -> None:
-        self.matrix_VD = matrix
-        self.tokenizer = tokenizer
+        self.matrix_VD, self.tokenizer = matrix, tokenizer
         self.dim = int(matrix.shape[1])
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
@@ -55,8 +54,6 @@ class StaticEncoder:
         return self._encode([as_text(passage) for passage in passages])
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
-        import numpy as np
-
         means = np.zeros((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), _BATCH):
             batch = list(texts[start : start + _BATCH])
@@ -70,11 +67,7 @@ class StaticEncoder:
 
 @functools.lru_cache(maxsize=2)
 def load_static_encoder(folder: Path) -> StaticEncoder:
-    """Load the static model of a folder once per process.
-
-    Raises:
-        ConfigError: its files are not those of such a model.
-    """
+    """Load the static model of a folder once per process; `ConfigError` for any other folder."""
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 

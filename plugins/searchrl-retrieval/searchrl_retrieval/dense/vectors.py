@@ -1,6 +1,6 @@
 """Vectors on disk: in a FAISS file, exact, as a graph, or compressed; mapped, not read.
 
-Owns the three layouts of FAISS. `flat` compares with every vector, `hnsw` walks a graph (Malkov and
+`flat` compares with every vector, `hnsw` walks a graph (Malkov and
 Yashunin 2018) and finds almost the same in a fraction of the time, `pq` keeps a few bytes per
 vector (product quantisation, Jégou et al. 2011) in lists of which a search reads some.
 """
@@ -19,7 +19,7 @@ from searchrl_retrieval.dense.encoders import Vectors
 FILE = "vectors.faiss"
 
 _LINKS, _EF_BUILD = 32, 200
-"""Of the graph: links per vector, and candidates looked at for each new one."""
+"""Links per vector of the graph, and candidates for each new one."""
 
 MIN_TO_TRAIN = 9_984
 """Vectors from which `pq` learns its 256 codes: fewer than 39 per code give poor ones."""
@@ -32,7 +32,7 @@ _BLOCK = 10_000
 
 
 class Found(NamedTuple):
-    """What a search found: `scores` and `places`, both [B, k], best first. Place -1: nothing."""
+    """The result of a search: `scores` and `places`, both [B, k], best first. Place -1: nothing."""
 
     scores: Any
     places: Any
@@ -41,10 +41,7 @@ class Found(NamedTuple):
 class FaissVectors:
     """The vectors of a file that `write_faiss` made. Safe to use from several threads.
 
-    Args:
-        path: the file.
-        ef_search: of `hnsw`: how many candidates a search keeps.
-        num_probes: of `pq`: how many lists a search reads.
+    A search keeps `ef_search` candidates in `hnsw`, and reads `num_probes` lists in `pq`.
     """
 
     def __init__(self, path: Path, ef_search: int, num_probes: int) -> None:
@@ -74,17 +71,9 @@ class FaissVectors:
 def write_faiss(
     path: Path, vectors: Vectors, layout: str, num_bytes: int, previous: Path | None
 ) -> None:
-    """Write vectors [N, D] into a file.
+    """Write vectors [N, D], which may be mapped, into a file; `num_bytes` per vector under `pq`.
 
-    Args:
-        path: the file to write.
-        vectors: may be mapped.
-        layout: see above.
-        num_bytes: bytes per vector under `pq`.
-        previous: a file of the same layout whose vectors come first; it is not changed.
-
-    Raises:
-        ConfigError: `pq` with too few vectors, or with bytes that do not divide D.
+    `previous`: a file of the same layout whose vectors come first; it is not changed.
     """
     import faiss
 

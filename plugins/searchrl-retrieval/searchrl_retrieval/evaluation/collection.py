@@ -1,7 +1,6 @@
 """Collections with judged passages: BEIR folders, and data sets whose questions name their gold.
 
-Owns which questions a split has and what counts as judged. Files are found and read by the core
-(`searchrl.data`).
+Files are found and read by the core (`searchrl.data`).
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ _LAYOUTS = (
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """One question, and how relevant each passage is to it: above 0 is relevant.
-
-    It is equal to itself alone, so it can be the key of what is known of it.
-    """
+    """One question, and grades of passages: above 0 is relevant. It is equal to itself alone."""
 
     id: str
     text: str
@@ -52,10 +48,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Passages, and questions of which it is known what they should find.
+    """Passages, and questions with judged ones; `notes` on what was left out.
 
-    `has_hops`: the relevant passages of a question are needed together. `notes` say what was left
-    out.
+    `has_hops`: the relevant passages of a question are needed together.
     """
 
     path: Path
@@ -72,16 +67,10 @@ class Collection:
 
 
 def read_collection(path: Path, split: str = "") -> Collection:
-    """Read a folder or a file.
+    """Read a folder or a file; `DataError` if it cannot be used.
 
-    Args:
-        path: what is judged.
-        split: of a BEIR folder, the name of the file in `qrels` (`test`). Else the name of the file
-            of questions, or what the `source` of a question ends in after a slash (`train`); all
-            questions without it.
-
-    Raises:
-        DataError: no such layout, no such split, or rows that cannot be used.
+    `split` is, for a BEIR folder, the name of the file in `qrels` (`test`). Else it is the name of
+    the file of questions, or the end of a question's `source` after a slash; all without it.
     """
     if not path.exists():
         raise DataError(f"there is nothing at '{path}'; expected {_LAYOUTS}.{suggest_path(path)}")
@@ -157,6 +146,6 @@ def _read_gold(path: Path, split: str, problems: Problems) -> _Read:
 
 
 def _is_of(split: str, row: Row, split_of_file: str) -> bool:
-    """Whether a question is of a split: by the name of its file, or by the end of its source."""
-    own = {split_of_file, str(row.value.get("source") or "").rpartition("/")[2]}
-    return not split or bool({split, _OUR_NAMES.get(split, split)} & own)
+    """True if a question is of a split: by the name of its file, or by the end of its source."""
+    names = {split_of_file, str(row.value.get("source") or "").rpartition("/")[2]}
+    return not split or bool({split, _OUR_NAMES.get(split, split)} & names)

@@ -1,7 +1,6 @@
 """Retrievers on a collection: they search, figures are computed, and they are compared in pairs.
 
-Owns the order of an evaluation and what a retriever may return. Figures are those of `measures`,
-intervals and tests those of `searchrl.estimate` and `searchrl.compare`.
+Intervals and tests are those of `searchrl.estimate` and `searchrl.compare`.
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one retriever did.
-
-    `rankings` are the ids that it found for each question, best first; `figures` the values by
-    question; `metrics` their means with 95 % intervals.
-    """
+    """The rankings of one retriever (ids by question), its figures by question, and their means."""
 
     rankings: Mapping[str, Sequence[str]]
     figures: Figures
@@ -63,10 +58,6 @@ def judge(
 
     A passage that has the id of a question and its text is that question itself, as in ArguAna. It
     is left out of that question's ranking.
-
-    Raises:
-        RetrieverFailure: a retriever could not search; nothing is counted as not found instead.
-        PluginError: it returned something else than its contract says.
     """
     asked = {one.id: one.text for one in collection.questions}
     same = find_passages(collection.passages, asked)
@@ -104,7 +95,7 @@ def compare_all(judged: Mapping[str, Measured]) -> list[Difference]:
 def _search(
     label: str, retriever: Retriever, queries: Sequence[str], depth: int
 ) -> list[Sequence[Passage]]:
-    """What is found for every query."""
+    """The results for every query, checked."""
     results: list[Sequence[Passage]] = []
     batches = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
     for batch in tracked(batches, f"{label} searches, batches of {BATCH}", len(batches)):

@@ -1,8 +1,7 @@
 """Figures of rankings: nDCG, recall, MRR and MAP per question, computed by ir-measures.
 
-Owns the names of the figures and what ir-measures is given. It sorts a run by score, and equal
-scores by id, so a run made of the retrievers' scores would depend on how passages are called. It is
-given the ranks instead: the order that a retriever returned is the order that is measured.
+It sorts equal scores by id, so a run made of the retrievers' scores would depend on the names of
+passages. It is given the ranks instead.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ CUTOFFS = (5, 10, 100)
 """Ranks at which everything is measured if nobody says."""
 
 MEASURES = {"ndcg": "nDCG", "recall": "R", "mrr": "RR", "map": "AP"}
-"""Our names -> those of ir-measures."""
+"""The names of ir-measures by ours."""
 
 SUPPORT_RECALL, ALL_GOLD = "support_recall", "all_gold"
 
 Figures = dict[str, dict[str, float]]
-"""Name of a figure (`ndcg@10`) -> id of a question -> value."""
+"""Values by the name of a figure (`ndcg@10`) and the id of a question."""
 
 Qrels = Mapping[str, Mapping[str, int]]
-"""Id of a question -> id of a passage -> how relevant it is; above 0 is relevant."""
+"""Grades by the id of a question and the id of a passage; above 0 is relevant."""
 
 
 def measure(
@@ -41,9 +40,6 @@ def measure(
         cutoffs: ranks at which to measure.
         has_hops: adds `support_recall`, the share of the gold passages that were found, and
             `all_gold`, 1 if every one was. The first is recall under the name it has in training.
-
-    Raises:
-        ConfigError: ir-measures is not installed.
     """
     need("measuring retrievers", "eval", "ir_measures")
     import ir_measures

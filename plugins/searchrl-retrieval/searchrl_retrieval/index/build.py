@@ -1,8 +1,8 @@
 """Making an index folder: the old index is there until the new one is whole.
 
-Owns the steps of a build: hold the folder, store the passages, let the kind write its files, sum
-them up, and replace the manifest. Everything is written in `building/` inside the folder. A killed
-build leaves it there, and the same build goes on with what it holds.
+A build holds the folder, stores the passages, lets the kind write its files, sums them up, and
+replaces the manifest. Everything is written in `building/` inside the folder. A killed build leaves
+it there, and the same build goes on with it.
 """
 
 from __future__ import annotations
@@ -63,11 +63,6 @@ def build_index(
         wait_s: seconds to wait for another process that builds here; -1 waits without limit.
         is_kept: an index that is there when the folder is free is opened, and nothing is built.
         previous: the index of this folder, of `kind`, whose passages are the first of `passages`.
-
-    Raises:
-        IndexFault: another process builds here, or has replaced `previous`, the folder holds
-            something else, or the disk is full.
-        DataError: two passages have the same id.
     """
     began = time.monotonic()
     try:
@@ -135,7 +130,9 @@ def _build(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         took_s=round(time.monotonic() - began, 3),
     )
-    _sync(data)  # or a power cut might leave the manifest and lose what it speaks of
+    for path in filter(Path.is_file, data.rglob("*")):
+        with path.open("rb") as file:  # or a power cut might leave the manifest alone
+            os.fsync(file.fileno())
     os.replace(data, folder / manifest.data)
     write_manifest(folder, manifest)
     for old in folder.glob("data-*"):
@@ -156,10 +153,3 @@ def _ensure_ours(folder: Path) -> None:
         raise IndexFault(
             f"'{folder}' is a folder with other files in it ({others[0]}, …); name a new one"
         )
-
-
-def _sync(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())

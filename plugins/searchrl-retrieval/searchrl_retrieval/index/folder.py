@@ -1,8 +1,7 @@
-"""What a retriever must do to be kept in an index folder, and opening one.
+"""The contract of retrievers that are kept in an index folder, and opening one.
 
-Owns the contract `IndexKind` and the checks: a manifest that is whole, files of the right size, the
-kind, its settings and the corpus that are asked for. What does not fit is refused with one sentence
-that names the folder and the command that builds it again.
+A folder needs a whole manifest, files of the right size, and the kind, the settings and the corpus
+that are wanted. All else is refused with the folder and the command that builds it again.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class IndexKind(Protocol):
     def built_with(self) -> Mapping[str, Any]:
         """The settings that decide what is in the files, as JSON values.
 
-        A folder that was built with others is refused. Settings that only a search needs are left
-        out, so that they may change without a new index.
+        A folder that was built with others is refused. Settings of a search alone may change.
         """
 
     def build(self, passages: PassageStore, folder: Path, previous: Index | None) -> None:
@@ -63,7 +61,7 @@ class IndexKind(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """An index that can be used: its folder, what it says of itself, and its passages."""
+    """An index that can be used: its folder, its manifest, and its passages."""
 
     folder: Path
     manifest: Manifest
@@ -75,18 +73,14 @@ class Index:
         return self.folder / self.manifest.data / FILES
 
     def retriever(self, kind: IndexKind) -> Retriever:
-        """The retriever of this index, with the search settings of `kind`.
-
-        Raises:
-            IndexFault: it was built by another kind, or with other settings.
-        """
+        """The retriever of this index, with the search settings of `kind`."""
         if difference := self._find_difference(kind):
             sources = self.manifest.sources
             raise _refuse(self.folder, difference, kind.name, kind.built_with, sources)
         return kind.open(self.files, self.passages)
 
     def ensure_corpus(self, fingerprint: str, count: int) -> None:
-        """Refuse the index if it is of another corpus: with `IndexFault`."""
+        """Raise `IndexFault` if the index is of another corpus."""
         made = self.manifest
         if fingerprint != made.fingerprint:
             fault = (
@@ -107,7 +101,7 @@ class Index:
 
 
 def has_index(folder: Path) -> bool:
-    """Whether a folder has an index, whole or not."""
+    """True if a folder has an index, whole or not."""
     return (folder / NAME).is_file()
 
 
@@ -115,10 +109,7 @@ def open_index(folder: Path, *, is_deep: bool = False, remedy: str = "") -> Inde
     """Open the index of a folder.
 
     Sizes are compared with the manifest; with `is_deep` every byte is read and summed up.
-    `remedy` is what to do about a fault, if it is not the command that builds the index again.
-
-    Raises:
-        IndexFault: there is none, or it is half-written, damaged or of another format.
+    `remedy` stands in an `IndexFault` instead of the command that builds the index again.
     """
     made = None
     try:
@@ -142,8 +133,8 @@ def _explain_missing(folder: Path) -> str:
             f"index '{folder}' is not finished: its build was stopped. The same command goes on "
             "with it: searchrl index build"
         )
-    said = "holds no index." if folder.exists() else f"is not there.{suggest_path(folder)}"
-    return f"no index: '{folder}' {said} This builds one: {_command(folder, 'NAME', {}, ())}"
+    fault = "holds no index." if folder.exists() else f"is not there.{suggest_path(folder)}"
+    return f"no index: '{folder}' {fault} This builds one: {_command(folder, 'NAME', {}, ())}"
 
 
 def _refuse(

@@ -1,7 +1,6 @@
-"""What an index folder says of itself: `manifest.json`, the same for every kind of index.
+"""The manifest of an index folder, `manifest.json`, with checksums of itself and of the files.
 
-Owns its format, its own checksum and the checksums of the files. It is replaced in one go, so a
-folder has the old index or the new one.
+It is replaced in one go, so a folder has the old index or the new one.
 """
 
 from __future__ import annotations
@@ -32,18 +31,11 @@ class IndexFault(SearchRLError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An index folder in a few words.
+    """An index folder in a few words: its retriever (`kind`), and the settings behind its files.
 
-    Attributes:
-        kind: the retriever that it is of.
-        settings: the settings that decide what is in its files.
-        fingerprint, count: the corpus: `fingerprint_passages`, and how many passages it has.
-        sources: flags that name the corpus, such as `--corpus /data/corpus.jsonl`, for the command
-            that builds the index again; empty if it came from elsewhere.
-        data: name of the folder with the files, beside the manifest.
-        files: size in bytes and SHA-256 of every file in it.
-        created: date and time (UTC).
-        took_s: seconds that the build took, the last one if it was resumed.
+    `fingerprint` and `count` are those of the corpus, `sources` the flags that name it, such as
+    `--corpus /data/corpus.jsonl`, for the command that builds the index again. `data` is the folder
+    with the files, `files` their sizes and SHA-256. `took_s` is of the last build, if resumed.
     """
 
     kind: str
@@ -63,19 +55,14 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Make `manifest` that of the folder; there is no moment without one."""
+    """Replace the manifest of the folder."""
     facts: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
     sealed = json.dumps(facts | {"sha256": _seal(facts)}, indent=1, ensure_ascii=False)
     replace_file(folder / NAME, sealed.encode() + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder.
-
-    Raises:
-        FileNotFoundError: there is none.
-        IndexFault: it is damaged, or in another format.
-    """
+    """Read the manifest of a folder; `FileNotFoundError` if there is none."""
     try:
         facts = json.loads((folder / NAME).read_bytes())
         written, seal = facts.pop("format"), facts.pop("sha256")
@@ -109,7 +96,7 @@ def list_files(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def find_fault(folder: Path, manifest: Manifest, *, is_deep: bool = False) -> str:
-    """Say which file is not what was written, or "". `is_deep`: every byte is read."""
+    """The first file that is not as it was written, or "". `is_deep`: every byte is read."""
     for name, (size, digest) in manifest.files.items():
         if fault := file_fault(folder / manifest.data / name, size, digest, deep=is_deep):
             return f"is damaged: {manifest.data}/{name}: {fault}"

@@ -1,8 +1,6 @@
 """Passages on disk: a corpus of any size as one SQLite file.
 
-Owns the file, the fingerprint of a corpus, the way from an id to its passage, and the order of
-equal scores: that of the corpus. Texts are kept as bytes, because a text may hold what UTF-8 cannot
-(half of a surrogate pair).
+Texts are kept as bytes, because a text may hold what UTF-8 cannot (half of a surrogate pair).
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class PassageStore:
         return map(_read, self._connection.execute(f"{_ROW} ORDER BY place"))
 
     def find(self, identity: str) -> int | None:
-        """Where the passage with an id stands; None if there is none."""
+        """The place of the passage with an id; None if there is none."""
         row = self._ask("SELECT place FROM passages WHERE id = ?", _encode(identity))
         return None if row is None else int(row[0])
 
@@ -64,11 +62,7 @@ class Stored:
     passages: PassageStore
 
     def stored(self, ids: Sequence[str]) -> list[Passage | None]:
-        """The passages of ids, None for each that is not there.
-
-        Raises:
-            ConfigError: there are no passages at all: neither a corpus nor an index was named.
-        """
+        """The passages of ids, None for each that is not there."""
         if not len(self.passages):
             raise ConfigError(
                 "there is nothing to search: name an index with --set retriever.index=DIR, or a "
@@ -82,10 +76,6 @@ def write_passages(path: Path, passages: Iterable[Passage]) -> str:
     """Write passages into a new file; returns their fingerprint.
 
     `passages` may be an iterator over more than fits into memory.
-
-    Raises:
-        DataError: two passages have the same id.
-        OSError: the file cannot be written.
     """
     digest = hashlib.sha256()
     last: tuple[int, tuple[bytes, bytes, bytes]] = (0, (b"", b"", b""))
@@ -127,7 +117,7 @@ def fingerprint_passages(passages: Iterable[Passage]) -> str:
 
 
 def find_best(scores: NDArray[Any], k: int) -> list[int]:
-    """The places of the `k` highest scores above 0, best first."""
+    """The places of the `k` highest scores above 0, best first; equals in corpus order."""
     found = np.flatnonzero(scores > 0)
     if len(found) > k:
         least = np.partition(scores[found], -k)[-k]

@@ -1,22 +1,21 @@
 """From a corpus to its index: opened if there is one, built if there is none.
 
-Owns where indexes are kept that nobody named: in the user's cache folder, by retriever, settings
-and corpus. A name given as `index` is opened and never built, so that a slip is no build of hours.
-Processes that start together build once: the others wait, then map the same files.
+Indexes that nobody named are in the user's cache folder, by retriever, settings and corpus. A name
+given as `index` is opened and never built, so that a slip is no build of hours. Processes that
+start together build once: the others wait, then map the same files.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from searchrl import cache_path
 from searchrl.contracts import Passage, Retriever
@@ -34,18 +33,11 @@ class IndexFactory:
 
     def __init__(self, kind: Callable[..., IndexKind]) -> None:
         self.kind = kind
-        hints = get_type_hints(kind, include_extras=True)
-        own = {one.name: (one.default, hints[one.name]) for one in fields(kind)}  # type: ignore[arg-type]
-        named = inspect.Parameter.KEYWORD_ONLY
-        self.__signature__ = inspect.Signature(
-            [
-                inspect.Parameter("passages", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-                *(
-                    inspect.Parameter(name, named, default=default, annotation=hint)
-                    for name, (default, hint) in {**own, "index": (None, str | None)}.items()
-                ),
-            ]
-        )
+        passages = Parameter("passages", Parameter.POSITIONAL_OR_KEYWORD)
+        index = Parameter("index", Parameter.KEYWORD_ONLY, default=None, annotation=str | None)
+        settings = signature(kind, eval_str=True).parameters.values()
+        named = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in settings]
+        self.__signature__ = Signature([passages, *named, index])
 
     def __call__(
         self, passages: Sequence[Passage], *, index: str | None = None, **settings: Any
@@ -55,10 +47,6 @@ class IndexFactory:
         With `index`, the folder of an index that was built with `searchrl index build`, there may
         be no passages: those of the index are searched. Without it, one is kept in the cache
         folder, or in a temporary one if the corpus is small.
-
-        Raises:
-            ConfigError: a setting is wrong, or a model or a package is not on this machine.
-            IndexFault: the index cannot be used, or is one of another corpus.
         """
         kind = self.kind(**settings)
         if index is not None:
@@ -69,7 +57,10 @@ class IndexFactory:
         if len(passages) < kind.keep_from:
             return _build_for_now(kind, passages)
         fingerprint = fingerprint_passages(passages)
-        folder = default_folder(kind, fingerprint)
+        built_with = {key: value for key, value in kind.built_with.items() if key not in PLACES}
+        settings_text = json.dumps([FORMAT, built_with], sort_keys=True)
+        mark = hashlib.sha256(settings_text.encode()).hexdigest()
+        folder = cache_folder() / f"{kind.name}-{fingerprint[:16]}-{mark[:8]}"
         if not has_index(folder):
             build_index(kind, passages, folder, wait_s=-1, is_kept=True)
         remedy = "Delete this folder; the index is built again when it is needed"
@@ -78,19 +69,10 @@ class IndexFactory:
         return opened.retriever(kind)
 
 
-def default_folder(kind: IndexKind, fingerprint: str) -> Path:
-    """Where the index of a corpus is kept if nobody says."""
-    built_with = {key: value for key, value in kind.built_with.items() if key not in PLACES}
-    settings = json.dumps([FORMAT, built_with], sort_keys=True)
-    mark = hashlib.sha256(settings.encode()).hexdigest()
-    return cache_folder() / f"{kind.name}-{fingerprint[:16]}-{mark[:8]}"
-
-
 def cache_folder() -> Path:
     """The folder of all indexes that nobody named."""
-    if named := os.environ.get(CACHE_VARIABLE):
-        return Path(os.path.expanduser(named))
-    return cache_path("indexes")
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(os.path.expanduser(named)) if named else cache_path("indexes")
 
 
 def _build_for_now(kind: IndexKind, passages: Sequence[Passage]) -> Retriever:

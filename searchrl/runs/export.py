@@ -136,9 +136,10 @@ def _write_merged(source: Source, weights: ResolvedModel, folder: Path) -> None:
     limit = max(tolerance_of(policy.dtype).mean, 0.1 * float((before - without).abs().mean()))
     if not gap <= limit:
         raise PolicyError(
-            f"merging '{weights.adapter_path}' into '{weights.path}' makes another model: log-probs of "
-            f"a few tokens are {gap:.2g} nats off on average, and rounding explains {limit:.2g}. "
-            "Export the adapter as it is: leave --merge out, and name its base with --base"
+            f"merging '{weights.adapter_path}' into '{weights.path}' makes another model: "
+            f"log-probs of a few tokens are {gap:.2g} nats off on average, and rounding explains "
+            f"{limit:.2g}. Export the adapter as it is: leave --merge out, and name its base with "
+            "--base"
         )
 
 

@@ -54,9 +54,5 @@ class Analyzer:
             run = list(found)
             shortest = 2 if is_number and len(run) >= LIST else 1
             kept += [one for one in run if len(one) >= shortest and one not in self.stops]
-        return self.stem(kept or words)
-
-    def stem(self, words: list[str]) -> list[str]:
-        """The stems of words."""
         with self._lock:  # a stemmer serves one thread
-            return self._stem(words)
+            return self._stem(kept or words)

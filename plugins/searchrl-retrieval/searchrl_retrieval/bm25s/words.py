@@ -50,8 +50,8 @@ class Analyzer:
         """The terms of a text in order, repeats included."""
         words = tokenize(text)
         kept: list[str] = []
-        for is_number, found in groupby(words, str.isdecimal):
-            run = list(found)
+        for is_number, group in groupby(words, str.isdecimal):
+            run = list(group)
             shortest = 2 if is_number and len(run) >= LIST else 1
             kept += [one for one in run if len(one) >= shortest and one not in self.stops]
         with self._lock:  # a stemmer serves one thread

@@ -29,7 +29,7 @@ from .hookspecs import hookimpl as hookimpl
 from .plugins import Entry as Entry
 from .plugins import Registry as Registry
 from .plugins import load_plugins as load_plugins
-from .plugins.make import make_env as make_env
+from .plugins.parts import make_env as make_env
 from .plugins.parts import make_judge as make_judge
 from .plugins.parts import make_retriever_factory as make_retriever_factory
 from .programs.agent import load_agent as load_agent

@@ -1,7 +1,6 @@
 """Arithmetic on curves that several alarms need: windows, streaks, whether a run is learning.
 
-Owns how noise is told from trouble: a single bad step is noise, and trouble is a streak of them.
-Every alarm of this room is made of these functions.
+A single bad step is noise, and trouble is a streak of them.
 """
 
 from __future__ import annotations
@@ -47,19 +46,19 @@ def streak(points: Sequence[Point], is_bad: Callable[[Point], bool]) -> list[Poi
 
 
 def above(limit: float, *, or_equal: bool = False) -> Callable[[Point], bool]:
-    """Whether a point is above a limit; one that is not a number is."""
+    """Return a test for points above a limit; one that is not a number is."""
     if or_equal:
         return lambda point: not point.value < limit
     return lambda point: not point.value <= limit
 
 
 def below(limit: float) -> Callable[[Point], bool]:
-    """Whether a point is below a limit; one that is not a number is."""
+    """Return a test for points below a limit; one that is not a number is."""
     return lambda point: not point.value >= limit
 
 
 def is_learning(history: History, label: str = "") -> bool:
-    """Whether the reward has risen since the start and most of what it won is still there.
+    """Return True if the reward has risen since the start and most of that is still there.
 
     Then a policy that writes less, or is surer of itself, has learned to. The mean of the last
     steps must be above that of the first by more than chance and by a tenth of all that the reward
@@ -79,7 +78,7 @@ def is_learning(history: History, label: str = "") -> bool:
 
 
 def labels(history: History) -> Iterator[str]:
-    """What stands before the metrics of all tasks together, then of each task of a mixture."""
+    """Yield the prefix of the metrics of all tasks together, then of each task of a mixture."""
     yield ""
     for task in history.tasks:
         yield f"{task}/"

@@ -99,12 +99,16 @@ class OneComponent:
         for label in labels(history):
             weights = history.weights.get(label.removesuffix("/"), {})
             held_out = history.curve(f"{label}{_EXACT}", "during")
-            if len(held_out) < self.evals or not self._stands_still(held_out):
+            if len(held_out) < self.evals:
                 continue
+            bound = held_out[0].value if held_out[0].high is None else held_out[0].high
+            if any(not point.value <= bound for point in held_out[1:]):  # it does not stand still
+                continue
+            curves = {name: history.curve(f"{label}{name}") for name in weights}
             gains = {
-                name: weight * _gain(history.curve(f"{label}{name}"))
-                for name, weight in weights.items()
-                if weight and len(history.curve(f"{label}{name}")) >= 2 * WINDOW
+                name: weight * (mean(curve[-WINDOW:]) - mean(curve[:START]))
+                for (name, weight), curve in zip(weights.items(), curves.values(), strict=True)
+                if weight and len(curve) >= 2 * WINDOW
             }
             rise = sum(gains.values())
             name = max(gains, key=lambda one: gains[one], default="")
@@ -126,12 +130,6 @@ class OneComponent:
                 )
         return None
 
-    def _stands_still(self, held_out: list[Point]) -> bool:
-        """Whether no evaluation after the first is above its interval."""
-        first = held_out[0]
-        bound = first.value if first.high is None else first.high
-        return all(point.value <= bound for point in held_out[1:])
-
 
 def find_constant(history: History, steps: int) -> list[Point]:
     """The last points of the reward if at least `steps` are the same and no group tells them apart.
@@ -149,7 +147,3 @@ def find_constant(history: History, steps: int) -> list[Point]:
 
     found = streak(curve, is_same)
     return found if len(found) >= steps else []
-
-
-def _gain(curve: list[Point]) -> float:
-    return mean(curve[-WINDOW:]) - mean(curve[:START])

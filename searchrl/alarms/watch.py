@@ -1,14 +1,13 @@
 """The watch of a run: its alarms, what they see, and which of them have sounded already.
 
-Owns how the names in `alarms.watch` become objects, the rule that an alarm sounds once per trouble,
-and the errors: what an alarm raises names its plugin. It writes nothing and ends no run.
+An alarm sounds once per trouble; an error in one names its plugin. Nothing is written here, and no
+run ended.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from searchrl.config.alarms import AlarmSpec
@@ -25,38 +24,8 @@ QUIET = 20
 """Steps without its trouble after which an alarm may sound again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sounded:
-    """An alarm that sounded: its name, the step after which it was asked, its words.
-
-    `action` is what the configuration makes of the alert's own.
-    """
-
-    alarm: str
-    step: int
-    alert: Alert
-    action: AlarmAction
-
-    def to_row(self) -> dict[str, Any]:
-        """The row of alarms.jsonl."""
-        alert = self.alert
-        return {
-            "step": self.step,
-            "alarm": self.alarm,
-            "severity": str(alert.severity),
-            "action": str(self.action),
-            "since": alert.since,
-            "what": alert.what,
-            "why": alert.why,
-            "tries": list(alert.tries),
-        }
-
-
 def find_alarms(registry: Registry, specs: Mapping[str, AlarmSpec]) -> dict[str, Entry]:
-    """The alarms that are on, by name, with settings that their factories take.
-
-    Raises `SearchRLError` for a name that is not registered and for wrong settings.
-    """
+    """The alarms that are on, by name; `SearchRLError` for a wrong name or setting of any."""
     found = {name: registry.get("alarm", name) for name in specs}
     for name, entry in found.items():
         entry.ensure_settings(specs[name].settings)
@@ -85,11 +54,8 @@ class Watch:
         self._rewards = dict(rewards or {})
         self._held: dict[str, int] = {}
 
-    def ask(self, step: int) -> list[Sounded]:
-        """The alarms that begin to sound after `step`.
-
-        Raises `SearchRLError` with the alarm and its plugin if one raises or returns no alert.
-        """
+    def ask(self, step: int) -> list[dict[str, Any]]:
+        """The alarms that begin to sound after `step`, as rows of alarms.jsonl."""
         self.history.weights = {
             name: {c: weight for weight, c in schedule.at(step).terms if c is not None}
             for name, schedule in self._rewards.items()
@@ -101,7 +67,17 @@ class Watch:
                 continue
             held, self._held[name] = self._held.get(name), step
             if held is None or step - held > QUIET:
-                new.append(Sounded(name, step, alert, chosen or alert.action))
+                row = {
+                    "step": step,
+                    "alarm": name,
+                    "severity": str(alert.severity),
+                    "action": str(chosen or alert.action),
+                    "since": alert.since,
+                    "what": alert.what,
+                    "why": alert.why,
+                    "tries": list(alert.tries),
+                }
+                new.append(row)
         return new
 
     def begin_anew(self) -> None:

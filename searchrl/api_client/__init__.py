@@ -1,9 +1,4 @@
-"""Asking and answering over HTTP, calls with a time limit: the names that packages may import.
-
-A model behind an OpenAI-compatible address is a `Client`, any other server that takes JSON a
-`Server`; what was answered is kept in a `JsonCache`. `call_together` makes several calls at once.
-`make_http_server` has limits against strangers; `redact` takes secrets out of texts.
-"""
+"""HTTP clients and servers, and calls with a time limit: the names that packages may import."""
 
 from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.client import Client

@@ -1,4 +1,4 @@
-"""The disk cache of answers, one SQLite file of JSON values: what was asked once is not sent again.
+"""The disk cache of answers, one SQLite file of JSON values: no request is sent twice.
 
 No key of an account is in it, and nothing that is read from it is run.
 """
@@ -21,8 +21,8 @@ _WAIT_S = 30.0  # for another process that writes
 class JsonCache:
     """JSON values on disk.
 
-    `section` says where its setting stands, for messages. `EndpointFailure`: the file cannot be
-    made, or is no cache; every method says so, too.
+    `section` is that of its setting, for messages. Every method raises `EndpointFailure` if the
+    file cannot be made, or is no cache.
     """
 
     def __init__(self, path: Path, *, section: str = "endpoint") -> None:

@@ -28,10 +28,10 @@ class Client:
         url: the address, such as `http://localhost:8000/v1`.
         model: the name under which the server knows it.
         settings: the section `endpoint` of a config, or another with its keys.
-        section: where the settings stand, for messages: `endpoint`, `judge`.
+        section: the name of this section, for messages: `endpoint`, `judge`.
 
-    `traffic` is what was sent and spent so far. A wrong address or key is a `ConfigError`, a cache
-    that cannot be used an `EndpointFailure`.
+    `traffic` counts requests, tokens and cost so far. A wrong address or key is a `ConfigError`, a
+    cache that cannot be used an `EndpointFailure`.
     """
 
     def __init__(
@@ -63,31 +63,31 @@ class Client:
         self._lock = threading.Lock()
 
     def estimate(self, calls: int, prompt_tokens: int, completion_tokens: int) -> Traffic:
-        """What so many calls and tokens would cost."""
-        asked, told = self._settings.prompt_price, self._settings.completion_price
+        """The cost of so many calls and tokens."""
+        prompt, completion = self._settings.prompt_price, self._settings.completion_price
         cost = None
-        if asked is not None and told is not None:
-            cost = (prompt_tokens * asked + completion_tokens * told) / 1_000_000
+        if prompt is not None and completion is not None:
+            cost = (prompt_tokens * prompt + completion_tokens * completion) / 1_000_000
         return Traffic(
             calls, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, cost=cost
         )
 
     def start(self, request: Request) -> Future[Reply]:
         """Ask in the background, at most `concurrency` requests at a time."""
-        asked: Future[Reply] = Future()
+        future: Future[Reply] = Future()
         # A daemon: one that waits for a server does not keep the program from ending.
-        threading.Thread(target=self._answer, args=(asked, request), daemon=True).start()
-        return asked
+        threading.Thread(target=self._answer, args=(future, request), daemon=True).start()
+        return future
 
-    def _answer(self, asked: Future[Reply], request: Request) -> None:
+    def _answer(self, future: Future[Reply], request: Request) -> None:
         with self._slots:
             if self._is_closed:
-                asked.cancel()
-            if asked.set_running_or_notify_cancel():
+                future.cancel()
+            if future.set_running_or_notify_cancel():
                 try:
-                    asked.set_result(self.complete(request))
-                except BaseException as error:  # passed on to who asked
-                    asked.set_exception(error)
+                    future.set_result(self.complete(request))
+                except BaseException as error:
+                    future.set_exception(error)
 
     def complete(self, request: Request) -> Reply:
         """Ask, and wait for the reply.
@@ -129,7 +129,7 @@ class Client:
                 self._cache.put(JsonCache.key(self.url, body, request.draw), None)
 
     def told(self, stops: tuple[str, ...]) -> tuple[str, ...]:
-        """Which of some stop strings the server is told (`extra: {stop: null}`: none)."""
+        """The stop strings that the server is told (`extra: {stop: null}`: none)."""
         return () if "stop" in self._settings.extra else stops[:MAX_STOPS]
 
     def close(self) -> None:

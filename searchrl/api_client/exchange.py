@@ -1,4 +1,4 @@
-"""The OpenAI interface, chat and completions: what is asked, what comes back, and both as JSON."""
+"""The OpenAI interface, chat and completions: requests, replies, and both as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 
 
 class Finish(StrEnum):
-    """Why a model stopped writing."""
+    """The reason why a model stopped writing."""
 
     STOP = "stop"  # at a stop string, or its message was over: the interface does not tell which
     END = "end"  # its message was over: the server says so
@@ -50,7 +50,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model wrote.
+    """The text of a model.
 
     `stop` is the stop string that ended it, if the server says so. Servers leave that string out of
     `text`. `usage` is (prompt tokens, tokens of the answer); None if the server counts none.
@@ -91,7 +91,7 @@ def read_reply(api: str, answer: Any) -> Reply:
     message = choice.get("message") if isinstance(choice, Mapping) and api == "chat" else choice
     if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
         raise EndpointFailure(f"sent no message: {answer}")
-    # Of a message it is null where the model only called a tool, or only thought.
+    # In a message it is null where the model only called a tool, or only thought.
     text = (message.get("content") or "") if api == "chat" else choice.get("text")
     if not isinstance(text, str):
         raise EndpointFailure(f"sent no text: {answer}")

@@ -56,12 +56,12 @@ class Server:
 
     Args:
         url: the address.
-        section: where its settings stand, for messages: `endpoint`, `retriever`.
+        section: name of the section of its settings, for messages: `endpoint`, `retriever`.
         key: sent as `Authorization: Bearer KEY`, or as it is if it has two words (`Basic …`).
         timeout_s: time limit of a request, with all its tries.
         max_retries: tries after the first, of what may pass: a lost connection, a busy server.
         concurrency: requests under way at the same time; more wait.
-        advice: what to do about a status, for messages.
+        advice: remedies by status, for messages.
         max_bytes: bytes of an answer, at most.
 
     A wrong address is a `ConfigError`.
@@ -123,20 +123,19 @@ class Server:
             except APIStatusError as error:
                 raise self._refusal(error.response, asking.num_tries) from None
             except APIConnectionError as error:
-                said = quote(error.__cause__ or error)
-                times = _times(asking.num_tries)
-                raise EndpointFailure(f"{self.url} cannot be reached: {said}{times}") from None
+                cause = f"{quote(error.__cause__ or error)}{_times(asking.num_tries)}"
+                raise EndpointFailure(f"{self.url} cannot be reached: {cause}") from None
             try:
                 return redact(json.loads(content))  # it is kept, shown and put into rows
             except (ValueError, RecursionError):
-                said = quote(content.decode("utf-8", "replace"))
-                raise EndpointFailure(f"{self.url} sent no JSON: {said}") from None
+                quoted = quote(content.decode("utf-8", "replace"))
+                raise EndpointFailure(f"{self.url} sent no JSON: {quoted}") from None
 
     def _refusal(self, answer: httpx2.Response, num_tries: int) -> Refused:
-        """What a status other than 200 means."""
-        status, said = answer.status_code, quote(answer.text)
+        """The error of a status other than 200."""
+        status, quoted = answer.status_code, quote(answer.text)
         told = answer.extensions["status"]  # 200, if its body is an error
-        text = f"{self.url} answered {told}{': ' * bool(said)}{said}{_times(num_tries)}"
+        text = f"{self.url} answered {told}{': ' * bool(quoted)}{quoted}{_times(num_tries)}"
         if 300 <= status < 400:
             text += "; it sends us elsewhere, and no key is carried there: name the new address"
         elif advice := self._advice.get(status):

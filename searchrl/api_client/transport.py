@@ -1,4 +1,4 @@
-"""The wire under the `openai` client: what goes out, how much comes back, and until when.
+"""The wire under the `openai` client, with limits of time and size.
 
 It sends no header of the machine or the environment and follows no redirect, which would carry the
 key elsewhere. Tries, `Retry-After` and connections are the library's.
@@ -43,7 +43,7 @@ class Asking:
 
 
 ASKING: ContextVar[Asking] = ContextVar("asking")
-"""What this thread asks."""
+"""The request of this thread."""
 
 
 class Wire(httpx2.Client):
@@ -52,9 +52,9 @@ class Wire(httpx2.Client):
     def __init__(self, key_header: str, max_bytes: int, concurrency: int) -> None:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=concurrency)
         super().__init__(limits=limits)
-        self._own = {"accept": "application/json", "user-agent": "searchrl"}
+        self._headers_sent = {"accept": "application/json", "user-agent": "searchrl"}
         if key_header:
-            self._own["authorization"] = key_header
+            self._headers_sent["authorization"] = key_header
         self._max_bytes = max_bytes
 
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -69,7 +69,7 @@ class Wire(httpx2.Client):
             raise Ended(error) from None
         asking.num_tries += 1
         sent = {name: request.headers[name] for name in _OUT if name in request.headers}
-        request.headers = httpx2.Headers(sent | self._own)
+        request.headers = httpx2.Headers(sent | self._headers_sent)
         request.extensions = {"timeout": httpx2.Timeout(left_s).as_dict()}
         content = bytearray()
         try:
@@ -99,7 +99,7 @@ class Wire(httpx2.Client):
 
 
 def _is_error(content: bytearray) -> bool:
-    """Whether an answer is an error in place of what was asked for, or of its first choice."""
+    """True if an answer, or its first choice, is an error."""
     body: Any = None
     with suppress(ValueError, RecursionError):
         body = json.loads(content) if b'"error"' in content else None

@@ -1,7 +1,4 @@
-"""`--dry-run` of a training command: the plan, and all that is checked before a weight is loaded.
-
-Imports torch (a plan names a device), so commands import it when they run.
-"""
+"""`--dry-run` of a training command: the plan, and all that can be checked without weights."""
 
 from __future__ import annotations
 
@@ -38,11 +35,7 @@ _NOT_READ = {"train": ("sft",), "sft": ("algorithm", "optim", "alarms", "max_ste
 
 
 def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
-    """The device that `--gpu-memory` plans for, on another machine.
-
-    Raises `ConfigError` if the option stands without `--dry-run`, or beside another device, or
-    `--gpus` without it.
-    """
+    """The device that `--gpu-memory` plans for; `ConfigError` for options that do not fit it."""
     if not values.get("gpu_memory"):
         raise ConfigError("--gpus plans for GPUs on another machine; add --gpu-memory SIZE")
     if not values["dry_run"]:
@@ -60,11 +53,10 @@ def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
 def show_plan(
     plan: Plan, command: Literal["train", "sft"], values: Mapping[str, Any], *, is_shown: bool
 ) -> None:
-    """Print what a run of `command` would do, and stop before it loads any weight.
+    """Print the plan of a run of `command`; no weight is loaded.
 
-    Builds the environments, so that wrong names, expressions and data are found. Warnings and the
-    verdict on memory are the last lines. With `--details` the settings that the command reads are
-    before them, as YAML, all else as comments.
+    Environments are made, so that wrong names, expressions and data are found. With `--details` the
+    settings that the command reads come first, as YAML, all else as comments.
     """
     gpu_memory = values.get("gpu_memory")
     room = None if gpu_memory is None else max(0, parse_bytes(gpu_memory) - CUDA_CONTEXT)

@@ -1,9 +1,8 @@
 """The `searchrl` command group: finds commands, and turns errors into one clear message.
 
-All commands, also the built-in ones, come from the plugin registry and are imported when they run.
-A plugin that cannot be loaded is named below the help; the other commands still work. Boundary
-errors end with their own exit code, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129. All other
-errors are bugs and keep their traceback.
+All commands come from the plugin registry and are imported when they run. Boundary errors end with
+their own exit code, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129. All other errors are bugs
+and keep their traceback.
 """
 
 from __future__ import annotations
@@ -42,21 +41,18 @@ _REGISTRY = "searchrl.plugins.registry"
 
 
 class CommandGroup(click.Group):
-    """A click group whose commands are whatever the loaded plugins register."""
+    """A click group of the commands that the loaded plugins register."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands: built-in ones in their own order, then the others."""
         registry = _registry(ctx)
         names = registry.names("command")
         commands = [entry for entry in registry.entries() if entry.kind == "command"]
-        own = [e.name for e in commands if e.owner.origin is Origin.BUILTIN and e.name in names]
-        return own + [name for name in names if name not in own]
+        first = [e.name for e in commands if e.owner.origin is Origin.BUILTIN and e.name in names]
+        return list(dict.fromkeys((*first, *names)))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command; None if there is none of that name.
-
-        Raises `PluginError` if two plugins offer it, or its plugin registered something else.
-        """
+        """Import and return a command; None if there is none of that name."""
         try:
             entry = _registry(ctx).get("command", cmd_name)
         except UnknownNameError:
@@ -144,10 +140,7 @@ class CommandGroup(click.Group):
 
 @contextmanager
 def _raising_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does: what it holds is closed, what it says said.
-
-    Programs that have something to keep catch them first. One that is ignored (`nohup`) stays so.
-    """
+    """End a command at SIGTERM and SIGHUP as at Ctrl-C, unless they are caught or ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,4 @@
-"""Plugins for a command: what it may load, which failed, and which changed since the run began.
-
-An installed plugin that is broken does not stop a command, so the user must be told why its names
-are missing; one that the user named ends it.
-"""
+"""Plugins for a command: the permission to load them, and notes on those that failed or changed."""
 
 from __future__ import annotations
 
@@ -23,10 +19,7 @@ from searchrl.trust.permission import Permission
 
 
 def find_permission() -> Permission:
-    """What the flags of a command allow, and its `--config` if that is no file of a run.
-
-    The plugins of such a file are listed, before they run.
-    """
+    """Permission for what the user names; lists the plugins of a `--config` before they run."""
     values = click.get_current_context().params
     flags = {key: value for key, value in values.items() if key not in ("config", "plugin", "set")}
     layers: list[Mapping[str, Any]] = [{"plugins": values.get("plugin") or ()}, flags]
@@ -36,8 +29,8 @@ def find_permission() -> Permission:
     layers.append({"folders": [str(Path(one).resolve()) for one in folders if one]})
     config = values.get("config") or ""
     if config and not is_of_run(config):
-        layers.append(own := read_file(values))
-        if listed := listed_plugins(own):
+        layers.append(file := read_file(values))
+        if listed := listed_plugins(file):
             text = f"{config} names plugins, which run: {', '.join(listed)}"
             say(style("note: ", dim=True), text, err=True)
     return Permission.of(*layers, is_given=bool(values.get("trust")))
@@ -53,9 +46,7 @@ def load_registry(config: RunConfig, run_dir: Path | None = None) -> Registry:
     """Load the installed plugins and those of a resolved config; failures are named on stderr.
 
     `run_dir` is the run that the config belongs to; by default, the run that `init_from` names, or
-    the folder of the `--config` file.
-    Raises `PluginError` if the run names code that may not run, if a named file or module does not
-    exist or fails to load, and for any failure if `strict_plugins` is set.
+    the folder of the `--config` file. Raises `PluginError`: see `Permission.load`.
     """
     if run_dir is None:
         source = find_source(config.init_from)
@@ -66,18 +57,15 @@ def load_registry(config: RunConfig, run_dir: Path | None = None) -> Registry:
 
 
 def load_run(run: Run) -> tuple[RunConfig, Registry]:
-    """The config of a run with the plugins of the command line as well, and all of them.
-
-    Raises as `load_registry`.
-    """
+    """The config of a run with the plugins of the command line as well, and all of them."""
     values = click.get_current_context().params
     every = dict.fromkeys([*run.config.plugins, *map(absolute_source, values["plugin"])])
-    own = {"plugins": list(every), "strict_plugins": values["strict"]}
-    config = build_config(run.config.to_dict(), own)
+    given = {"plugins": list(every), "strict_plugins": values["strict"]}
+    config = build_config(run.config.to_dict(), given)
     return config, load_registry(config, run.path)
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print what the user should know of plugins and of a run's files, a line each, on stderr."""
+    """Print notes on plugins and on a run's files, a line each, on stderr."""
     for note in notes:
         say(style("note: ", fg="yellow"), note, err=True)

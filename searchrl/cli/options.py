@@ -1,8 +1,4 @@
-"""The options that commands share, and how a command line becomes layers of settings.
-
-An option that sets a config key names it in its help. `--config` YAML lies lowest, then come
-options, then each `--set`. Nothing is validated here; `config.build_config` does that.
-"""
+"""The options that commands share, and the layers of settings that a command line is made into."""
 
 from __future__ import annotations
 
@@ -52,13 +48,10 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """A command whose help shows its options below their headings.
-
-    A `--plugin` that stands before the command is one of its own.
-    """
+    """A command whose help shows its options below their headings."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; the plugins of the group come first."""
+        """Read the options; a `--plugin` that stands before the command is one of its own."""
         rest = super().parse_args(ctx, args)
         before = ctx.find_root().params.get("plugin") if ctx.parent else None
         if before and "plugin" in ctx.params:
@@ -84,7 +77,7 @@ def option(
 ) -> Callable[[F], F]:
     """As `click.option`; `key` is the config key that it sets, `group` its heading.
 
-    `name` may have what stands for the value behind it, as in `--seed N`.
+    Behind the flag in `name` may stand a word for its value, as in `--seed N`.
     """
     flag, _, metavar = name.partition(" ")
     text = f"{help}  [{key}]" if key else help
@@ -162,14 +155,11 @@ JSON = option(
 DETAILS = option("--details", "Show every figure.", OUTPUT, is_flag=True)
 
 LOADED = together(PLUGIN, TRUST, STRICT, JSON)
-"""What commands have that load the plugins of a run."""
-
+"""Options of commands that load the plugins of a run."""
 SHARED = together(ENV, PROTOCOL, RETRIEVER, CONFIG, SET, SEED, LOADED)
-"""What `train`, `doctor`, `sft`, `eval`, `ask`, `play` and `bench` have."""
-
+"""Options of `train`, `doctor`, `sft`, `eval`, `ask`, `play` and `bench`."""
 TRAINED = together(REWARD, MODEL_NAME, INIT_FROM, POLICY, DEVICE)
-"""What is trained, and with what."""
-
+"""Options of the policy and its reward."""
 MADE = together(
     RUN_DIR,
     option("--resume RUN", "Continue a run from its newest checkpoint.", RUN),
@@ -182,14 +172,11 @@ MADE = together(
     option("--dry-run", "Print the plan and stop.", RUN, is_flag=True),
     option("--details", "Show every figure; with --dry-run, every setting.", OUTPUT, is_flag=True),
 )
-"""What commands have that make a run with checkpoints."""
+"""Options of commands that make a run with checkpoints."""
 
 
 def read_layers() -> Layers:
-    """The settings layers of the command line, weakest first: YAML, options, each `--set`.
-
-    Raises `ConfigError` if the file cannot be read or a `--set` has no key and value.
-    """
+    """The settings layers of the command line, weakest first: YAML, options, each `--set`."""
     context = click.get_current_context()
     values = context.params
     file = read_file(values)
@@ -232,10 +219,7 @@ def read_file(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_others(file: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run folder's file, which may be a stranger's: it does not say whom to ask.
-
-    A key in the environment would be sent there.
-    """
+    """The settings of a run folder's file but an endpoint, to which a key would be sent."""
     policy = file.get("policy")
     address = endpoint_address(str(policy))
     if address is not None and not values.get("policy"):
@@ -247,9 +231,9 @@ def _of_others(file: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
 
 
 def is_of_run(config: str) -> bool:
-    """Whether a config file lies in a run folder, which may be a stranger's.
+    """True if a config file lies in a run folder, which may be a stranger's.
 
-    What it names is not what the user named, and another run with it needs a folder of its own.
+    The user has not named what it names, and another run with it needs a folder of its own.
     """
     if not config:
         return False

@@ -15,7 +15,7 @@ from searchrl.core.alert import AlarmAction
 
 
 class AlarmSpec(BaseModel):
-    """What a run does with one alarm: `ACTION`, or a mapping of `action` and its own settings."""
+    """Setting of one alarm: `ACTION`, or a mapping of `action` and its own settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -38,7 +38,7 @@ class AlarmSpec(BaseModel):
 
     @property
     def is_on(self) -> bool:
-        """Whether the alarm watches the run."""
+        """True if the alarm watches the run."""
         return self.action != "off"
 
     @property
@@ -61,7 +61,7 @@ BUILTIN_ALARMS = (
 
 
 class AlarmsConfig(Section):
-    """What watches a training run, and what happens when it sounds."""
+    """Alarms of a training run, and the actions when one sounds."""
 
     watch: dict[str, AlarmSpec] = Field(
         default_factory=lambda: {name: AlarmSpec() for name in BUILTIN_ALARMS}
@@ -71,7 +71,7 @@ class AlarmsConfig(Section):
     the alarm asks for. `warn` says it and goes on. `stop` keeps a checkpoint and ends. `rollback`
     [returns to the best checkpoint](../how-to/read-a-run.md#collapse). `off`: it does not watch."""
     max_rollbacks: Annotated[int, Field(ge=0)] = 2
-    """How often a run may return to its best checkpoint; the next `rollback` is a `stop`. What goes
-    wrong three times is no accident."""
+    """Returns to the best checkpoint; the next `rollback` is a `stop`. What goes wrong three times
+    is no accident."""
     rollback_lr: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The learning rate is multiplied by this at every rollback, for the rest of the run."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from searchrl.config.sections import TaskConfig
 
 KEYS = ("weight", "difficulty", "reward")
-"""What of a task can have stages."""
+"""Keys of a task that can have stages."""
 
 Stages = tuple[tuple[int, Any], ...]
 """After how many steps each stage begins, ascending from 0, and its value."""
@@ -32,7 +32,7 @@ def stage_at(stages: Stages, done: int) -> int:
 
 
 def checked_stages(value: Any, key: str) -> Any:
-    """What somebody wrote as a value with stages. Raises ValueError if its keys are no steps."""
+    """Return a value with stages as it is. Raises ValueError if its keys are no steps."""
     if key == "difficulty" and value is not None and not isinstance(value, Mapping):
         raise ValueError(
             "expected {0: easy, 30: hard}; a difficulty that never changes is "

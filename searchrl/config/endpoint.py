@@ -1,7 +1,6 @@
-"""The section `endpoint`: how an OpenAI-compatible server is asked.
+"""The section `endpoint`: how an OpenAI-compatible server is asked, and how a policy names one.
 
-Owns the keys of that section, read by `searchrl.api_client`, and how a policy names a server. It
-holds no key of an account, only the name of the environment variable that does.
+It holds no key of an account, only the name of the environment variable that does.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _SECRET = re.compile(
 
 
 class EndpointConfig(Section):
-    """How an OpenAI-compatible endpoint is asked, for `--policy endpoint:URL --model NAME`."""
+    """Requests to an OpenAI-compatible endpoint, for `--policy endpoint:URL --model NAME`."""
 
     api: Literal["chat", "completions"] = "chat"
     """`chat` sends messages to `/chat/completions`: the instruction, the question, then turns and
@@ -83,8 +82,7 @@ class EndpointConfig(Section):
     """Tokens that may be spent, prompts and answers together, as the server counts them. Calls
     under way when it is reached are still paid for. A server that does not count is left."""
     max_cost: Weight | None = None
-    """What may be spent, in the currency of the prices, which it needs; otherwise as
-    `max_tokens`."""
+    """Limit of the cost in the currency of the prices, which it needs; else as `max_tokens`."""
     prompt_price: Weight | None = None
     """Price of a million prompt tokens. With both prices, the cost is shown and recorded."""
     completion_price: Weight | None = None
@@ -99,7 +97,7 @@ class EndpointConfig(Section):
 
     @property
     def has_cache(self) -> bool:
-        """Whether replies are kept."""
+        """True if replies are kept."""
         return self.cache != _OFF
 
     @property

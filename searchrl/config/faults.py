@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in lines for a person: the key, the value, file and line.
+"""Faults of a configuration in lines for a person: the key, the value, file and line.
 
 pydantic finds the faults; its names of types and of the parts of a union are not shown.
 """
@@ -61,7 +61,7 @@ def explain(
 
 
 def _location(merged: object, item: Mapping[str, Any]) -> tuple[str, ...]:
-    """Where a fault is, without the parts that name one of several types instead of a place."""
+    """Keys to a fault, without the parts that name one of several types instead of a place."""
     found: list[str] = []
     inner = merged
     for part in item["loc"]:
@@ -74,7 +74,7 @@ def _location(merged: object, item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _below(inner: object, part: str) -> object:
-    """What stands at a key or a place of a list."""
+    """Value at a key or a place of a list."""
     if isinstance(inner, list):
         inner = dict(enumerate(inner))
     if not isinstance(inner, Mapping):
@@ -125,7 +125,7 @@ def _find_place(locations: Sequence[Sequence[str]], layers: Sequence[Mapping[str
 
 
 def _near(location: tuple[str, ...], known: Sequence[str]) -> str:
-    """What may have been meant by an unknown key: its home if it stands in the wrong section."""
+    """Suggest a key for an unknown one: its home if it stands in the wrong section."""
     name = location[-1]
     *above, _ = ("0" if part.isdecimal() else part for part in location)
     homes = [key for key in known if key.endswith(f".{name}") and ".0." not in key]

@@ -1,7 +1,6 @@
-"""What packages bring, by names such as `searchrl:assets/tiny`: embedded policies and presets.
+"""Policies and presets in packages, by names such as `searchrl:assets/tiny`: `PACKAGE:PATH`.
 
-Owns how such a name, `PACKAGE:PATH`, becomes a file or folder. The package is found and not
-imported, so that a name in somebody's run folder runs no code.
+The package is found and not imported, so that a name in somebody's run folder runs no code.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*:[\w-][\w.-]*(/[\w-][\w.-]*)*")
 
 
 def is_packaged(name: str) -> bool:
-    """Whether a name is of the form `PACKAGE:PATH`; the path lies in the package."""
+    """Return True if a name is of the form `PACKAGE:PATH`; the path lies in the package."""
     return _NAME.fullmatch(name) is not None
 
 

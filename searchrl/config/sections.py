@@ -48,7 +48,7 @@ AUTO = "auto"
 SCRATCH = "scratch"
 """As `model.name`: a new model, which only `sft` makes; nothing can be loaded under it."""
 MODEL_WORDS = (AUTO, "tiny", SCRATCH)
-"""What `model.name` may be that is no folder, and no model of a hub or a server."""
+"""Values of `model.name` that are no folder, and no model of a hub or a server."""
 
 
 class Section(BaseModel):
@@ -91,14 +91,14 @@ class TaskConfig(Section):
     """One environment of the run with its own reward, judge, protocol and retriever."""
 
     env: Named = Named(name="regulations")
-    """Where episodes come from: a registered name, or a mapping of the name and the environment's
-    own [settings](built-ins.md)."""
+    """The source of episodes: a registered name, or a mapping of the name and the environment's own
+    [settings](built-ins.md)."""
     wrapper: Named | None = None
     """A [wrapper](hooks.md) around it: a name, or a mapping of the name and its settings. `--agent
     COMMAND` is short for `{name: agent, command: COMMAND}`."""
     weight: Weight | dict[Step, Weight] = 1.0
-    """How often this task is drawn compared with the others: a number, or stages such as `{0: 1.0,
-    30: 0.5}`. With 0 it is evaluated and never trained on."""
+    """Share of this task among the prompts, relative to the others: a number, or stages such as
+    `{0: 1.0, 30: 0.5}`. With 0 it is evaluated and never trained on."""
     difficulty: dict[Step, Level] | None = None
     """The environment's setting `difficulty` as it changes in training: stages such as `{0: easy,
     30: hard}`. Evaluations play the last one. One that never changes is `env.difficulty`."""
@@ -118,12 +118,11 @@ class TaskConfig(Section):
     settings. `auto`: the one that the environment is registered with, else
     `think-search-answer`."""
     retriever: Named = Named(name=AUTO)
-    """What answers a search: a name, or a mapping of the name and its
+    """The search engine: a name, or a mapping of the name and its
     [settings](built-ins.md#retrievers). `auto`: the one that the environment is registered with,
     else `bm25`."""
-
     judge: Named = Named(name="lexical")
-    """Who judges answers, for reward components that take a judge: a name, or a mapping of the name
+    """The judge of answers, for reward components that take one: a name, or a mapping of the name
     and its [settings](built-ins.md#judges). `lexical` compares words and asks nobody."""
 
     @field_validator("weight", "difficulty", "reward", mode="before")
@@ -249,7 +248,7 @@ class AlgorithmConfig(Section):
     weights where all are trained; 0.001 for `grpo`. 0 saves the reference pass and its memory, and
     groups of one reward then leave the step."""
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
-    """How token terms become one loss; `auto` takes what the algorithm's paper does. See
+    """The sum of token terms into one loss; `auto` takes what the algorithm's paper does. See
     [reduction](../explanation/mathematics.md#reduction)."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Passed to the algorithm's factory: settings that only this algorithm has, such as
@@ -257,7 +256,7 @@ class AlgorithmConfig(Section):
 
 
 class RolloutConfig(Section):
-    """How episodes are sampled. Token limits are per episode, never silently exceeded."""
+    """Sampling of episodes. Token limits are per episode, never silently exceeded."""
 
     group_size: Batch = 8
     """Episodes per prompt: the group whose mean is the baseline. Larger groups find rare successes,
@@ -325,16 +324,16 @@ class OptimConfig(Section):
 
 
 class EngineConfig(Section):
-    """What turns prompts into tokens."""
+    """The generator, which turns prompts into tokens."""
 
     generator: Named = Named(name="auto")
     """`auto` is `slots`, or `hf` for a model that the slot engine cannot run; a line says why. Or
     `slots`, `hf` or a plugin's: a name, or a mapping of the name and the generator's own
     [settings](built-ins.md#generators)."""
     sharding: Literal["ddp", "fsdp2"] = "ddp"
-    """What several processes of a [`torchrun`](../how-to/scale.md) hold. `ddp`: each of them all
-    weights and the optimiser's whole state. `fsdp2`: each a part of both; layers are gathered one
-    by one for every pass, and all weights while `slots` or `hf` sample."""
+    """Shares of the processes of a [`torchrun`](../how-to/scale.md). `ddp`: each holds all weights
+    and the optimiser's whole state. `fsdp2`: each holds a part of both; layers are gathered one by
+    one for every pass, and all weights while `slots` or `hf` sample."""
     deterministic: Literal["auto"] | bool = "auto"
     """Observations are read when nothing is left to decode, not when they arrive. So every run
     computes the same things together, and every float is the same to the last bit, however long
@@ -347,16 +346,16 @@ class EngineConfig(Section):
 
     @property
     def is_sampled_here(self) -> bool:
-        """Whether the generator reads the policy's weights; a plugin's takes them over."""
+        """Is the generator one that reads the policy's weights? A plugin's takes them over."""
         return self.generator.name in ("auto", "slots", "hf")
 
 
 class ScaleConfig(Section):
-    """Who samples, and how far ahead of the update."""
+    """The players of rollouts, and how far ahead of the update they are."""
 
     backend: Named | None = None
-    """What plays the rollouts: a [backend](built-ins.md#backends) such as `copy`, or a mapping of
-    the name and its settings. null: the policy that is trained, in this process."""
+    """The player of the rollouts: a [backend](built-ins.md#backends) such as `copy`, or a mapping
+    of the name and its settings. null: the policy that is trained, in this process."""
     max_staleness: Annotated[int, Field(ge=0, le=1)] = 0
     """1: a step's rollouts are drawn while the step before it is trained, with the weights from
     before that update (metric `staleness`). For algorithms that correct for it (`tis`,
@@ -364,7 +363,7 @@ class ScaleConfig(Section):
 
 
 class SamplingConfig(Section):
-    """What may be drawn. For evaluation: in training a cut distribution biases the ratio."""
+    """Cuts of what may be drawn. For evaluation: in training they bias the ratio."""
 
     top_k: Annotated[int, Field(ge=0)] = 0
     """Only the k most probable tokens; 0: all."""
@@ -378,9 +377,11 @@ class SamplingConfig(Section):
     says by how many nats per token."""
 
     @property
-    def is_truncated(self) -> bool:
-        """Whether some tokens can never be drawn."""
-        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+    def cuts(self) -> str:
+        """The settings by which some tokens can never be drawn: `top_k=5, top_p=0.9`."""
+        whole = {"top_k": 0, "top_p": 1, "min_p": 0}
+        cuts = ((name, getattr(self, name)) for name in whole)
+        return ", ".join(f"{name}={value:g}" for name, value in cuts if value != whole[name])
 
 
 class EvalConfig(Section):
@@ -407,16 +408,14 @@ class EvalConfig(Section):
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
     """0 is greedy: the figures do not depend on chance."""
     forced: bool = True
-    """Play each task that was not begun with a search a second time, where the first turn must be
-    one. If `em_forced` is far above `em`, the model can answer after a search but does not search.
-    """
+    """Play each task that did not begin with a search a second time, with a search as its first
+    turn. If `em_forced` is far above `em`, the model can answer after a search, and does not."""
     batch_size: Batch = 128
     """Dialogues decoded together in evaluation."""
 
 
 class CheckpointConfig(Section):
-    """Which checkpoints are kept. Each is written under another name and then renamed, so it is
-    never incomplete."""
+    """Checkpoints that are kept. Each is written under another name and then renamed."""
 
     every: Count = 10
     """Steps between checkpoints. A killed run loses at most this many steps. After Ctrl-C or an
@@ -431,7 +430,7 @@ class CheckpointConfig(Section):
 
 
 class LogConfig(Section):
-    """What a run writes besides metrics.jsonl and summary.json."""
+    """Files of a run besides metrics.jsonl and summary.json."""
 
     trackers: list[Named] = Field(default_factory=list)
     """[Trackers](built-ins.md#trackers) that receive every step's metrics, by name or as mappings

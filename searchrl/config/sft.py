@@ -1,7 +1,4 @@
-"""The section `sft`: the stages of a supervised cold start.
-
-Owns the keys of that section, read by `searchrl sft`.
-"""
+"""The section `sft`: the stages of a supervised cold start."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ class SftStage(Section):
     steps: Count = 500
     """Optimiser steps of this stage."""
     mix: dict[str, Weight] = Field(default={"expert": 1.0})
-    """Which scripted policies are imitated and how often: `expert` and the environment's other
-    scripts. Weights from 0, not all 0; what you write replaces the whole default."""
+    """Scripted policies that are imitated, with their weights: `expert` and the environment's other
+    scripts. They are from 0, not all 0; what you write replaces the whole default."""
     loss_on: Literal["model", "all"] = "model"
     """`model`: only what the model writes. `all`: prompts and observations too, which teaches a
     model from scratch to read."""
@@ -50,7 +47,7 @@ class SftConfig(Section):
     """JSONL of recorded demonstrations instead of scripted ones; see
     [traces](file-formats.md#traces)."""
     num_tasks: Count | None = None
-    """How many training tasks of each environment are demonstrated. Each is played once and kept,
+    """Number of training tasks of each environment that are shown. Each is played once and kept,
     which saves time where one is drawn several times. `null`: all, each played when it is drawn."""
     micro_batch_tokens: Count = 16384
     """As in `optim`."""

@@ -1,7 +1,6 @@
 """The one configuration tree: how it is built, read, merged and fingerprinted.
 
 Merge order, later wins: field defaults, preset of the resolved model, YAML file, flags and --set.
-It loads no plugin and no model: the plugin registry turns names into objects.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ class RunConfig(Section):
     tasks: Annotated[list[TaskConfig], Field(min_length=1), AfterValidator(ensure_weights)] = Field(
         default=[TaskConfig()]
     )
-    """What is trained on. One entry is the normal case; several make a mixture, with metrics kept
-    per task. The short forms `env`, `wrapper`, `reward`, `judge`, `protocol` and `retriever`
-    write the first entry."""
+    """Tasks to train on. One entry is the normal case; several make a mixture, with metrics kept
+    per task. The short forms `env`, `wrapper`, `reward`, `judge`, `protocol` and `retriever` write
+    the first entry."""
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -85,7 +84,7 @@ class RunConfig(Section):
     `endpoint:URL` asks the model `model.name` of an [OpenAI-compatible
     server](../how-to/endpoint.md). Only `model` can be trained."""
     normalization: Literal["N1", "N2", "N3"] = "N1"
-    """How answers are compared with the accepted ones, wherever that is done: [N1, N2 or
+    """Comparison of answers with the accepted ones, wherever that is done: [N1, N2 or
     N3](rewards.md#normalisation). N1 is the usual one and drops all punctuation, so 3.5 is 35; N3
     tells such answers apart."""
     preset: str | None = None

@@ -14,7 +14,7 @@ MAX_DEPTH = 40
 
 
 class Parsed(NamedTuple):
-    """What a text holds, and the line of each key: `("optim", "lr")` -> 12, from 1."""
+    """Value of a text, and the line of each key: `("optim", "lr")` -> 12, from 1."""
 
     value: Any
     lines: Mapping[tuple[str, ...], int]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NotRequired, Protocol, TypedDict
+from typing import NotRequired, Protocol
+
+from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 from searchrl.core.alert import Alert
 from searchrl.core.history import History

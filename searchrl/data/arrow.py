@@ -1,7 +1,4 @@
-"""What needs pyarrow or `datasets`: Parquet, Arrow, folders of `save_to_disk`, and the Hub.
-
-Both are in the extra `data` and imported when such a file is read.
-"""
+"""Data that need pyarrow or `datasets`: Parquet, Arrow, folders of `save_to_disk`, and the Hub."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ def _split_hub_id(path: Path) -> tuple[str, str | None] | None:
 
 
 def is_loadable(path: Path) -> bool:
-    """Whether `load_splits` reads it: a folder of `save_to_disk`, or an id on the Hub."""
+    """True for what `load_splits` reads: a folder of `save_to_disk`, or an id on the Hub."""
     is_saved = any(os.path.isfile(path / name) for name in ("state.json", "dataset_dict.json"))
     return is_saved or _split_hub_id(path) is not None
 

@@ -59,20 +59,20 @@ def unpack(value: Any) -> Any:
         return value
     for read in (parse_json, _parse_repr):
         try:
-            found = read(text)
+            holder = read(text)
         except (BadRow, ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
-        if isinstance(found, list | dict):
-            return found
-        if isinstance(found, tuple) and not is_numbers(found):  # (1, 2) may be an answer
-            return list(found)
+        if isinstance(holder, list | dict):
+            return holder
+        if isinstance(holder, tuple) and not is_numbers(holder):  # (1, 2) may be an answer
+            return list(holder)
     if re.fullmatch(r"""[\[{]\s*['"].*['"]\s*[\]}]|b(['"]).*\1""", text, re.DOTALL):
         raise BadRow(f"{show_value(text)} is no value that can be read; write text, or JSON")
     return value
 
 
 def is_numbers(value: Any) -> bool:
-    """Whether it is a list of several numbers, which as a text may be one answer: [0, 1]."""
+    """True for a list of several numbers, which as a text may be one answer: [0, 1]."""
     is_several = isinstance(value, list | tuple) and len(value) > 1
     return is_several and all(isinstance(one, int | float) for one in value)
 

@@ -35,7 +35,7 @@ Paths = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What the files hold: questions of each split, passages (may be empty), those some need by id.
+    """Questions of each split, passages (may be empty) and gold ones by id.
 
     `key` names the passages; `notes` are sentences that a user should read.
     """
@@ -65,18 +65,18 @@ def load_dataset(
 # Each rollout of a group makes its own environment; the files are read once for all of them.
 @lru_cache(maxsize=4)
 def _load(
-    asked: tuple[Path, ...],
-    asked_for_test: tuple[Path, ...],
+    train_paths: tuple[Path, ...],
+    test_paths: tuple[Path, ...],
     corpora: tuple[Path, ...],
     test_frac: float,
-    seen: tuple[tuple[str, int, int], ...],
+    fingerprint: tuple[tuple[str, int, int], ...],
 ) -> Dataset:
     problems, pool = Problems(), Pool()
-    folders = (path for path in asked if os.path.isdir(path))
-    own = (path for path in folders if find_corpus(path) not in (None, path))
-    corpus = next(iter((*corpora, *own)), None)
+    folders = (path for path in train_paths if os.path.isdir(path))
+    inner = (path for path in folders if find_corpus(path) not in (None, path))
+    corpus = next(iter((*corpora, *inner)), None)
     every: list[list[Question]] = []
-    for paths in (asked, asked_for_test):
+    for paths in (train_paths, test_paths):
         read = read_questions(paths, problems)
         every.append([pool.take(one) if corpus is None else one for one in read])
     is_sound = not problems.found
@@ -87,7 +87,7 @@ def _load(
     train, test = questions[: len(every[0])], questions[len(every[0]) :]
     for one in questions if passages and is_sound else ():
         if unknown := [i for i in one.gold_ids if i not in gold and not i.startswith(ABSENT)]:
-            where = corpus or asked[0]
+            where = corpus or train_paths[0]
             reason = f"supporting_ids {show_value(unknown)} name no passage of {where}"
             problems.add(Path(one.path), one.line, reason)
     trained = {fold(one.question): f"{one.path}:{one.line}" for one in train}
@@ -96,19 +96,15 @@ def _load(
             reason = f"this test question is also a training question ({place})"
             problems.add(Path(one.path), one.line, reason)
     problems.ensure_none()
-    marks = repr((asked, asked_for_test, corpora, seen)).encode("utf-8", "surrogatepass")
+    marks = repr((train_paths, test_paths, corpora, fingerprint)).encode("utf-8", "surrogatepass")
+    splits = {TRAIN: tuple(train), TEST: tuple(test)}
+    unknown = tell_unknown(questions, ", ".join(map(str, train_paths + test_paths)))
     return Dataset(
-        questions=_divide(train, test_frac)
-        if not asked_for_test
-        else {TRAIN: tuple(train), TEST: tuple(test)},
+        questions=splits if test_paths else _divide(train, test_frac),
         passages=passages,
         key=f"corpus-{hashlib.sha256(marks).hexdigest()[:16]}",
         gold=gold,
-        notes=(
-            *problems.notes,
-            *notes,
-            *tell_unknown(questions, ", ".join(map(str, asked + asked_for_test))),
-        ),
+        notes=(*problems.notes, *notes, *unknown),
     )
 
 
@@ -119,8 +115,8 @@ def read_questions(
 ) -> Iterator[Question]:
     """Yield the questions of all files and folders, in order; ids are unique over all of them.
 
-    Of queries of a BEIR folder, what is judged relevant is gold, and the judgements split; those
-    that nobody judged are left out. `keep` says whether a row of a split is wanted.
+    The gold passages of a query of a BEIR folder are those that are judged relevant, its split is
+    that of the judgements; queries that nobody judged are left out. `keep` chooses rows.
     """
     places: dict[str, str] = {}
     files = [(path, file) for path in paths for file in find_question_files(path, problems)]
@@ -166,17 +162,17 @@ def load_corpus(path: Path, problems: Problems) -> tuple[Passage, ...]:
 
 
 def _divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[Question, ...]]:
-    """The questions of each split: as said (validation may be the test), or by a hash of ids."""
-    said = {question.split for question in questions} - {""}
-    if len(said) < 2:
+    """The questions of each split: their own (validation may be the test), or by a hash of ids."""
+    names = {question.split for question in questions} - {""}
+    if len(names) < 2:
         train, test = split_questions(questions, test_frac)
         return {TRAIN: train, TEST: test}
-    as_said = {VALIDATION: TEST} if TEST not in said else {}
+    renamed = {VALIDATION: TEST} if TEST not in names else {}
     parts: dict[str, list[Question]] = {TRAIN: [], VALIDATION: [], TEST: []}
     for question in questions:
         split = question.split or TRAIN
-        parts[as_said.get(split, split)].append(question)
-    return {split: tuple(own) for split, own in parts.items() if own or split in (TRAIN, TEST)}
+        parts[renamed.get(split, split)].append(question)
+    return {split: tuple(part) for split, part in parts.items() if part or split in (TRAIN, TEST)}
 
 
 def split_questions(
@@ -199,5 +195,5 @@ def split_questions(
 def _fingerprint(paths: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
     """Path, time and size of every file, and of every file in a folder but the hidden ones."""
     every = [p.rglob("[!.]*") if os.path.isdir(p) else [p] for p in paths]
-    files = sorted(file for found in every for file in found if os.path.isfile(file))
+    files = sorted(file for one in every for file in one if os.path.isfile(file))
     return tuple((str(f.resolve()), f.stat().st_mtime_ns, f.stat().st_size) for f in files)

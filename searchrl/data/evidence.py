@@ -1,4 +1,4 @@
-"""What a question says of its evidence: the paragraphs it comes with, and which of them are gold.
+"""The evidence of a question: the paragraphs it comes with, and which of them are gold.
 
 The layouts are those of HotpotQA and 2WikiMultihopQA and of MuSiQue: as their authors publish them
 and as `datasets` and FlashRAG store them.
@@ -34,8 +34,9 @@ def read_evidence(row: Mapping[str, Any]) -> tuple[Paragraph, ...]:
                 try:
                     return tuple(read(holder))
                 except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
-                    said = show_value({key: holder.get(key) for key in keys})
-                    raise BadRow(f"{' and '.join(keys)}: no layout that is known: {said}") from None
+                    value = show_value({key: holder.get(key) for key in keys})
+                    told = f"{' and '.join(keys)}: no layout that is known: {value}"
+                    raise BadRow(told) from None
     return ()
 
 
@@ -46,8 +47,8 @@ def _read_musique(row: Mapping[str, Any]) -> list[Paragraph]:
     }
     paragraphs = []
     for place, one in enumerate(unpack(row["paragraphs"])):
-        said = one.get("is_supporting")
-        is_gold = bool(said) if said is not None else one.get("idx", place) in hops
+        mark = one.get("is_supporting")
+        is_gold = bool(mark) if mark is not None else one.get("idx", place) in hops
         paragraphs.append(Paragraph(_text(one["title"]), _text(_find_text(one)), is_gold))
     return paragraphs
 
@@ -60,7 +61,7 @@ def _read_hotpotqa(row: Mapping[str, Any]) -> list[Paragraph]:
     gold = {fold(title): title for title in reversed([*map(_title_of, facts)])}
     if isinstance(context, Mapping):
         context = list(zip(context["title"], _find_text(context), strict=True))
-    # Of other data sets it is one text to read from, or a list of texts without titles.
+    # In other data sets it is one text to read from, or a list of texts without titles.
     if isinstance(context, str) or any(isinstance(one, str) for one in context):
         context = ()
     paragraphs = []

@@ -1,4 +1,4 @@
-"""What lies in a folder of data: files of questions, of the corpus, judgements.
+"""Folders of data: files of questions, of the corpus, judgements.
 
 The layouts are BEIR (`queries.jsonl`, `corpus.jsonl`, `qrels/SPLIT.tsv`), `questions.jsonl` beside
 `corpus.jsonl`, and the splits that `datasets` has.
@@ -74,18 +74,17 @@ def find_corpus(path: Path) -> Path | None:
 
 def find_judgements(path: Path) -> dict[str, Path]:
     """The judgements of a BEIR folder: the file of each of our splits; {} if it has none."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for name, ours in _SPLITS.items():
         for file in _files_called(path / "qrels", name):
-            found.setdefault(ours, file)
-    return found
+            files.setdefault(ours, file)
+    return files
 
 
 def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]:
-    """Query id -> passage id -> how relevant it is; 0 and below are not relevant.
+    """Query id -> passage id -> its relevance; 0 and below are not relevant.
 
-    The file has the columns `query-id`, `corpus-id` and `score`, or the four of TREC. What cannot
-    be read is noted.
+    The file has the columns `query-id`, `corpus-id` and `score`, or the four of TREC.
     """
     judged: dict[str, dict[str, int]] = {}
     text = read_text(path, problems, "a table of judgements (.tsv)") or ""

@@ -1,4 +1,4 @@
-"""Which passages of a corpus are gold: those that questions name by their titles.
+"""Gold passages of a corpus: those that questions name by their titles.
 
 A title that no passage has counts as a gold passage that nothing can show; where a title is that of
 several passages and no text decides, the gold passages of the question are unknown.
@@ -15,7 +15,7 @@ from searchrl.data.evidence import Paragraph, fold
 from searchrl.data.questions import Question
 
 ABSENT = "not in the corpus: "
-"""How the id of a gold passage begins that the corpus lacks."""
+"""The beginning of the id of a gold passage that the corpus lacks."""
 
 
 class Pool:
@@ -51,23 +51,22 @@ class Pool:
 def find_gold(
     questions: Sequence[Question], passages: Iterable[Passage]
 ) -> tuple[list[Question], list[str]]:
-    """The questions with the ids of their gold passages (or those they name), and what to say."""
+    """The questions with the ids of their gold passages (or those they name), and notes."""
     titles = [p.title for q in questions if not q.gold_ids for p in _gold_of(q)]
     by_title: dict[str, list[Passage]] = {fold(title): [] for title in titles}
     for passage in passages if titles else ():
         if (title := fold(passage.title)) in by_title:
             by_title[title].append(passage)
     is_other = not any(by_title.values())
-    found = []
+    identified = []
     for question in questions:
         gold = () if question.gold_ids or is_other else _gold_of(question)
         ids = [_identify(paragraph, by_title[fold(paragraph.title)]) for paragraph in gold]
         known = () if None in ids else tuple(dict.fromkeys(filter(None, ids)))
-        found.append(replace(question, gold_ids=question.gold_ids or known, evidence=()))
-    absent = [one for one in found if any(i.startswith(ABSENT) for i in one.gold_ids)]
-    if not absent:
-        return found, []
-    return found, [f"the corpus lacks gold passages of {_count(absent)}; they count as not shown"]
+        identified.append(replace(question, gold_ids=question.gold_ids or known, evidence=()))
+    absent = [one for one in identified if any(i.startswith(ABSENT) for i in one.gold_ids)]
+    note = "the corpus lacks gold passages of {}; they count as not shown"
+    return identified, [note.format(_count(absent))] if absent else []
 
 
 def tell_unknown(questions: Sequence[Question], where: str) -> list[str]:

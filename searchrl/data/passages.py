@@ -28,8 +28,8 @@ def iter_corpus(
 ) -> Iterator[Passage]:
     """Yield the passages of a corpus: a file of rows, a text file, or a folder of either.
 
-    Rows are read as they are needed; those that cannot be used are noted, and those without title
-    and text left out. `places` is as for `parse_rows`: without it, ids are not compared.
+    Rows that cannot be used are noted, and those without title and text left out. `places` is as
+    for `parse_rows`: without it, ids are not compared.
     """
     file = find_corpus(path)
     if file is None and os.path.isdir(path):

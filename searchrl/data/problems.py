@@ -1,4 +1,4 @@
-"""A row of a data file, and what is wrong with rows and files: one error for the first five."""
+"""A row of a data file, and the problems of rows and files: one error for the first five."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BadRow(Exception):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: in which file, in which row (0: the whole file), and what."""
+    """One fault: its file, its row (0: the whole file), and the reason."""
 
     path: Path
     number: int
@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class Problems:
-    """What was found while data were read; `notes` are sentences about data that can be used.
+    """The problems of data that are read; `notes` are sentences about data that can be used.
 
     `found` has the first row of each file with a reason, `counts` how many rows have it.
     """

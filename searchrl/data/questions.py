@@ -29,8 +29,7 @@ QUESTION_SHAPES = (
     '{"prompt", "reward_model": {"ground_truth": {"target"}}}'
 )
 _ANSWER_KEYS = ("golden_answers", "answers", "answer", "gold")
-_ANSWER_SPLIT = "<|answer_split|>"
-"""What stands between the answers of one text in the files of DeepResearcher."""
+_ANSWER_SPLIT = "<|answer_split|>"  # between the answers of one text, in files of DeepResearcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ class Question:
     def as_task(self, env: str, split: str, index: int, **meta: Any) -> Task:
         """The question as task `index` of a split of `env`."""
         names = ("id", "question", "answers", "kind", "gold_ids", "slices", "difficulty")
-        own = {name: getattr(self, name) for name in names}
-        return Task(split=split, index=index, env=env, meta=meta, **own)
+        facts = {name: getattr(self, name) for name in names}
+        return Task(split=split, index=index, env=env, meta=meta, **facts)
 
 
 def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question:
@@ -103,8 +102,8 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
 
 def _read_fact(value: Mapping[str, Any], key: str) -> Any:
     """The value of a key, or of that key under `metadata`, where FlashRAG and BEIR keep it."""
-    found = value.get(key)
-    return read_object(value, "metadata").get(key) if found is None else found
+    fact = value.get(key)
+    return read_object(value, "metadata").get(key) if fact is None else fact
 
 
 def _read_question_text(value: Mapping[str, Any]) -> str:
@@ -115,8 +114,8 @@ def _read_question_text(value: Mapping[str, Any]) -> str:
             continue
         if key == "prompt" and isinstance(chat := unpack(text), list):
             messages = [one for one in chat if isinstance(one, Mapping)]
-            asked = [one for one in messages if one.get("role", "user") == "user"]
-            text = asked[-1].get("content") if asked and messages == chat else chat
+            users = [one for one in messages if one.get("role", "user") == "user"]
+            text = users[-1].get("content") if users and messages == chat else chat
         if not isinstance(text, str):
             raise refuse(key, "text", text)
         if key == "prompt":  # of Search-R1
@@ -128,22 +127,21 @@ def _read_question_text(value: Mapping[str, Any]) -> str:
 
 
 def _read_answers(value: Mapping[str, Any], *, may_lack: bool) -> tuple[str, ...]:
-    said = {key: _read_fact(value, key) for key in _ANSWER_KEYS}
-    said["reward_model.ground_truth"] = read_object(value, "reward_model").get("ground_truth")
-    for key, answers in said.items():
+    facts = {key: _read_fact(value, key) for key in _ANSWER_KEYS}
+    facts["reward_model.ground_truth"] = read_object(value, "reward_model").get("ground_truth")
+    for key, answers in facts.items():
         if answers is not None and not (may_lack and answers == []):
             aliases = _read_fact(value, "answer_aliases")  # MuSiQue
-            found = _flatten_answers(key, answers)
             more = _flatten_answers("answer_aliases", aliases) if aliases else ()
-            return tuple(dict.fromkeys((*found, *more)))
+            return tuple(dict.fromkeys((*_flatten_answers(key, answers), *more)))
     if may_lack:
         return ()
-    keys = ", ".join(f"'{key}'" for key in (*_ANSWER_KEYS, "reward_model.ground_truth"))
+    keys = ", ".join(f"'{key}'" for key in facts)
     raise BadRow(f"has no answer, only {_show_keys(value)}; expected one of {keys}")
 
 
 def _show_keys(value: Mapping[str, Any]) -> str:
-    return show_value([key for key, said in value.items() if said is not None])
+    return show_value([key for key, fact in value.items() if fact is not None])
 
 
 def _flatten_answers(key: str, answers: Any) -> tuple[str, ...]:
@@ -160,7 +158,7 @@ def _flatten_answers(key: str, answers: Any) -> tuple[str, ...]:
         told = f"may be one answer or several; write a list of texts: {json.dumps([answers])}"
         raise BadRow(f"'{key}' is {show_value(answers)}, which {told}")
     texts = [read_text(key, item, "text or a list of texts") for item in items]
-    found = [part.strip() for text in texts for part in text.split(_ANSWER_SPLIT)]
-    if not all(found):
+    parts = [part.strip() for text in texts for part in text.split(_ANSWER_SPLIT)]
+    if not all(parts):
         raise BadRow(f"'{key}' holds an empty answer")
-    return tuple(ensure_encodable(key, answer) for answer in found)
+    return tuple(ensure_encodable(key, answer) for answer in parts)

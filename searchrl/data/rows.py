@@ -1,7 +1,6 @@
 """Rows from files: the one reader behind questions, corpora, handbooks and demonstrations.
 
-Owns packed files, JSON, JSONL and tables. Nothing is read into memory as a whole. What a row means
-is decided by the callers.
+Packed files, JSON, JSONL and tables; nothing is read into memory as a whole.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ _PACKED: dict[bytes, Callable[[Path], Any]] = {
     rb"BZh[1-9]1AY&": bz2.open,
     rb"\xfd7zXZ": lzma.open,
 }
-"""How packed files begin, whatever they are called."""
+"""Beginnings of packed files, whatever they are called."""
 _FOREIGN = {
     rb"\(\xb5/\xfd": "is packed with Zstandard; unpack it first: unzstd {name}",
     rb"PK\x03\x04": "is an Excel sheet or a zip archive; save the sheet as CSV, or unpack it",
     rb"PAR1\x15": "is Parquet; name it {name}.parquet",
     rb"\xff\xfe|\xfe\xff|\0\0\xfe\xff": "is UTF-16 or UTF-32 text; save it as UTF-8",
 }
-"""How files begin that are not read, and what to do with them; texts may begin with `PAR1`, too."""
+"""Beginnings of files that are not read, and the remedy; texts may begin with `PAR1`, too."""
 _FAULTS = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError, csv.Error, BadRow)
 
 _PROSE = frozenset({"title", "text", "contents", "question"})
@@ -66,12 +65,9 @@ def parse_rows(
 ) -> Iterator[Made]:
     """Yield the rows of a file as `parse` makes them; note those that it refuses with `BadRow`.
 
-    Args:
-        path, problems: as for `read_rows`.
-        parse: makes something of one row.
-        expected: names a row and its shapes for a file without any: `question; expected rows {…}`.
-        places: where the `id` of each thing made was used so far, if they must be unique.
-        rows: the rows of `path` if they were read already.
+    `expected` names a row and its shapes for a file without any: `question; expected rows {…}`.
+    `places` are those where each `id` was used so far, if ids must be unique. `rows` are those of
+    `path` if they were read already.
     """
     is_empty, num_before = True, len(problems.found)
     for row in read_rows(path, problems) if rows is None else rows:
@@ -107,7 +103,7 @@ def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
 def read_text(path: Path, problems: Problems, expected: str) -> str | None:
     """The text of a file, unpacked; None if it cannot be read, which is noted.
 
-    `expected` says what the file should have been: `a handbook (.md or .json)`.
+    `expected` names the kind of file: `a handbook (.md or .json)`.
     """
     try:
         with _open(path) as stream:
@@ -157,7 +153,7 @@ def _open(path: Path) -> io.BufferedReader:
 
 
 def _explain(error: Exception, path: Path, number: int, expected: str) -> str:
-    """Why a file, or the part of it behind a row, cannot be read."""
+    """The reason why a file, or the part of it behind a row, cannot be read."""
     rest = f" after row {number}; the rest was not read" if number else ""
     if isinstance(error, BadRow):
         return f"{error}{rest}"
@@ -194,9 +190,9 @@ def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:
     """The values at `prefix` of a JSON file, piece by piece."""
     import ijson
 
-    found = ijson.items(stream, prefix, use_float=True, multiple_values=not prefix)
+    values = ijson.items(stream, prefix, use_float=True, multiple_values=not prefix)
     try:
-        yield from enumerate(found, 1)
+        yield from enumerate(values, 1)
     except (ijson.JSONError, ValueError, OverflowError) as error:
         told = str(error)
         if "premature EOF" in told:
@@ -231,8 +227,8 @@ def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
     whole = {
         name
         for name in set(names) - _PROSE
-        if (found := [row[name] for _, row in head if row.get(name)])
-        and all(map(_WHOLE.fullmatch, found))
+        if (column := [row[name] for _, row in head if row.get(name)])
+        and all(map(_WHOLE.fullmatch, column))
     }
     for line, row in chain(head, rows):
         for name in whole & row.keys():

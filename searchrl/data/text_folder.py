@@ -77,7 +77,7 @@ def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
 def split_markdown(text: str) -> Iterator[Section]:
     """Yield the sections of a Markdown text; a last heading without text is its own text."""
     path: list[tuple[int, str]] = []
-    found: list[tuple[int, tuple[str, ...], list[str]]] = [(0, (), [])]
+    sections: list[tuple[int, tuple[str, ...], list[str]]] = [(0, (), [])]
     fence = ""
     for line in text.split("\n"):
         mark = _FENCE.match(line)
@@ -87,18 +87,18 @@ def split_markdown(text: str) -> Iterator[Section]:
             fence = ""
         heading = None if fence else _HEADING.fullmatch(line)
         if heading is None or not heading[2]:
-            found[-1][2].append(line)
+            sections[-1][2].append(line)
             continue
         level = len(heading[1])
         path = [(above, title) for above, title in path if above < level] + [(level, heading[2])]
-        found.append((level, tuple(title for _, title in path), []))
-    next_levels = [section[0] for section in found[1:]] + [0]
-    for (level, titles, lines), following in zip(found, next_levels, strict=True):
-        own = "\n".join(lines).strip()
-        if not own and titles and following <= level:
-            own = titles[-1]
-        if own:
-            yield titles, own
+        sections.append((level, tuple(title for _, title in path), []))
+    next_levels = [section[0] for section in sections[1:]] + [0]
+    for (level, titles, lines), following in zip(sections, next_levels, strict=True):
+        prose = "\n".join(lines).strip()
+        if not prose and titles and following <= level:
+            prose = titles[-1]
+        if prose:
+            yield titles, prose
 
 
 def split_prose(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[str]:

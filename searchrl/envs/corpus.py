@@ -92,7 +92,7 @@ class CorpusEnv(TextEnv):
         return [one.answers for rows in self._data.questions.values() for one in rows]
 
     def num_tasks(self, split: str) -> int:
-        """How many questions `split` has."""
+        """The number of questions of `split`."""
         return len(self._data.questions[self.ensure_split(split)])
 
     def make_task(self, split: str, index: int) -> Task:
@@ -107,7 +107,7 @@ class CorpusEnv(TextEnv):
         """The gold passages of a task, in its order; those that nobody has are left out."""
         if self._data.passages:
             return [self._data.gold[i] for i in task.gold_ids if i in self._data.gold]
-        retriever = self._indexes.get(self._data.key, self._data.passages)
+        retriever = self._indexes.get(self._data.key, ())
         assert isinstance(retriever, StoredRetriever)  # it was looked at when the env was made
         return [one for one in retriever.stored(task.gold_ids) or () if one is not None]
 
@@ -126,12 +126,12 @@ class CorpusEnv(TextEnv):
 
     def _ensure_passages(self) -> None:
         """Raise `ConfigError` unless the retriever has the gold passages itself."""
-        retriever = self._indexes.get(self._data.key, self._data.passages)
+        retriever = self._indexes.get(self._data.key, ())
         if not isinstance(retriever, StoredRetriever):
             raise ConfigError(self._missing("corpus", CORPUS_HELP, "questions"))
         gold = {i: q for rows in self._data.questions.values() for q in rows for i in q.gold_ids}
-        found = retriever.stored(list(gold))
-        lacking = [i for i, passage in zip(gold, found or (), strict=False) if passage is None]
+        stored = retriever.stored(list(gold))
+        lacking = [i for i, passage in zip(gold, stored or (), strict=False) if passage is None]
         if lacking:
             first = gold[lacking[0]]
             raise ConfigError(
@@ -148,7 +148,7 @@ class CorpusEnv(TextEnv):
 
 @dataclass(frozen=True, kw_only=True)
 class MultihopSettings(CorpusSettings):
-    """Those of `corpus`, with room for five searches and an answer."""
+    """Settings of `corpus`, with room for five searches and an answer."""
 
     max_turns: int = 6
 

@@ -1,4 +1,4 @@
-"""Spaces in words: how actions are named and read, and how observations are told.
+"""Spaces in words: names of actions, and observations as text.
 
 `searchrl/assets/games.json` has the goals and action names of Gymnasium's own text games, from its
 documentation.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
-from pydantic import with_config
+from pydantic.dataclasses import dataclass
 
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 from searchrl.errors import ConfigError
@@ -24,10 +23,9 @@ from searchrl.errors import ConfigError
 Space = gymnasium.Space[Any]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Game:
-    """What is known about an environment: its goal, its actions, the parts of its observations."""
+    """An environment in words: its goal, its actions, the parts of its observations."""
 
     goal: str
     actions: tuple[str, ...]
@@ -64,7 +62,7 @@ class Actions:
                 f"env {env}: action_names must be different names, one per action of a Discrete "
                 f"space; the space is {space}, and they are {self._names}"
             )
-        self._places = {_key(n): i for own in (numbers, self._names) for i, n in enumerate(own)}
+        self._places = {_key(n): i for one in (numbers, self._names) for i, n in enumerate(one)}
 
     def listed(self, mask: Any = None) -> str:
         """The legal actions as a sentence's end: `left, down, right, up`."""
@@ -97,12 +95,12 @@ class Actions:
 
 
 def is_text(space: Space) -> bool:
-    """Whether a space holds text: Gymnasium's `Text`, of which our `TextSpace` is one."""
+    """True for a space of text: Gymnasium's `Text`, of which our `TextSpace` is one."""
     return isinstance(space, Text)
 
 
 def has_numbers(space: Space) -> bool:
-    """Whether `tell_numbers` can tell what a space holds."""
+    """True if `tell_numbers` can tell the values of a space."""
     if isinstance(space, Dict):
         return all(isinstance(part, Box | Discrete) for part in space.values())
     if isinstance(space, Tuple):

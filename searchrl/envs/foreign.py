@@ -111,7 +111,7 @@ class TextAdapter(TurnEnv):
         super().__init__(protocol, turns, self.max_turns, render_mode)
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks a split has: as the inner environment says, or `num_tasks`."""
+        """The number of tasks of a split: as the inner environment says, or `num_tasks`."""
         self.ensure_split(split)
         if not self._has_tasks:
             return self._num_tasks
@@ -130,9 +130,9 @@ class TextAdapter(TurnEnv):
         """Begin the episode of `options` (`split`, `index`); returns (prompt, {"task": Task})."""
         super().reset(seed=seed)
         split, index = self._choose(options or {})
-        own = {"split": split, "index": index} if self._has_tasks else None
+        inner = {"split": split, "index": index} if self._has_tasks else None
         seed = seed if self._has_tasks else self.seed_of(split, index)
-        observation, info = self.inner.reset(seed=seed, options=own)
+        observation, info = self.inner.reset(seed=seed, options=inner)
         self._mask = info.get("action_mask")
         given = info.get("task")
         prompt = self._fill_prompt(self._tell(observation), given.question if given else "")
@@ -156,13 +156,13 @@ class TextAdapter(TurnEnv):
         told: dict[str, Any] = {"passages": (), "signals": {}}
         if move is None:
             parsed = Action(INVALID, None, self._why_not(parsed))
-            said, reward = parsed.reason, self.invalid_reward
+            text, reward = parsed.reason, self.invalid_reward
         else:
             observation, inner_reward, terminated, truncated, info = self.inner.step(move)
             self._mask = info.get("action_mask")
             told |= {key: info[key] for key in ("passages", "ranks", "signals") if key in info}
-            reward, said = float(inner_reward), self._tell(observation)
-        shown = self.protocol.render_notice(said, self.budget)
+            reward, text = float(inner_reward), self._tell(observation)
+        shown = self.protocol.render_notice(text, self.budget)
         truncated = self._end_turn(action, shown, bool(terminated), bool(truncated))
         told |= {"task": task, "action": parsed}
         return shown, reward, bool(terminated), truncated, told
@@ -224,10 +224,6 @@ class RandomActor:
         return self._protocol.render_turn(Action(ACT, self._env.sample_action(self._rng)))
 
 
-make_random = RandomActor
-"""The script `random` of one episode."""
-
-
 class GymAdapter(TextAdapter):
     """The environment of `--env gym:NAME`; see `TextAdapter`.
 
@@ -269,7 +265,7 @@ def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, A
 
 
 def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env: str) -> str:
-    """How observations are shown: `text`, `ansi` or `number`."""
+    """The form of observations: `text`, `ansi` or `number`."""
     space = inner.observation_space
     if wanted == "ansi" and inner.render_mode != "ansi":
         modes = inner.metadata.get("render_modes") or []

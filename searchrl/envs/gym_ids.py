@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import register, registry
 
-_MAKE_ENV = "searchrl.plugins.make:make_env"
+_MAKE_ENV = "searchrl.plugins.parts:make_env"
 
 
 def gym_id(env: str) -> str:
@@ -33,13 +33,13 @@ def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
         return name  # the package's own, such as one that is not in words
     # Replaced without a warning: it is the same env, perhaps with other plugin sources.
     registry.pop(name, None)
-    own = {"plugins": tuple(plugins)} if plugins else {}
-    register(name, entry_point=_MAKE_ENV, kwargs={"env": env, **own})
+    sources = {"plugins": tuple(plugins)} if plugins else {}
+    register(name, entry_point=_MAKE_ENV, kwargs={"env": env, **sources})
     return name
 
 
 def is_of_gymnasium(name: str) -> bool:
-    """Whether an id is one of Gymnasium's own: to make it imports no code of others."""
+    """True for an id of Gymnasium's own: to make it imports no code of others."""
     spec = registry.get(name)
     made_by = spec.entry_point if spec is not None else None
     return isinstance(made_by, str) and made_by.startswith("gymnasium.")
@@ -71,7 +71,7 @@ def adopt_envs(module: ModuleType) -> tuple[str, ...]:
 
 
 def _is_foreign(made: type) -> bool:
-    """Whether it is an environment of Gymnasium alone; one of ours is registered by a hook."""
+    """True for an environment of Gymnasium alone; one of ours is registered by a hook."""
     is_ours = any(parent.__module__.partition(".")[0] == "searchrl" for parent in made.__mro__)
     is_env = issubclass(made, gymnasium.Env) and not is_ours
     return is_env and "protocol" not in inspect.signature(made).parameters
@@ -79,12 +79,12 @@ def _is_foreign(made: type) -> bool:
 
 def find_ids(file: str) -> dict[str, int]:
     """The ids whose environments a plugin file makes, and the line of each class or function."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for name, spec in registry.items():
         made: Any = spec.entry_point
         module = sys.modules.get(getattr(made, "__module__", None) or "")
         if getattr(module, "__file__", None) == file:
-            found[name] = 0
+            lines[name] = 0
             with suppress(OSError, TypeError):  # made at run time
-                found[name] = inspect.getsourcelines(made)[1]
-    return found
+                lines[name] = inspect.getsourcelines(made)[1]
+    return lines

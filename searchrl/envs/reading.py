@@ -1,7 +1,6 @@
-"""How a policy that only matches words reads: an answer out of the passages that it was shown.
+"""Reading by matching words: an answer out of the passages that were shown.
 
-It understands nothing, and that is its use: what it reaches, a model that reads has to beat. What
-stands in no shown passage is never answered.
+It understands nothing, and that is its use: a model that reads has to beat it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from searchrl.core.episode import Passage
 
 UNKNOWN = "unknown"
-"""What a scripted policy answers if it was not shown the answer."""
+"""The answer of a scripted policy that was not shown the answer."""
 
 _YES_NO = re.compile(
     r"(?i)\A(?:is|are|was|were|do|does|did|has|have|had|can|could)\b|\bboth\b.*\?\Z(?<!who\?)"
@@ -55,8 +54,8 @@ def read_answer(question: str, passages: Sequence[Passage], last: Sequence[Passa
     if last and before:
         left = words_left(question, nearest(question, before))
         later = [passage for passage in linked if passage in last]
-        if (found := _read_value(question, later, left, 1)) != UNKNOWN:
-            return found
+        if (value := _read_value(question, later, left, 1)) != UNKNOWN:
+            return value
     return _read_value(question, linked, content_words(question), 2)
 
 
@@ -112,8 +111,8 @@ def content_words(text: str) -> set[str]:
 
 def nearest(question: str, passages: Sequence[Passage]) -> Passage:
     """The passage that shares most words with the question; the first of several."""
-    asked = content_words(question)
-    return max(passages, key=lambda one: len(asked & content_words(f"{one.title} {one.text}")))
+    words = content_words(question)
+    return max(passages, key=lambda one: len(words & content_words(f"{one.title} {one.text}")))
 
 
 def words_left(question: str, passage: Passage) -> list[str]:
@@ -136,58 +135,52 @@ def about(name: str, passages: Sequence[Passage]) -> Passage | None:
 
 def _choose(question: str, options: tuple[str, str], passages: Sequence[Passage]) -> str:
     """One of two things, if a passage about each was shown; by their years, if they have some."""
-    found = [about(option, passages) for option in options]
-    if found[0] is None or found[1] is None:
+    texts = [one.text for option in options if (one := about(option, passages)) is not None]
+    if len(texts) < 2:
         return UNKNOWN
-    years = [[int(year) for year in _YEAR.findall(one.text)] for one in found if one is not None]
+    years = [[int(year) for year in _YEAR.findall(text)] for text in texts]
     if all(years):
-        firsts = [own[0] for own in years]
-        is_second = firsts[1] < firsts[0]
+        is_second = years[1][0] < years[0][0]
         return options[is_second != bool(_LATEST.search(question))]
     rest = content_words(question) - content_words(" ".join(options))
-    shared = [len(rest & content_words(one.text)) for one in found if one is not None]
+    shared = [len(rest & content_words(text)) for text in texts]
     return options[shared[1] > shared[0]]
 
 
 def _say_yes_or_no(question: str, passages: Sequence[Passage]) -> str:
     """Yes if the passages about two named things share what is asked, or a name of their own."""
     names = [part for name in names_in(question) for part in name.split(" and ")]
-    found = [one for name in names if (one := about(name, passages)) is not None]
-    if len({one.id for one in found}) < 2:
+    named = [one for name in names if (one := about(name, passages)) is not None]
+    if len({one.id for one in named}) < 2:
         return UNKNOWN
-    one, other = found[0], found[-1]
-    own, others = (set(names_in(p.text, besides=question)) for p in (one, other))
-    asked = content_words(question) - content_words(f"{one.title} {other.title}")
-    has_asked = asked & content_words(one.text) & content_words(other.text)
+    one, other = named[0], named[-1]
+    first, second = (set(names_in(p.text, besides=question)) for p in (one, other))
+    words = content_words(question) - content_words(f"{one.title} {other.title}")
+    shared = words & content_words(one.text) & content_words(other.text)
     is_same = re.search(r"(?i)\bsame\b", question)
-    return "yes" if own & others or (has_asked and not is_same) else "no"
+    return "yes" if first & second or (shared and not is_same) else "no"
 
 
 def _read_value(
     question: str, passages: Sequence[Passage], words: Iterable[str], least: int
 ) -> str:
     """A date, number or name out of the sentence that shares most of `words`, `least` or more."""
-    asked = {word.casefold() for word in words}
+    wanted = {word.casefold() for word in words}
     best, most = UNKNOWN, least - 1
     for passage in passages:
         title = content_words(passage.title)
         for sentence in _SENTENCE.split(passage.text):
-            shared = len(asked & (content_words(sentence) | title))
+            shared = len(wanted & (content_words(sentence) | title))
             if shared > most and (value := _pick(question, sentence, passage)):
                 best, most = value, shared
     return best
 
 
 def _pick(question: str, sentence: str, passage: Passage) -> str:
-    if _WHEN.search(question):
-        return _first(_DATE, sentence)
-    if _HOW_MANY.search(question):
-        return _first(_NUMBER, sentence)
+    for asking, pattern in ((_WHEN, _DATE), (_HOW_MANY, _NUMBER)):
+        if asking.search(question):
+            match = pattern.search(sentence)
+            return match[0] if match else ""
     # Without its dates, which a name would run into: "May 1940 in Lindry".
     names = names_in(_DATE.sub(";", sentence), besides=f"{question} {passage.title}")
     return next((one for one in names if content_words(one)), "")
-
-
-def _first(pattern: re.Pattern[str], text: str) -> str:
-    match = pattern.search(text)
-    return match[0] if match else ""

@@ -1,4 +1,4 @@
-"""What a search turn found: its record, and the check of what a retriever returned."""
+"""The result of a search turn, and the check of the lists that a retriever returned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ranks = tuple[Mapping[str, int | None], ...]
 
 
 class Found(NamedTuple):
-    """What a search turn found, and the observation that shows it."""
+    """The passages of a search turn, and the observation that shows them."""
 
     passages: tuple[Passage, ...]
     observation: str
@@ -27,8 +27,8 @@ def find_result_problem(results: object, num_queries: int) -> str:
         return f"returned {type(results).__name__}; expected one list of passages per query"
     if len(results) != num_queries:
         return f"gave {len(results)} results for {num_queries} queries; it must give one per query"
-    found = (find_passages_problem(result) for result in results)
-    return next((f"returned for a query {problem}" for problem in found if problem), "")
+    problems = (find_passages_problem(result) for result in results)
+    return next((f"returned for a query {problem}" for problem in problems if problem), "")
 
 
 def round_robin(results: Iterable[Sequence[Passage]], limit: int) -> Iterator[Passage]:

@@ -1,4 +1,4 @@
-"""The scripted policies of `corpus` and `multihop`: what is reached with so many searches.
+"""The scripted policies of `corpus` and `multihop`, by their number of searches.
 
 A policy that knows the gold answer may state it only if it was shown.
 """
@@ -31,10 +31,10 @@ class Shown:
     def __init__(self) -> None:
         self._passages: dict[str, Passage] = {}
         self.last: tuple[Passage, ...] = ()
-        """What the last turn that brought something brought."""
+        """The passages of the last turn that had some."""
 
     def add(self, passages: Iterable[Passage]) -> None:
-        """Take in what the last turn brought."""
+        """Take in the passages of the last turn."""
         self.last = tuple(passages) or self.last
         for passage in self.last:
             self._passages.setdefault(passage.id, passage)
@@ -45,7 +45,7 @@ class Shown:
         return tuple(self._passages.values())
 
     def has_all(self, ids: Iterable[str]) -> bool:
-        """Whether all these passages were shown."""
+        """True if all these passages were shown."""
         return set(ids) <= self._passages.keys()
 
     def gold_answer(self, task: Task) -> str:
@@ -80,7 +80,7 @@ class ScriptedSearcher:
         self._num_turns = 0
 
     def act(self, observation: str) -> str:
-        """Return the next turn; what was found is read from the environment."""
+        """Return the next turn; passages are read from the environment."""
         self._shown.add(self._env.last_passages)
         self._num_turns += 1
         query = next(self._queries, "") if self._num_turns < self._env.max_turns else ""
@@ -138,24 +138,24 @@ def _ask_twice(task: Task, shown: Shown) -> Iterator[str]:
 
 
 def _ask_patiently(task: Task, shown: Shown) -> Iterator[str]:
-    asked, missing = {""}, set(task.gold_ids)
+    sent, missing = {""}, set(task.gold_ids)
     query = fit_query([task.question])
-    while query not in asked:
-        asked.add(query)
+    while query not in sent:
+        sent.add(query)
         yield query
-        found = [passage for passage in shown.last if passage.id in missing]
-        missing -= {passage.id for passage in found}
+        gold = [passage for passage in shown.last if passage.id in missing]
+        missing -= {passage.id for passage in gold}
         query = ""
-        if missing and found:
-            names = [name for p in found for name in names_in(p.text, besides=task.question)]
-            query = fit_query(names or [p.title for p in found])
-        elif missing and len(asked) == 2:
+        if missing and gold:
+            names = [name for p in gold for name in names_in(p.text, besides=task.question)]
+            query = fit_query(names or [p.title for p in gold])
+        elif missing and len(sent) == 2:
             query = fit_query(names_in(task.question))
 
 
 def next_query(question: str, passages: Sequence[Passage]) -> str:
-    """What to look for after the question itself: a thing to compare that is missing, or a name
-    that the nearest passage mentions and the question does not.
+    """The query after the question itself: a thing to compare that is missing, or a name that the
+    nearest passage mentions and the question does not.
     """
     named = find_options(question) or tuple(names_in(question))
     missing = [name for name in named if about(name, passages) is None]

@@ -22,7 +22,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def num_held_out(num_train: int) -> int:
-    """How many training tasks (the last) validate: one in ten, 1 to `MAX_HELD_OUT`; of one, 0."""
+    """The number of training tasks (the last) that validate: one in ten, 1 to `MAX_HELD_OUT`."""
     return min(MAX_HELD_OUT, max(num_train // 10, 1)) if num_train > 1 else 0
 
 
@@ -43,14 +43,9 @@ def ensure_index(env: str, split: str, index: object, total: int) -> int:
 
 
 class Mix:
-    """Kinds of task, and how often each is drawn.
+    """Kinds of task, drawn by their weights; kinds left out have the weight 0.
 
-    Args:
-        weights: of kinds; those left out are 0.
-        kinds: all that there are.
-
-    Raises:
-        ConfigError: a kind is unknown, a weight is below 0, or their sum is not above 0.
+    Raises `ConfigError`: a kind is unknown, a weight is below 0, or their sum is not above 0.
     """
 
     def __init__(self, weights: Mapping[str, float], kinds: Sequence[str]) -> None:

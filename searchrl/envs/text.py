@@ -23,13 +23,13 @@ from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
 
 Matches = Callable[[str, str], bool]
-"""`matches(prediction, gold)`: whether an answer is right."""
+"""`matches(prediction, gold)`: True if an answer is right."""
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def same_answer(prediction: str, gold: str) -> bool:
-    """Whether two answers agree once case, ASCII punctuation and spacing are ignored."""
+    """True if two answers agree once case, ASCII punctuation and spacing are ignored."""
     left, right = (
         " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
     )
@@ -53,7 +53,7 @@ def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """What every search environment can be set to.
+    """The settings of every search environment.
 
     Attributes:
         topk: passages shown per search turn.
@@ -88,20 +88,20 @@ class TextEnv(TurnEnv):
     name: ClassVar[str] = "text"
     settings_type: ClassVar[type[SearchSettings]] = SearchSettings
     notes: tuple[str, ...] = ()
-    """Sentences that a user should read beside the figures: what the data do not tell, and why."""
+    """Sentences that a user should read beside the figures."""
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the class a signature that names its settings, by which they are checked."""
         super().__init_subclass__(**kwargs)
-        own = dict(inspect.signature(cls.__init__).parameters)
-        own.pop("self")
-        if any(one.kind is one.VAR_KEYWORD for one in own.values()):
+        parameters = dict(inspect.signature(cls.__init__).parameters)
+        parameters.pop("self")
+        if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
             kinds = get_type_hints(cls.settings_type, include_extras=True)
             settings = inspect.signature(cls.settings_type).parameters
             typed = {name: one.replace(annotation=kinds[name]) for name, one in settings.items()}
-            own = {**inspect.signature(cls.__mro__[1]).parameters, **typed, **own}
-        kept = [one for one in own.values() if one.kind is not one.VAR_KEYWORD]
+            parameters = {**inspect.signature(cls.__mro__[1]).parameters, **typed, **parameters}
+        kept = [one for one in parameters.values() if one.kind is not one.VAR_KEYWORD]
         cls.__signature__ = inspect.Signature(sorted(kept, key=lambda one: one.kind))
 
     def __init__(
@@ -138,7 +138,7 @@ class TextEnv(TurnEnv):
         raise NotImplementedError
 
     def make_prompt(self, task: Task) -> str:
-        """What the model is asked; the question itself unless overridden."""
+        """The first message to the model; the question itself unless overridden."""
         return task.question
 
     @abstractmethod
@@ -147,12 +147,12 @@ class TextEnv(TurnEnv):
         raise NotImplementedError
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
-        """Search for the queries of `action`, and show what is found, or raise `RetrieverFailure`.
+        """Search for the queries of `action`, and show the passages, or raise `RetrieverFailure`.
 
-        Overridden by whoever searches in another way. `turn` is what the model wrote.
+        Override it to search in another way. `turn` is the text of the model.
         """
-        found, ranks = self._search(task, action.queries)
-        passages = self._ordered(task, found)
+        results, ranks = self._search(task, action.queries)
+        passages = self._ordered(task, results)
         return Found(passages, self.protocol.render_observation(passages, self.budget), ranks)
 
     def known_corpora(self) -> Sequence[tuple[str, Sequence[Passage]]]:

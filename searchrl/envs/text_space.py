@@ -1,4 +1,4 @@
-"""The space of all texts, and what the environments in it have in common."""
+"""The space of all texts, and the base of the environments in it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TextSpace(gymnasium.spaces.Text):
         return self.turns[int(self.np_random.integers(len(self.turns)))][: self.max_length]
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a string that is short enough."""
+        """True for a string that is short enough."""
         return isinstance(x, str) and len(x) <= self.max_length
 
 
@@ -70,7 +70,7 @@ class TurnEnv(gymnasium.Env[str, str]):
         self._transcript: list[str] = []
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks `split` has; `ensure_split` names an unknown one."""
+        """The number of tasks of `split`; `ensure_split` names an unknown one."""
         raise NotImplementedError
 
     def ensure_split(self, split: object) -> str:

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
 EXACT = ConfigDict(extra="forbid")
-"""For `with_config`: a key that the type does not have is an error."""
+"""For dataclasses: a key that the type does not have is an error."""
 
 Kind = TypeVar("Kind")
 

@@ -1,7 +1,7 @@
 """The plugin system: how names become objects.
 
 `loading` finds plugins and calls their hooks, `registration` checks what they register,
-`registry` holds it; `make` builds an environment from names.
+`registry` holds it; `parts` makes what is made of other parts.
 """
 
 from searchrl.plugins.loading import load_plugins as load_plugins

@@ -48,7 +48,7 @@ def register_envs(register: RegisterEnv) -> None:
         "searchrl.envs.foreign:GymAdapter",
         protocol="act",
         reward="env",
-        scripts={"random": "searchrl.envs.foreign:make_random"},
+        scripts={"random": "searchrl.envs.foreign:RandomActor"},
         is_safe="searchrl.envs.gym_ids:is_of_gymnasium",
         description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
     )
@@ -139,7 +139,7 @@ def register_backends(register: Register) -> None:
 
 @hookimpl
 def register_trackers(register: Register) -> None:
-    """Where metrics go."""
+    """The receivers of metrics."""
     register(
         "jsonl",
         "searchrl.trackers.jsonl:JsonlTracker",
@@ -154,7 +154,7 @@ def register_trackers(register: Register) -> None:
 
 @hookimpl
 def register_alarms(register: Register) -> None:
-    """What watches a run."""
+    """The alarms that watch a run."""
     for name, target, description in (
         (
             "divergence",
@@ -198,7 +198,7 @@ def register_algorithms(register: Register) -> None:
 
 @hookimpl
 def register_generators(register: Register) -> None:
-    """What samples tokens."""
+    """The samplers of tokens."""
     register(
         "slots",
         "searchrl.engine.sampling.slot_generator:SlotGenerator",

@@ -325,7 +325,7 @@ def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
 
 
 def _find_place(error: BaseException, file: str) -> tuple[str, int]:
-    """Where to look: the deepest frame in the plugin's file, else the first foreign one."""
+    """File and line of the deepest frame in the plugin's file, else of the first foreign one."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 0
     frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import gymnasium
+
 from searchrl.config.sections import Named
-from searchrl.contracts import Judge, RetrieverFactory
+from searchrl.contracts import Judge, RetrieverFactory, TagProtocol
 from searchrl.contracts.scoring import GroupReward, Reward
 from searchrl.errors import ConfigError, PluginError
+from searchrl.plugins.loading import load_plugins
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import (
     find_retriever_settings,
@@ -28,22 +31,14 @@ from searchrl.plugins.signatures import (
 def make_retriever_factory(
     registry: Registry, name: str, settings: Mapping[str, Any]
 ) -> RetrieverFactory:
-    """Return the factory of a registered retriever with its settings, all of them checked.
-
-    Raises UnknownNameError with near matches, ConfigError for unknown settings and wrong values,
-    those of its parts included, and PluginError if its plugin cannot be loaded.
-    """
+    """Return the factory of a registered retriever with its settings, all of them checked."""
     entry = registry.get("retriever", name)
     own = entry.ensure_settings(fill_parts(registry, entry, settings))
     return functools.partial(entry.load(), **own) if own else entry.load()
 
 
 def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Judge:
-    """Make a registered judge with its settings.
-
-    Raises UnknownNameError with near matches, ConfigError for unknown settings and wrong values,
-    and PluginError if its plugin cannot be loaded, or makes no judge.
-    """
+    """Make a registered judge with its settings. PluginError if its plugin makes no judge."""
     entry = registry.get("judge", name)
     made = entry.make(**settings)
     if not isinstance(made, Judge):
@@ -157,3 +152,37 @@ def fill_parts(
         elif isinstance(value, list):  # anything else is refused with the other settings
             filled[key] = [fill(f"{key}.{place}", one) for place, one in enumerate(value)]
     return filled
+
+
+def make_env(
+    env: str,
+    *,
+    protocol: str | Mapping[str, Any] | TagProtocol | None = None,
+    retriever: str | Mapping[str, Any] | RetrieverFactory | None = None,
+    plugins: Sequence[str] = (),
+    **settings: Any,
+) -> gymnasium.Env[Any, Any]:
+    """Make a registered environment; `settings` are its own.
+
+    `protocol` and `retriever` are a registered name, a mapping `{"name": ..., **its settings}`, or
+    an object: a protocol, a retriever factory. Without one, the environment's own is used.
+    `plugins` are plugin files or modules to load.
+
+    >>> env = make_env("regulations", protocol={"name": "think-search-answer"})
+    >>> prompt, info = env.reset(seed=0)
+    """
+    loaded = load_plugins(plugins)
+    env_entry = loaded.get("env", env)
+    if protocol is None:
+        protocol = env_entry.protocol
+    if retriever is None:
+        retriever = env_entry.retriever
+    if isinstance(protocol, str | Mapping):
+        named = Named.model_validate(protocol)
+        protocol = loaded.make_protocol(env_entry, named.name, named.settings)
+    if isinstance(retriever, str | Mapping):
+        named = Named.model_validate(retriever)
+        retriever = make_retriever_factory(loaded, named.name, named.settings)
+    filled = fill_parts(loaded, env_entry, settings)
+    made: gymnasium.Env[Any, Any] = env_entry.make(protocol=protocol, retriever=retriever, **filled)
+    return made

@@ -1,4 +1,4 @@
-"""Whose code it is: the owner of a plugin, its version and hash, and what an earlier run recorded.
+"""Owners of plugins: name, version and hash of the code, and the records of an earlier run.
 
 A hash is that of the bytes of a single file, or of every source file of a package.
 """
@@ -26,7 +26,7 @@ _GIT_TIMEOUT_S = 5.0
 
 
 class Origin(StrEnum):
-    """How a plugin came to be loaded."""
+    """The way by which a plugin was loaded."""
 
     BUILTIN = "builtin"
     """Part of SearchRL."""
@@ -60,11 +60,11 @@ class Owner:
 
     @property
     def is_installed(self) -> bool:
-        """Whether it is a part of SearchRL, or of an installed distribution that names it."""
+        """True for a part of SearchRL, or of an installed distribution that names it."""
         return self.origin in (Origin.BUILTIN, Origin.ENTRY_POINT)
 
     def answers_to(self, qualifier: str) -> bool:
-        """Whether `qualifier:name` means this plugin: its name or its distribution's."""
+        """Return True if `qualifier` is its name or its distribution's."""
         wanted = canonical(qualifier)
         return wanted in {canonical(self.name), canonical(self.distribution)} and bool(wanted)
 
@@ -111,7 +111,7 @@ def hash_owner(owner: Owner) -> str:
 
 
 def read_origin(distribution: str) -> Mapping[str, Any]:
-    """What `direct_url.json` (PEP 610) of a distribution says; empty if it has none."""
+    """Read `direct_url.json` (PEP 610) of a distribution; empty if it has none."""
     try:
         found = importlib.metadata.distribution(distribution) if distribution else None
     except importlib.metadata.PackageNotFoundError:
@@ -128,7 +128,7 @@ class PluginRecord:
     names: Mapping[str, Sequence[str]]
 
     def offers(self, kind: str, name: str) -> bool:
-        """Whether the run could write `name` (plain, qualified, under a scheme) for this plugin."""
+        """Return True if the run had `name` (plain, qualified, under a scheme) from it."""
         head, _, rest = name.partition(":")
         names = self.names.get(kind, ())
         if name in names or f"{head}:" in names:
@@ -137,7 +137,7 @@ class PluginRecord:
 
     @property
     def way_back(self) -> str:
-        """What to do to have this plugin as it was."""
+        """The command that brings this plugin back as it was."""
         was = self.owner
         if was.distribution:
             return f"`pip install '{was.distribution}=={was.version}'`"

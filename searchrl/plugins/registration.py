@@ -30,7 +30,7 @@ _CALLS = {"env": RegisterEnv, "reward": RegisterReward, "retriever": RegisterToo
 
 @functools.cache
 def _types_of(kind: str) -> Mapping[str, TypeAdapter[Any]]:
-    """What `register` of a kind takes besides a name, as `hookspecs` annotates it."""
+    """Types of what `register` of a kind takes besides a name, as in `hookspecs`."""
     hints = get_type_hints(_CALLS.get(kind, Register).__call__, include_extras=True)
     return {key: TypeAdapter(hint) for key, hint in hints.items() if key not in ("name", "return")}
 
@@ -77,7 +77,7 @@ class Collector:
         self.entries.append(entry)
 
     def _find_problems(self, name: object, given: Mapping[str, Any]) -> Iterator[str]:
-        """What is wrong with a registration, beginning with what is registered; lazily."""
+        """Yield what is wrong with a registration, beginning with what is registered."""
         if not isinstance(name, str):
             yield f"a {self.kind} without a name: write register(NAME, FACTORY)"
             return

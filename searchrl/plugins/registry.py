@@ -30,7 +30,7 @@ NOT_FOUND = (
     " `searchrl plugins` lists what is loaded; what a package offers is there once it is installed "
     "(pip install), and what a file offers with --plugin FILE."
 )
-"""How to get a name that nobody registers."""
+"""Advice on a name that nobody registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Entry:
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether a retriever or reward may be called by several threads at once."""
+        """True if a retriever or reward may be called by several threads at once."""
         return bool(self.options.get("concurrent", True))
 
     @property
     def is_of_group(self) -> bool:
-        """Whether a reward scores a whole group at once."""
+        """True if a reward scores a whole group at once."""
         return bool(self.options.get("group", False))
 
     @property
@@ -110,10 +110,7 @@ class Entry:
         return policy
 
     def load(self) -> Callable[..., Any]:
-        """Return the factory, importing it if it was registered as a lazy string.
-
-        Raises `PluginError` naming the plugin when the import fails or the result does not fit.
-        """
+        """Return the factory, importing it if it was registered as a lazy string."""
         factory = self._resolve(self.factory)
         is_lazy = isinstance(self.factory, str)  # others were looked at when they were registered
         if is_lazy and (problem := find_signature_problem(self.kind, factory)):
@@ -121,18 +118,18 @@ class Entry:
         return functools.partial(factory, name=self.argument) if self.argument else factory
 
     def load_script(self, name: str = "expert") -> ExpertFactory:
-        """Return a scripted policy of an environment, importing it if it is a lazy string.
-
-        Raises `ConfigError` if there is none at all, `UnknownNameError` with near matches.
-        """
+        """Return a scripted policy of an environment, or raise `UnknownNameError`."""
         if not self.script_names:
-            raise ConfigError(
-                f"env '{self.title}' has no scripted policy: {self.owner} ({self.where}) registers "
-                "it without expert=, so there is nothing to replay"
+            raise UnknownNameError(
+                f"env '{self.title}' ({self.owner}) registers no scripted policy, so there is "
+                "nothing to replay; give register_envs an `expert=`, or use --policy model"
             )
         if name not in self.script_names:
-            known = suggest(name, self.script_names)
-            raise UnknownNameError(f"env '{self.title}' has no scripted policy {name!r}.{known}")
+            raise UnknownNameError(
+                f"env '{self.title}' has no scripted policy '{name}'."
+                f"{suggest(name, self.script_names)} Name one with --policy scripted:NAME, or in "
+                "sft.stages.0.mix"
+            )
         found = self.options if name == "expert" else self.options["scripts"]
         return self._resolve(found[name])
 
@@ -141,7 +138,7 @@ class Entry:
         return {name: self.load_script(name) for name in self.script_names}
 
     def is_safe_name(self) -> bool:
-        """Whether what was looked up under a scheme imports nothing, as far as its plugin says."""
+        """Return True if its plugin says that the name under a scheme imports nothing."""
         is_safe = self.options.get("is_safe")
         return is_safe is not None and bool(self._resolve(is_safe)(self.argument))
 
@@ -162,10 +159,7 @@ class Entry:
             raise PluginError(f"{self} could not be made: {describe_error(error)}") from error
 
     def ensure_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings as the factory takes them; see `signatures.check_settings`.
-
-        Raises `ConfigError` for unknown settings, with near matches, and for wrong values.
-        """
+        """Return settings as the factory takes them; see `signatures.check_settings`."""
         return check_settings(self.kind, self.name, self.load(), settings)
 
     def _resolve(self, factory: Factory) -> Callable[..., Any]:
@@ -276,7 +270,7 @@ class Registry:
 
     @property
     def news(self) -> tuple[str, ...]:
-        """What a user should know: which plugins are not loaded, and what has changed."""
+        """Sentences for the user: plugins that are not loaded, and changed ones."""
         failed = (f"not loaded: {failure}" for failure in self.failures)
         return (*failed, *(f"changed: {change}" for change in self.changes))
 

@@ -1,4 +1,4 @@
-"""What a factory's signature says: whether SearchRL can call it, and which settings it takes.
+"""Signatures of factories: whether SearchRL can call one, and which settings it takes.
 
 A setting without an annotation, or with one that cannot be resolved, is passed on unchanged. So is
 an object that no config file could hold.
@@ -32,7 +32,7 @@ _PASSED: Mapping[str, tuple[int, tuple[str, ...], str]] = {
         "factory(policy, sampling, *, num_slots, max_length, **settings)",
     ),
 }
-"""How many arguments SearchRL passes to a factory by position, which by name, and its form."""
+"""Number of arguments that SearchRL passes by position, names of the others, and the form."""
 
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -125,12 +125,12 @@ def _alternatives(kind: Any) -> list[Any]:
 
 
 def takes_judge(factory: Callable[..., Any]) -> bool:
-    """Whether a reward component is made with a judge: its factory has a parameter of this name."""
+    """Return True if a reward component is made with a judge."""
     return has_setting(factory, "judge")
 
 
 def has_setting(factory: Callable[..., Any], name: str) -> bool:
-    """Whether a factory has a parameter of this name."""
+    """Return True if a factory has a parameter of this name."""
     return name in _parameters(factory)
 
 
@@ -171,7 +171,7 @@ def _find_parameters(
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a config file could hold it; other objects of Python callers are not checked."""
+    """Return True if a config file could hold it; other objects are not checked."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _is_plain(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""What users run: training, evaluation, `sft`, the agent, play, the benchmark. Imports nothing."""
+"""Programs: training, evaluation, `sft`, the agent, play, the benchmark. Imports nothing."""

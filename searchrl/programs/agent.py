@@ -35,7 +35,7 @@ DEMO_SPLIT = "demo"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an agent said. `final_answer` is None if it ended without one (`stop_reason`: why).
+    """Answer of an agent. `final_answer` is None if it ended without one (`stop_reason`: why).
 
     `trace` holds every turn with what it read; `queries` and `passages` are those of all turns.
     """
@@ -73,7 +73,7 @@ class Agent:
     world: TaskWorld
     driver: RolloutDriver
     notes: tuple[str, ...] = ()
-    """Which plugins are not loaded or have changed, what is damaged, what was decided."""
+    """Sentences about plugins that are not loaded or have changed, damage, and decisions."""
     _num_asked: int = 0
 
     def ask(self, question: str, **reset_options: Any) -> Answer:
@@ -111,7 +111,7 @@ class Agent:
             )
         if question.strip() not in episode.task.question:
             raise ConfigError(
-                f"env '{self.world.name}' ({self.world.owner}) takes no questions of its users: "
+                f"{self.world.who['env']} takes no questions of its users: "
                 "its reset ignores options['question']"
             )
         return rollout

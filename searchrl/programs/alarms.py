@@ -1,17 +1,19 @@
-"""What training does about its alarms: record, show, stop, or return to the best checkpoint.
+"""Actions on the alarms of a run: record, show, stop, or return to the best checkpoint.
 
-Owns what each action means, and the rollback: weights, optimiser and the algorithm's state of the
-best checkpoint, at a lower learning rate, while steps, tasks and the schedule go on. A rollback is
-part of the checkpoint of its step, so a run that is killed before that is written does it again.
+A rollback takes weights, optimiser and the algorithm's state of that checkpoint, at a lower
+learning rate, while steps, tasks and the schedule go on. It is part of the checkpoint of its step,
+so a run that is killed before that is written does it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from searchrl.alarms.watch import Sounded, Watch
+from pydantic import NonNegativeInt
+from typing_extensions import TypedDict
+
+from searchrl.alarms.watch import Watch
+from searchrl.contracts import Metric
 from searchrl.core.alert import AlarmAction
 from searchrl.core.history import History
 from searchrl.engine.learning.checkpoint import load_checkpoint
@@ -23,8 +25,21 @@ from searchrl.run_folder.checkpoints import remove_checkpoint
 from searchrl.screen.observer import Observer
 from searchrl.trackers.rows import read_rows
 
-Rollback = dict[str, Any]
-"""`step` after which it was done, `to` the step of the checkpoint, `alarm`, `lr_scale` since."""
+
+class Best(TypedDict):
+    """The step of the best checkpoint, and its reward on validation tasks."""
+
+    step: NonNegativeInt
+    reward: Metric
+
+
+class Rollback(TypedDict):
+    """A rollback after `step`, to the checkpoint of step `to`; `lr_scale` holds since."""
+
+    step: NonNegativeInt
+    to: NonNegativeInt
+    alarm: str
+    lr_scale: float
 
 
 class AlarmDesk:
@@ -67,7 +82,7 @@ class AlarmDesk:
         done = len(self.rollbacks)
         return {"rollbacks": {"value": float(done), "n": 1}} if done else {}
 
-    def heed(self, step: int, best: Mapping[str, Any] | None) -> bool:
+    def heed(self, step: int, best: Best | None) -> bool:
         """Ask the alarms about a finished step, say what sounds and do what it asks for.
 
         Returns whether the run was returned to its `best` checkpoint; the caller must then write
@@ -77,23 +92,24 @@ class AlarmDesk:
         # Times differ from process to process, so the first one judges for all.
         workers = self.session.workers
         sounded = workers.gather(self.watch.ask(step) if workers.is_first else [])[0]
-        for one in sounded:
-            self.writer.write_alarm(one.to_row())
-            self.observer.alarm(one.to_row())
-        for one in sounded:
-            if one.action is AlarmAction.STOP:
-                raise AlarmStop(_stopped(one, step))
-        cause = next((one for one in sounded if one.action is AlarmAction.ROLLBACK), None)
-        if cause is None:
+        for row in sounded:
+            self.writer.write_alarm(row)
+            self.observer.alarm(row)
+        alarm_of = {row["action"]: row["alarm"] for row in reversed(sounded)}
+        alarm = alarm_of.get(AlarmAction.STOP) or alarm_of.get(AlarmAction.ROLLBACK)
+        if alarm is None:
             return False
+        stopped = f"alarm '{alarm}' stopped the run after step {step}"
+        if AlarmAction.STOP in alarm_of:
+            raise AlarmStop(stopped)
         folder = self._find_target(best)
         if isinstance(folder, str):
-            raise AlarmStop(f"{_stopped(cause, step)}, because {folder}")
+            raise AlarmStop(f"{stopped}, because {folder}")
         assert best is not None
-        self._roll_back(cause, step, best["step"], folder)
+        self._roll_back(alarm, step, best["step"], folder)
         return True
 
-    def _find_target(self, best: Mapping[str, Any] | None) -> Path | str:
+    def _find_target(self, best: Best | None) -> Path | str:
         """The checkpoint to return to, or why there is none."""
         done = len(self.rollbacks)
         if done >= self.settings.max_rollbacks:
@@ -109,7 +125,7 @@ class AlarmDesk:
         faults = [one for one in self.session.workers.gather(fault) if one]
         return faults[0] if faults else folder
 
-    def _roll_back(self, cause: Sounded, step: int, to: int, folder: Path) -> None:
+    def _roll_back(self, alarm: str, step: int, to: int, folder: Path) -> None:
         learner, policy = self.session.learner, self.session.policy
         taken, version = learner.step, policy.version
         learner.is_halfway = True  # until the end: a mixture of two steps is not worth keeping
@@ -118,7 +134,7 @@ class AlarmDesk:
         learner.step, policy.version = taken, version + 1
         self.session.ahead = None  # drawn with weights that are given up
         scale = self._lr_scale() * self.settings.rollback_lr
-        self.rollbacks.append({"step": step, "to": to, "alarm": cause.alarm, "lr_scale": scale})
+        self.rollbacks.append({"step": step, "to": to, "alarm": alarm, "lr_scale": scale})
         learner.lr_scale = scale
         learner.ensure_same_weights(f"after the rollback to step {to}")
         self.watch.begin_anew()
@@ -131,14 +147,10 @@ class AlarmDesk:
         learner.is_halfway = False
         self.writer.update_provenance(rollbacks=self.rollbacks)
         self.observer.note(
-            f"alarm '{cause.alarm}' at step {step}: back to the weights of step {to}, and on with "
+            f"alarm '{alarm}' at step {step}: back to the weights of step {to}, and on with "
             f"{scale:g} of the learning rate (rollback {len(self.rollbacks)} of at most "
             f"{self.settings.max_rollbacks})"
         )
 
     def _lr_scale(self) -> float:
-        return float(self.rollbacks[-1]["lr_scale"]) if self.rollbacks else 1.0
-
-
-def _stopped(one: Sounded, step: int) -> str:
-    return f"alarm '{one.alarm}' stopped the run after step {step}"
+        return self.rollbacks[-1]["lr_scale"] if self.rollbacks else 1.0

@@ -1,7 +1,6 @@
-"""How fast a machine trains with a configuration: a few training steps are timed.
+"""The speed of a machine with a configuration: a few training steps are timed.
 
-Owns the measurement and its figures. The steps are those of `train` (same environment, rollouts,
-rewards and update), but nothing is evaluated, recorded or kept: the weights are thrown away.
+The steps are those of `train`, but nothing is evaluated, recorded or kept.
 """
 
 from __future__ import annotations

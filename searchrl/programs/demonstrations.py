@@ -1,8 +1,7 @@
-"""What a cold start imitates: scripted episodes or recorded traces, as trajectories of whole turns.
+"""Demonstrations of a cold start: scripted episodes or recorded traces, in whole turns.
 
-Owns where demonstrations come from (the env's scripted policies, or a JSONL of traces) and what
-becomes of those that a token limit cuts. Scripts pass through the same rollout driver as sampled
-episodes, so that tokens, authors and observations are exactly those of training.
+Scripts pass through the same rollout driver as sampled episodes, so that tokens, authors and
+observations are exactly those of training.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ _AT_ONCE = 64
 
 
 class Demonstration(NamedTuple):
-    """What is imitated: whole turns only. `is_cut` says that a token limit left out later ones."""
+    """Whole turns to imitate. `is_cut` says that a token limit left out later ones."""
 
     trajectory: Trajectory
     is_cut: bool
 
 
 _Key = tuple[int, str, int]
-"""Which demonstration: the place of its world, the script and the training task."""
+"""Key of a demonstration: the place of its world, the script and the training task."""
 
 
 class Demonstrator:
@@ -71,7 +70,7 @@ class Demonstrator:
         """Traces, or training tasks: an epoch."""
 
     def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:
-        """Those of a step (from 0); ConfigError if an episode failed."""
+        """Demonstrations of a step (from 0); ConfigError if an episode failed."""
         rng = random.Random(mix_key(self.config.seed, _DEMO, step))
         if self.traces is not None:
             return [rng.choice(self.traces) for _ in range(stage.batch_size)]

@@ -17,7 +17,7 @@ from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.config.sections import MODEL_WORDS
 from searchrl.engine.metrics.breakdown import measure, with_components
-from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both, run_episodes
+from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both
 from searchrl.engine.metrics.failures import FailureLimit, tell_unscored
 from searchrl.engine.metrics.remarks import find_blurred_golds
 from searchrl.engine.rollout.drivers import (
@@ -45,7 +45,7 @@ def script_name(policy: str) -> str | None:
 
 
 def needs_model(policy: str) -> bool:
-    """Whether a policy has weights here, so that torch is needed."""
+    """Return True for a policy with weights here, which needs torch."""
     return script_name(policy) is None and endpoint_address(policy) is None
 
 
@@ -128,7 +128,10 @@ def play_table(
     """
     config = with_components(config, registry)
     settings, worlds = config.eval, make_worlds(config, registry)
-    foreseen = foresee_evaluation(config, worlds, has_forced=needs_model(config.policy))
+    is_model = needs_model(config.policy)
+    if not is_model:  # nobody can make it begin with a search
+        settings = settings.model_copy(update={"forced": False})
+    foreseen = foresee_evaluation(settings, worlds)
     for line in (*foreseen, *find_blurred_golds(worlds, config.normalization)):
         on_note(line)
     for world in worlds:
@@ -144,49 +147,36 @@ def play_table(
             f"eval.num_samples = {settings.num_samples} with eval.temperature = 0: greedy "
             "episodes of one task are all the same; draw them, as with --temperature 1"
         )
-    is_model = script is None and address is None
     if not is_model and (served := [world.name for world in worlds if world.is_served]):
         raise ConfigError(
             f"env '{served[0]}': an agent asks a model for tokens, and '{config.policy}' has none; "
             "leave out --policy, or the agent"
         )
-    if is_model:
-        from searchrl.programs.setup.planning import Plan
+    with ExitStack() as stack:
+        client = None
+        if is_model:
+            from searchrl.programs.setup.planning import Plan
 
-        policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
-        driver = make_driver(policy, config, registry, settings)
+            policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
+            driver = make_driver(policy, config, registry, settings)
+        elif address is not None:
+            client = stack.enter_context(closing(_open_client(address, config)))
+            driver = make_endpoint_driver(config, client)
+        else:
+            driver = make_scripted_driver(config)
         driver.keeps_finished = True
         result = evaluate_both(
             worlds,
             driver,
             settings,
             seed=config.seed,
-            num_samples=settings.num_samples,
             on_phase=on_phase,
             should_stop=should_stop,
+            script=script,
+            has_logps=client is None,
+            num_samples=settings.num_samples,
         )
-    else:
-        with ExitStack() as stack:
-            client = None
-            if address is not None:
-                client = stack.enter_context(closing(_open_client(address, config)))
-            driver = (
-                make_endpoint_driver(config, client) if client else make_scripted_driver(config)
-            )
-            driver.keeps_finished = True
-            result = run_episodes(
-                worlds,
-                driver,
-                split=settings.split,
-                num_tasks=settings.num_tasks,
-                seed=config.seed,
-                script=script,
-                has_logps=client is None,
-                num_samples=settings.num_samples,
-                on_progress=lambda done, total: on_phase("evaluate", done, total),
-                should_stop=should_stop,
-            )
-            result = replace(result, traffic=client.traffic if client else None)
+        result = replace(result, traffic=client.traffic if client else None)
     for line in describe_spent(worlds):
         on_note(line)
     if reasons := tell_unscored(result.rollouts):

@@ -27,7 +27,7 @@ SHORTCUTS = {
     "c": (TOOL, "c TOOL {JSON} calls a tool"),
     "d": (ACT, "d WORDS acts"),
 }
-"""What a person may type in place of a whole turn: the kind of action, and its help."""
+"""Short forms of a turn that a person may type: the kind of action, and its help."""
 
 ReadLine = Callable[[], str | None]
 """Reads one line without its end; None when there is no more input."""

@@ -85,7 +85,7 @@ def sft(
 
 
 class _Progress(Shape, extra="forbid"):
-    """How far a run has come: what its checkpoints hold beside weights and optimiser."""
+    """Contents of checkpoints beside weights and optimiser."""
 
     step: NonNegativeInt = 0
     demos: NonNegativeInt = 0
@@ -94,7 +94,6 @@ class _Progress(Shape, extra="forbid"):
 
 class _ColdStart(TrainingRun):
     program = "sft"
-    shape = _Progress
     progress: _Progress
 
     def __init__(
@@ -143,7 +142,7 @@ class _ColdStart(TrainingRun):
         return facts
 
     def warnings(self) -> Iterator[str]:
-        """What makes the figures worthless."""
+        """Yield what makes the figures worthless."""
         return few_tasks(self.config, self.worlds)
 
     def train(self) -> None:

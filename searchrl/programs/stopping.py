@@ -23,13 +23,13 @@ from searchrl.run_folder import list_checkpoints
 
 @dataclass(slots=True)
 class StopFlag:
-    """Whether the user or the system asked to stop; calling it reads it. `number`: the signal."""
+    """Set when the user or the system asks to stop; calling it reads it. `number`: the signal."""
 
     asked: bool = False
     number: int = signal.SIGINT
 
     def __call__(self) -> bool:
-        """Whether to stop."""
+        """Read it."""
         return self.asked
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, FiniteFloat, NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from searchrl.config import RunConfig
+from searchrl.engine.checks.report import State
 from searchrl.engine.learning.step_groups import sampler_metrics, staleness, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
@@ -28,8 +29,7 @@ from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
-from searchrl.programs.alarms import AlarmDesk, Rollback
-from searchrl.programs.doctor import ensure_sound
+from searchrl.programs.alarms import AlarmDesk, Best, Rollback
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
@@ -41,7 +41,7 @@ from searchrl.programs.setup.warnings import (
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
 from searchrl.programs.training_run import TrainingRun
 from searchrl.run_folder import Run, choose_folder, holding
-from searchrl.run_folder.shapes import MetricShape, Shape
+from searchrl.run_folder.shapes import Shape
 from searchrl.screen.observer import Observer, make_observer
 from searchrl.statistics import exact, finite_figures
 from searchrl.trackers.feed import Trackers
@@ -101,7 +101,11 @@ def train(
             workers.barrier()  # no process loads weights if the folder cannot be used
             session = Session(plan, registry, workers, observer.note, observer.phase)
             stack.callback(session.close)
-            ensure_sound(session, observer)
+            report = session.examine(is_thorough=False)
+            report.ensure_good()
+            for one in report.of(State.WARNED):
+                observer.warn(f"check '{one.name}': {one.says}. {one.fix}")
+            observer.note(f"start-up checks: {report.summary}")
             training = _Training(session, observer, stop)
             training.open(
                 folder,
@@ -123,48 +127,23 @@ def train(
         return run
 
 
-@dataclass
-class _Progress:
-    """How far a run has come: what its checkpoints hold beside weights and optimiser.
+class _Progress(Shape, extra="forbid", allow_inf_nan=False):
+    """Contents of checkpoints beside weights and optimiser.
 
     `best` is the step with the best reward on validation tasks so far; `evaluated` the last step
     after which that was looked at; `watched` the last one that the alarms were asked about.
     """
 
-    step: int = 0
+    step: NonNegativeInt = 0
     before: Metrics | None = None
-    best: dict[str, Any] | None = None
-    evaluated: int = 0
-    watched: int = 0
-    rollbacks: list[Rollback] = field(default_factory=list)
-
-
-class _Best(Shape):
-    step: NonNegativeInt
-    reward: MetricShape
-
-
-class _Rollback(Shape):
-    step: NonNegativeInt
-    to: NonNegativeInt
-    alarm: str
-    lr_scale: FiniteFloat
-
-
-class _ProgressShape(Shape, extra="forbid"):
-    """`_Progress` as `state.json` has it."""
-
-    step: NonNegativeInt
-    before: dict[str, MetricShape] | None = None
-    best: _Best | None = None
+    best: Best | None = None
     evaluated: NonNegativeInt = 0
     watched: NonNegativeInt = 0
-    rollbacks: list[_Rollback] = Field(default_factory=list)
+    rollbacks: list[Rollback] = Field(default_factory=list)
 
 
 class _Training(TrainingRun):
     program = "train"
-    shape = _ProgressShape
     progress: _Progress
 
     def __init__(self, session: Session, observer: Observer, stop: StopFlag) -> None:
@@ -211,11 +190,11 @@ class _Training(TrainingRun):
         }
 
     def warnings(self) -> Iterator[str]:
-        """What makes the run hopeless or its figures worthless."""
+        """Yield what makes the run hopeless or its figures worthless."""
         return training_warnings(self.session.plan, self.worlds)
 
     def notes(self) -> Iterator[str]:
-        """What judges will cost."""
+        """Yield what judges will cost."""
         return foresee_training(self.config, self.worlds, self.progress.step)
 
     def open(
@@ -349,11 +328,10 @@ class _Training(TrainingRun):
         # Until here a resumed run begins with this evaluation.
         progress.evaluated = step
         reward, best = result.metrics.get("reward"), progress.best
-        is_best = reward is not None and (best is None or reward["value"] > best["reward"]["value"])
-        if is_best:
+        if reward is not None and (best is None or reward["value"] > best["reward"]["value"]):
             progress.best = {"step": step, "reward": reward}
         trackers.log(step, result.metrics, "eval")
-        if is_best:
+        if progress.best is not best:
             self.checkpoint()
 
     def log(self, step: int, metrics: Metrics, phase: str) -> None:

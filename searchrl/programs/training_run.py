@@ -1,6 +1,6 @@
-"""What `train` and `sft` have in common: how a run begins or is resumed, is recorded, and ends.
+"""The common part of `train` and `sft`: a run begins or is resumed, is recorded, and ends.
 
-The steps are those of the programs. What has changed since a run began is `run_folder.changes`.
+The steps are those of the programs. Changes since a run began are found by `run_folder.changes`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from searchrl.programs.agent import ask_line
 from searchrl.programs.stopping import StopFlag
 from searchrl.run_folder import Run, RunWriter, newest_checkpoint, rotate_checkpoints
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
-from searchrl.run_folder.shapes import Shape
 from searchrl.screen.observer import Observer
 from searchrl.trust.permission import trust_created
 
@@ -46,10 +45,8 @@ class TrainingRun:
     """A run that is under way: what it holds, where it writes, how far it has come."""
 
     program: ClassVar[Literal["train", "sft"]]
-    shape: ClassVar[type[Shape]]
-    """`progress` as `state.json` has it."""
     progress: Any
-    """What checkpoints hold beside weights and optimiser: an object with `step`."""
+    """A `Shape` with a `step`: what checkpoints hold beside weights and optimiser."""
     writer: RunWriter
 
     def __init__(
@@ -72,7 +69,7 @@ class TrainingRun:
         """A step that has begun to change weights and is not on disk yet."""
 
     def origin(self) -> dict[str, Any]:
-        """What the provenance holds of this program alone."""
+        """Return what the provenance holds of this program alone."""
         return {}
 
     def facts(self) -> dict[str, Any]:
@@ -80,11 +77,11 @@ class TrainingRun:
         raise NotImplementedError
 
     def warnings(self) -> Iterable[str]:
-        """What makes the run hopeless or its figures worthless."""
+        """Yield what makes the run hopeless or its figures worthless."""
         raise NotImplementedError
 
     def notes(self) -> Iterable[str]:
-        """What the user should know before the first step of a new run or a resumed one."""
+        """Yield notes for the user before the first step of a new run or a resumed one."""
         return ()
 
     def open(
@@ -130,9 +127,9 @@ class TrainingRun:
             run, self.config, self.registry, self.num_tasks, allow=allow_change
         )
         newest = newest_checkpoint(folder)
-        for fault in newest.faults:
+        for fault in newest.notes:
             observer.warn(fault)
-        state = load_checkpoint(newest.folder, self.policy, self.learner, self.shape)
+        state = load_checkpoint(newest.folder, self.policy, self.learner, type(self.progress))
         self.progress = type(self.progress)(**state)
         self.writer = RunWriter.reopen(
             folder,

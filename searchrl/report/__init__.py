@@ -1,4 +1,1 @@
-"""The report of a run: a folder of HTML that opens from disk.
-
-It reads run folders and runs no code that they name. No torch.
-"""
+"""The report of a run: a folder of HTML that opens from disk. Runs no code of the run. No torch."""

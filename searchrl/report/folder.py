@@ -31,30 +31,23 @@ PAGE = Path(__file__).resolve().parent / "page"
 TEMPLATE = "index.html.jinja"
 
 ROLLOUTS_PER_FILE = 200
-
 _MARK = "report.json"
 """Says that a folder is a report, so that it may be written anew."""
 
 
 class Report(NamedTuple):
-    """A report that was written: its page, and how much is in it."""
+    """A report that was written; `notes` say what the page cannot show of this run, and why."""
 
     page: Path
     num_rollouts: int
     num_bytes: int
     notes: tuple[str, ...]
-    """Its segments, and what the page cannot show of this run, with the reason."""
 
 
 def write_report(runs: Sequence[Run], folder: Path) -> Report:
-    """Write the report of a run into a folder, replacing an older report.
+    """Write the report of a run into a folder that is new, empty, or an older report.
 
-    Args:
-        runs: the run; a second one is compared with it on the tasks that both played.
-        folder: new, empty, or an older report.
-
-    Raises:
-        RunFolderError: if the folder holds something else, or it cannot be written.
+    A second run is compared with the first on the tasks that both played.
     """
     with guarding(folder):
         is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))

@@ -1,7 +1,4 @@
-"""Rollouts as the page holds them: one small row each in the index, the tokens in data files.
-
-The index has what a list is filtered and sorted by, as columns; a page holds all of it.
-"""
+"""Rollouts as the page holds them: one small row each in the index, the tokens in data files."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class Index:
         self._scores: dict[str, list[float | None]] = {}
         self._pulls: dict[str, float] = {}
         self._segments: list[tuple[str, int]] = []
-        """Of rollouts that have several: why each begins, and its tokens."""
+        """Why each segment begins, and its tokens, of rollouts that have several."""
         self._num_requests = 0
 
     def __len__(self) -> int:
@@ -45,9 +42,9 @@ class Index:
         if pull is not None:
             place = f"{run}/{row['step']}"
             self._pulls[place] = self._pulls.get(place, 0.0) + pull
-        found, failure = count_gold(row), row["failure"]
-        trouble = f"{failure['kind']}: {failure['owner']}" if failure else ""
-        trouble = trouble or ("not scored" if row["unscored"] else "")
+        gold, failure = count_gold(row), row["failure"]
+        trouble = "not scored" if row["unscored"] else ""
+        trouble = f"{failure['kind']}: {failure['owner']}" if failure else trouble
         values = {
             "run": run,
             "id": row["rollout_id"],
@@ -64,7 +61,7 @@ class Index:
             "turns": len(row["turns"]),
             "searches": count_searches(row),
             "tokens": row["authors"].count("M"),
-            "gold": None if found is None else short(found[0] / found[1]),
+            "gold": None if gold is None else short(gold[0] / gold[1]),
             "answer": None if row["final_answer"] is None else row["final_answer"][:80],
             "pull": short(pull),
         }
@@ -111,15 +108,13 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
     was not recorded is null.
     """
     ids, authors = row["ids"], row["authors"]
-    is_own = [author == "M" for author in authors]
 
-    def own(name: str) -> list[float | None] | None:
-        column = row.get(name)
-        if column is None:
-            return None
-        return [short(value) for value, mine in zip(column, is_own, strict=True) if mine]
+    def column(name: str) -> Any:
+        values = row.get(name)
+        if not isinstance(values, list):
+            return short(values)
+        return [short(v) for v, author in zip(values, authors, strict=True) if author == "M"]
 
-    advantage, weight = row["advantage"], row.get("weight")
     starts = [0, *(i for i in range(1, len(ids)) if row["turn"][i] != row["turn"][i - 1])]
     task = row["task"]
     return {
@@ -127,11 +122,11 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         "texts": {str(place): text for place, text in texts.read(ids).items()},
         "authors": authors,
         "turn_starts": [[start, row["turn"][start]] for start in starts] if ids else [],
-        "logp": own("sampler_logp"),
-        "ratio": own("ratio"),
-        "entropy": own("entropy"),
-        "advantage": own("advantage") if isinstance(advantage, list) else short(advantage),
-        "weight": own("weight") if isinstance(weight, list) else short(weight),
+        "logp": column("sampler_logp"),
+        "ratio": column("ratio"),
+        "entropy": column("entropy"),
+        "advantage": column("advantage"),
+        "weight": column("weight"),
         "segments": list(zip(*segments_of(row), strict=True)),
         "origin": row["origin"],
         "clipped": row.get("clipped"),
@@ -149,7 +144,7 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
 
 
 def segments_of(row: Mapping[str, Any]) -> tuple[list[int], list[str]]:
-    """Where the segments of a rollout begin, and why; older records do not say."""
+    """The first tokens of a rollout's segments, and why each begins."""
     starts = row.get("segments", [0])
     return starts, row.get("segment_reasons", [""] * len(starts))
 

@@ -1,4 +1,4 @@
-"""What the first page of a report shows: figures, curves, alarms and config of a run."""
+"""The first page of a report: figures, curves, alarms and config of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from searchrl.screen.figures import LABELS
 
 
 def describe_run(run: Run) -> dict[str, Any]:
-    """The first page's data: what is missing in the folder is empty, what is damaged is said."""
+    """The first page's data: what is missing in the folder is empty, faults are listed."""
     rows, config = run.read_metrics().rows, run.config
     summary = read_or_empty(lambda: run.summary)
     both = {row["phase"]: row["metrics"] for row in rows} | summary
@@ -52,7 +52,7 @@ def describe_run(run: Run) -> dict[str, Any]:
 
 
 def _changes(run: Run) -> list[dict[str, Any]]:
-    """What each of several environments gained or lost; empty if the folder does not tell."""
+    """Gains and losses of each of several environments; empty if the folder does not tell."""
     with suppress(SearchRLError):
         changes = run.changes() if len(run.config.tasks) > 1 else []
         return [one._asdict() | {"verdict": one.verdict} for one in changes]
@@ -71,8 +71,8 @@ def _curves(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[list[float |
 
 def list_rewarded(run: Run) -> list[str]:
     """The components of any reward that the folder tells; `auto` is left to a plugin."""
-    found: list[str] = []
+    names: list[str] = []
     for task in run.config.tasks:
         with suppress(SearchRLError):
-            found += RewardSchedule.parse(task.reward).names if task.reward != AUTO else ()
-    return list(dict.fromkeys(found))
+            names += RewardSchedule.parse(task.reward).names if task.reward != AUTO else ()
+    return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""What became of a rollout, in a few words, by rules: its outcome pattern, and what it found."""
+"""The outcome of a rollout in a few words, by rules."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def find_pattern(row: Mapping[str, Any]) -> str:
     if row["failure"]:
         return f"failed: {row['failure']['kind']}"
     parts = [_describe_actions(row)]
-    found = count_gold(row)
-    if found is not None and any(turn["action"] == SEARCH for turn in row["turns"]):
-        shown, total = found
+    gold = count_gold(row)
+    if gold is not None and count_searches(row):
+        shown, total = gold
         parts.append(f"{'all' if shown == total else 'some' if shown else 'no'} gold shown")
     parts.append(_describe_end(row))
     return ", ".join(parts)
 
 
 def count_gold(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """How many gold passages were shown, of how many; None where none are known."""
+    """The number of gold passages shown, and of all; None where none are known."""
     gold = set(row["task"]["gold_ids"])
     if not gold:
         return None
@@ -47,9 +47,9 @@ def count_searches(row: Mapping[str, Any]) -> int:
 def _describe_actions(row: Mapping[str, Any]) -> str:
     searches = count_searches(row)
     others = {turn["action"] for turn in row["turns"]} - {SEARCH, ANSWER, INVALID}
-    if not searches and others:
-        return f"actions: {', '.join(sorted(others))}"
-    return "no search" if not searches else "1 search" if searches == 1 else f"{searches} searches"
+    if not searches:
+        return f"actions: {', '.join(sorted(others))}" if others else "no search"
+    return "1 search" if searches == 1 else f"{searches} searches"
 
 
 def _describe_end(row: Mapping[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""The text of single tokens, from the tokenizer file of a run.
-
-A piece is for reading only: what was trained are the ids. Imports no model code.
-"""
+"""The text of single tokens, for reading only, from the tokenizer file of a run."""
 
 from __future__ import annotations
 
@@ -23,14 +20,11 @@ _FILE = "tokenizer.json"
 _WAY_ON = "Restore it from a copy; its tokens are shown with another tokenizer, or by their numbers"
 
 _PARTIAL = "\ufffd"
-"""What a tokenizer writes for bytes that are no whole character."""
+"""The sign of a tokenizer for bytes that are no whole character."""
 
 
 def open_texts(run: Run) -> TokenTexts:
-    """The token texts of a run: of its policy's tokenizer, a checkpoint's, or its model's.
-
-    One that is damaged is passed over, and told in `faults`.
-    """
+    """The token texts of a run: of its policy's tokenizer, a checkpoint's, or its model's."""
     folders = [run.path / "policy"]
     folders += [checkpoint / "policy" for checkpoint in reversed(list_checkpoints(run.path))]
     name = run.config.model.name
@@ -61,11 +55,8 @@ def _ensure_whole(file: Path) -> None:
 class TokenTexts:
     """Texts of ids, and the table of those that were asked for.
 
-    `path` None: there is no tokenizer, and an id is shown as its number. `faults` says which files
-    were passed over because they are damaged.
-
-    Raises:
-        DamagedError: if the file is no tokenizer.
+    Without a `path` an id is shown as its number. `faults` says which files were passed over
+    because they are damaged. `DamagedError`: the file is no tokenizer.
     """
 
     def __init__(self, path: Path | None, faults: Sequence[str] = ()) -> None:
@@ -99,7 +90,7 @@ class TokenTexts:
                 self.table[token] = self._decode([token])
         if self._tokenizer is None:
             return {}
-        own: dict[int, str] = {}
+        texts: dict[int, str] = {}
         run: list[int] = []
         for place, token in enumerate(ids):
             if _PARTIAL not in self.table[token]:
@@ -107,10 +98,10 @@ class TokenTexts:
                 continue
             run.append(token)
             text = self._decode(run)
-            own[place] = "" if text.endswith(_PARTIAL) and len(run) < 8 else text
-            if own[place]:
+            texts[place] = "" if text.endswith(_PARTIAL) and len(run) < 8 else text
+            if texts[place]:
                 run = []
-        return own
+        return texts
 
     def _decode(self, ids: Sequence[int]) -> str:
         if self._tokenizer is None:

@@ -1,8 +1,4 @@
-"""Retrievers over a fixed list of passages; for environments and packages.
-
-What it exports is public: the retrievers `bm25`, `random` and `empty`, `tokenize` for their words,
-`IndexCache` for those who share indexes, and `tracked` and `listening` for work that takes long.
-"""
+"""Retrievers over a fixed list of passages; for environments and packages."""
 
 import lazy_loader
 

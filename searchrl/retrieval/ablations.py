@@ -30,11 +30,9 @@ class RandomRetriever:
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return min(k, number of passages) passages per query."""
         count = max(0, min(k, len(self.passages)))
-        return [self._rng(query).sample(self.passages, count) for query in queries]
-
-    def _rng(self, query: str) -> random.Random:
-        key = f"{self.seed}\0{query}".encode("utf-8", "surrogatepass")
-        return random.Random(hashlib.sha256(key).digest())
+        keys = (f"{self.seed}\0{query}".encode("utf-8", "surrogatepass") for query in queries)
+        draws = (random.Random(hashlib.sha256(key).digest()) for key in keys)
+        return [draw.sample(self.passages, count) for draw in draws]
 
 
 class EmptyRetriever:

@@ -1,10 +1,9 @@
 """BM25 over passages: the default retriever, on rank-bm25.
 
-Owns ranking only. Statistics (document frequencies, lengths, IDF with its floor) come from
-`rank_bm25.BM25Okapi`; its own scoring walks every document for every query word, so scores are
-computed here from the same numbers for the documents that hold the word, and equal its
-`get_scores` exactly. numpy and rank-bm25 are imported when an index is built, not before.
-Corpora of a hundred thousand passages and more want another retriever.
+Statistics come from `rank_bm25.BM25Okapi`; its own scoring walks every document for every query
+word, so scores are computed here from the same numbers for the documents that hold the word, and
+equal its `get_scores` exactly. Corpora of a hundred thousand passages and more want another
+retriever.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AtLeastZero = Annotated[float, Field(ge=0)]
-"""Annotated ranges are checked before anything starts; the constructor checks its own later."""
 
 
 class BM25Retriever:
@@ -40,8 +38,8 @@ class BM25Retriever:
             string, the setting of most published rank-bm25 figures. The default ranks better
             on all five collections we measured (docs/log.md) and finds numbered articles by
             name.
-        k1: how soon repeats of a word stop counting.
-        b: how much long passages are discounted, 0 to 1.
+        k1: the larger, the more do repeats of a word count.
+        b: discount of long passages, 0 to 1.
         epsilon: words in more than half of the passages weigh this fraction of the mean IDF.
 
     Raises:
@@ -105,18 +103,16 @@ class BM25Retriever:
         return ranks
 
     def _order(self, query: str) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Scores of all passages, and where those stand that hold a word of the query, best first.
+        """Scores of all passages, and the places of those with a word of the query, best first.
 
         Equal scores keep the order of the corpus.
         """
         import numpy as np
 
-        # Repeats count, as in rank-bm25: a word asked for twice weighs twice.
-        terms = [term for term in tokenize(query) if term in self._postings]
-
         scores = np.zeros(len(self.passages))
         is_candidate = np.zeros(len(self.passages), dtype=bool)
-        for term in terms:
+        # Repeats count, as in rank-bm25: a word asked for twice weighs twice.
+        for term in filter(self._postings.__contains__, tokenize(query)):
             positions, weights = self._weigh(term)
             scores[positions] += weights
             is_candidate[positions] = True
@@ -125,7 +121,7 @@ class BM25Retriever:
         return scores, candidates[order]
 
     def _weigh(self, term: str) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Where `term` occurs and what it adds to the score there; computed once per term."""
+        """The places where `term` occurs and its part of the scores there, computed once."""
         if term not in self._weights:
             import numpy as np
 

@@ -1,9 +1,4 @@
-"""Indexes shared by all that search the same corpus: one is built per distinct corpus.
-
-Owns the cache of retrievers, and the promise that an index holds exactly the passages that were
-asked for. It wraps a retriever factory and is one itself, so that environments share indexes
-without knowing it.
-"""
+"""Indexes shared by all that search the same corpus: one is built per distinct corpus."""
 
 from __future__ import annotations
 
@@ -21,12 +16,11 @@ from searchrl.errors import RetrieverFailure, SearchRLError
 class IndexCache:
     """A retriever factory that builds one index per distinct corpus and keeps the latest ones.
 
-    `factory` builds an index, `capacity` is how many are kept: those that a step searches. Whoever
-    searches one again and again holds it himself. `naming` makes a context in
-    which the retriever is named if something does not return, `make_lock` the lock of those who
-    wait for an index. Pass one as `retriever` to several
-    environments and they share its indexes. Safe to use from threads: if several ask for a corpus
-    at the same moment, one builds the index and the others wait for it.
+    `factory` builds an index; `capacity` indexes are kept, those that a step searches. `naming`
+    makes a context in which the retriever is named if something does not return, `make_lock` the
+    lock of those who wait for an index. Pass one as `retriever` to several environments and they
+    share its indexes. Safe to use from threads: if several ask for a corpus at the same moment, one
+    builds the index and the others wait for it.
     """
 
     def __init__(
@@ -76,9 +70,8 @@ class IndexCache:
     def build(self, key: Hashable, passages: Sequence[Passage], who: str) -> None:
         """Build the index of a corpus ahead of its first search, as `get` would.
 
-        Raises:
-            SearchRLError: the retriever's own, if it cannot be made with its settings.
-            RetrieverFailure: anything else went wrong; `who` is named, such as `env corpus`.
+        Raises the retriever's own `SearchRLError`, or `RetrieverFailure` for anything else; it
+        names `who` asked, such as `env corpus`.
         """
         try:
             self.get(key, passages)

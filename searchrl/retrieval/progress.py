@@ -1,8 +1,7 @@
-"""How far a long piece of work is, such as the making of an index: told to whoever listens.
+"""Progress of long work, such as the making of an index, told to the program that listens.
 
-Owns the way from the code that works to the program that shows it. A retriever wraps what it reads
-(`tracked(passages, "indexing")`) and knows nobody; a program listens (`listening`). Without a
-listener nothing happens.
+A retriever wraps the passages that it reads (`tracked(passages, "indexing")`); a program listens
+(`listening`). Without a listener nothing happens.
 """
 
 from __future__ import annotations
@@ -18,11 +17,8 @@ OnProgress = Callable[[str, int, int], None]
 
 T = TypeVar("T")
 
-_PATIENCE_S = 1.0
-"""Seconds before the first report."""
-_EVERY_S = 0.2
-"""Seconds between two reports."""
-
+_PATIENCE_S = 1.0  # before the first report
+_EVERY_S = 0.2  # between two reports
 _listener: ContextVar[OnProgress | None] = ContextVar("searchrl_progress", default=None)
 
 

@@ -1,9 +1,8 @@
-"""Index terms: how a text becomes the words that a retriever compares.
+"""Index terms: the words of a text that a retriever compares.
 
-Owns `tokenize`, used on passages and queries alike. Words of any script are lower-cased;
-scripts written without spaces (and Korean, whose particles stick to the words) give overlapping
-pairs of characters. Deliberately no stemming, no stop words, no folding of accents: the terms
-are those of plain BM25, and a language is never guessed.
+Words of any script are lower-cased; scripts written without spaces (and Korean, whose particles
+stick to the words) give overlapping pairs of characters. Deliberately no stemming, no stop words,
+no folding of accents: the terms are those of plain BM25, and a language is never guessed.
 """
 
 from __future__ import annotations

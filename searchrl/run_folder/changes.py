@@ -1,4 +1,4 @@
-"""What a run rests on, and what of it has changed since: data files, weights, plugins.
+"""Changes of the data files, weights and plugins that a run rests on.
 
 Steps before and after a change are no longer of one run, so it has to be allowed, and is then
 recorded (`changes` in `provenance.json`).
@@ -16,10 +16,10 @@ from typing import Any
 
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED, find_packaged
-from searchrl.errors import ChangedError, DamagedError
+from searchrl.errors import ChangedError
 from searchrl.plugins import Registry
 from searchrl.plugins.provenance import read_records
-from searchrl.run_folder.reader import Run
+from searchrl.run_folder.reader import Run, read_or_empty
 from searchrl.run_folder.sealing import hash_file
 
 CACHE_SETTING = "cache"
@@ -35,21 +35,15 @@ _FACTS = {
     "weights": "the embedded policy",
     "tasks": "the number of tasks in split",
 }
-"""What each fact is called in a sentence."""
+"""Names of the facts in a sentence."""
 
 
 def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[str, Any]:
-    """What the provenance keeps of data and tasks.
+    """Facts of the provenance about data (hash by absolute path), weights (hash by name) and tasks.
 
-    Args:
-        config: every setting of a task's environment, retriever, protocol and judge, of the
-            algorithm, and `sft.traces`, that names a file or folder counts as its data, but for
-            caches.
-        num_tasks: tasks by split.
-
-    Returns:
-        `data` (hash by absolute path), `weights` (hash by name, of a policy that a package
-        brings) and `tasks` (`num_tasks`).
+    Data are all files and folders, but for caches, that a setting of a task's environment,
+    retriever, protocol and judge names, one of the algorithm, or `sft.traces`; weights are those of
+    a policy that a package brings.
     """
     parts = [p for task in config.tasks for p in (task.env, task.retriever, task.protocol)]
     settings = [part.settings for part in (*parts, *(task.judge for task in config.tasks))]
@@ -66,12 +60,12 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
 def find_changes(
     recorded: Mapping[str, Any], now: Mapping[str, Any], registry: Registry
 ) -> list[str]:
-    """One sentence for each thing that is not what it was; empty if all is."""
+    """Describe each thing that is not what it was in a sentence."""
     changes = list(registry.changes)
     for fact, what in _FACTS.items():
         for name, was in recorded.get(fact, {}).items():
-            if (found := now[fact].get(name)) != was:
-                told = "not there" if found is None else str(found)[:12]
+            if (value := now[fact].get(name)) != was:
+                told = "not there" if value is None else str(value)[:12]
                 changes.append(f"{what} '{name}' was {str(was)[:12]} and is {told} now")
     return changes
 
@@ -81,23 +75,11 @@ def ensure_unchanged(
 ) -> dict[str, Any]:
     """Look whether a run that is resumed still has what it began with.
 
-    Args:
-        run: the run; a damaged or missing provenance says nothing, so nothing is compared.
-        config: its configuration.
-        registry: its plugins, as they are now.
-        num_tasks: tasks by split, as they are now.
-        allow: go on all the same.
-
-    Returns:
-        What its provenance has to hold from now on; empty if nothing has changed.
-
-    Raises:
-        ChangedError: if something has changed and `allow` is not set.
+    Returns the new facts of its provenance, empty if nothing has changed. A damaged or missing
+    provenance says nothing, so nothing is compared. Raises `ChangedError` if something has changed
+    and `allow` is not set.
     """
-    try:
-        recorded = run.provenance
-    except DamagedError:  # whoever reads it says so
-        return {}
+    recorded = read_or_empty(lambda: run.provenance)  # whoever reads a damaged one says so
     if not registry.recorded:
         registry = replace(registry, recorded=read_records(run.path, config.to_dict()))
     now = describe_sources(config, num_tasks)
@@ -111,10 +93,10 @@ def ensure_unchanged(
             f"{told}\nPut it back as it was, or go on with --allow-change: the run then records "
             "that its steps are not all of one kind"
         )
-    said = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "what": changes}
+    change = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "what": changes}
     return {
         "plugins": registry.provenance(),
-        "changes": [*recorded.get("changes", ()), said],
+        "changes": [*recorded.get("changes", ()), change],
         **now,
     }
 

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: which there are, which are whole, and which may go. No torch.
+"""Checkpoints on disk: found, checked and removed. No torch.
 
 Every file but `state.json` is listed in `checksums.json`; `state.json` is sealed, because it alone
 is replaced later.
@@ -22,11 +22,11 @@ _NAME = re.compile(r"step_\d{1,18}")
 _WAY_ON = "Restore it from a copy, or leave the checkpoint out: delete its folder"
 
 
-class CheckpointChoice(NamedTuple):
-    """The newest whole checkpoint. `faults`: what is wrong with each newer one, in sentences."""
+class Choice(NamedTuple):
+    """A folder that was chosen. `notes`: what the user must know of the choice, in sentences."""
 
     folder: Path
-    faults: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def checkpoint_folders(run_dir: Path) -> list[Path]:
@@ -39,7 +39,7 @@ def checkpoint_folders(run_dir: Path) -> list[Path]:
 
 
 def is_checkpoint_name(name: str) -> bool:
-    """Whether a folder is called as checkpoints are."""
+    """True for the name of a checkpoint's folder."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -54,7 +54,7 @@ def list_checkpoints(run_dir: Path) -> list[Path]:
 
 
 def checkpoint_fault(folder: Path, *, deep: bool = False) -> str:
-    """What is wrong with a checkpoint, in words; "" for nothing. `deep`: see `verify_folder`."""
+    """Say what is wrong with a checkpoint; "" for nothing. `deep`: see `verify_folder`."""
     try:
         read_state(folder)
         verify_folder(folder, deep=deep, way_on=_WAY_ON)
@@ -64,25 +64,19 @@ def checkpoint_fault(folder: Path, *, deep: bool = False) -> str:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The JSON state of a checkpoint: how far the run had come.
-
-    Raises:
-        DamagedError: if it is not what was written.
-    """
+    """Read the JSON state of a checkpoint; `DamagedError` if it is not what was written."""
     return read_sealed(checkpoint / STATE, _WAY_ON)
 
 
-def newest_checkpoint(run_dir: Path, *, deep: bool = True) -> CheckpointChoice:
-    """The newest checkpoint that is whole, and what is wrong with the newer ones.
+def newest_checkpoint(run_dir: Path, *, deep: bool = True) -> Choice:
+    """The newest checkpoint that is whole; the notes say what is wrong with newer ones.
 
-    Raises:
-        DamagedError: if there are checkpoints, and none of them is whole.
-        RunFolderError: if there is none.
+    Raises `DamagedError` if none of them is whole, `RunFolderError` if there is none.
     """
     faults: list[str] = []
     for folder in reversed(checkpoint_folders(run_dir)):
         if not (fault := checkpoint_fault(folder, deep=deep)):
-            return CheckpointChoice(folder, tuple(faults))
+            return Choice(folder, tuple(faults))
         faults.append(fault)
     if faults:
         raise DamagedError(
@@ -91,16 +85,6 @@ def newest_checkpoint(run_dir: Path, *, deep: bool = True) -> CheckpointChoice:
     raise RunFolderError(
         f"run '{run_dir}' has no checkpoint to resume from; start again with --run-dir"
     )
-
-
-def set_aside_newer(run_dir: Path, step: int) -> list[Path]:
-    """Rename the checkpoints after `step`; returns their new names.
-
-    A run that goes on from `step` writes its own there. Those are damaged, or they would have been
-    taken; they are kept, because something of them may be saved.
-    """
-    with guarding(run_dir):
-        return [set_aside(one) for one in checkpoint_folders(run_dir) if step_of(one) > step]
 
 
 def set_aside(path: Path) -> Path:
@@ -118,7 +102,7 @@ def remove_checkpoint(folder: Path) -> None:
 
 
 def clean_partial(run_dir: Path) -> None:
-    """Remove what a kill left half-written. Only the process that works on a run may do this."""
+    """Remove half-written files. Only the process that works on a run may do this."""
     with guarding(run_dir):
         places = (run_dir, *(run_dir / name for name in ("rollouts", "failures", FOLDER)))
         for place in (*places, *checkpoint_folders(run_dir)):
@@ -127,10 +111,7 @@ def clean_partial(run_dir: Path) -> None:
 
 
 def rotate_checkpoints(run_dir: Path, keep_last: int, best: str | None) -> None:
-    """Remove all but the newest `keep_last` checkpoints and the one named `best`.
-
-    Damaged ones are not counted and not removed.
-    """
+    """Remove all whole checkpoints but the newest `keep_last` and the one named `best`."""
     with guarding(run_dir):
         found = list_checkpoints(run_dir)
         for folder in found[: max(0, len(found) - keep_last)]:

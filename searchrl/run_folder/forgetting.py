@@ -1,8 +1,4 @@
-"""What every environment of a run gained or lost between two evaluations, task by task.
-
-Owns how episodes are paired, and when an environment counts as forgotten. The intervals are those
-of `searchrl.statistics`.
-"""
+"""Gains and losses of every environment of a run between two evaluations, task by task."""
 
 from __future__ import annotations
 
@@ -17,16 +13,14 @@ from searchrl.rewards.expression import RewardSchedule
 from searchrl.statistics import compare, estimate
 
 Row = dict[str, Any]
-Asked = Mapping[str, list[Row]]
-"""By split, id and question: environments may give their tasks the same ids."""
-
-
+_Entries = dict[tuple[str, str], dict[str, list[Row]]]
+"""Episodes by environment and place among those played (`eval/0`), then by task."""
 _SURE = 0.05
 """p of a change that counts where there is no interval."""
 
 
 class Verdict(StrEnum):
-    """What the 95 % interval of a change says."""
+    """The 95 % interval of a change in a word."""
 
     FORGOT = "forgot"
     """All of it is below 0."""
@@ -49,7 +43,7 @@ class Change(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it was forgotten."""
+        """Forgotten, gained, or neither."""
         low, high = self.change.get("low"), self.change.get("high")
         if low is None or high is None:
             if self.change["p"] >= _SURE:
@@ -66,10 +60,10 @@ def find_changes(config: RunConfig, before: Iterable[Row], after: Iterable[Row])
     The figure is what its reward pays: `em`, `env`, or else the reward itself. Entries of one
     environment are paired by the tasks that they share.
     """
-    earlier, changes = _by_entry(before), list[Change]()
-    for (env, place), now in _by_entry(after).items():
+    earlier, changes = _group(before), list[Change]()
+    for (env, place), now in _group(after).items():
         entries = {f"eval/{n}": one for n, one in enumerate(config.tasks) if one.env.name == env}
-        # Of a single one it does not matter: short evaluations leave out entries, and count on.
+        # A single one needs none: short evaluations leave out entries, and count on.
         name = env if len(entries) == 1 else f"{env}.{place.removeprefix('eval/')}"
         entry = next(iter(entries.values())) if len(entries) == 1 else entries.get(place)
         shared = {
@@ -89,24 +83,23 @@ def find_changes(config: RunConfig, before: Iterable[Row], after: Iterable[Row])
     return changes
 
 
-def _by_entry(rows: Iterable[Row]) -> Mapping[tuple[str, str], dict[str, list[Row]]]:
-    """The episodes of an evaluation by environment and place among those played (`eval/0`)."""
-    found: dict[tuple[str, str], dict[str, list[Row]]] = {}
+def _group(rows: Iterable[Row]) -> _Entries:
+    entries: _Entries = {}
     for row in rows:
         place = row["group_id"].rpartition("/")[0]
-        asked = "\n".join(row["task"][key] for key in ("split", "id", "question"))
-        found.setdefault((row["env"], place), {}).setdefault(asked, []).append(row)
-    return found
+        # All three: environments may give their tasks the same ids.
+        task = "\n".join(row["task"][key] for key in ("split", "id", "question"))
+        entries.setdefault((row["env"], place), {}).setdefault(task, []).append(row)
+    return entries
 
 
-def _means(asked: Asked, figure: str) -> dict[str, float]:
-    """The mean of a figure per task, of those that have it."""
-    values = {
-        task: [
-            value
-            for row in rows
-            if (value := {**row["scores"], "reward": row["reward"]}.get(figure)) is not None
-        ]
-        for task, rows in asked.items()
-    }
-    return {task: math.fsum(of_task) / len(of_task) for task, of_task in values.items() if of_task}
+def _means(tasks: Mapping[str, list[Row]], figure: str) -> dict[str, float]:
+    """The mean of a figure per task that has it."""
+    means = {}
+    for task, rows in tasks.items():
+        scores = (
+            row["reward"] if figure == "reward" else row["scores"].get(figure) for row in rows
+        )
+        if values := [value for value in scores if value is not None]:
+            means[task] = math.fsum(values) / len(values)
+    return means

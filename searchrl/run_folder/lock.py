@@ -1,8 +1,7 @@
 """One process at a time works on a run folder.
 
-`.lock` in it is held by the operating system for the process (flock, also over NFS), which lets go
-when the process ends, however it ends. On a disk without such locks `filelock` takes its own kind.
-The file is no part of the run.
+The operating system holds `.lock` for it (flock, also over NFS) and lets go when it ends. On a disk
+without such locks `filelock` takes its own kind. The file is no part of the run.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from searchrl.run_folder.place import LOCK, guarding
 def holding(run_dir: Path) -> Iterator[None]:
     """Hold a run folder, which is made if it is not there; one that stays empty is removed.
 
-    Raises:
-        RunInUseError: if another process holds it.
-        RunFolderError: if it cannot be written.
+    Raises `RunInUseError` if another process holds it, `RunFolderError` if it cannot be written.
     """
     path = run_dir / LOCK
     with guarding(run_dir):

@@ -1,4 +1,4 @@
-"""Where a run may be written: the choice of its folder, and what is said when writing fails."""
+"""The place of a run: the choice of its folder, and what is said when writing fails."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from searchrl.core.encoding import encode_text
 from searchrl.errors import RunFolderError
 
 LOCK = ".lock"
-"""What a process leaves in a folder that it only holds; see `lock`."""
+"""The file of a process in a folder that it holds; see `lock`."""
 
 
 def choose_folder(config: RunConfig) -> Path:
-    """Where a new run goes: `config.run_dir`, or `runs/ENV-DATE-TIME`. Creates nothing.
+    """The folder of a new run: `config.run_dir`, or `runs/ENV-DATE-TIME`. Creates nothing.
 
-    Programs ask before they load weights: a folder that will not do is found in a moment. Raises
-    `RunFolderError` if something is there already, or nothing can be written there.
+    Raises `RunFolderError` if something is there already, or nothing can be written there.
     """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     path = Path(config.run_dir or f"runs/{config.tasks[0].env.name}-{stamp}")
@@ -51,7 +50,7 @@ def ensure_free(path: Path) -> None:
 
 
 def _can_resume(path: Path) -> bool:
-    """Whether a checkpoint is there; False where nothing can be read."""
+    """True if a checkpoint is there; False where nothing can be read."""
     try:
         return next((path / "checkpoints").glob("step_*/state.json"), None) is not None
     except OSError:  # a name that is too long, say
@@ -105,7 +104,7 @@ def filling(folder: Path) -> Iterator[Path]:
 
 
 def partial_of(path: Path) -> Path:
-    """Where a folder is while it is being written or removed."""
+    """The path of a folder while it is being written or removed."""
     return path.with_name(f".{path.name}.partial")
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from searchrl.errors import DamagedError
-from searchrl.run_folder.checkpoints import FOLDER, checkpoint_folders, is_checkpoint_name
+from searchrl.run_folder.checkpoints import FOLDER, Choice, checkpoint_folders, is_checkpoint_name
 from searchrl.run_folder.sealing import CHECKSUMS, RESTORE, verify_folder
 
 POLICY = "policy"
@@ -16,21 +15,11 @@ CONFIGS = ("adapter_config.json", "config.json")
 """One of these is in every folder of weights that can be loaded."""
 
 
-class PolicyChoice(NamedTuple):
-    """Where the weights are. `notes`: what the user must know of the choice, in sentences."""
-
-    folder: Path
-    notes: tuple[str, ...]
-
-
-def choose_policy(folder: Path) -> PolicyChoice | None:
+def choose_policy(folder: Path) -> Choice | None:
     """The newest whole weights in a folder: a policy, a checkpoint or a run; None without any.
 
-    Of a run it is the final policy, else its newest checkpoint. Every file is read and compared
-    with its checksum.
-
-    Raises:
-        DamagedError: if weights are there and none of them is whole.
+    In a run it is the final policy, else its newest checkpoint. Every file is read and compared
+    with its checksum. Raises `DamagedError` if weights are there and none of them is whole.
     """
     faults: list[str] = []
     inner = [folder, *reversed(checkpoint_folders(folder))]
@@ -48,7 +37,7 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
             faults.append(
                 f"'{folder}' has no final policy; its newest checkpoint is taken: {candidate}"
             )
-        return PolicyChoice(candidate, tuple(faults))
+        return Choice(candidate, tuple(faults))
     if not faults:
         return None
     run = next((one for one in folder.absolute().parents[:3] if checkpoint_folders(one)), None)
@@ -61,10 +50,8 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
 def verify_policy(folder: Path, *, deep: bool = True) -> None:
     """Compare the files of a policy with their checksums; one that no run wrote may have none.
 
-    The policy of a checkpoint is listed with the checkpoint.
-
-    Raises:
-        DamagedError: naming the first file that is not what was written.
+    The policy of a checkpoint is listed with the checkpoint. Raises `DamagedError` that names the
+    first file that is not what was written.
     """
     is_of_run = is_policy_of_run(folder)
     if is_of_run and is_checkpoint_name(folder.absolute().parent.name):
@@ -76,7 +63,7 @@ def verify_policy(folder: Path, *, deep: bool = True) -> None:
 
 
 def _is_meant(candidate: Path, folder: Path) -> bool:
-    """Whether a candidate is there to hold weights: any folder may be named, few are policies."""
+    """True if a candidate is there to hold weights: any folder may be named, few are policies."""
     if candidate != folder or is_policy_of_run(candidate):
         return os.path.exists(candidate)
     if os.path.exists(candidate / POLICY):
@@ -85,7 +72,7 @@ def _is_meant(candidate: Path, folder: Path) -> bool:
 
 
 def is_policy_of_run(folder: Path) -> bool:
-    """Whether a folder is the policy of a run or of a checkpoint, by its place."""
+    """True for the policy of a run or of a checkpoint, by its place."""
     above = folder.absolute().parent
     is_in_checkpoint = above.parent.name == FOLDER and is_checkpoint_name(above.name)
     return folder.name == POLICY and (is_in_checkpoint or os.path.exists(above / "config.yaml"))

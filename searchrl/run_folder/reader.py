@@ -1,8 +1,4 @@
-"""A finished or running run, read from its folder.
-
-Owns `Run`, and what of a damaged run can still be read. What a file should be is in the file itself
-or in `provenance.json`; `sealing` compares. Reads, never writes.
-"""
+"""A finished or running run, read from its folder, however damaged it is. Reads, never writes."""
 
 from __future__ import annotations
 
@@ -31,13 +27,10 @@ METRICS, ALARMS, SUMMARY = "metrics.jsonl", "alarms.jsonl", "summary.json"
 
 WRITTEN = "checksums"
 """The key of provenance.json that says how `config.yaml` and files of rows were written."""
-
 FINISHED = "finished"
 """The key of provenance.json that says when the summary was written."""
-
 _PARTS = ("checkpoints", "policy")
 """Folders of a run that hold weights."""
-
 _GO_ON = "Restore it from a copy; other files of the run are not affected"
 
 
@@ -49,6 +42,12 @@ class Rows(NamedTuple):
 
     rows: list[dict[str, Any]]
     fault: str
+
+    def ensure_whole(self) -> list[dict[str, Any]]:
+        """Return the rows, or raise `DamagedError`."""
+        if self.fault:
+            raise DamagedError(self.fault)
+        return self.rows
 
 
 class Run:
@@ -136,7 +135,7 @@ class Run:
 
     def metric_rows(self) -> list[dict[str, Any]]:
         """Rows `{"step", "phase", "metrics"}` as they are written, oldest first."""
-        return _whole(self.read_metrics())
+        return self.read_metrics().ensure_whole()
 
     def measured(self, phase: str, step: int) -> dict[str, Any] | None:
         """The metrics of a phase at a step, with their intervals; None if they are not recorded."""
@@ -147,18 +146,15 @@ class Run:
 
     @property
     def alarms(self) -> list[dict[str, Any]]:
-        """What alarms said, oldest first; empty if none sounded.
-
-        Rows `{"step", "alarm", "severity", "action", "since", "what", "why", "tries"}`.
-        """
-        return _whole(self.read_alarms())
+        """Rows `{"step", "alarm", "severity", "action", "since", "what", "why", "tries"}`."""
+        return self.read_alarms().ensure_whole()
 
     def read_metrics(self) -> Rows:
-        """What can be read of `metrics.jsonl`, however damaged it is. Never raises."""
+        """Rows of `metrics.jsonl`, however damaged it is. Never raises."""
         return self._read_rows(METRICS, MetricRow)
 
     def read_alarms(self) -> Rows:
-        """What can be read of `alarms.jsonl`, however damaged it is. Never raises."""
+        """Rows of `alarms.jsonl`, however damaged it is. Never raises."""
         return self._read_rows(ALARMS, AlarmRow)
 
     def _read_rows(self, name: str, shape: type[Shape]) -> Rows:
@@ -172,11 +168,9 @@ class Run:
             data = b"" if is_empty else read_whole(path, _GO_ON)
         except DamagedError as error:
             return Rows([], str(error))
-        fault = _find_difference(data, written)
+        fault, rows = _find_difference(data, written), list[dict[str, Any]]()
         # Beyond what provenance.json knows there may be a row that a kill has torn.
-        may_be_torn = len(data) > known
-        rows: list[dict[str, Any]] = []
-        for line in parse_rows(io.BytesIO(data), may_be_torn=may_be_torn):
+        for line in parse_rows(io.BytesIO(data), may_be_torn=len(data) > known):
             if isinstance(line, dict) and not find_problem(line, shape):
                 rows.append(line)
             elif not fault:
@@ -195,7 +189,7 @@ class Run:
                 yield from (row for row in rows if phase is None or row.get("phase") == phase)
 
     def changes(self, since: Run | None = None, step: int | None = None) -> list[Change]:
-        """What each environment gained or lost: `env`, `figure`, `before`, `after`, `change`.
+        """Gains and losses of each environment: `env`, `figure`, `before`, `after`, `change`.
 
         Its last evaluation, or that after `step`, minus the one before training, or the last one
         of `since`: paired on the tasks that both asked. Environments that share none are absent.
@@ -208,9 +202,9 @@ class Run:
     def _evaluated(self, step: int | None = None) -> list[dict[str, Any]]:
         """The episodes of the last evaluation, or of that after `step`; empty without one."""
         for phase in ("after", "eval") if step is None else ("after", "during"):
-            rows = self.rollouts(phase)
-            if found := [row for row in rows if step is None or row["step"] == step]:
-                return found
+            rows = [row for row in self.rollouts(phase) if step is None or row["step"] == step]
+            if rows:
+                return rows
         return []
 
     def _written(self, name: str) -> Mapping[str, Any] | None:
@@ -237,33 +231,32 @@ def read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def looks_like_run(folder: Path) -> bool:
-    """Whether a folder is a run, even if one of the files that make it one is gone or damaged."""
+    """True for a run, even if one of the files that make it one is gone or damaged."""
     signs = [lexists(folder / name) for name in (CONFIG, PROVENANCE)]
     return all(signs) or (any(signs) and (folder / _PARTS[0]).is_dir())
 
 
 def find_damage(run_dir: Path) -> list[str]:
-    """What is wrong with the records of a run, in sentences; nothing for other folders.
+    """Describe the faults of a run's records, in sentences; nothing for other folders.
 
-    It looks at the configuration, `provenance.json`, `summary.json` and the files of rows. Weights
-    are looked at when they are read.
+    Weights and trajectories are looked at when they are read.
     """
     if not looks_like_run(run_dir):
         return []
-    run, found = Run(run_dir), list[str]()
+    run, faults = Run(run_dir), list[str]()
     for look in (run.find_config_change, lambda: run.provenance, lambda: run.summary):
         try:
-            if isinstance(said := look(), str):
-                found.append(said)
+            if isinstance(change := look(), str):
+                faults.append(change)
         except DamagedError as error:
-            found.append(str(error))
+            faults.append(str(error))
     if not lexists(run_dir / PROVENANCE):
-        found.append(
+        faults.append(
             f"'{run_dir / PROVENANCE}' is missing: nothing says which plugins the run had, and "
             "whether other files are damaged. Restore it from a copy"
         )
-    found += [run.read_metrics().fault, run.read_alarms().fault]
-    return list(dict.fromkeys(filter(None, found)))
+    faults += [run.read_metrics().fault, run.read_alarms().fault]
+    return list(dict.fromkeys(filter(None, faults)))
 
 
 def find_missing_rollouts(run: Run) -> Iterator[str]:
@@ -286,9 +279,8 @@ def find_missing_rollouts(run: Run) -> Iterator[str]:
 def read_config_file(path: Path) -> dict[str, Any]:
     """The settings in a config file; that of a run must be one that runs can have.
 
-    Raises:
-        DamagedError: for the config of a run that is not what the run wrote.
-        ConfigError: if it cannot be read or, for that of a run, holds settings that are none.
+    Raises `DamagedError` for the config of a run that is not what the run wrote, `ConfigError` if
+    it cannot be read or, for that of a run, holds settings that are none.
     """
     if path.name != CONFIG or not looks_like_run(path.parent):
         return load_yaml(path)
@@ -308,14 +300,8 @@ def _config_help(folder: Path) -> str:
     return f"{RESTORE}; its weights can be used without it: --init-from {folder / 'policy'}"
 
 
-def _whole(read: Rows) -> list[dict[str, Any]]:
-    if read.fault:
-        raise DamagedError(read.fault)
-    return read.rows
-
-
 def _find_difference(data: bytes, written: Mapping[str, Any] | None) -> str:
-    """What is wrong with a file that began with so many bytes; it may have grown since."""
+    """Say what is wrong with a file that began with so many bytes; it may have grown since."""
     if written is None:
         return ""
     if len(data) < written["bytes"]:

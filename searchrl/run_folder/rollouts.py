@@ -40,10 +40,8 @@ def write_rollouts(
 def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of one file, compared with its checksum before the first one is given.
 
-    One row at a time is in memory.
-
-    Raises:
-        DamagedError: if it is not what was written, or no run writes a row like that.
+    One row at a time is in memory. Raises `DamagedError` if the file is not what was written, or no
+    run writes a row like that.
     """
     if fault := file_fault(path):
         raise DamagedError.of(path, fault, _WAY_ON)
@@ -69,7 +67,7 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def name_rollout(row: Mapping[str, Any]) -> str:
-    """What a rollout is called in links and on the command line: `after.40/eval/0/7/0`."""
+    """The name of a rollout in links and on the command line: `after.40/eval/0/7/0`."""
     return f"{row['phase']}.{row['step']}/{row['rollout_id']}"
 
 
@@ -104,6 +102,5 @@ def parse_name(name: str) -> tuple[str, int | None]:
 
 
 def may_hold(file: Path, phase: str) -> bool:
-    """Whether a file's name is one in which trajectories of a phase are."""
-    kind = "train" if (found := parse_name(file.name)[0]) == "step" else found
-    return kind in (phase, f"eval_{phase}")
+    """True if trajectories of a phase are in files of this name."""
+    return parse_name(file.name)[0] in ("step" if phase == "train" else phase, f"eval_{phase}")

@@ -1,4 +1,4 @@
-"""Checksums: how it is seen that a file is no longer what the run wrote.
+"""Checksums, by which it is seen that a file is no longer what the run wrote.
 
 A sealed JSON file holds the SHA-256 of its own content under `sha256`. `checksums.json` of a folder
 of weights holds size and SHA-256 of every file in it and is sealed itself.
@@ -22,21 +22,15 @@ SEAL = "sha256"
 CHECKSUMS = "checksums.json"
 
 STATE = "state.json"
-"""Of a checkpoint: sealed by itself, because it is replaced when the rest is not."""
-
+"""A file of a checkpoint, sealed by itself, because it is replaced when the rest is not."""
 RESTORE = "Restore it from a copy"
-
 CHANGED = "its content is not what was written"
-
 UNREAD = frozenset({"README.md"})
 """Files that no program reads and that people may edit."""
 
 
 def encode_sealed(value: Mapping[str, Any]) -> bytes:
-    """A JSON file of `value` with its seal.
-
-    Raises ValueError for a number that is not finite.
-    """
+    """A JSON file of `value` with its seal; ValueError for a number that is not finite."""
     # As it will be read back, so that the seal is of that.
     plain = json.loads(encode_text(json.dumps(value, ensure_ascii=False, allow_nan=False)))
     whole = {**plain, SEAL: _seal_of(plain)}
@@ -44,10 +38,7 @@ def encode_sealed(value: Mapping[str, Any]) -> bytes:
 
 
 def read_sealed(path: Path, way_on: str = RESTORE) -> dict[str, Any]:
-    """Read a JSON object with a seal, which is left out.
-
-    Raises `DamagedError` for everything else; `way_on` says what to do then.
-    """
+    """Read a JSON object with a seal, which is left out; `DamagedError` for everything else."""
     data = read_whole(path, way_on)
     try:
         value = json.loads(data.decode("utf-8"))
@@ -77,13 +68,10 @@ def read_whole(path: Path, way_on: str = RESTORE) -> bytes:
 def file_fault(
     path: Path, num_bytes: int | None = None, sha256: str | None = None, *, deep: bool = False
 ) -> str:
-    """What is wrong with a file, in words; "" for nothing.
+    """Say what is wrong with a file; "" for nothing. Any size but 0 is right without `num_bytes`.
 
-    Args:
-        path: the file. It is never opened if it is no ordinary file: reading a pipe would hang.
-        num_bytes: the size it should have; None: any but 0.
-        sha256: the checksum it should have.
-        deep: read it and compare the checksum; by default the size alone is compared.
+    It is never opened if it is no ordinary file: reading a pipe would hang. `deep` reads it and
+    compares the checksum; by default the size alone is compared.
     """
     try:
         info = path.stat()
@@ -124,16 +112,10 @@ def write_checksums(folder: Path) -> None:
 def verify_folder(
     folder: Path, below: str = "", *, deep: bool = True, way_on: str = RESTORE
 ) -> list[str]:
-    """Compare a folder with its `checksums.json`; returns the names of the files that it lists.
+    """Compare a folder with its `checksums.json`; returns the names that it lists.
 
-    Args:
-        folder: holds `checksums.json`.
-        below: look at the files of this inner folder only.
-        deep: read every file; by default only sizes are compared.
-        way_on: what to do about damage.
-
-    Raises:
-        DamagedError: for the first file that is not what was written, or for `checksums.json`.
+    Looks only at names that begin with `below`; without `deep` only at sizes. Raises `DamagedError`
+    for the first file that is not what was written, or for `checksums.json`.
     """
     files = read_sealed(folder / CHECKSUMS, way_on).get("files")
     try:
@@ -153,5 +135,5 @@ def verify_folder(
 
 
 def _inside(folder: Path) -> dict[str, Path]:
-    """All that is in a folder, by name."""
+    """Files and folders in a folder, by name."""
     return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}

@@ -1,4 +1,4 @@
-"""What the records of a run hold: checked when they are read.
+"""Shapes of the records of a run: checked when they are read.
 
 A checksum is no signature: whoever makes a run folder can seal what no run ever wrote. Only what is
 read is described. Behind the readers of this room nobody asks what a row is.
@@ -30,7 +30,7 @@ from searchrl.run_folder.sealing import read_sealed
 
 
 class Shape(BaseModel):
-    """What a JSON object has to look like. Nothing is converted: the object itself is used."""
+    """The shape of a JSON object. Nothing is converted: the object itself is used."""
 
     model_config = ConfigDict(strict=True)
 
@@ -59,7 +59,7 @@ class AlarmRow(Shape):
 
 
 _Number = Annotated[FiniteFloat, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
-"""What a reward or a score can be."""
+"""A reward or a score."""
 _Id = Annotated[int, Field(ge=0, lt=2**32)]
 _Column = list[FiniteFloat | None]
 
@@ -150,8 +150,8 @@ class RolloutRow(Shape):
     @model_validator(mode="after")
     def _has_equal_columns(self) -> Self:
         columns = (self.authors, self.turn, self.sampler_logp, self.ratio, self.entropy)
-        own = [self.advantage] if isinstance(self.advantage, list) else []
-        if any(column is not None and len(column) != len(self.ids) for column in (*columns, *own)):
+        advantages = [self.advantage] if isinstance(self.advantage, list) else []
+        if any(one is not None and len(one) != len(self.ids) for one in (*columns, *advantages)):
             raise ValueError("its columns differ in length")
         return self
 

@@ -22,7 +22,7 @@ from searchrl.core.encoding import encode_text
 from searchrl.errors import DamagedError
 from searchrl.files import replace_file
 from searchrl.plugins.provenance import find_commit
-from searchrl.run_folder.checkpoints import clean_partial, set_aside, set_aside_newer
+from searchrl.run_folder.checkpoints import checkpoint_folders, clean_partial, set_aside, step_of
 from searchrl.run_folder.place import ensure_free, guarding
 from searchrl.run_folder.reader import (
     ALARMS,
@@ -66,13 +66,12 @@ class RunWriter:
         self.is_silent = is_silent
         self._opened = time.monotonic() - spent_s
         self._record: dict[str, Any] | None = None
-        """What is in provenance.json; None: there is none."""
+        """The content of provenance.json; None: there is none."""
         self._growing = {METRICS: _Growing(), ALARMS: _Growing()}
-        """What was written to the files of rows."""
 
     @classmethod
     def create(cls, config: RunConfig, path: Path, spent_s: float = 0.0) -> RunWriter:
-        """Make the new folder `path`, from `choose_folder`; the work began `spent_s` seconds ago.
+        """Make the new folder `path`; the work began `spent_s` seconds ago.
 
         Raises `RunFolderError` if a run has begun there in the meantime, or it cannot be written.
         """
@@ -96,9 +95,9 @@ class RunWriter:
     ) -> RunWriter:
         """Continue a run after `step`: later records are dropped, because they will be made again.
 
-        So are the evaluations during training after step `evaluated` (by default after `step`).
-        What a kill left half-written is removed. Damaged records, and checkpoints after `step`, are
-        renamed to `NAME.damaged` and `on_note` is told; the run goes on without them.
+        So are the evaluations during training after step `evaluated` (by default after `step`), and
+        half-written files. Damaged records, and checkpoints after `step`, are renamed to
+        `NAME.damaged` and `on_note` is told; the run goes on without them.
         """
 
         def is_kept(row: Mapping[str, Any]) -> bool:
@@ -110,9 +109,11 @@ class RunWriter:
         if is_silent:
             return writer
         clean_partial(run.path)
-        for aside in set_aside_newer(run.path, step):
-            on_note(f"kept as '{aside}', for you to look at or to delete")
         with guarding(run.path):
+            for folder in checkpoint_folders(run.path):
+                # A damaged one, or it would have been taken; something of it may be saved.
+                if step_of(folder) > step:
+                    on_note(f"kept as '{set_aside(folder)}', for you to look at or to delete")
             writer._read_provenance(on_note)
             measured = run.read_metrics()
             writer._keep_rows(METRICS, measured, is_kept, on_note)
@@ -144,7 +145,7 @@ class RunWriter:
 
     @property
     def has_provenance(self) -> bool:
-        """Whether there is one; a reopened run that lost it needs another."""
+        """False for a reopened run that lost it, and needs another."""
         return self._record is not None
 
     def _keep_rows(
@@ -194,11 +195,7 @@ class RunWriter:
         self.update_provenance()
 
     def update_provenance(self, **facts: Any) -> None:
-        """Bring provenance.json up to date: checksums of rows, duration, process, and `facts`.
-
-        The duration is the time in which a process had the run open, those before a `--resume`
-        included.
-        """
+        """Bring provenance.json up to date: checksums of rows, duration, process, `facts`."""
         if self._record is None:
             return
         self._record |= facts
@@ -216,7 +213,7 @@ class RunWriter:
         self._append(ALARMS, row)
 
     def keep_alarms(self, upto: int) -> None:
-        """Drop what alarms said after a step: a resumed run asks them again."""
+        """Drop the rows of alarms after a step: a resumed run asks them again."""
         if not self.is_silent:
             with guarding(self.path):
                 read = Run(self.path).read_alarms()

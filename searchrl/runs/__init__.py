@@ -1,1 +1,1 @@
-"""What is done with runs afterwards: listed, exported, described, published. Imports nothing."""
+"""Runs afterwards: listed, exported, described, published. Imports nothing."""

@@ -1,7 +1,4 @@
-"""The model card: what a policy is, what it was measured to do, and how to use it, from its run.
-
-Its words are in `assets/model_card.md.jinja`. What the run does not know (a licence) is not in it.
-"""
+"""The model card of a policy, from its run. Its words are in `assets/model_card.md.jinja`."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
@@ -21,9 +19,6 @@ from searchrl.plugins import Registry
 from searchrl.runs.source import Source
 from searchrl.trust.texts import clean
 
-if TYPE_CHECKING:
-    from searchrl.runs.export import Exported
-
 TEMPLATE = Path(__file__).resolve().parents[1] / "assets" / "model_card.md.jinja"
 
 _HEADLINES = ("reward", "em", "cover_em", "f1", "env", "searches", "passive", "support_recall")
@@ -33,12 +28,43 @@ _TIMES = {"before": "before training", "after": "after training", "during": "thi
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name is `user/model`, as those of a hub are."""
+    """True for `user/model`, as names of a hub are."""
     try:
         validate_repo_id(name)
     except HFValidationError:
         return False
     return "/" in name
+
+
+Kind = Literal["adapter", "merged", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export. `base` is the adapter's as others know it; `repo` is where it is uploaded to."""
+
+    path: Path
+    kind: Kind
+    base: str | None
+    repo: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its repository or folder."""
+        return Path(self.repo or self.path.resolve()).name
+
+    @property
+    def is_complete(self) -> bool:
+        """True if everything it needs is in it or on a hub."""
+        return self.kind != "adapter" or is_hub_id(self.base or "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The export as JSON."""
+        files = sorted(path for path in self.path.rglob("*") if path.is_file())
+        sizes = {file.relative_to(self.path).as_posix(): file.stat().st_size for file in files}
+        facts = {"path": str(self.path), "kind": self.kind, "base": self.base}
+        return {**facts, "files": sizes, "notes": list(self.notes)}
 
 
 def make_card(source: Source, weights: Exported, registry: Registry) -> str:
@@ -104,7 +130,7 @@ def _cell(metric: Mapping[str, Any] | None) -> str:
 
 
 def _facts(source: Source) -> dict[str, str]:
-    """What the weights were made with, for the table of the card."""
+    """The facts of training, for the table of the card."""
     config, provenance = source.config, source.run.provenance
     rollout, machine = config.rollout, provenance.get("machine", {})
     steps = source.step if source.step is not None else source.run.summary.get("steps", "")

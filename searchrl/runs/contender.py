@@ -1,4 +1,4 @@
-"""Two policies on the same tasks: what `searchrl eval --against` compares with."""
+"""The policies that `searchrl eval` plays and compares."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Contender(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in a table: a model, a run, or a script."""
+        """Its name in a table: a model, a run, or a script."""
         if (address := endpoint_address(self.config.policy)) is not None:
             return f"{self.config.model.name} at {address}"
         if self.plan is not None:
@@ -51,17 +51,11 @@ class Contender(NamedTuple):
 def find_contender(
     policy: str, config: RunConfig, registry: Registry, note: Callable[[str], None]
 ) -> Contender:
-    """The policy that `policy` names, on the tasks of `config`.
+    """The policy that `policy` names, on the tasks of `config`, which is the first policy's.
 
-    Args:
-        policy: a run folder or a checkpoint, a model as `model.name` takes it, or `scripted:NAME`.
-        config: the first policy's.
-        registry: loaded plugins.
-        note: told what was decided for a model, and what is damaged in a run.
-
-    Raises:
-        ConfigError: for an endpoint: its address and its model are two flags.
-        PolicyError: if there is no such model.
+    `policy` is a run folder or a checkpoint, a model as `model.name` takes it, or `scripted:NAME`.
+    Raises `ConfigError` for an endpoint, whose address and model are two flags, and `PolicyError`
+    if there is no such model.
     """
     if endpoint_address(policy) is not None:
         raise ConfigError(
@@ -79,12 +73,12 @@ def find_contender(
 
         plan = plan_run(same, {"model": {"name": policy}})
     else:
-        own = run_settings(found, policy)
-        if not needs_model(own["policy"]):  # episodes of a script: it has no weights
-            return Contender(config.model_copy(update={"policy": own["policy"]}))
+        settings = run_settings(found, policy)
+        if not needs_model(settings["policy"]):  # episodes of a script: it has no weights
+            return Contender(config.model_copy(update={"policy": settings["policy"]}))
         from searchrl.programs.setup.planning import Plan
 
-        plan = Plan.of(build_config(own, same))
+        plan = Plan.of(build_config(settings, same))
         for text in find_damage(found.path):
             note(text)
     plan.ensure_weights()  # before the first policy has played for hours

@@ -1,13 +1,12 @@
-"""Export: the policy of a run as a folder for other programs, with no trace of this machine."""
+"""Export of a run's policy as a folder for other programs, with no trace of this machine."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,7 +21,7 @@ from searchrl.errors import ConfigError, PolicyError
 from searchrl.plugins import Registry
 from searchrl.run_folder.place import filling
 from searchrl.run_folder.sealing import CHECKSUMS
-from searchrl.runs.card import is_hub_id, make_card
+from searchrl.runs.card import Exported, Kind, is_hub_id, make_card
 from searchrl.runs.source import Source
 from searchrl.trust.folders import ensure_plain
 
@@ -30,40 +29,6 @@ CPU = torch.device("cpu")
 
 _NUM_TRIED = 32
 """Tokens whose log-probs are compared before and after a merge."""
-
-Kind = Literal["adapter", "merged", "whole"]
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """An export.
-
-    `base`: the adapter's base as others know it. `repo`: where it is uploaded to. `notes`: what the
-    user should know of it.
-    """
-
-    path: Path
-    kind: Kind
-    base: str | None
-    repo: str | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return Path(self.repo or self.path.resolve()).name
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether everything it needs is in it or on a hub."""
-        return self.kind != "adapter" or is_hub_id(self.base or "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The export as JSON."""
-        files = sorted(path for path in self.path.rglob("*") if path.is_file())
-        sizes = {file.relative_to(self.path).as_posix(): file.stat().st_size for file in files}
-        facts = {"path": str(self.path), "kind": self.kind, "base": self.base}
-        return {**facts, "files": sizes, "notes": list(self.notes)}
 
 
 def export_policy(
@@ -75,16 +40,11 @@ def export_policy(
     base: str | None = None,
     repo: str | None = None,
 ) -> Exported:
-    """Write the policy of a run or checkpoint to a new folder, whole or not at all.
+    """Write the policy of a run or checkpoint to a new or empty folder, whole or not at all.
 
-    Args:
-        source: the run.
-        folder: new, or empty.
-        registry: the plugins of the run: the card shows the protocol's instruction.
-        merge: add the adapter to the weights of its base, in the dtype the run had them in; that of
-            the embedded model always is, because no hub has its base.
-        base: how others name the base of an adapter; by default what the run calls it.
-        repo: where it will be uploaded to (`user/name`), for its card; the folder names it else.
+    With `merge`, the adapter is added to the weights of its base, in the dtype the run had them in;
+    that of the embedded model always is, because no hub has its base. `base` is how others name the
+    base of an adapter, by default as the run does; `repo` (`user/name`) is for the card.
 
     Raises:
         ConfigError: if the folder is not empty, or `base` is no hub id.
@@ -138,12 +98,8 @@ def export_policy(
 
 
 def _copy_policy(policy: Path, folder: Path) -> None:
-    """Copy the files of a Hugging Face folder.
-
-    Its README is of another program, and its checksums are those of other settings. Raises
-    `RunFolderError` for a link: what it points to was not meant to leave this machine.
-    """
-    ensure_plain(policy)
+    """Copy the files of a Hugging Face folder; its README and checksums are of other files."""
+    ensure_plain(policy)  # what a link points to was not meant to leave this machine
     for file in sorted(policy.iterdir()):
         if file.is_file() and file.name not in ("README.md", CHECKSUMS):
             shutil.copyfile(file, folder / file.name)

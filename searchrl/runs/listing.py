@@ -1,4 +1,4 @@
-"""The runs of a folder: what each is, when it was made, how far it came, its figures, its size."""
+"""The runs of a folder, a row each, and the removal of their checkpoints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,13 @@ from searchrl.run_folder.checkpoints import checkpoint_folders, remove_checkpoin
 from searchrl.run_folder.policies import POLICY, verify_policy
 from searchrl.run_folder.reader import find_missing_rollouts, read_or_empty
 from searchrl.run_folder.rollouts import read_rollouts, rollout_files
-from searchrl.trust.folders import find_odd, is_folder
+from searchrl.trust.folders import find_odd
 
 DEFAULT_FOLDER = "runs"
 
 
 class State(StrEnum):
-    """How far a run has come."""
+    """The state of a run."""
 
     FINISHED = "finished"
     """Its summary is written."""
@@ -76,17 +76,9 @@ class RunRow:
     checkpoints: int = 0
     damaged: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The row as JSON."""
-        return asdict(self) | {"path": str(self.path), "state": str(self.state)}
-
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs among folders and inside them, however deep; not those inside of runs.
-
-    Raises:
-        RunFolderError: if a folder does not exist.
-    """
+    """The runs among folders and inside them, however deep; not those inside of runs."""
     found: dict[Path, Run] = {}
     for folder in folders:
         if not os.path.isdir(folder):
@@ -101,23 +93,19 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
                 found.setdefault(one.resolve(), Run(one))
                 continue
             with suppress(OSError):  # not ours to read, or too deep for a path
-                inner = sorted(one.iterdir(), reverse=True)
-                waiting += [f for f in inner if is_folder(f) and not f.name.startswith(".")]
+                inner = (f for f in one.iterdir() if f.is_dir() and not f.is_symlink())
+                waiting += sorted((f for f in inner if f.name[0] != "."), reverse=True)
     return list(found.values())
 
 
 def list_runs(folders: Sequence[Path], *, deep: bool = False) -> list[RunRow]:
-    """One row per run, the newest last; `deep` is that of `describe_run`.
-
-    Raises:
-        RunFolderError: if a folder does not exist.
-    """
+    """One row per run, the newest last; see `find_runs` and `describe_run`."""
     rows = (describe_run(run, deep=deep) for run in find_runs(folders))
     return sorted(rows, key=lambda row: row.started)
 
 
 def describe_run(run: Run, *, deep: bool = False) -> RunRow:
-    """What the files of a run say. A file that cannot be read leaves its facts out.
+    """The row of a run. A file that cannot be read leaves its facts out.
 
     `deep` reads every file of weights and trajectories and compares it with its checksum. By
     default only their sizes are looked at.
@@ -161,7 +149,7 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
 
 
 def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
-    """What is wrong with the files of a run, in sentences."""
+    """The faults of a run's files, in sentences."""
     yield from find_damage(run.path)
     yield from filter(None, (checkpoint_fault(f, deep=deep) for f in checkpoint_folders(run.path)))
     policy = run.path / POLICY
@@ -181,7 +169,7 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
 
 
 def _is_alive(process: Mapping[str, Any] | None) -> bool:
-    """Whether a process of this machine is still there; one elsewhere is not asked."""
+    """True if a process of this machine is still there; one elsewhere is not looked for."""
     if process is None or process["host"] != platform.node():
         return False
     try:
@@ -215,26 +203,19 @@ def _size(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What pruning a run took away, or `reason`: why it took nothing."""
+    """Checkpoints that were removed, or the `reason` why none was."""
 
     path: Path
     removed: tuple[str, ...] = ()
     freed_bytes: int = 0
     reason: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self) | {"path": str(self.path)}
-
 
 def prune_checkpoints(run: Run, keep: int, *, is_dry: bool = False) -> Pruned:
     """Remove checkpoints of a run: all but the newest `keep` and the best.
 
     A run that is under way is left alone. Damaged ones are neither counted nor removed: every file
-    of those that stay is read before another goes. What a kill left is removed.
-
-    Raises:
-        RunFolderError: if they cannot be removed.
+    of those that stay is read before another goes. Half-written files are removed.
     """
     if (odd := find_odd(run.path)) is not None:
         return Pruned(run.path, reason=f"'{odd[0]}' in it is {odd[1]}, which is not followed")

@@ -1,7 +1,4 @@
-"""Push: an export of a run on the Hugging Face Hub, with its model card.
-
-A dry run exports to a temporary folder and uploads nothing; it needs no network.
-"""
+"""Push of an export to the Hugging Face Hub, with its model card."""
 
 from __future__ import annotations
 
@@ -33,21 +30,10 @@ def push_policy(
 ) -> tuple[dict[str, Any], str, str]:
     """Export the policy of a run and upload it to a repository, which is made if it is not there.
 
-    Args:
-        source: the run or checkpoint.
-        repo: `user/name`.
-        registry: the plugins of the run.
-        merge: whole weights instead of an adapter.
-        base: how the Hub knows the base of the adapter.
-        is_private: of a new repository.
-        is_dry: upload nothing.
-
-    Returns:
-        The export as JSON, its card, and the address of the upload ("" in a dry run).
-
-    Raises:
-        ConfigError: for a name that is none, a missing login, or whatever the Hub refuses.
-        SearchRLError: see `export_policy`.
+    A dry run exports to a temporary folder, uploads nothing and needs no network. For the arguments
+    see `export_policy`. Returns the export as JSON, its card, and the address of the upload ("" in
+    a dry run). Raises `ConfigError` for a name that is none, a missing login, or whatever the Hub
+    refuses, and the errors of `export_policy`.
     """
     if not is_hub_id(repo):
         raise ConfigError(f"'{repo}' is no repository: expected USER/NAME, such as me/agent")

@@ -1,8 +1,4 @@
-"""Scoring stored rollouts again: what another reward would have said of the same episodes.
-
-Compares two rewards: their means, how alike they order episodes, and where they disagree most.
-Needs no model and no torch, and plays nothing.
-"""
+"""Stored rollouts scored again with another reward, and two rewards compared. No torch."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ _ANY = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One stored rollout under a reward. `reward` is None if it could not be scored.
-
-    `name` is that of its page (`name_rollout`).
-    """
+    """One stored rollout under a reward. `reward` is None if it could not be scored."""
 
     name: str
     group: str
@@ -47,13 +40,12 @@ def read_recorded(
 ) -> list[Scored]:
     """The episodes of rollout rows, with the rewards that they were recorded with.
 
-    Raises:
-        ConfigError: if two tasks of the run cannot be told apart.
-        RunFolderError: if a row is of no task of the run.
+    Raises `ConfigError` if two tasks of the run cannot be told apart, `RunFolderError` if a row is
+    of no task of the run.
     """
     tasks = _tasks_by_env(config)
     protocols = {env: make_protocol(task, config, registry) for env, task in tasks.items()}
-    found = []
+    recorded = []
     for row in rows:  # one at a time: its columns of tokens need far more memory than its episode
         if row["phase"] == "train" and row["origin"] != "sampled":
             continue  # a demonstration or replayed: no figure of the policy
@@ -71,24 +63,19 @@ def read_recorded(
             scores=row["scores"],
             unscored=row["unscored"] if row["reward"] is None else None,
         )
-        found.append(scored)
-    return found
+        recorded.append(scored)
+    return recorded
 
 
 def score_again(
     recorded: Sequence[Scored], config: RunConfig, registry: Registry, reward: str
 ) -> list[Scored]:
-    """The same episodes, scored with an expression.
-
-    Only its components are run: another metric of the run may need what no row holds.
-
-    Raises:
-        ConfigError: if the expression is wrong.
-    """
-    asked: dict[str, Any] = {"reward": reward, "metrics": []}
+    """The same episodes, scored with an expression; `ConfigError` if it is wrong."""
+    # No metrics: those of the run may need what no row holds.
+    only = {"reward": reward, "metrics": []}
     judges = Judges(registry, config.normalization)
     scorers = {
-        env: make_scorer(task.model_copy(update=asked), config, registry, judges)
+        env: make_scorer(task.model_copy(update=only), config, registry, judges)
         for env, task in _tasks_by_env(config).items()
     }
     work = [(scorers[one.episode.task.env], one.episode) for one in recorded]
@@ -146,15 +133,15 @@ def _disagreements(
 
     # From 0 to 1: the share of the others that are below, ties half.
     ranks = [((rankdata(side) - 1) / max(1, len(side) - 1)).tolist() for side in sides]
-    found = [
+    apart = [
         (-abs(left - right), one.name, left, right, one, other)
         for (one, other), left, right in zip(pairs, *ranks, strict=True)
         if left != right
     ]
     chosen: dict[str, dict[str, Any]] = {}
-    for _, name, left, right, one, other in sorted(found, key=lambda it: it[:2]):
+    for _, name, left, right, one, other in sorted(apart, key=lambda it: it[:2]):
         task = one.episode.task
-        told = {
+        row = {
             "rollout": name,
             "question": task.question,
             "answer": one.episode.final_answer,
@@ -162,19 +149,18 @@ def _disagreements(
             "first": {"reward": one.reward, "rank": left, "scores": dict(one.scores)},
             "second": {"reward": other.reward, "rank": right, "scores": dict(other.scores)},
         }
-        chosen.setdefault(task.id, told)
+        chosen.setdefault(task.id, row)
     return list(chosen.values())
 
 
 def _tasks_by_env(config: RunConfig) -> dict[str, TaskConfig]:
-    found: dict[str, TaskConfig] = {}
+    tasks: dict[str, TaskConfig] = {}
     for task in config.tasks:
         name = task.env.name
-        other = found.get(name, task)
+        other = tasks.setdefault(name, task)
         if (other.reward, other.protocol) != (task.reward, task.protocol):
             raise ConfigError(
                 f"the run has several tasks of env '{name}' with rewards or protocols of their "
                 "own, and a stored rollout does not say which it belongs to"
             )
-        found.setdefault(name, task)
-    return found
+    return tasks

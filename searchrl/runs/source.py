@@ -1,7 +1,4 @@
-"""The source of an export: which weights of which run, and the figures that were measured of them.
-
-The figures of a checkpoint are never those of another step. Imports no torch.
-"""
+"""The source of an export: weights of a run, and the figures that were measured of them."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ from searchrl.run_folder.checkpoints import FOLDER, is_checkpoint_name, step_of
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Weights of a run. `step`: that of a checkpoint; None: the run's final policy.
-
-    `notes`: what the user should know of the choice.
-    """
+    """Weights of a run. `step`: that of a checkpoint; None: the run's final policy."""
 
     run: Run
     policy: Path
@@ -32,9 +26,7 @@ class Source:
     def open(cls, name: str | Path) -> Source:
         """Open a run folder (its final policy, else its newest checkpoint) or a checkpoint.
 
-        Raises:
-            DamagedError: if none of the weights is whole.
-            RunFolderError: if there is no run, or it holds no weights.
+        Raises `DamagedError` if none of the weights is whole, `RunFolderError` if there are none.
         """
         run = Run.find(name) or Run.open(name)
         chosen = choose_policy(Path(name))

@@ -1,7 +1,7 @@
-"""Episodes out of a run folder: what rewards see, rebuilt from the rows that were written.
+"""Episodes rebuilt from the rows of a run folder, for rewards.
 
-What a row does not hold (the text of passages, `Task.meta`) is not made up: a component that reads
-it fails with a sentence that says so, and its episode is unscored.
+A component that reads what a row does not hold (the text of passages, `Task.meta`) fails with a
+sentence that says so, and its episode is unscored.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
 def _read_turn(
     turn: Mapping[str, Any], protocol: TagProtocol, final_answer: str | None
 ) -> EpisodeTurn:
-    """A turn. What its action carries is read in its text again, where a row does not hold it."""
+    """A turn. The payload of its action is read in its text again, where a row does not hold it."""
     text, kind, payload = turn["text"], turn["action"], turn["payload"]
     if kind == SEARCH:
         payload = tuple(turn["queries"])

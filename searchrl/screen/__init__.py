@@ -1,1 +1,1 @@
-"""What a person sees: tables, transcripts, the console of a run. Imports nothing."""
+"""Displays for a person: tables, transcripts, the console of a run. Imports nothing."""

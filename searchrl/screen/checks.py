@@ -1,7 +1,4 @@
-"""What checks found, for people: a line each, what to do, and a picture of the tokens around it.
-
-Owns the layout and the colours. The checks are `engine/checks`.
-"""
+"""Results of checks: a line each, what to do, and a picture of the tokens around a fault."""
 
 from __future__ import annotations
 
@@ -24,10 +21,9 @@ _INDENT = 14
 
 def show_report(console: Console, report: Report) -> None:
     """Print all checks in order, then how many ended how."""
-    for one in report.checks:
-        verdict = one.verdict
+    for verdict in report.checks:
         mark, colour = _MARKS[verdict.state]
-        head = Text.assemble(f"  {one.name:<12}", (mark, colour), f" {one.question}")
+        head = Text.assemble(f"  {verdict.name:<12}", (mark, colour), f" {verdict.question}")
         if verdict.state is State.SKIPPED:
             head.append(f"  (not applicable: {visible(verdict.says)})", "dim")
         console.print(head)

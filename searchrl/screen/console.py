@@ -1,8 +1,7 @@
-"""What a person sees while a run goes on: an `Observer` on a terminal, or on plain lines.
+"""The display of a run under way: an `Observer` on a terminal, or on plain lines.
 
 On a terminal a live table shows the figures with their trends below the bar of the whole run.
-Elsewhere (a pipe, a log, CI) every step is one plain line without control codes. It computes
-nothing: the programs tell it everything.
+Elsewhere (a pipe, a log, CI) every step is one plain line without control codes.
 """
 
 from __future__ import annotations
@@ -40,14 +39,10 @@ from searchrl.screen.observer import Observer, Row
 from searchrl.screen.terminal import make_console as make_console
 from searchrl.screen.transcript import render_rollout
 
-_BAR = 24
-"""Columns of the progress bar."""
-_SPEED_S = 600
-"""Seconds of the run whose speed gives the time left."""
-_TREND = (6, 18)
-"""Fewest and most columns of a trend."""
-_TABLE_REST = 74
-"""Columns that the rest of the table needs."""
+_BAR = 24  # columns
+_SPEED_S = 600  # of the run, whose speed gives the time left
+_TREND = (6, 18)  # fewest and most columns
+_TABLE_REST = 74  # columns that the rest of the table needs
 
 
 class ConsoleObserver(Observer):
@@ -75,7 +70,7 @@ class ConsoleObserver(Observer):
         )
         self._bar = self._progress.add_task("")
         self._is_run = False
-        """Whether somebody said how many steps there are; else the bar is that of a phase."""
+        """True once the number of steps is known; else the bar is that of a phase."""
         self._phase: tuple[str, int, int] = ("", 0, 0)
         self._now: Metrics = {}
         self._seen: Metrics = {}

@@ -1,7 +1,4 @@
-"""The end of a run in one sentence: what it reached, and what the agent does now.
-
-Owns the words. The figures are those of the evaluations before and after. Pure functions.
-"""
+"""The end of a run in one sentence: what it reached, and what the agent does now."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from searchrl.contracts import Metric
 from searchrl.rewards.expression import HEADLINES
 
 _NAMES = {"em": "exact match", "env": "the game's own reward"}
-"""What a run is judged by, as a person reads it."""
 _EVERY = 0.995
 """Share of the episodes from which on it is said to be every one."""
 
@@ -52,7 +48,7 @@ def list_alarms(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _habit(before: Mapping[str, Metric], after: Mapping[str, Metric]) -> str:
-    """What the agent does with its search now, where there is one."""
+    """The agent's use of its search, where there is one."""
     if "searched" not in after:
         return ""
     share, was = after["searched"]["value"], before.get("searched")
@@ -67,7 +63,7 @@ def _habit(before: Mapping[str, Metric], after: Mapping[str, Metric]) -> str:
 
 
 def _is_apart(one: Metric, other: Metric) -> bool:
-    """Whether two values differ by more than chance: their 95 % intervals do not overlap."""
+    """True if two values differ by more than chance: their 95 % intervals do not overlap."""
     ends = [(m.get("low", m["value"]), m.get("high", m["value"])) for m in (one, other)]
     (low, high), (other_low, other_high) = ends
     return high < other_low or other_high < low

@@ -1,7 +1,4 @@
-"""How figures look: which a person sees, their order, digits, trends, and the one table of them.
-
-Pure functions on metrics. What has no row by default has one with `--details`.
-"""
+"""Looks of figures: which a person sees, their order, digits, trends, and the one table of them."""
 
 from __future__ import annotations
 
@@ -40,14 +37,11 @@ _LEARNING = (
     *("kl", "clip_frac", "entropy", "least_action_p", "dead_groups", "loss", "token_accuracy"),
     *("tokens_per_s", "episodes_per_s"),
 )
-"""Of the update, shown below those of the agent."""
+"""Figures of the update, shown below those of the agent."""
 _NOISE = {"kl": 0.1, "clip_frac": 0.05, "loss": 1e-3, "entropy": -1, "tokens_per_s": -1}
-"""Of the update: values below these say nothing to a reader; of others, a value of 0."""
+"""Values of the update below these say nothing to a reader; of others, a value of 0."""
 
 _IS_REPEATED = re.compile(r"(pass|avg)@\d+").fullmatch
-
-NOT_MEASURED = "—"
-
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -116,7 +110,7 @@ def label(key: str) -> str:
 
 
 def is_kind(key: str) -> bool:
-    """Whether it is what a run is judged by, of one kind of task."""
+    """True for a headline of one kind of task."""
     head, slash, kind = key.partition("/")
     return bool(slash) and head in HEADLINES and not kind.startswith("difficulty.")
 
@@ -133,7 +127,7 @@ def format_value(key: str, value: float) -> str:
 def format_metric(key: str, metrics: Figures, *, is_bare: bool = False) -> str:
     """A metric with its 95 % interval, if it has one and `is_bare` is off; — if not measured."""
     if key not in metrics:
-        return NOT_MEASURED
+        return "—"
     metric = metrics[key]
     value = format_value(key, metric["value"])
     if is_bare or "low" not in metric:

@@ -1,8 +1,7 @@
-"""Lines of text on the standard streams: ours, and whatever others write there.
+"""Lines of text on the standard streams: ours, and those of libraries, warnings and tracebacks.
 
-Owns `say`, through which every command prints, the length of errors, and the streams of libraries,
-warnings and tracebacks. On the way, `searchrl.trust.texts.clean` makes visible what would command
-the terminal; our own colours are added after it. Imports no rich, which costs a tenth of a second.
+What would command the terminal is made visible; our own colours are added after that. Imports no
+rich, which costs a tenth of a second.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from searchrl.trust.secrets import redact
 from searchrl.trust.texts import clean, clean_json
 
 MAX_LINES, MAX_WIDTH, MAX_CHARS = 17, 1200, 3600
-"""Of an error; with the usage that click prints above it, at most 20 lines."""
+"""Limits of an error; with the usage that click prints above it, at most 20 lines."""
 
 _STDOUT = "searchrl.stdout"
 
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
-"""What may pass of others on a terminal: a plugin's command has its colours."""
+"""Colours, which others may use on a terminal: a plugin's command has its own."""
 
 
 class Styled(str):
@@ -123,4 +122,5 @@ def keep_stdout_clean(
 def print_json(value: Any, *, indent: int | None = None) -> None:
     """Print a value as JSON on the standard output that the command began with."""
     stream = click.get_current_context().meta.get(_STDOUT, sys.stdout)
-    say(clean_json(json.dumps(redact(value), indent=indent, ensure_ascii=False)), file=stream)
+    text = json.dumps(redact(value), indent=indent, ensure_ascii=False, default=str)
+    say(clean_json(text), file=stream)

@@ -1,6 +1,6 @@
-"""What a program tells its observer: plan, phases, steps, evaluations, episodes, the end.
+"""The observer of a program, which tells it everything and never prints.
 
-Programs call it and never print. What commands show, and Python by default, is `console`.
+Commands, and Python by default, show it on a `console`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Observer:
     """
 
     def begin(self, steps: int, done: int = 0, rows: Sequence[Row] = ()) -> None:
-        """How many steps are to be taken, before the first phase.
+        """The number of steps, before the first phase.
 
         `done` are those that a resumed run has behind it, `rows` what `metrics.jsonl` has of them.
         """
@@ -36,11 +36,11 @@ class Observer:
         """One line a user should see."""
 
     def warn(self, text: str) -> None:
-        """What makes the run hopeless or its figures worthless, before it begins."""
+        """A reason why the run is hopeless or its figures worthless, before it begins."""
         self.note(f"warning: {text}")
 
     def last_words(self, text: str) -> None:
-        """How to go on after an early end: the last line that a user sees."""
+        """The last line that a user sees after an early end: the way to go on."""
         self.note(text)
 
     def alarm(self, row: Mapping[str, Any]) -> None:

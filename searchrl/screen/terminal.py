@@ -1,7 +1,4 @@
-"""Where a command prints tables and transcripts: a rich console, with colours on a terminal.
-
-Foreign text commands nothing there. A command that prints lines needs `lines` alone.
-"""
+"""A rich console for tables and transcripts, in which foreign text commands nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class CleanConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """What is to be printed; every table, panel and line of text goes through here."""
+        """Segments to print; every table, panel and line of text goes through here."""
         for segment in super().render(renderable, options):
             if segment.control is None:
                 yield Segment(clean(segment.text), segment.style)

@@ -1,7 +1,6 @@
 """An episode as a person reads it: tags and passages coloured, then the answer and its scores.
 
-Owns the colours and the layout of episodes. It knows tags by their shape only, so it shows those of
-every protocol. It parses nothing and scores nothing.
+Tags are known by their shape only, so those of every protocol are shown.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ _INSIDE = {"think": "italic", "search": "cyan"}
 _RIGHT, _WRONG, _UNKNOWN = "bold green", "bold red", "bold"
 """Colours of an answer. It is green only if it is known to be right."""
 
-_OBSERVATION = "yellow"
-
 
 def colour_turn(text: str, answer: str = _UNKNOWN) -> Text:
     """A model turn with its tags and what they enclose coloured; `answer` is an answer's style."""
@@ -31,8 +28,8 @@ def colour_turn(text: str, answer: str = _UNKNOWN) -> Text:
 
 
 def colour_observation(text: str) -> Text:
-    """What the environment answered, in its own colour."""
-    return _colour(text, _OBSERVATION, {})
+    """An observation, in its own colour."""
+    return _colour(text, "yellow", {})
 
 
 def _colour(text: str, outside: str, inside: Mapping[str, str]) -> Text:

@@ -1,10 +1,6 @@
 """The kit for plugin authors: conformance, reward cases, scripted policies.
 
-`assert_conforms("capitals.py")` is `searchrl check` as one assertion, and `check_plugin` the report
-of each name: a result per criterion with its `Status`. `reward_cases` and `make_episode` give
-episodes to score, `play_episode` one that a policy plays, such as `Says(turns)`. `PASSAGES` and
-`make_history` are what retrievers and alarms are tried on.
-Importing this package imports no torch: names load on first use.
+`assert_conforms("capitals.py")` is `searchrl check` as one assertion. Imports no torch.
 """
 
 import lazy_loader

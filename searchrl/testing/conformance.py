@@ -1,7 +1,4 @@
-"""The conformance checker: what a name means, and how it is held to the criteria of its kind.
-
-The criteria of a kind are imported when they are needed. Needs no pytest.
-"""
+"""The conformance checker: finds what a name means and holds it to the criteria of its kind."""
 
 from __future__ import annotations
 
@@ -21,12 +18,9 @@ from searchrl.testing.running import TIMEOUT_S, find_place, run_criteria
 
 CHECKED = tuple(kind for kind in HOOKS if kind != "command")
 """The kinds that have criteria: a command may do anything."""
-
 SLOW_S = 1800.0
 """Seconds for a criterion of a generator with settings: they may be those of a server to start."""
-
 Settings = Mapping[str, Any]
-"""The settings of a factory, by name."""
 
 
 def criteria_of(kind: str) -> tuple[Criterion, ...]:
@@ -38,13 +32,10 @@ def criteria_of(kind: str) -> tuple[Criterion, ...]:
 
 
 def check_entry(registry: Registry, entry: Entry, settings: Settings | None = None) -> Report:
-    """Check a name against every criterion of its kind.
+    """Check a name against every criterion of its kind; `settings` are the factory's own.
 
-    `entry` is what `registry.get` or `find_entries` returned, `settings` are the factory's own.
-
-    Raises:
-        ConfigError: for settings that the factory does not take. Nothing else that the plugin does
-            is raised: it is a finding.
+    Raises `ConfigError` for settings that the factory does not take. All else that the plugin
+    raises is a finding.
     """
     wanted = criteria_of(entry.kind)
     file, line = entry.owner.file, entry.line
@@ -55,7 +46,7 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
             raise
         note = f"{error}; {GIVE}"
         results = tuple(Result.of(one, note=note, is_checked=False) for one in wanted)
-    except SearchRLError as error:  # what a lazy string names cannot be imported, say
+    except SearchRLError as error:  # of a lazy string that names nothing, say
         place = find_place(error.__cause__ or error, file, line)
         note = f"it could not be loaded ({wanted[0].number})"
         loaded = Result.of(wanted[0], Finding(str(error), "fix what it names", *place))
@@ -67,17 +58,17 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
 
 
 def is_file(what: str) -> bool:
-    """Whether somebody means a plugin file, not a name."""
+    """True for a plugin file, False for a name."""
     return what.endswith(".py") or "/" in what or "\\" in what
 
 
 def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, ...]:
-    """The entries of a `kind`, or of any, that somebody means.
+    """The entries of a `kind`, or of any, that `what` names.
 
-    `what` is a name (of any kind: all that have it), `plugin:name`, `kind:name`, the name of a
-    plugin or the path of its file (all that it registers). Raises ConfigError for a kind that there
-    is not, UnknownNameError with near matches, and PluginError if two plugins offer the name, or
-    the file registers nothing of the kind.
+    It is a name (of any kind: all that have it), `plugin:name`, `kind:name`, the name of a plugin
+    or the path of its file (all that it registers). Raises ConfigError for a kind that there is
+    not, UnknownNameError with near matches, and PluginError if two plugins offer the name, or the
+    file registers nothing of the kind.
     """
     if kind and kind not in CHECKED:
         raise ConfigError(f"there is no kind {kind!r} to check.{suggest(kind, CHECKED)}")
@@ -91,25 +82,25 @@ def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, 
     head, _, rest = what.partition(":")
     if rest and head in kinds:
         return (registry.get(head, rest),)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for one in kinds:
         with contextlib.suppress(UnknownNameError):
-            found.append(registry.get(one, what))
-    found = found or [e for e in registry.entries() if e.kind in kinds and e.owner.answers_to(what)]
-    if not found:
+            entries.append(registry.get(one, what))
+    if not entries:
+        owned = (entry for entry in registry.entries() if entry.owner.answers_to(what))
+        entries = [entry for entry in owned if entry.kind in kinds]
+    if not entries:
         known = {name for k in kinds for name in registry.names(k)}
         lost = "".join(f"\nNot loaded: {failure}" for failure in registry.failures)
-        asked = f"{kind or 'plugin'} name"
-        raise UnknownNameError(f"unknown {asked} {what!r}.{suggest(what, known)}{lost}")
-    return tuple(found)
+        hint = suggest(what, known)
+        raise UnknownNameError(f"unknown {kind or 'plugin'} name {what!r}.{hint}{lost}")
+    return tuple(entries)
 
 
 def find_failures(registry: Registry, what: str) -> tuple[PluginFailure, ...]:
-    """Why the file `what` could not be loaded; empty if it was, or if `what` is a name."""
-    if not is_file(what):
-        return ()
-    path = absolute_source(what)
-    return tuple(f for f in registry.failures if path in (f.source, f.file))
+    """Reasons why the file `what` could not be loaded; empty if it was, or if `what` is a name."""
+    path = absolute_source(what) if is_file(what) else ""
+    return tuple(f for f in registry.failures if path and path in (f.source, f.file))
 
 
 def check_plugin(
@@ -123,9 +114,8 @@ def check_plugin(
         settings: the factory's own.
         plugins: plugin files or modules to load that are not installed.
 
-    Raises:
-        PluginError: if the plugin cannot be loaded, with the line; if it registers nothing.
-        UnknownNameError: if there is no such name.
+    Raises `PluginError` if the plugin cannot be loaded, with the line, or registers nothing, and
+    `UnknownNameError` if there is no such name.
     """
     registry = load_plugins([*plugins, *([what] if is_file(what) else [])])
     for failure in find_failures(registry, what):

@@ -1,4 +1,4 @@
-"""Numbered criteria: what a plugin must do, and what is said when it does not.
+"""Numbered criteria of plugins, and their results.
 
 A `Criterion` is a generator function over a `Subject` that yields a `Problem` per fault; its texts
 are in `assets/criteria.toml`. The criteria are in `testing.kinds`; `testing.running` runs them.
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 TABLE = Path(__file__).resolve().parents[1] / "assets" / "criteria.toml"
-"""The texts of every criterion."""
-
 MAX_PROBLEMS = 3
 """Problems of one criterion that are reported; more would say the same."""
 
@@ -45,11 +43,10 @@ Check = Callable[[Any], Iterator[Problem]]
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing that every plugin of a kind must do. `number` never changes meaning (`E3`).
+    """A duty of every plugin of a kind. `number` never changes meaning (`E3`).
 
-    If one of the criteria that it `needs` does not hold, its own outcome would mean nothing, and it
-    is not applicable. `if_raised` is how to fix what raises, where `fix` does not say, and
-    `if_asking` what asks a server.
+    It is not applicable if one of the criteria that it `needs` does not hold. `if_raised` fixes
+    what raises, where `fix` does not say, and `if_asking` what asks a server.
     """
 
     number: str
@@ -63,7 +60,7 @@ class Criterion:
 
 
 class Status(StrEnum):
-    """How a criterion came out."""
+    """The outcome of a criterion."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -74,7 +71,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, where, and how to fix it. An unknown `file` is "", an unknown `line` is 0."""
+    """A fault, its place, and its remedy. An unknown `file` is "", an unknown `line` is 0."""
 
     what: str
     fix: str
@@ -102,7 +99,7 @@ class Result:
     def of(
         cls, one: Criterion, *findings: Finding, note: str = "", is_checked: bool = True
     ) -> Result:
-        """The result of what was found; with a `note`, it did not apply or was not checked."""
+        """The result of findings; with a `note`, it did not apply or was not checked."""
         passed = Status.NOT_APPLICABLE if note else Status.PASSED
         status = Status.FAILED if findings else passed if is_checked else Status.NOT_CHECKED
         return cls(one.number, one.title, one.why, status, findings, note)
@@ -121,12 +118,12 @@ class Report:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing failed."""
+        """True if nothing failed."""
         return not self.failed
 
     @property
     def is_checked(self) -> bool:
-        """Whether nothing was left out because settings are missing."""
+        """True if nothing was left out because settings are missing."""
         return all(result.status is not Status.NOT_CHECKED for result in self.results)
 
     @property
@@ -149,8 +146,8 @@ def _read_table() -> dict[str, dict[str, str]]:
 
 def criteria_in(namespace: Mapping[str, object]) -> tuple[Criterion, ...]:
     """The criteria that a module defines, in the order of their numbers."""
-    found = [value for value in namespace.values() if isinstance(value, Criterion)]
-    return tuple(sorted(found, key=lambda one: int(one.number[1:])))
+    criteria = [value for value in namespace.values() if isinstance(value, Criterion)]
+    return tuple(sorted(criteria, key=lambda one: int(one.number[1:])))
 
 
 def find_missing(made: object, *methods: str) -> Iterator[Problem]:
@@ -163,5 +160,5 @@ def find_missing(made: object, *methods: str) -> Iterator[Problem]:
 
 
 def is_real(value: object) -> bool:
-    """Whether a value is a finite real number."""
+    """True for a finite real number."""
     return isinstance(value, numbers.Real) and math.isfinite(value)

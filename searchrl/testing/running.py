@@ -1,7 +1,4 @@
-"""Runs criteria over a subject, and turns what they say or raise into results with file and line.
-
-A criterion never raises, and a fault is reported once.
-"""
+"""Runs criteria over a subject: results with file and line, each fault reported once."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ TIMEOUT_S = 60.0
 """Seconds that one criterion may take."""
 
 _ASKS = re.compile(r"without network|Connect\w*Error|URLError|Timeout\w*|gaierror")
-"""What a call of a server ends with, in words."""
+"""Words of the errors of a call to a server."""
 
 _CATCH = "make this line work in the case that the finding names, or catch the error there"
 
@@ -40,7 +37,7 @@ class _Outcome:
     result: Result
     is_hanging: bool = False
     is_ended: bool = False
-    """Whether an error ended the criterion, which did not look for it."""
+    """True if an error ended the criterion, which did not look for it."""
 
     @property
     def places(self) -> set[tuple[str, int]]:
@@ -74,24 +71,17 @@ def run_criteria(
         if outcomes[-1].result.findings:
             failed.add(one.number)
     results = []
-    for number, one in enumerate(criteria):
-        reporter = _find_reporter(number, criteria, outcomes)
-        note = f"{reporter} does not hold"
-        results.append(Result.of(one, note=note) if reporter else outcomes[number].result)
+    for number, (one, outcome) in enumerate(zip(criteria, outcomes, strict=True)):
+        result = outcome.result
+        if outcome.is_ended:  # another may report the error: one that looks for it, else the first
+            same = [n for n, o in enumerate(outcomes) if n != number and outcome.places <= o.places]
+            looking = [n for n in same if not outcomes[n].is_ended or n < number]
+            looking.sort(key=lambda n: outcomes[n].is_ended)
+            if looking:
+                note = f"{criteria[looking[0]].number} does not hold"
+                result = Result.of(one, note=note)
+        results.append(result)
     return tuple(results)
-
-
-def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequence[_Outcome]) -> str:
-    """The other criterion that reports the error that ended one; "" if there is none.
-
-    One that looks for it, or else the first.
-    """
-    if not outcomes[number].is_ended:
-        return ""
-    places = outcomes[number].places
-    same = [n for n, other in enumerate(outcomes) if n != number and places <= other.places]
-    looking = [n for n in same if not outcomes[n].is_ended] or [n for n in same if n < number]
-    return criteria[looking[0]].number if looking else ""
 
 
 def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:
@@ -110,28 +100,23 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
     except DeadlineExceeded as error:
         is_hanging = True
         frames = re.findall(r'^  File "(.*)", line (\d+)', error.where, re.MULTILINE)
-        own = [(path, int(at)) for path, at in frames if _is_of_plugin(path, file)]
-        stack = "" if own else f"; it hangs here:\n{error.where}"
+        inner = [(path, int(at)) for path, at in frames if _is_of_plugin(path, file)]
+        stack = "" if inner else f"; it hangs here:\n{error.where}"
         fix = "return in bounded time, whatever the input; give calls to the outside a time-out"
         what = f"it did not finish within {timeout_s:g} s{stack}"
-        problems.append(Problem(what, own[-1] if own else None, fix))
+        problems.append(Problem(what, inner[-1] if inner else None, fix))
     except (Exception, SystemExit) as error:
         is_ended = not problems
         where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
         problems.append(Problem(f"it raised {describe_error(error)}{where}", error))
-    # Several cases may show the same fault in the same words.
-    findings = dict.fromkeys(
-        Finding(p.what, _remedy(one, p), *find_place(p.at, file, line)) for p in problems
-    )
+    findings: dict[Finding, None] = {}  # several cases may show the same fault in the same words
+    for problem in problems:
+        is_raised = isinstance(problem.at, BaseException)
+        fix = problem.fix or (is_raised and one.if_raised) or one.fix or _CATCH
+        if one.if_asking and _ASKS.search(problem.what):
+            fix = one.if_asking
+        findings[Finding(problem.what, fix, *find_place(problem.at, file, line))] = None
     return _Outcome(Result.of(one, *findings), is_hanging, is_ended)
-
-
-def _remedy(one: Criterion, problem: Problem) -> str:
-    """How to fix a problem: as it says itself, or as the criterion does."""
-    if one.if_asking and _ASKS.search(problem.what):
-        return one.if_asking
-    is_raised = isinstance(problem.at, BaseException)
-    return problem.fix or (is_raised and one.if_raised) or one.fix or _CATCH
 
 
 def find_place(at: object, file: str, line: int) -> tuple[str, int]:
@@ -142,8 +127,7 @@ def find_place(at: object, file: str, line: int) -> tuple[str, int]:
         return at
     if isinstance(at, BaseException):
         frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(at.__traceback__)]
-        own = [frame for frame in frames if _is_of_plugin(frame[0], file)]
-        return own[-1] if own else (file, line)
+        return [(file, line), *(frame for frame in frames if _is_of_plugin(frame[0], file))][-1]
     target: Any = at
     if not (inspect.isroutine(target) or inspect.isclass(target)):
         target = type(target)
@@ -155,7 +139,7 @@ def find_place(at: object, file: str, line: int) -> tuple[str, int]:
 
 
 def _is_of_plugin(path: str, file: str) -> bool:
-    """Whether a file is the plugin's: its own, or another of the package it lies in."""
+    """True for the plugin's file, and for others of the package it lies in."""
     if path == file or not file:
         return path == file
     folder = Path(file).parent

@@ -1,7 +1,4 @@
-"""Trials: one subject called once per case, in several ways, and what must be the same in all.
-
-A kind says in a `Trial` how it is made and called once; its criteria are made of these checks.
-"""
+"""Trials: one subject called once per case, in several ways that must give the same answers."""
 
 from __future__ import annotations
 
@@ -27,16 +24,16 @@ _TOGETHER_S = 20.0
 Cases = Mapping[str, Any]
 Answers = dict[str, object]
 Judge = Callable[[Any, Any], str]
-"""What is wrong with the answer to a case, or ""."""
+"""Says what is wrong with the answer to a case, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How objects of a kind are made and called once.
+    """The making and calling of objects of a kind.
 
-    `cases(subject)` is what to call it with, each under the words that name it in a finding.
+    `cases(subject)` are the arguments, each under the words that name it in a finding.
     `ask(made, case)` is the answer as plain data that compares by value. `place(subject, case)` is
-    where to look if an answer is wrong; the line that returns it if None.
+    the place to look at if an answer is wrong; the line that returns it if None.
     """
 
     cases: Callable[[Subject], Cases]
@@ -45,7 +42,7 @@ class Trial:
     place: Callable[[Subject, Any], object] | None = None
 
     def find_place(self, subject: Subject, case: Any) -> object:
-        """Where the plugin gives the answer to a case."""
+        """The place where the plugin gives the answer to a case."""
         if self.place is not None:
             return self.place(subject, case)
         made, case = self.make(subject), copy.deepcopy(case)
@@ -102,12 +99,12 @@ def unchanged(trial: Trial, *ways: Way) -> Check:
             again = made if way is Way.AGAIN else trial.make(subject)
             order = [*cases.items()][:: -1 if way is Way.LATER else 1]
             if way is Way.TOGETHER:
-                found = _answer_together(trial, again, cases)
+                answers = _answer_together(trial, again, cases)
             else:
                 with elsewhen() if way is Way.ELSEWHEN else nullcontext(files) as files:
-                    found = trial.answers(again, dict(order))
+                    answers = trial.answers(again, dict(order))
             for name, case in cases.items():
-                if what := find_difference(name, expected[name], found[name], way):
+                if what := find_difference(name, expected[name], answers[name], way):
                     yield Problem(what, trial.find_place(subject, case))
                     return
             if files:
@@ -127,7 +124,7 @@ def judged(trial: Trial, *, most: int = 1, raises: bool = False) -> Callable[[Ju
 
     def wrap(judge: Judge) -> Check:
         def check(subject: Subject) -> Iterator[Problem]:
-            cases, found = trial.cases(subject), 0
+            cases, num_wrong = trial.cases(subject), 0
             answers = trial.answers(trial.make(subject), cases)
             if not raises:
                 _ensure_any(answers)
@@ -136,8 +133,8 @@ def judged(trial: Trial, *, most: int = 1, raises: bool = False) -> Callable[[Ju
                 if isinstance(answer, Crashed):
                     if raises:
                         yield Problem(f"{name}: it raised {answer}", answer.error)
-                elif found < most and (what := judge(case, answer)):
-                    found += 1
+                elif num_wrong < most and (what := judge(case, answer)):
+                    num_wrong += 1
                     yield Problem(f"{name}: {what}", trial.find_place(subject, case))
 
         return check
@@ -145,25 +142,23 @@ def judged(trial: Trial, *, most: int = 1, raises: bool = False) -> Callable[[Ju
     return wrap
 
 
-def find_difference(name: str, expected: object, found: object, way: str) -> str:
+def find_difference(name: str, expected: object, answer: object, way: str) -> str:
     """Say how two answers to a case differ, of which the second was asked for in a way; or ""."""
-    if expected == found:
+    if expected == answer:
         return ""
-    part, before, after = _difference(expected, found)
-    shown = [f"{one if isinstance(one, Crashed) else repr(one)!s:.200}" for one in (after, before)]
-    return f"{name}{part} is {shown[0]} {way}, and {shown[1]} otherwise"
-
-
-def _difference(before: object, after: object) -> tuple[str, object, object]:
-    """Which named part of two answers differs ("" for the whole), and the part of each."""
-    if dataclasses.is_dataclass(before) and type(before) is type(after):
-        names = [f.name for f in dataclasses.fields(before)]
-        before, after = ({n: getattr(one, n) for n in names} for one in (before, after))
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for name in dict.fromkeys((*before, *after)):
-            if before.get(name) != after.get(name):
-                return f": {name}", before.get(name), after.get(name)
-    return "", before, after
+    pair: tuple[Any, Any] = (expected, answer)
+    if dataclasses.is_dataclass(expected) and type(expected) is type(answer):
+        names = [f.name for f in dataclasses.fields(expected)]
+        before, after = ({n: getattr(one, n) for n in names} for one in pair)
+        pair = before, after
+    if isinstance(pair[0], Mapping) and isinstance(pair[1], Mapping):
+        # Only the first part that differs is shown.
+        for key in dict.fromkeys((*pair[0], *pair[1])):
+            if pair[0].get(key) != pair[1].get(key):
+                name, pair = f"{name}: {key}", (pair[0].get(key), pair[1].get(key))
+                break
+    shown = [f"{one if isinstance(one, Crashed) else repr(one)!s:.200}" for one in pair]
+    return f"{name} is {shown[1]} {way}, and {shown[0]} otherwise"
 
 
 def _ensure_any(answers: Answers) -> None:

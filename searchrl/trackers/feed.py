@@ -1,8 +1,4 @@
-"""The trackers of a run: made from its config, fed together, closed once.
-
-Owns the errors: what a tracker raises names the plugin that registered it. It does not know what a
-tracker does with metrics (`searchrl/trackers/`, plugins).
-"""
+"""The trackers of a run: made from its config, fed together, closed once."""
 
 from __future__ import annotations
 

@@ -17,15 +17,10 @@ from searchrl.trust.folders import place_inside
 
 
 class JsonlTracker:
-    """Appends `{"step", "phase", "metrics"}` lines.
+    """Appends `{"step", "phase", "metrics"}` lines to the file `path` in the run folder.
 
-    Args:
-        run_dir: the run folder.
-        path: the file in it.
-
-    Raises:
-        ConfigError: if the path is outside of the run folder.
-        RunFolderError: if the file cannot be written, or holds anything but rows.
+    Raises `ConfigError` if the path is outside of the run folder, `RunFolderError` if the file
+    cannot be written, or holds anything but rows.
     """
 
     def __init__(self, run_dir: str | Path, path: str = "tracker.jsonl") -> None:
@@ -38,9 +33,7 @@ class JsonlTracker:
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
         """Append one line and flush it; `RunFolderError` if the file cannot be written."""
         row = {"step": step, "phase": phase, "metrics": {k: dict(v) for k, v in metrics.items()}}
-        if (
-            self._earlier is not None
-        ):  # of a process before this one: from here on, they are done again
+        if self._earlier is not None:  # from here on, the steps of an earlier process come again
             kept = [old for old in self._earlier if _place(old) < _place(row)]
             self._earlier = None
             replace_file(self.path, b"".join(map(encode_row, kept)))

@@ -1,8 +1,4 @@
-"""Rows on disk: one JSON object per line, as the run folder and the `jsonl` tracker write them.
-
-Owns how a row becomes a line, and how lines are read after a kill or damage. What the rows mean is
-the business of the callers: `run_folder` and `trackers/jsonl`.
-"""
+"""Rows on disk: one JSON object per line, also after a kill or damage."""
 
 from __future__ import annotations
 
@@ -20,20 +16,14 @@ MAX_ROW_BYTES = 32 * 2**20
 
 
 def encode_row(row: Mapping[str, Any]) -> bytes:
-    """One line of JSON with its line break.
-
-    Raises ValueError if a number is not finite: JSON has no word for it.
-    """
+    """One line of JSON with its line break; ValueError for a number that is not finite."""
     return encode_text(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a JSONL file; none if there is no file.
+    """Rows of a JSONL file, if it is there; a torn last line (a killed writer) is left out.
 
-    A torn last line (a killed writer) is left out.
-
-    Raises:
-        DamagedError: naming the file, for a line that is no JSON object.
+    Raises `DamagedError` for a line that is no JSON object.
     """
     if not path.is_file():
         return

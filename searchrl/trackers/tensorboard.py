@@ -1,9 +1,4 @@
-"""The `tensorboard` tracker: scalars as TensorBoard event files.
-
-TensorBoard is an extra and is imported when the tracker is made, together with torch's writer.
-Only values are written; intervals are in the run folder's metrics.jsonl. A metric that was not
-measured has no point at that step.
-"""
+"""The `tensorboard` tracker: scalars, without intervals, as TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -17,15 +12,10 @@ from searchrl.trust.folders import place_inside
 
 
 class TensorBoardTracker:
-    """Writes every metric as the scalar `phase/name`.
+    """Writes every metric as the scalar `phase/name` to the folder `path` in the run folder.
 
-    Args:
-        run_dir: the run folder.
-        path: the folder of the event files in it.
-
-    Raises:
-        ConfigError: if TensorBoard is not installed, or the path is outside of the run folder.
-        RunFolderError: if the folder cannot be written.
+    Raises `ConfigError` if TensorBoard is not installed, or the path is outside of the run folder,
+    `RunFolderError` if the folder cannot be written.
     """
 
     def __init__(self, run_dir: str | Path, path: str = "tensorboard") -> None:

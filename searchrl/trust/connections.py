@@ -1,4 +1,4 @@
-"""Connections of strangers to a server of ours: a request must arrive in time, and be of some size.
+"""Limits of time and size for requests of strangers to a server of ours.
 
 Left alone, uvicorn waits for ever, and counts who never finishes a header as one that it works for.
 """

@@ -11,11 +11,6 @@ from pathlib import Path
 from searchrl.errors import ConfigError, RunFolderError
 
 
-def is_folder(path: Path) -> bool:
-    """Whether this is a folder, and no link to one."""
-    return path.is_dir() and not path.is_symlink()
-
-
 def find_odd(folder: Path) -> tuple[Path, str] | None:
     """The first thing in a folder that is no plain file or folder, and what it is; None if none.
 
@@ -40,11 +35,16 @@ def ensure_plain(folder: Path) -> None:
         )
 
 
+def find_link(path: Path, folder: Path) -> Path | None:
+    """The first symbolic link on the way from a folder to a path inside of it; None if none."""
+    way = [path, *path.parents][: len(path.relative_to(folder).parts)]
+    return next((part for part in way if part.is_symlink()), None)
+
+
 def place_inside(folder: Path, name: str, what: str) -> Path:
     """The path of `name`, which the setting `what` has, in a run folder.
 
-    Raises:
-        ConfigError: if it is outside, or a link is on the way to it.
+    Raises `ConfigError` if it is outside, or a link is on the way to it.
     """
     path, root = Path(os.path.normpath(folder / name)), Path(os.path.normpath(folder))
     if path == root or not path.is_relative_to(root):
@@ -52,7 +52,6 @@ def place_inside(folder: Path, name: str, what: str) -> Path:
             f"{what} = '{name}' is not inside of the run folder '{folder}', where all is written; "
             "name a path relative to it"
         )
-    for part in [path, *path.parents][: len(path.relative_to(root).parts)]:
-        if part.is_symlink():
-            raise ConfigError(f"{what} = '{name}': '{part}' is a symbolic link; remove it")
+    if link := find_link(path, root):
+        raise ConfigError(f"{what} = '{name}': '{link}' is a symbolic link; remove it")
     return path

@@ -1,4 +1,4 @@
-"""What a configuration of somebody else may not decide: everything that is not known as harmless.
+"""Values of somebody else's configuration that need permission: all that is not known as harmless.
 
 Harmless are registered names of installed packages; numbers, true and false, values of a `Literal`,
 and defaults; and the text of our own sections, such as rewards and instructions. Nothing that is
@@ -8,7 +8,6 @@ looked at is imported, but for installed plugins. Whether a path exists is not a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -29,14 +28,13 @@ from searchrl.contracts.settings import find_mark
 from searchrl.errors import SearchRLError
 from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
-from searchrl.plugins.provenance import Origin, read_origin
-from searchrl.plugins.registry import Entry
+from searchrl.plugins.provenance import Origin, hash_bytes, read_origin
 from searchrl.plugins.signatures import find_retriever_settings, find_settings
+from searchrl.trust.folders import find_link
 
-CODE, MODEL = "the code", "the model"
+CODE, MODEL, TEXT = "the code", "the model", "the text"
 _ASKING = ("the address", "the variable")
 """Marks of settings that make a part ask somebody by its name alone."""
-_PARTS = ("env", "wrapper", "protocol", "retriever", "judge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +56,22 @@ class Need:
     def digest(self) -> str:
         """The SHA-256 of all of it."""
         parts = "\0".join((self.what, self.key, self.value, self.content))
-        return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+        return hash_bytes(parts.encode("utf-8", "surrogatepass"))
 
 
 def find_needs(config: RunConfig, registry: Registry, run: Path) -> tuple[Need, ...]:
-    """All that needs permission in the configuration of a run folder.
+    """Find all that needs permission in a configuration; what lies inside of `run` may be read.
 
-    Args:
-        config: the whole configuration.
-        registry: only what installed packages registered counts.
-        run: the folder; what lies inside of it may be read.
+    Of `registry` only what installed packages registered counts.
     """
-    found = []
+    needs = []
     for need in dict.fromkeys(_Finder(registry, run).in_section(config, "")):
         path = Path(need.value.removeprefix("@"))
         with contextlib.suppress(OSError, ValueError):  # none that can be read has no hash
             if (need.what == CODE or need.value.startswith("@")) and path.is_file():
-                need = replace(need, content=hashlib.sha256(path.read_bytes()).hexdigest())
-        found.append(need)
-    return tuple(found)
+                need = replace(need, content=hash_bytes(path.read_bytes()))
+        needs.append(need)
+    return tuple(needs)
 
 
 class _Finder:
@@ -96,8 +91,8 @@ class _Finder:
             elif key == "log.trackers":
                 for tracker in value:
                     yield Need(key, tracker.name, "the tracker")
-                    yield from (Need(key, t, "the text") for t in texts_in(tracker.settings))
-            elif name in (*_PARTS, "generator", "backend") and isinstance(value, Named):
+                    yield from texts_of(key, tracker.settings)
+            elif isinstance(value, Named):
                 yield from self.in_named(name, value.name, value.settings, key)
             elif key == "algorithm.settings":
                 yield from self.in_named("algorithm", section.name, value, key)  # type: ignore[attr-defined]
@@ -112,75 +107,68 @@ class _Finder:
                 for number, one in enumerate(value):
                     yield from self.in_section(one, f"{key}.{number}.")
             elif isinstance(value, dict) and name == "extra":
-                yield from (Need(key, text, "the text") for text in texts_in(value))
+                yield from texts_of(key, value)
             elif mark and isinstance(value, str) and value != field.get_default():
-                yield from self.in_place(key, value, mark.what)
-
-    def in_place(self, key: str, value: str, what: str) -> Iterator[Need]:
-        """Nothing for a path in the run folder, and for a model that a package brings."""
-        is_ours = is_packaged(value) and is_installed(package_of(value))
-        if what == MODEL and (value in MODEL_WORDS or is_ours):
-            return
-        if what not in (MODEL, "the path") or not self.is_inside(value):
-            yield Need(key, value, what)
+                is_ours = is_packaged(value) and is_installed(package_of(value))
+                if mark.what == MODEL and (value in MODEL_WORDS or is_ours):
+                    continue
+                if mark.what not in (MODEL, "the path") or not self.is_inside(value):
+                    yield Need(key, value, mark.what)
 
     def is_inside(self, name: str) -> bool:
         path, root = Path(os.path.abspath(name)), Path(os.path.abspath(self.run))
-        parts = [path, *path.parents][: len(path.parts) - len(root.parts)]
-        return path.is_relative_to(root) and not any(part.is_symlink() for part in parts)
+        return path.is_relative_to(root) and find_link(path, root) is None
 
     def in_named(
         self, kind: str, name: str, settings: Mapping[str, Any], key: str
     ) -> Iterator[Need]:
-        """What a part needs: for its name, and for the texts in its settings."""
-        entry: Entry | None = None
-        with contextlib.suppress(SearchRLError):  # whose name is not registered
-            entry = self.registry.get(kind, name)
-        if entry is not None and not entry.owner.is_installed:
-            entry = None
+        """Needs of a part: for its name, and for the texts in its settings."""
         known: Mapping[str, inspect.Parameter] = {}
-        of_retrievers: Mapping[str, bool] = {}
-        if entry is not None:
-            try:
-                known = find_settings(entry.load())
-                of_retrievers = find_retriever_settings(entry.load())
-                is_safe = not entry.argument or entry.is_safe_name()
-            except SearchRLError:
-                is_safe = False
-            marks = [mark.what for one in known.values() if (mark := find_mark(one.annotation))]
-            asks = next((what for what in _ASKING if what in marks), None)
-            if not is_safe:
-                yield Need(f"{key}.name", name, CODE)
-            elif asks:
-                yield Need(f"{key}.name", name, f"{asks} of")
+        retrievers: Mapping[str, bool] = {}
+        is_builtin = False
+        with contextlib.suppress(SearchRLError):  # a name that is not registered
+            entry = self.registry.get(kind, name)
+            if entry.owner.is_installed:
+                is_safe, is_builtin = False, entry.owner.origin is Origin.BUILTIN
+                with contextlib.suppress(SearchRLError):  # it cannot be loaded
+                    known = find_settings(entry.load())
+                    retrievers = find_retriever_settings(entry.load())
+                    is_safe = not entry.argument or entry.is_safe_name()
+                marks = {mark.what for one in known.values() if (mark := find_mark(one.annotation))}
+                if not is_safe:
+                    yield Need(f"{key}.name", name, CODE)
+                elif asks := next(filter(marks.__contains__, _ASKING), None):
+                    yield Need(f"{key}.name", name, f"{asks} of")
         for setting, value in settings.items():
             one, place = known.get(setting), f"{key}.{setting}"
-            is_ours = kind == "protocol" and (
-                setting == "instruction"
-                or (entry is not None and entry.owner.origin is Origin.BUILTIN)
-            )
             if one is not None and value == one.default:
                 continue
-            if setting in of_retrievers:
+            if setting in retrievers:
                 is_list = isinstance(value, list)
                 for number, inner in enumerate(value if is_list else [value]):
                     yield from self.in_retriever(inner, f"{place}.{number}" if is_list else place)
                 continue
+            is_ours = kind == "protocol" and (setting == "instruction" or is_builtin)
             allowed = _literals(one.annotation) if one is not None else ()
             mark = find_mark(one.annotation) if one is not None else None
             for text in texts_in(value):
                 is_text = is_ours and (not text.startswith("@") or self.is_inside(text[1:]))
                 if text not in allowed and not is_text:
-                    yield Need(place, text, mark.what if mark else "the text")
+                    yield Need(place, text, mark.what if mark else TEXT)
 
     def in_retriever(self, value: Any, key: str) -> Iterator[Need]:
-        """What a retriever needs that a setting names."""
+        """Needs of a retriever that a setting names."""
         inner = {"name": value} if isinstance(value, str) else value
         if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
             rest = {name: given for name, given in inner.items() if name != "name"}
             yield from self.in_named("retriever", inner["name"], rest, key)
         else:
-            yield from (Need(key, text, "the text") for text in texts_in(value))
+            yield from texts_of(key, value)
+
+
+def texts_of(key: str, value: Any) -> Iterator[Need]:
+    """A need for every text in a value."""
+    return (Need(key, text, TEXT) for text in texts_in(value))
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -188,9 +176,7 @@ def texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from texts_in(key)
-            yield from texts_in(inner)
+        yield from texts_in([*value, *value.values()])
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from texts_in(inner)
@@ -206,7 +192,7 @@ def _literals(annotation: Any) -> tuple[Any, ...]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module is the one that an installed distribution has under this name.
+    """True for the module that an installed distribution has under this name.
 
     A module of the same name that lies elsewhere on Python's path is another one. Nor is it what
     a package runs as a program (`__main__`), or anything of the standard library.
@@ -220,9 +206,7 @@ def is_installed(module: str) -> bool:
         return False
     if spec is None or "__main__" in module.split("."):
         return False
-    places = [Path(place) for place in spec.submodule_search_locations or ()]
-    if not places and spec.origin:
-        places = [Path(spec.origin)]
+    places = [*(spec.submodule_search_locations or filter(None, [spec.origin]))]
     roots = []
     for owner in importlib.metadata.packages_distributions().get(top, ()):
         roots.append(str(importlib.metadata.distribution(owner).locate_file("")))
@@ -230,6 +214,6 @@ def is_installed(module: str) -> bool:
         if origin.get("dir_info", {}).get("editable"):
             roots.append(unquote(urlsplit(str(origin.get("url", ""))).path))
     return bool(places) and all(
-        any(place.resolve().is_relative_to(Path(root).resolve()) for root in roots)
+        any(Path(place).resolve().is_relative_to(Path(root).resolve()) for root in roots)
         for place in places
     )

@@ -21,7 +21,7 @@ _SECRETS: set[str] = set()
 
 
 def keep_secret(key: str) -> None:
-    """Remember a key, or a header such as `Basic …`, for as long as the process lives."""
+    """Remember a key, or a header such as `Basic …`, until the process ends."""
     key = key.strip()
     scheme, _, secret = key.partition(" ")
     secrets = {secret if secret and " " not in secret else key}

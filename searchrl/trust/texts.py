@@ -1,4 +1,4 @@
-"""Foreign text on its way to a terminal: what would command the terminal is shown instead.
+"""Foreign text made harmless on its way to a terminal: what would command it is shown instead.
 
 Models, corpora, run folders and errors can hold escape sequences that move the cursor or fill the
 clipboard, and marks that reverse the order of reading. They are printed as Python would write them,

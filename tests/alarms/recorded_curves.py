@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from searchrl.alarms.watch import Sounded, Watch
+from searchrl.alarms.watch import Watch
 from searchrl.config import build_config
 from searchrl.core.history import History
 from searchrl.errors import ConfigError
@@ -85,7 +85,7 @@ def steps_of(run: Run) -> Iterator[tuple[int, list[Row]]]:
             waiting = []
 
 
-def play(run: Run, watch: Watch | None = None) -> list[Sounded]:
+def play(run: Run, watch: Watch | None = None) -> list[dict[str, Any]]:
     """Everything that sounds in a run."""
     watch = watch or make_watch(run)
     sounded = []

@@ -37,13 +37,13 @@ NAMED = {
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_no_alarm_sounds_in_a_healthy_run(name: str) -> None:
-    assert [(one.step, one.alarm, one.alert.what) for one in play(HEALTHY[name])] == []
+    assert [(one["step"], one["alarm"], one["what"]) for one in play(HEALTHY[name])] == []
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_run_is_named_early(name: str) -> None:
-    heard = {one.alarm: one for one in play(BROKEN[name])}
-    assert {*heard} == {*NAMED[name]}, [(o.step, o.alarm, o.alert.what) for o in heard.values()]
+    heard = {one["alarm"]: one for one in play(BROKEN[name])}
+    assert {*heard} == {*NAMED[name]}, [(o["step"], o["alarm"], o["what"]) for o in heard.values()]
     for alarm, (since, within) in NAMED[name].items():
-        assert heard[alarm].step < since + within, heard[alarm]
-        assert since <= heard[alarm].alert.since <= heard[alarm].step, heard[alarm]
+        assert heard[alarm]["step"] < since + within, heard[alarm]
+        assert since <= heard[alarm]["since"] <= heard[alarm]["step"], heard[alarm]

@@ -26,7 +26,7 @@ def ring(watch: Watch, *steps: int) -> list[int]:
     heard = []
     for step in steps:
         watch.history.add(step, "train", {"reward": {"value": 1.0}})
-        heard += [one.step for one in watch.ask(step)]
+        heard += [one["step"] for one in watch.ask(step)]
     return heard
 
 
@@ -50,7 +50,7 @@ def test_the_action_is_that_of_the_configuration() -> None:
     for chosen, action in (("auto", "rollback"), ("stop", "stop"), ("warn", "warn")):
         watch = bells(bell={"at": 1, "asks": "rollback", "action": chosen}, chime={"at": 1})
         watch.history.add(1, "train", {})
-        asked = {one.alarm: one.action for one in watch.ask(1)}
+        asked = {one["alarm"]: one["action"] for one in watch.ask(1)}
         assert asked == {"bell": action, "chime": "warn"}
     assert not ring(bells(bell="off"), 1, 2, 3, 4)
 
@@ -77,7 +77,7 @@ def test_after_a_replay_it_says_what_it_would_have_said(asked: int) -> None:
             for row in step_rows:
                 watch.history.add(*row)
             heard += watch.ask(step)
-    assert heard == [one for one in whole if one.step > asked]
+    assert heard == [one for one in whole if one["step"] > asked]
 
 
 def test_a_replay_leaves_out_what_came_before_the_rollback() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from train_toy import settings
 
-from searchrl.engine.checks.report import Checked, Report, State
+from searchrl.engine.checks.report import Report, State, Verdict
 from searchrl.engine.learning.workers import ALONE
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import plan_run
@@ -41,7 +41,7 @@ def toy_session(folder: Path, registry: Registry, **more: Any) -> Iterator[Sessi
 MakeSession = Callable[..., Session]
 
 
-def failures(report: Report) -> dict[str, Checked]:
+def failures(report: Report) -> dict[str, Verdict]:
     """The checks that failed, by name."""
     return {one.name: one for one in report.of(State.FAILED)}
 

@@ -261,7 +261,7 @@ def test_scripts_and_expert_resolve_by_name() -> None:
     with pytest.raises(UnknownNameError, match="no scripted policy 'lasy'. Did you mean 'lazy'"):
         entry.load_script("lasy")
     assert load("good").get("env", "world:x").load_scripts() == {}
-    with pytest.raises(ConfigError, match=r"registers it without expert="):
+    with pytest.raises(UnknownNameError, match=r"give register_envs an `expert=`"):
         load("good").get("env", "world:x").load_script()
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from searchrl.contracts import RetrieverFactory
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.plugins.make import make_env
+from searchrl.plugins.parts import make_env
 from searchrl.plugins.signatures import check_settings, find_retriever_settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from searchrl.run_folder.checkpoints import (
     clean_partial,
     newest_checkpoint,
     rotate_checkpoints,
-    set_aside_newer,
+    set_aside,
 )
 from searchrl.run_folder.policies import choose_policy, is_policy_of_run, verify_policy
 from searchrl.run_folder.sealing import encode_sealed, write_checksums
@@ -94,7 +94,7 @@ def test_a_run_goes_on_from_its_newest_whole_checkpoint_and_keeps_the_others(run
         older / "y.partial",
     ):
         path.mkdir()
-    assert set_aside_newer(run, 2) == [newest.with_name("step_000010.damaged1")]
+    assert set_aside(newest) == newest.with_name("step_000010.damaged1")
     clean_partial(run)
     assert checkpoint_folders(run) == [older] and not list(run.rglob("*.partial"))
 

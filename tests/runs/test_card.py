@@ -7,8 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from searchrl.config import build_config
-from searchrl.runs.card import _cell, _facts
-from searchrl.runs.export import Exported
+from searchrl.runs.card import Exported, _cell, _facts
 from searchrl.runs.source import Source
 
 ROWS = [("train", 4, 1), ("during", 2, 2), ("during", 4, 3), ("train", 2, 4)]

@@ -19,8 +19,7 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.protocols.act import ThinkAct
 from searchrl.protocols.inline import load_instruction
-from searchrl.runs.card import make_card
-from searchrl.runs.export import Exported
+from searchrl.runs.card import Exported, make_card
 from searchrl.runs.source import Source
 
 

@@ -1,15 +1,10 @@
-"""`searchrl ask`: a trained agent answers; what it searched and read is shown.
-
-Owns where questions come from (the argument, lines of standard input) and how answers
-look. Loading and asking are `searchrl.programs.agent`.
-"""
+"""`searchrl ask`: a trained agent answers; its searches and what it read are shown."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from functools import reduce
 from typing import Any
@@ -58,7 +53,8 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
     say_notes(loaded.notes)
     console = make_console()
     with closing(loaded):
-        for text in _questions(question):
+        lines = filter(None, map(str.strip, sys.stdin))
+        for text in lines if question is None else [question]:
             answer = loaded.ask(text)
             if values["json"]:
                 print_json(answer.to_dict())
@@ -66,14 +62,5 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
             console.print(render_turns((turn.text, turn.observation) for turn in answer.trace), "")
             if answer.final_answer is None:
                 console.print(f"no final answer ({answer.stop_reason})", style="red")
-            else:
-                # Nobody knows here whether it is right, so it is not green.
+            else:  # not green: nobody knows here whether it is right
                 console.print(answer.final_answer, style="bold")
-
-
-def _questions(question: str | None) -> Iterator[str]:
-    """The question, or one per line of standard input."""
-    if question is not None:
-        yield question
-        return
-    yield from filter(None, map(str.strip, sys.stdin))

@@ -1,7 +1,4 @@
-"""`searchrl bench`: what this machine will do with a configuration.
-
-The measurement is `searchrl.programs.benchmark`.
-"""
+"""`searchrl bench`: speed and memory of this machine with a configuration."""
 
 from __future__ import annotations
 

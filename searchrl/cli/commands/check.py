@@ -1,8 +1,6 @@
 """`searchrl check`: checks what a plugin registers against numbered criteria.
 
-Owns the report for people and for machines. The criteria, and what a name or a file means, are
-`searchrl.testing`. A file that cannot be loaded is a finding, like any other. Torch is imported
-for algorithms and generators only.
+A file that cannot be loaded is a finding, like any other.
 """
 
 from __future__ import annotations
@@ -75,23 +73,23 @@ def check(what: str, **values: Any) -> None:
             reports.append(check_entry(registry, entry, settings))
         if console is not None:
             _show_report(console, reports[-1])
-    found = describe(reports, failures)
+    whole = describe(reports, failures)
     if console is None:
-        print_json(found, indent=2)
+        print_json(whole, indent=2)
     else:
         for failure in failures:
             _show_failure(console, failure)
         results = [result for report in reports for result in report.results]
         counts = {status: sum(r.status == status for r in results) for status in _MARKS}
-        said = [f"{count} {status}" for status, count in counts.items() if count]
-        said += ["not loaded"] if failures else []
-        console.print(", ".join(said), style="bold green" if found["is_good"] else "bold red")
-    if not found["is_good"] or (values["strict"] and not found["is_checked"]):
+        told = [f"{count} {status}" for status, count in counts.items() if count]
+        told += ["not loaded"] if failures else []
+        console.print(", ".join(told), style="bold green" if whole["is_good"] else "bold red")
+    if not whole["is_good"] or (values["strict"] and not whole["is_checked"]):
         sys.exit(1)
 
 
 def describe(reports: list[Report], failures: tuple[PluginFailure, ...]) -> dict[str, Any]:
-    """Everything that was found, as JSON-able values."""
+    """All reports as JSON."""
     return {
         "is_good": not failures and all(report.is_good for report in reports),
         "is_checked": all(report.is_checked for report in reports),

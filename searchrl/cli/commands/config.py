@@ -1,7 +1,4 @@
-"""`searchrl config`: what can be set, the defaults and the reasons. No torch, no plugins.
-
-Owns how keys are printed. `searchrl.config.keys` owns what is known about them.
-"""
+"""`searchrl config`: every key, its default and the reason. No torch, no plugins."""
 
 from __future__ import annotations
 
@@ -53,7 +50,8 @@ def _to_dict(key: ConfigKey) -> dict[str, Any]:
         "section": key.section,
         "type": key.type.replace("`", ""),
         "default": key.default.strip("`"),
-        "why": _plain_text(key.why),
+        # Without code marks and the targets of links.
+        "why": re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", key.why).replace("`", ""),
         "flags": list(dict.fromkeys(flags)),
     }
 
@@ -69,8 +67,3 @@ def _show(key: ConfigKey) -> None:
     say(style(key.key, fg="cyan"), f"{shown}  ", facts)
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     say(textwrap.indent(textwrap.fill(known["why"], width - 4), "    "))
-
-
-def _plain_text(markdown: str) -> str:
-    """A Markdown text without code marks and without the targets of its links."""
-    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown).replace("`", "")

@@ -1,8 +1,4 @@
-"""`searchrl doctor`: would a run train on what it sampled? Checked before it begins, or afterwards.
-
-Owns the choice of what is looked at (a run, or flags as for `train`) and the exit status. The
-checks are `programs/doctor`, the display `screen/checks`.
-"""
+"""`searchrl doctor`: would a run train on what it sampled? Checked before it begins, or later."""
 
 from __future__ import annotations
 
@@ -40,8 +36,8 @@ def doctor(run: str | None, **values: Any) -> None:
     from searchrl.cli.loading import find_permission, run_of_config
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
-    from searchrl.programs.doctor import examine_plan
     from searchrl.programs.setup.planning import Plan, plan_run, prepare
+    from searchrl.programs.setup.session import examine_plan
     from searchrl.run_folder import Run
     from searchrl.screen.checks import show_report
     from searchrl.screen.console import ConsoleObserver, make_console

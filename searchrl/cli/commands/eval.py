@@ -1,8 +1,4 @@
-"""`searchrl eval`: a model, a run, an endpoint or a scripted policy on held-out tasks.
-
-Owns the choice of configuration (a run's own, or a plan) and the order in which things are said.
-Only a model of our own needs torch. The evaluation itself is `searchrl.evaluate`.
-"""
+"""`searchrl eval`: a model, a run, an endpoint or a scripted policy on held-out tasks."""
 
 from __future__ import annotations
 

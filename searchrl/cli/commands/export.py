@@ -1,7 +1,4 @@
-"""`searchrl export` and `searchrl push`: the policy of a run for other programs, and on the Hub.
-
-Owns what is printed. `searchrl.runs` writes the folder, the model card and the upload.
-"""
+"""`searchrl export` and `searchrl push`: the policy of a run for other programs, and on the Hub."""
 
 from __future__ import annotations
 

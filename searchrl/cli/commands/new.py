@@ -1,7 +1,4 @@
-"""`searchrl new`: writes a plugin that works, for the user to change. No torch.
-
-Owns the messages. `searchrl.scaffold` decides what is written and which names are possible.
-"""
+"""`searchrl new`: writes a plugin that works, for the user to change. No torch."""
 
 from __future__ import annotations
 

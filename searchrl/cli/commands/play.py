@@ -1,8 +1,4 @@
-"""`searchrl play`: a person as the policy. No torch.
-
-Owns reading lines from a terminal or a pipe, and showing the replies. `programs.play` plays the
-episode, with the same rollout driver as in training.
-"""
+"""`searchrl play`: a person as the policy. No torch."""
 
 from __future__ import annotations
 

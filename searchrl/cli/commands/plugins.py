@@ -1,9 +1,4 @@
-"""`searchrl plugins`: what is registered, by whom, and what could not be loaded. No torch.
-
-Owns the listing for people, and the one for machines (`describe`). A broken plugin is part of the
-listing here and no error, unless `--strict` is given. Loading and hashing are in
-`searchrl.plugins`.
-"""
+"""`searchrl plugins`: lists registered names by plugin, and plugins that are broken. No torch."""
 
 from __future__ import annotations
 
@@ -51,14 +46,13 @@ def plugins(**values: Any) -> None:
 
 def describe(registry: Registry) -> dict[str, Any]:
     """The whole registry as JSON-able values."""
-    loaded = [
-        {**record, "hooks": [HOOKS[kind] for kind in record["names"]]}
-        for record in registry.provenance()
-    ]
     return {
         "plugin_api": PLUGIN_API,
         "kinds": {kind: list(registry.names(kind)) for kind in HOOKS},
-        "plugins": loaded,
+        "plugins": [
+            {**record, "hooks": [HOOKS[kind] for kind in record["names"]]}
+            for record in registry.provenance()
+        ],
         "entries": [
             {
                 "kind": entry.kind,

@@ -1,12 +1,9 @@
-"""`searchrl runs` and `searchrl inspect`: which run folders there are, and what is in one.
-
-Owns the table, what is said of pruning, and of a report that was written. The folders are read by
-`searchrl.runs.listing`, the report is made by `searchrl.report`. No torch.
-"""
+"""`searchrl runs` and `searchrl inspect`: a table of run folders, and the page of one. No torch."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +46,7 @@ def runs(folders: tuple[str, ...], **values: Any) -> None:
         keep = 1 if values["keep"] is None else values["keep"]
         pruned = [prune_checkpoints(run, keep, is_dry=is_dry) for run in find_runs(chosen)]
         if values["json"]:
-            print_json({"runs": [one.to_dict() for one in pruned]})
+            print_json({"runs": [asdict(one) for one in pruned]})
         else:
             _show_pruned(pruned, is_dry=is_dry)
         return
@@ -57,7 +54,7 @@ def runs(folders: tuple[str, ...], **values: Any) -> None:
         raise ConfigError(f"{'--dry-run' if is_dry else '--keep'} goes with --prune")
     rows = list_runs(chosen, deep=values["verify"])
     if values["json"]:
-        print_json({"runs": [row.to_dict() for row in rows]})
+        print_json({"runs": [asdict(row) for row in rows]})
     else:
         _show(rows, chosen)
     if values["verify"] and any(row.damaged for row in rows):

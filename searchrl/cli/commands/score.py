@@ -1,7 +1,4 @@
-"""`searchrl score`: the rollouts of a run under another reward, without playing them again.
-
-Owns what is printed. The scoring and the comparison are `runs.rescoring`. No model, no torch.
-"""
+"""`searchrl score`: the rollouts of a run under another reward. No model, no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from searchrl.screen.lines import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
 
 _REASONS = 3
 

@@ -1,8 +1,4 @@
-"""`searchrl train` and `searchrl sft`: their help, and the order of business they have in common.
-
-`--resume` stands alone, `--dry-run` ends before any weight is loaded, `--json` is alone on stdout.
-The programs are `programs/train.py` and `programs/sft.py`, the display is `screen/console.py`.
-"""
+"""`searchrl train` and `searchrl sft`: their help, and the order of business that they share."""
 
 from __future__ import annotations
 

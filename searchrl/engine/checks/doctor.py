@@ -1,20 +1,19 @@
 """The doctor: all checks of a run that is about to begin, by name and in order.
 
-Owns the table of checks, how much is played for them (a little at the start of every training run,
-more for `searchrl doctor`), and the checks of limits and of a batch. Checks of texts are `texts`.
-A failed check raises nothing here; `Report.ensure_good` does.
+A failed check raises nothing here; `Report.ensure_good` does. Checks of texts are `texts`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.excerpt import Excerpt, visible
-from searchrl.engine.checks.report import Checked, Report, State, Verdict
+from searchrl.engine.checks.report import Report, State, Verdict
 from searchrl.engine.checks.texts import (
     check_observations,
     check_round_trip,
@@ -30,7 +29,7 @@ from searchrl.errors import CheckError, SearchRLError
 
 THOROUGH = Size(num_prompts=16, num_tasks=2, group_size=2, num_turns=3, turn_tokens=32)
 QUICK = Size(num_prompts=1, num_tasks=1, group_size=2, num_turns=2, turn_tokens=8)
-"""What is looked at for `searchrl doctor`, and at the start of training."""
+"""Sizes of the trial for `searchrl doctor`, and at the start of training."""
 
 
 def examine(subject: Subject) -> Report:
@@ -44,21 +43,19 @@ def examine(subject: Subject) -> Report:
             verdict = check(subject)
         except SearchRLError as error:
             verdict = Verdict(State.FAILED, f"it could not be looked at: {error}")
-        done.append(Checked(name, question, verdict, time.perf_counter() - began))
+        took_s = time.perf_counter() - began
+        done.append(replace(verdict, name=name, question=question, took_s=took_s))
     return Report(tuple(done), time.perf_counter() - started)
 
 
 def check_sampling(subject: Subject) -> Verdict:
-    """Whether all of the distribution can be drawn."""
+    """Check that all of the distribution can be drawn."""
     sampling = subject.sampling
-    whole = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    cuts = {name: getattr(sampling, name) for name in whole}
-    named = ", ".join(f"{name}={cut:g}" for name, cut in cuts.items() if cut != whole[name])
-    if not named:
+    if not sampling.cuts:
         return Verdict(State.PASSED, "nothing is cut (no top-k, top-p or min-p)")
     says = (
-        f"sampling.{named} cuts what can be drawn: each token was drawn with a larger probability "
-        "than its log-prob says, so every ratio is too large"
+        f"sampling.{sampling.cuts} cuts what can be drawn: each token was drawn with a larger "
+        "probability than its log-prob says, so every ratio is too large"
     )
     fix = "Leave it out in training"
     if sampling.allow_truncated:
@@ -67,7 +64,7 @@ def check_sampling(subject: Subject) -> Verdict:
 
 
 def check_episodes(subject: Subject) -> Verdict:
-    """Whether environments could be played."""
+    """Check that environments could be played."""
     failures = [one.episode.failure for one in subject.rollouts if one.episode.failure]
     figures = {"episodes": len(subject.played), "failures": len(failures)}
     if not failures:
@@ -84,7 +81,7 @@ def check_episodes(subject: Subject) -> Verdict:
 
 
 def check_lengths(subject: Subject) -> Verdict:
-    """Whether prompts leave room for turns."""
+    """Check that prompts leave room for turns."""
     limits, positions = subject.sampler.limits, subject.policy.max_positions
     if not subject.prompts:
         return Verdict(State.SKIPPED, "no prompt was rendered")
@@ -173,4 +170,4 @@ CHECKS: dict[str, tuple[str, Callable[[Subject], Verdict]]] = {
     "observations": ("Does the model read all that environments say?", check_observations),
     "batch": ("Are ids and mask right, and do sampler and trainer agree?", check_batch),
 }
-"""What each check asks, and how it finds out."""
+"""The question of each check, and the function that answers it."""

@@ -1,7 +1,4 @@
-"""What checks found: a verdict each, and the report that holds them all.
-
-Owns the states a check may end in and their JSON. It knows no check. No torch.
-"""
+"""Verdicts of checks, and the report that holds them all. No torch."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from searchrl.errors import CheckError
 
 
 class State(StrEnum):
-    """How a check ended."""
+    """Outcome of a check."""
 
     PASSED = "passed"
     WARNED = "warned"
@@ -27,9 +24,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one check ended, in words, with what was measured.
+    """Result of one check, in words, with what was measured.
 
-    `fix` says what to do about a failure or a warning; `excerpt` shows the tokens around it.
+    `fix` says what to do about a failure or a warning; `excerpt` shows the tokens around it. The
+    doctor fills in the last three.
     """
 
     state: State
@@ -37,28 +35,20 @@ class Verdict:
     fix: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
     excerpt: Excerpt | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A check that was run: its name, what it asks, and how it ended."""
-
-    name: str
-    question: str
-    verdict: Verdict
-    took_s: float
+    name: str = ""
+    question: str = ""
+    took_s: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        verdict = self.verdict
         return {
             "name": self.name,
             "question": self.question,
-            "state": str(verdict.state),
-            "says": verdict.says,
-            "fix": verdict.fix,
-            "figures": dict(verdict.figures),
-            "excerpt": None if verdict.excerpt is None else verdict.excerpt.to_dict(),
+            "state": str(self.state),
+            "says": self.says,
+            "fix": self.fix,
+            "figures": dict(self.figures),
+            "excerpt": None if self.excerpt is None else self.excerpt.to_dict(),
             "took_s": self.took_s,
         }
 
@@ -67,37 +57,33 @@ class Checked:
 class Report:
     """All checks of one run, in order."""
 
-    checks: tuple[Checked, ...]
+    checks: tuple[Verdict, ...]
     took_s: float
 
-    def of(self, state: State) -> list[Checked]:
-        """Those that ended in a state."""
-        return [one for one in self.checks if one.verdict.state is state]
+    def of(self, state: State) -> list[Verdict]:
+        """The checks that ended in a state."""
+        return [one for one in self.checks if one.state is state]
 
     @property
     def is_good(self) -> bool:
-        """Whether none failed."""
+        """True if none failed."""
         return not self.of(State.FAILED)
 
     @property
     def summary(self) -> str:
-        """How many ended how, and the time, in one line."""
+        """Counts of the outcomes, and the time, in one line."""
         counts = ((len(self.of(state)), state) for state in State)
         said = ", ".join(f"{count} {state}" for count, state in counts if count)
         return f"{said} ({self.took_s:.2f} s)"
 
     def ensure_good(self) -> None:
-        """Raise the first failure.
-
-        Raises:
-            CheckError: with the names of the others.
-        """
+        """Raise CheckError for the first failure, with the names of the others."""
         if bad := self.of(State.FAILED):
-            verdict = bad[0].verdict
+            verdict = bad[0]
             also = ", ".join(f"'{one.name}'" for one in bad[1:])
             rest = f" (failed as well: {also})" if also else ""
             said = f"{verdict.says}. {verdict.fix}".removesuffix(". ")
-            raise CheckError(f"{said}{rest}", bad[0].name, verdict.excerpt)
+            raise CheckError(f"{said}{rest}", verdict.name, verdict.excerpt)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

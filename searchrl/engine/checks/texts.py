@@ -38,7 +38,7 @@ _WRITTEN = (
 
 
 def check_template(subject: Subject) -> Verdict:
-    """Whether a prompt's ids hold its text whole, and the text is what the template makes."""
+    """Check that a prompt's ids hold its text whole, and that the template makes that text."""
     fix = "The tokenizer or its chat template changes prompts: use another, or report it"
     for prompt in subject.prompts:
         made = prompt.made
@@ -89,7 +89,7 @@ def _by_template(subject: Subject, prompt: Prompt) -> str | None:
 
 
 def check_round_trip(subject: Subject) -> Verdict:
-    """Whether what a model writes survives encoding and decoding: think blocks, newlines, tags."""
+    """Check that model text survives encoding and decoding: think blocks, newlines, tags."""
     codec, texts = subject.sampler.codec, list(_THOUGHTS)
     for world in subject.worlds:
         texts += world.protocol.stops
@@ -112,7 +112,7 @@ def check_round_trip(subject: Subject) -> Verdict:
 
 
 def check_stops(subject: Subject) -> Verdict:
-    """Whether turns can end: every stop string can be written, is found, and fits a turn."""
+    """Check that turns can end: every stop string can be written, is found, and fits a turn."""
     codec, generator = subject.sampler.codec, subject.sampler.generator
     policy, limits, count = subject.policy, subject.sampler.limits, 0
     if not policy.eos_ids:
@@ -122,7 +122,7 @@ def check_stops(subject: Subject) -> Verdict:
             "Set eos_token_id in its generation_config.json",
         )
     for world in subject.worlds:
-        stops, who = world.protocol.stops, world.who("protocol")
+        stops, who = world.protocol.stops, world.who["protocol"]
         fix = f"Change the stop strings of {who}, or the tokenizer"
         if not stops:
             return Verdict(
@@ -160,7 +160,7 @@ def check_stops(subject: Subject) -> Verdict:
 
 
 def _find_unread(protocol: TagProtocol) -> str:
-    """What is wrong with a turn that a protocol writes: where it ends, or how it is read; or ""."""
+    """Describe the fault of a turn that a protocol writes: its end or its reading; or ""."""
     for action in _WRITTEN:
         try:
             turn = protocol.render_turn(action, "I think.")
@@ -178,7 +178,7 @@ def _find_unread(protocol: TagProtocol) -> str:
 
 
 def check_observations(subject: Subject) -> Verdict:
-    """Whether the model reads what environments said, and none of it was cut."""
+    """Check that the model reads all observations of environments, uncut."""
     num_cut = num_read = 0
     for one in subject.played:
         trajectory, told = one.trajectory, one.episode.turns
@@ -216,7 +216,7 @@ def check_observations(subject: Subject) -> Verdict:
 
 
 def _read(subject: Subject, ids: Sequence[int]) -> str:
-    """What ids say: the tokenizer's own reading, not the codec's that is looked at."""
+    """Decode ids with the tokenizer itself, not with the codec that is checked."""
     tokenizer: Any = subject.policy.tokenizer
     return str(
         tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
@@ -229,7 +229,7 @@ def _normal(text: str) -> str:
 
 
 def _difference(want: str, have: str) -> str:
-    """Where two texts part, in a few characters."""
+    """Describe the first difference of two texts, in a few characters."""
     at = first_difference(have, want)
     part = slice(max(0, at - _AROUND), at + _AROUND)
     return f"expected {want[part]!r}, found {have[part]!r}"

@@ -1,8 +1,7 @@
-"""What is checked: the objects of a run, some prompts, and a few short episodes that it plays.
+"""The trial of a run: its objects, some prompts, and a few short episodes that it plays.
 
-The run's own generator, environments and rollout driver are used. A turn ends after a few tokens
-and goes to the environment all the same, so that observations follow. Nothing is scored: a judge
-may be slow, or cost money.
+A turn ends after a few tokens and goes to the environment all the same, so that observations
+follow. Nothing is scored: a judge may be slow, or cost money.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from searchrl.rewards.scorer import ScoredEpisode
 
 
 class Size(NamedTuple):
-    """How much is looked at; counts of tasks are those of each task world."""
+    """Size of the trial; counts of tasks are those of each task world."""
 
     num_prompts: int
     num_tasks: int
@@ -61,7 +60,7 @@ class Subject:
 
     @property
     def policy(self) -> Policy:
-        """What is trained and sampled."""
+        """The policy that is trained and sampled."""
         return self.learner.policy
 
     @cached_property

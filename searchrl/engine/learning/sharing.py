@@ -76,7 +76,7 @@ def pack_group(group: Group[Rollout]) -> bytes:
     except Exception as error:  # whatever the __reduce__ of a plugin's object raises
         world = group.rollouts[0].world
         raise PluginError(
-            f"env '{world.name}' ({world.owner}) put something into an episode that cannot be sent "
+            f"{world.who['env']} put something into an episode that cannot be sent "
             f"to another process ({describe_error(error)}): put plain values into its tasks, "
             "actions and signals, or train in one process, without torchrun or a backend"
         ) from error

@@ -1,1 +1,1 @@
-"""What a run will take in memory, before and after. Imports nothing."""
+"""Memory of a run: predicted before, measured after. Imports nothing."""

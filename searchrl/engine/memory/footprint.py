@@ -43,9 +43,9 @@ class Footprint:
 
     is_lora: bool
     plain_weights: int
-    """Of the weights as they are loaded, in `model.dtype`."""
+    """Weights as they are loaded, in `model.dtype`."""
     layer_weights: int
-    """Of one layer of them."""
+    """One layer of them."""
     nf4_weights: int
     """The same with `model.quantize: nf4`."""
     trained_sizes: tuple[int, ...]
@@ -61,11 +61,11 @@ class Footprint:
     hidden_per_token: int
     """One hidden state."""
     saved_layer_per_token: int
-    """What one layer keeps for the backward pass."""
+    """Tensors that one layer keeps for the backward pass."""
     saved_rest_per_token: int
-    """What embedding and last norm keep."""
+    """Tensors that embedding and last norm keep."""
     work_per_token: int
-    """What comes and goes within one layer."""
+    """Tensors that come and go within one layer."""
 
     @property
     def trained_bytes(self) -> int:
@@ -85,10 +85,7 @@ def find_footprint(
     """Count what a model would take on a device when it is trained.
 
     `quantize` is left to the plan. The device decides the dtype; nothing is put there. With
-    `is_offline`, only local files are read.
-
-    Raises:
-        PolicyError: if the config cannot be read or the architecture is not understood.
+    `is_offline`, only local files are read. PolicyError if the model's config cannot be used.
     """
     try:
         with torch.device("meta"), warnings.catch_warnings():
@@ -192,7 +189,7 @@ class _KeptPlan:
 
 
 def _saved_bytes(base: Any) -> tuple[int, int]:
-    """What (one layer, everything else) keeps per token: from passes of few layers."""
+    """Bytes per token that (one layer, everything else) keeps: from passes of few layers."""
     decoder = base.get_decoder()
     layers = decoder.layers
     # The first layer may be spared some gradients; the others are alike.

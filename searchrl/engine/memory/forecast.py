@@ -38,13 +38,9 @@ def watch_memory(
     num_processes: int = 1,
     presets: Iterable[tuple[str, RunConfig]] = (),
 ) -> MemoryPlan | str:
-    """Plan a training run that is about to begin, and measure from here on.
+    """Plan a training run and measure from here on; the plan, or why there is none.
 
-    Returns:
-        The plan, or why there is none.
-
-    Raises:
-        PolicyError: if it cannot fit; names settings that take less.
+    PolicyError, with settings that take less, if it cannot fit.
     """
     plan = foresee_memory(
         *(config, model, device, algorithm),
@@ -78,11 +74,7 @@ def foresee_memory(
     """Predict a training run on a device, or say why that cannot be done.
 
     Args:
-        config: resolved.
-        model: its weights.
-        device: where it would train.
-        algorithm: what is trained beside the policy, and whether a reference is kept; None: a
-            cold start.
+        algorithm: what is trained beside the policy; None: a cold start.
         room: bytes that a GPU on another machine has for tensors; None: this machine is asked.
         num_processes: that train together, each on a device of its own; the plan is of one.
         is_offline: read local files only.

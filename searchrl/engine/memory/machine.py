@@ -23,7 +23,7 @@ def available(device: torch.device) -> int | None:
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """What a run is made on: processor, cores, memory in bytes and, if it trains there, the GPU."""
+    """Processor, cores, memory in bytes and, if a run trains there, the GPU."""
     found: dict[str, Any] = {
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
@@ -49,7 +49,7 @@ def _cpu_name() -> str:
 
 
 def _cgroup_room() -> int | None:
-    """What the container that this process runs in may still take."""
+    """Bytes that the container of this process may still take."""
     folder = Path("/sys/fs/cgroup")
     try:
         limit = (folder / "memory.max").read_text("ascii").strip()

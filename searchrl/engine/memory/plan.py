@@ -14,7 +14,7 @@ from searchrl.errors import ConfigError
 
 _GIB = 2**30
 CUDA_CONTEXT = round(0.6 * _GIB)
-"""What CUDA itself takes of a card: kernels and driver, before any tensor."""
+"""Memory that CUDA itself takes: kernels and driver, before any tensor."""
 
 _UNITS = {"": _GIB, "gb": _GIB, "gib": _GIB, "mb": 2**20, "mib": 2**20}
 
@@ -46,9 +46,9 @@ class MemoryPlan:
     num_processes: int = 1
     is_sharded: bool = False
     remedy: str = ""
-    """What would fit, where this does not."""
+    """Settings that would fit, where this does not."""
     has_remedy: bool = True
-    """Whether anything would."""
+    """False if nothing would."""
 
     @property
     def phases(self) -> dict[str, int]:
@@ -64,7 +64,7 @@ class MemoryPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether the prediction is within what is available."""
+        """True if the prediction is within what is available."""
         return self.available is None or self.total <= self.available
 
     def _of(self, phase: str) -> int:
@@ -72,7 +72,7 @@ class MemoryPlan:
 
     @property
     def verdict(self) -> str:
-        """Whether it fits, and what would, in one line."""
+        """The outcome, and what would fit, in one line."""
         if self.available is None:
             return f"needs {self} (how much this device has is not known)"
         return f"fits: {self}" if self.fits else f"does not fit: {self}. {self.remedy}"
@@ -105,11 +105,7 @@ class MemoryPlan:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a size such as `24GB`, `24` (the same) or `8192 MB`; 1024 each.
-
-    Raises:
-        ConfigError: for anything else.
-    """
+    """Bytes of a size such as `24GB`, `24` or `8192 MB`, of 1024 each; else ConfigError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _UNITS or not float(match[1]):
         raise ConfigError(f"'{text}' is no size of memory: expected one such as 24GB or 8192MB")

@@ -21,12 +21,9 @@ def find_remedy(
     predict: Callable[[RunConfig], MemoryPlan],
     presets: Iterable[tuple[str, RunConfig]] = (),
 ) -> tuple[str, bool]:
-    """A sentence that names a change with which the run fits, and whether there is one.
+    """A sentence that names a change with which a run fits, and whether there is one.
 
-    Args:
-        config: of a run that does not fit.
-        predict: the memory plan of a config.
-        presets: names of ready presets, and the config with each below what the user wrote.
+    `presets` are names of ready ones, and the config with each below what the user wrote.
     """
     ready = [(plan, name) for name, other in presets if (plan := predict(other)).fits]
     if ready:  # the one that takes away least

@@ -1,1 +1,1 @@
-"""What is read off finished episodes: the figures of a step, an evaluation, its whole table."""
+"""Figures of finished episodes: those of a step, an evaluation, its whole table."""

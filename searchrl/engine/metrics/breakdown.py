@@ -1,7 +1,6 @@
 """The whole table of an evaluation: every figure, for all tasks and for each kind and difficulty.
 
-Owns which figures the table has, which groups of tasks it is broken down by, and pass@k. The
-figures themselves are those of `metrics`. No torch.
+The figures themselves, but for pass@k, are those of `metrics`. No torch.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _EM = ("em", "searchrl:em")
 """Exact match: its name, and the one it has where a plugin took that name as well."""
 
 DIFFICULTY = "difficulty."
-"""What the name of a group of tasks of one difficulty begins with."""
+"""Prefix of the name of a group of tasks of one difficulty."""
 
 
 def with_components(config: RunConfig, registry: Registry) -> RunConfig:
@@ -127,7 +126,7 @@ def pass_chance(n: int, num_right: int, k: int) -> float:
 
 
 def task_means(rollouts: Iterable[Rollout]) -> Mapping[str, Mapping[str, float]]:
-    """Of every figure that two policies are compared in, its mean per task (`group_id`)."""
+    """Mean per task (`group_id`) of every figure that two policies are compared in."""
     values: dict[str, dict[str, list[float]]] = {}
     for rollout in rollouts:
         if rollout.reward is None:

@@ -42,7 +42,7 @@ class EvalResult:
     rollouts: tuple[Rollout, ...]
     forced: tuple[Rollout, ...] = ()
     traffic: Traffic | None = None
-    """What was sent to an endpoint, if one was the policy."""
+    """Requests to an endpoint, if one was the policy."""
 
 
 def run_episodes(
@@ -97,10 +97,9 @@ def run_episodes(
             requests.append(request)
     groups = driver.run(requests, on_progress=on_progress, should_stop=should_stop)
     rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
-    is_full = [
+    if rollouts and all(  # not one had a token left for its first turn
         r.episode.stop_reason is StopReason.TOTAL_TOKENS and not r.episode.turns for r in rollouts
-    ]
-    if rollouts and all(is_full):  # not one had a token left for its first turn
+    ):
         shortest = min(r.trajectory.num_prompt_tokens for r in rollouts)
         raise ConfigError(
             f"no prompt leaves room for a turn: the shortest has {shortest} tokens, and an episode "
@@ -111,7 +110,7 @@ def run_episodes(
 
 
 def tasks_played(worlds: Sequence[TaskWorld], world: TaskWorld, split: str, num_tasks: int) -> int:
-    """How many tasks of one of the worlds are played where they share `num_tasks`."""
+    """Count the tasks of one of the worlds that are played where they share `num_tasks`."""
     return min(max(1, num_tasks // len(worlds)), world.num_tasks(split))
 
 
@@ -133,19 +132,19 @@ def evaluate_both(
     *,
     seed: int,
     step: int = 0,
-    num_samples: int = 1,
     on_phase: Callable[[str, int, int], None] = lambda name, done, total: None,
     should_stop: Callable[[], bool] | None = None,
+    **options: Any,
 ) -> EvalResult:
-    """The full evaluation: as it is, and (if `settings.forced`) with a forced first search.
+    """Play the full evaluation: as it is, and (if `settings.forced`) with a forced first search.
 
-    Several samples are taken of the first only. The second is left out where no protocol has a
-    search, and for tasks whose episode began with one by itself: that is the episode in which the
-    first turn searches. The forced figures appear as `em_forced` beside the plain ones, with
-    several tasks also as `TASK/em_forced`.
+    `options` are those of `run_episodes` for the first only, such as `num_samples`. The second is
+    left out where no protocol has a search, and for tasks whose episode began with one by itself:
+    that is the episode in which the first turn searches. The forced figures appear as `em_forced`
+    beside the plain ones, with several tasks also as `TASK/em_forced`.
     """
 
-    def play(phase: str, forced: str | None, skip: Collection[str] = ()) -> EvalResult:
+    def play(phase: str, **options: Any) -> EvalResult:
         return run_episodes(
             worlds,
             driver,
@@ -153,14 +152,12 @@ def evaluate_both(
             num_tasks=settings.num_tasks,
             seed=seed,
             step=step,
-            forced=forced,
-            skip=skip,
-            num_samples=1 if forced else num_samples,
             on_progress=lambda done, total: on_phase(phase, done, total),
             should_stop=should_stop,
+            **options,
         )
 
-    plain = play("evaluate", None)
+    plain = play("evaluate", **options)
     is_over = should_stop is not None and should_stop()  # of a driver that keeps what is finished
     if is_over or not settings.forced or not any(world.can_force(SEARCH) for world in worlds):
         return plain
@@ -170,7 +167,7 @@ def evaluate_both(
         if one.is_scored and one.world.can_force(SEARCH)
         if [turn.action.kind for turn in one.episode.turns[:1]] == [SEARCH]
     }
-    forced = play("evaluate, must search first", SEARCH, searched)
+    forced = play("evaluate, must search first", forced=SEARCH, skip=searched)
     metrics = dict(plain.metrics)
     figures = summarise((*forced.rollouts, *searched.values()), worlds)
     for name, metric in figures.items():
@@ -181,11 +178,7 @@ def evaluate_both(
 
 
 def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()) -> dict[str, Any]:
-    """The evaluation metrics a summary holds.
-
-    `SUMMARY_KEYS`, `em/KIND` and `em/SLICE`, and what the tasks of `worlds` are scored with: the
-    components of their rewards, and the metrics that they ask for.
-    """
+    """The metrics a summary holds: `SUMMARY_KEYS`, those by kind and slice, the worlds' own."""
     wanted = {*SUMMARY_KEYS, *(name for world in worlds for name in world.scorer.names)}
     parts = ("em/", "env/", "reward/")
     return {
@@ -197,11 +190,7 @@ def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()
 
 
 def count_tasks(worlds: Sequence[TaskWorld], settings: EvalConfig) -> dict[str, int]:
-    """How many tasks there are to train on, to validate and to evaluate, as `TASK/SPLIT`.
-
-    Raises:
-        ConfigError: if a world has none to train on, or none to evaluate.
-    """
+    """Count the tasks to train on, to validate and to evaluate, as `TASK/SPLIT`."""
     return {
         f"{label}/{split}": world.num_tasks(split)
         for label, world in zip(label_tasks(worlds), worlds, strict=True)

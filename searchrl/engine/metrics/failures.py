@@ -1,4 +1,4 @@
-"""How many episodes may fail: a few are left out and reported, too many end the program.
+"""The limit of failures: a few episodes are left out and reported, too many end the program.
 
 A step in which no episode could be scored ends training as well: there is nothing to learn from.
 """
@@ -20,7 +20,7 @@ _TOLD = 3
 
 @dataclass(frozen=True, slots=True)
 class FailureLimit:
-    """What happens after failed episodes: tracebacks are saved, a note is shown; too many end it.
+    """Handles failed episodes: tracebacks are saved, a note is shown; too many end the program.
 
     `program` is what stops; `save` writes a text under a name and returns its path; `note` shows
     the user a line; `remedy` says how to go on once the fault is fixed.
@@ -35,10 +35,8 @@ class FailureLimit:
     def ensure(self, rollouts: Sequence[Rollout], where: str, name: str) -> None:
         """Let a few failures pass; they are saved under `name` and reported.
 
-        Episodes that a budget ended are reported, but nobody failed there.
-
-        Raises:
-            FailureLimitError: if more than `max_frac` of the episodes failed.
+        Episodes that a budget ended are reported, but nobody failed there. FailureLimitError if
+        more than `max_frac` of the episodes failed.
         """
         if unpaid := _find_unpaid(rollouts):
             self.note(
@@ -72,11 +70,7 @@ class FailureLimit:
             )
 
     def ensure_paid(self, rollouts: Sequence[Rollout], where: str) -> None:
-        """Refuse to learn from a step that a budget ended: half of it is no fair sample.
-
-        Raises:
-            BudgetSpent: if one of its episodes was not paid for.
-        """
+        """Raise BudgetSpent for a step that a budget ended: half of it is no fair sample."""
         if unpaid := _find_unpaid(rollouts):
             raise BudgetSpent(
                 f"{self.program} stopped before {where}, of which {len(unpaid)} of "
@@ -85,12 +79,9 @@ class FailureLimit:
             )
 
     def ensure_scored(self, rollouts: Sequence[Rollout], where: str) -> None:
-        """Refuse figures, or a step, where not one of the rollouts has a reward.
+        """Raise FailureLimitError with the reasons if not one of the rollouts has a reward.
 
         Rollouts that failed are those of `ensure`: a limit of 1 lets a step of them alone pass.
-
-        Raises:
-            FailureLimitError: with the reasons, the most frequent first.
         """
         declined = [rollout for rollout in rollouts if rollout.scored.failure is None]
         if not declined or any(rollout.is_scored for rollout in declined):
@@ -111,6 +102,6 @@ def tell_unscored(rollouts: Sequence[Rollout]) -> str:
 
 
 def _find_unpaid(rollouts: Sequence[Rollout]) -> list[Failure]:
-    """Why episodes have no score that a budget ended."""
+    """The failures of episodes that a budget ended."""
     failures = (rollout.scored.failure for rollout in rollouts)
     return [f for f in failures if f is not None and f.kind is FailureKind.BUDGET]

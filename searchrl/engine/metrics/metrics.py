@@ -35,12 +35,8 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     is not paid) and, with several tasks, everything once more under `TASK/` (see `label_tasks`).
     A task counts in its kind and in each of its slices. Only those of components, of failures and
     `unscored` count episodes without a reward. `n` is the number of episodes or of searches, and
-    the intervals take those with one `group_id` as alike.
-
-    Args:
-        rollouts: the episodes.
-        worlds: the tasks of the run in their order, those without an episode here among them; by
-            default those the episodes come from.
+    the intervals take those with one `group_id` as alike. `worlds` are the tasks of the run in
+    their order, by default those the episodes come from.
     """
     if not worlds:
         worlds = list({id(r.world): r.world for r in rollouts}.values())
@@ -60,7 +56,7 @@ def curriculum_metrics(curriculum: Curriculum, done: int) -> Metrics:
 
 
 def label_tasks(worlds: Sequence[TaskWorld]) -> list[str]:
-    """What each task is called in metrics: its env or, where several have it, `ENV.POSITION`.
+    """Names of tasks in metrics: the env or, where several have it, `ENV.POSITION`.
 
     The position is that in `tasks`, as `--set tasks.1.weight=2` counts.
     """
@@ -97,7 +93,7 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     calling = [r for r in scored if id(r.world) in callers]
     add("passive", asking, [float(r.episode.is_passive) for r in asking], ZERO_OR_ONE)
     add("tool_calls", calling, [float(r.episode.num_tool_calls) for r in calling], COUNT)
-    most = [world.max_turns() for world in {id(r.world): r.world for r in scored}.values()]
+    most = [world.max_turns for world in {id(r.world): r.world for r in scored}.values()]
     up_to: Range = (0.0, max((math.inf if one is None else one for one in most), default=0.0))
     add("turns", scored, [float(len(r.episode.turns)) for r in scored], up_to)
     add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)
@@ -148,7 +144,7 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
 
 
 def find_headline(worlds: Iterable[TaskWorld]) -> str:
-    """What all tasks are judged by; `reward` where that differs."""
+    """The metric that all tasks are judged by; `reward` where that differs."""
     found = {world.scorer.headline for world in worlds}
     return found.pop() if len(found) == 1 else "reward"
 

@@ -1,5 +1,5 @@
-"""What a user should know of the tasks that were played: notes of an environment on its data, a
-metric `signal:NAME` that no episode has, and an agent whose requests seldom go on with a segment.
+"""Remarks on the tasks that were played: notes of an environment on its data, a metric
+`signal:NAME` that no episode has, and an agent whose requests seldom go on with a segment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_remarks(rollouts: Sequence[Rollout]) -> list[str]:
             if metric.startswith(SIGNAL) and name not in there:
                 known = suggest(name, there, "It reports none in info['signals'].")
                 found.append(
-                    f"metric {metric}: no episode of env '{world.name}' ({world.owner}) has a "
+                    f"metric {metric}: no episode of {world.who['env']} has a "
                     f"signal {name!r}.{known}"
                 )
     return found

@@ -1,8 +1,7 @@
 """The boundary of an episode: calls into environments and scripts, and whose fault a failure is.
 
-Owns the check of everything that foreign code hands back (prompt, task, observation, reward,
-action, passages, signals) and the classification of what it raises. What passes here can be
-relied on: by the trajectory, the rewards and the records. Keeps no state and drives nothing.
+Everything that foreign code hands back (prompt, task, observation, reward, action, passages,
+signals) is checked here, and relied on afterwards.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ from searchrl.trust.secrets import redact
 
 
 class Begun(NamedTuple):
-    """An episode that has begun: what its environment asks, and who is to play it.
-
-    `cut_reward`: what a turn earns that a limit cut.
-    """
+    """An episode that has begun. `cut_reward` is that of a turn that a limit cut."""
 
     prompt: str
     task: Task
@@ -53,7 +49,7 @@ class Begun(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What an environment made of a turn. `action` None: ask the protocol."""
+    """Outcome of a turn in an environment. `action` None: ask the protocol."""
 
     observation: str
     reward: float
@@ -64,7 +60,7 @@ class Stepped(NamedTuple):
     action: Action | None
     ranks: tuple[Mapping[str, int | None], ...]
     answer: str | None = None
-    """What it took for the answer; None: ask the protocol."""
+    """The answer as it read it; None: ask the protocol."""
 
 
 def begin_episode(
@@ -148,7 +144,7 @@ def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
     """Say who failed: `player` is who would have written the turn, for a `GenerationFailure`."""
     if isinstance(error, RetrieverFailure) and isinstance(error.__cause__, DeadlineExceeded):
         error = error.__cause__  # it waited for its turn behind a search that hangs
-    env, retriever, protocol = map(world.who, ("env", "retriever", "protocol"))
+    env, retriever, protocol = (world.who[kind] for kind in ("env", "retriever", "protocol"))
     detail = redact("".join(traceback.format_exception(error)))
     match error:
         case DeadlineExceeded():

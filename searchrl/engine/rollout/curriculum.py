@@ -7,6 +7,7 @@ stages of a reward are picked by its schedule (`rewards.expression`); here they 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from searchrl.config.curriculum import KEYS, describe_stages, stage_at, stages_of
 from searchrl.engine.rollout.world import TaskWorld
@@ -29,16 +30,15 @@ class Curriculum:
         stages = (stages_of(world.config.weight) for world in self.worlds)
         return [float(one[stage_at(one, done)][1]) for one in stages]
 
-    def level(self, task: int, done: int) -> TaskWorld | None:
-        """The world that plays a task after so many steps, where its difficulty changes."""
+    def difficulty(self, task: int, done: int) -> Any:
+        """The difficulty of a task after so many steps; None where it is the last, or the only."""
         world = self.worlds[task]
-        if world.config.difficulty is None:
-            return None
         stages = stages_of(world.config.difficulty)
-        return world.levels[stages[stage_at(stages, done)][1]]
+        difficulty = stages[stage_at(stages, done)][1]
+        return None if world.levels.get(difficulty) is world else difficulty
 
     def begins(self, done: int) -> list[str]:
-        """What begins with the next step, in words."""
+        """Stages that begin with the next step, in words."""
         return [
             f"step {done + 1}: tasks.{task}.{key} is {stages[stage_at(stages, done)][1]} from here "
             "on"
@@ -47,10 +47,7 @@ class Curriculum:
         ]
 
     def figures(self, done: int) -> list[tuple[int, str, float]]:
-        """What is sampled with after so many steps, as task, name and figure.
-
-        Weights are themselves; the stages of the others are counted from 1.
-        """
+        """Task, name and figure after so many steps: the weight, or the stage counted from 1."""
         found = []
         for task, key, stages in self._schedules:
             at = stage_at(stages, done)

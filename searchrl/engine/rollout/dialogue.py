@@ -28,7 +28,7 @@ from searchrl.engine.rollout.world import Env, TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ProtocolFailure
-from searchrl.tool_calls import Call, Pinned, Returned
+from searchrl.tool_calls import Call, Pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class RolloutRequest:
     `split` and `index` are those of the world (`TaskWorld.num_tasks`). `options` are passed to the
     env's reset besides them. `forced` names an action kind to which the first turn is committed by
     its opening tag. `script` is the scripted policy for a scripted generator. `has_logps` is off
-    where the generator samples, but cannot say how probable its tokens were. `level` is that of the
-    world whose environment plays it, where its difficulty changes.
+    where the generator samples, but cannot say how probable its tokens were. `difficulty` is the
+    key of the level that plays it (`TaskWorld.levels`), None for the last one.
     """
 
     group_id: str
@@ -65,7 +65,7 @@ class RolloutRequest:
     script: ExpertFactory | None = None
     step: int = 0
     has_logps: bool = True
-    level: TaskWorld | None = None
+    difficulty: Any = None
 
     @property
     def origin(self) -> Origin:
@@ -76,18 +76,11 @@ class RolloutRequest:
     @property
     def home(self) -> TaskWorld:
         """The world whose environment plays it."""
-        return self.level or self.world
-
-    def place_in(self, worlds: Sequence[TaskWorld]) -> tuple[int, Any]:
-        """Where its world stands among those of a run, and the difficulty; None: the last one."""
-        entry = next(n for n, world in enumerate(worlds) if world is self.world)
-        levels = self.world.levels.items()
-        is_own = self.level is self.world  # the last level is the world itself
-        return entry, next((k for k, w in levels if w is self.level and not is_own), None)
+        return self.world.levels.get(self.difficulty, self.world)
 
     @property
     def reset_options(self) -> dict[str, Any]:
-        """What the env's reset is given, besides the seed."""
+        """Options for the env's reset, besides the seed."""
         if self.index is None:
             return {"split": self.split, **self.options}
         split, index = self.home.locate(self.split, self.index)
@@ -95,10 +88,9 @@ class RolloutRequest:
 
     @property
     def env_seed(self) -> int:
-        """What the env's reset is seeded with: one seed for the whole group, from 0 to 2**31.
+        """Seed for the env's reset: one for the whole group, from 0 to 2**31.
 
-        No seed is in two splits, so an env that draws its tasks from the seed alone has validation
-        tasks of its own, too.
+        No seed is in two splits: an env that draws its tasks from it alone can be validated, too.
         """
         splits = (TRAIN, VALIDATION)
         place = splits.index(self.split) if self.split in splits else len(splits)
@@ -117,12 +109,12 @@ class Dialogue:
         self.prefix = ""
         self.expert: Expert | None = None
         self.segments: list[Trajectory] = []
-        """Those of a wrapper that serves the policy; `trajectory` is the one that goes on."""
+        """Segments, where a wrapper serves the policy; `trajectory` is the one that goes on."""
         self.asked: list[int] = []
         """The segment of each turn."""
         self.stops: tuple[str, ...] = request.world.protocol.stops
         self.answer: str | None = None
-        """What the environment took for the answer."""
+        """The answer as the environment read it."""
         self.turns: list[EpisodeTurn] = []
         self.signals: dict[str, float] = {}
         self.env_return = self.cut_reward = 0.0
@@ -145,13 +137,13 @@ class Dialogue:
 
     @property
     def is_served(self) -> bool:
-        """Whether its environment serves the policy and makes the ids of its prompts itself."""
+        """True if its environment serves the policy and makes the ids of its prompts itself."""
         return isinstance(self.prompt, Rendered)
 
     def fail(self, error: BaseException) -> None:
         """End it because something in it failed; its environment is not used again."""
         world = self.request.world
-        player = f"script of env '{world.name}' ({world.owner})"
+        player = f"script of {world.who['env']}"
         player = player if self.request.script else "generator"
         self.failure = classify(error, world, player)
         self.stop = StopReason.FAILED
@@ -210,13 +202,6 @@ class Stepping(NamedTuple):
     turn: FinishedTurn
     text: str
     call: Call[Stepped]
-
-
-def give_up(stepping: Sequence[Stepping]) -> None:
-    """Part with environments that are still in a step, or failed in it: nobody may have them."""
-    for one in stepping:
-        if not isinstance(one.call.outcome, Returned):
-            one.dialogue.env = None
 
 
 def release(dialogues: Sequence[Dialogue]) -> None:

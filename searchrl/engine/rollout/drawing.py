@@ -1,7 +1,6 @@
-"""What a rollout's protocol, environment and rewards draw of it, as JSON for its row.
+"""Drawings of a rollout by its protocol, environment and rewards, as JSON for its row.
 
-Owns the calls of `draw_episode` and what comes of a drawing that fails: a text that says so, in its
-place. A drawing never ends an episode or a run.
+A drawing that fails is a text that says so; it never ends an episode or a run.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from searchrl.plugins.registry import describe_error
 from searchrl.tool_calls import DeadlineExceeded, Pinned, call_with_deadline
 
 MAX_DRAWINGS = 8
-"""Of one object in one rollout: every row of a run holds them."""
+"""Drawings of one object in one rollout: every row of a run holds them."""
 
 
 def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
@@ -32,7 +31,7 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
     env = world.acquire()
     for who, drawer in _find_drawers(world, env):
         if who not in world.not_drawing:
-            at_home = env if who == world.who("env") else None
+            at_home = env if who == world.who["env"] else None
             drawings = _ask(world, who, drawer, episode, at_home)
             found += [
                 {"by": who, "kind": type(drawing).__name__.lower(), **asdict(drawing)}
@@ -43,9 +42,9 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
 
 
 def _find_drawers(world: TaskWorld, env: Pinned[Env]) -> Iterator[tuple[str, Drawer]]:
-    objects: dict[str, object] = {world.who("protocol"): world.protocol.own}
+    objects: dict[str, object] = {world.who["protocol"]: world.protocol.own}
     with suppress(Exception):  # an environment that can be made no more has failed its episodes
-        objects[world.who("env")] = env.ask(lambda env: env.unwrapped)
+        objects[world.who["env"]] = env.ask(lambda env: env.unwrapped)
     scorer = world.scorer
     objects |= {scorer.owners[name]: one for name, one in scorer.component_of.items()}
     for who, one in objects.items():

@@ -33,10 +33,8 @@ def make_driver(
     """A rollout driver on the generator that the config names.
 
     `decoding` is the section with the temperature and the number of dialogues decoded together.
-    `on_note` is told why `auto` had to take the plain generator.
-
-    Raises:
-        PolicyError: if the generator that was asked for cannot run this policy.
+    `on_note` is told why `auto` had to take the plain generator. PolicyError if the generator that
+    was asked for cannot run this policy.
     """
     cut = config.sampling
     sampling = Sampling(decoding.temperature, cut.top_k, cut.top_p, cut.min_p)

@@ -1,9 +1,7 @@
 """Guards around what an environment calls: its protocol and its retriever.
 
-Owns the boundary around both. The driver, environments and scripts all call the protocol. If it
-raises, or returns a wrong value, the failure names the protocol, and not the environment that
-called it. A search that hangs names the retriever, and one that is registered with
-`concurrent=False` gets one call at a time. Parses, renders and finds nothing itself.
+A failure names the part that failed, and not the environment that called it. A retriever that is
+registered with `concurrent=False` gets one call at a time.
 """
 
 from __future__ import annotations
@@ -36,14 +34,8 @@ from searchrl.tool_calls import CallLock, Raised, Returned, inside
 class GuardedProtocol:
     """A protocol (`contracts.TagProtocol`) that calls another and checks what comes back.
 
-    Args:
-        protocol: the plugin's own.
-        owner: who is named when it fails to be a protocol at all.
-        who: who is named when it hangs in a call of somebody else; `owner` by default.
-        has_instruction: False empties the instruction, for models that were taught by examples.
-
-    Raises:
-        PluginError: if it has no name, instruction or stop strings.
+    PluginError names `owner` if it has no name, instruction or stop strings; `who` is named when it
+    hangs. Without `has_instruction` its instruction is empty, for models taught by examples.
     """
 
     def __init__(
@@ -131,7 +123,7 @@ class GuardedProtocol:
 
 @dataclass(slots=True)
 class BatchSizes:
-    """How many searches are asked in one batch: twice as many, as long as that saves time.
+    """Number of searches in one batch: doubled as long as that saves time.
 
     A retriever that takes its queries one after another gains nothing, and a large batch would miss
     the time limit of a single search.
@@ -173,10 +165,7 @@ class GuardedRetrievers:
         return GuardedRetriever(made, self)
 
     def indexes(self, num_prompts: int) -> IndexCache:
-        """The indexes it makes, one for each corpus, for all environments that share them.
-
-        As many are kept as a step of `num_prompts` needs: its groups search theirs side by side.
-        """
+        """The indexes of corpora, for all environments: as many as `num_prompts` groups need."""
         return IndexCache(self, max(64, num_prompts), partial(inside, self.who), CallLock)
 
 

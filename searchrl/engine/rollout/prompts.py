@@ -1,8 +1,7 @@
-"""Which training prompts a step gets: a pure function of (seed, step, refill, curriculum).
+"""Training prompts of a step: a pure function of (seed, step, refill, curriculum).
 
-Owns the order of prompts over steps and worlds. There is no iterator state: a resumed run sees
-exactly the prompts the uninterrupted one would have seen. Prompts that replace others (dynamic
-sampling) come from streams of their own, so that the main one still skips nothing.
+There is no iterator state: a resumed run sees exactly the prompts the uninterrupted one would have
+seen. Prompts that replace others (dynamic sampling) come from streams of their own.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.dialogue import RolloutRequest
@@ -19,25 +19,24 @@ from searchrl.engine.sampling.generator import mix_key
 _ORDER, _SAMPLE, _WORLD, _REFILL = 1, 2, 3, 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PromptStream:
     """Draws prompts: a fresh permutation of each world's training tasks per epoch.
 
-    Worlds are chosen per prompt with probability proportional to their weights at its step, which
-    `curriculum` tells; by default those that never change.
+    Worlds are chosen per prompt with probability proportional to their weights at its step.
     """
 
     worlds: Sequence[TaskWorld]
     seed: int
     prompts_per_step: int
     group_size: int
-    curriculum: Curriculum | None = None
     _choices: list[int] = field(default_factory=list, repr=False)
     _refills: dict[int, PromptStream] = field(default_factory=dict, repr=False)
 
-    @property
-    def _plan(self) -> Curriculum:
-        return self.curriculum or Curriculum(self.worlds)
+    @cached_property
+    def curriculum(self) -> Curriculum:
+        """The schedules of the worlds."""
+        return Curriculum(self.worlds)
 
     def requests(
         self, step: int, refill: int = 0, places: Sequence[int] | None = None
@@ -64,8 +63,8 @@ class PromptStream:
         which = self._world_of(number)
         # The n-th prompt of its world: counted from the seed, so there is nothing to restore.
         place = number if len(self.worlds) == 1 else self._choices[:number].count(which)
-        world, level = self.worlds[which], self._plan.level(which, done)
-        total = (level or world).num_tasks("train")
+        world, difficulty = self.worlds[which], self.curriculum.difficulty(which, done)
+        total = world.levels.get(difficulty, world).num_tasks("train")
         epoch, position = divmod(place, total)
         index = _permuted(position, total, mix_key(self.seed, _ORDER, which, epoch))
         keys = tuple(
@@ -78,14 +77,14 @@ class PromptStream:
             index=index,
             rng_keys=keys,
             step=step,
-            level=level,
+            difficulty=difficulty,
         )
 
     def _world_of(self, number: int) -> int:
         if len(self.worlds) == 1:
             return 0
         while len(self._choices) <= number:
-            weights = self._plan.weights(len(self._choices) // self.prompts_per_step)
+            weights = self.curriculum.weights(len(self._choices) // self.prompts_per_step)
             rng = random.Random(mix_key(self.seed, _WORLD, len(self._choices)))
             self._choices.append(rng.choices(range(len(self.worlds)), weights)[0])
         return self._choices[number]

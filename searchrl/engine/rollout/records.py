@@ -1,8 +1,7 @@
-"""A rollout as one JSON row: what any other tool needs to check what was trained.
+"""A rollout as one JSON row: what any other tool needs to check what was trained. No torch.
 
-Owns the row's keys. Columns are over tokens; `sampler_logp`, `ratio` and `entropy` are null
-where nothing was sampled or trained. Writers: `train`, `sft` and `eval`;
-readers: anyone. No torch.
+Columns are over tokens; `sampler_logp`, `ratio` and `entropy` are null where nothing was sampled or
+trained.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from searchrl.engine.rollout.rollout import Rollout
 
 
 def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:
-    """Describe a rollout completely.
+    """Describe a rollout completely; `columns` are those of the update, if it was trained on.
 
-    Args:
-        phase: `train`, `during`, `before` or `after`; with `_forced` for evaluations whose first
-            turn was forced; other programs have their own name.
-        columns: what the update saw, if the rollout was trained on.
+    `phase` is `train`, `during`, `before` or `after`, with `_forced` where the first turn was
+    forced; other programs have their own name.
     """
     trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
     failure = episode.failure or scored.failure
@@ -75,7 +72,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
 
 
 def turn_record(turn: EpisodeTurn) -> dict[str, Any]:
-    """What a turn said and was answered, without what it read and earned."""
+    """Return a turn and its observation, without the passages and the reward."""
     return {
         "text": turn.text,
         "action": turn.action.kind,
@@ -87,10 +84,7 @@ def turn_record(turn: EpisodeTurn) -> dict[str, Any]:
 
 
 def plain_payload(action: Action) -> Any:
-    """What an action of a kind that the core does not know carries, as JSON; else None.
-
-    A payload that JSON cannot hold is written as its `repr`.
-    """
+    """Payload of an action of a kind that the core does not know, as JSON or its `repr`."""
     if action.kind in (SEARCH, ANSWER, INVALID):
         return None
     payload = action.payload
@@ -103,7 +97,7 @@ def plain_payload(action: Action) -> Any:
 
 
 def _spread(trajectory: Trajectory, columns: TokenColumns | None) -> dict[str, Any]:
-    """What the update saw, over all tokens; null where it saw none, or no finite number.
+    """Columns of the update over all tokens; null where it saw none, or no finite number.
 
     Advantage and weight are one number where it is one for the whole rollout.
     """

@@ -1,8 +1,7 @@
-"""Rollouts, and what drives them: strings of the environment here, the record of tokens there.
+"""Rollouts and their driver: strings of the environment here, the record of tokens there.
 
-Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
-re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
-through `boundary`. Written against submit/poll, so that any generator can be non-blocking.
+It renders a prompt once, never re-tokenises what was sampled and never lets an environment touch
+tokens. Foreign code is called through `boundary`. Any generator can be non-blocking (submit, poll).
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from searchrl.engine.rollout.dialogue import (
     Limits,
     RolloutRequest,
     Stepping,
-    give_up,
     release,
 )
 from searchrl.engine.rollout.served import Served
@@ -35,7 +33,7 @@ from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
-from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised
+from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
 
 UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
 """The action of a turn where `parse` fails."""
@@ -63,17 +61,17 @@ class Rollout:
 
     @property
     def is_scored(self) -> bool:
-        """Whether it may enter a training step."""
+        """True if it may enter a training step."""
         return self.reward is not None
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:
-        """What the environment gave for each turn; the last one makes up for the other scores."""
+        """The environment's reward for each turn; the last makes up for the other scores."""
         return settle(tuple(turn.reward for turn in self.episode.turns), self.reward or 0.0)
 
     @property
     def is_cut(self) -> bool:
-        """Whether a limit ended it, neither the environment nor the model."""
+        """True if a limit ended it, neither the environment nor the model."""
         return self.episode.stop_reason not in (StopReason.ANSWERED, StopReason.EOS)
 
     @property
@@ -102,7 +100,7 @@ class Interrupted(Exception):
 
 
 Play = Callable[..., "list[Group[Rollout]]"]
-"""How a driver plays requests: `RolloutDriver.play`."""
+"""The type of `RolloutDriver.play`."""
 
 
 class RolloutDriver:
@@ -128,7 +126,7 @@ class RolloutDriver:
 
     @property
     def stats(self) -> object:
-        """Those of its generator, if it has any."""
+        """Statistics of its generator, if it has any."""
         return getattr(self.generator, "stats", None)
 
     def sync(self, policy: Any) -> int:
@@ -142,15 +140,10 @@ class RolloutDriver:
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> list[Group[Rollout]]:
-        """Play every episode to its end and score it.
+        """Play every episode to its end and score it; groups come in the order of the requests.
 
-        Args:
-            requests: prompt instances with their RNG keys; results come in the same order.
-            on_progress: called with (finished, total) episodes.
-            should_stop: checked between turns.
-
-        Raises:
-            Interrupted: when `should_stop` said so, unless `keeps_finished`.
+        `on_progress` is called with (finished, total) episodes. `should_stop` is checked between
+        turns and raises Interrupted, unless `keeps_finished`.
         """
         play = self.shared_play or self.play
         return play(requests, on_progress=on_progress, should_stop=should_stop)
@@ -192,11 +185,7 @@ class RolloutDriver:
         on_progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
     ) -> list[Dialogue]:
-        """Play dialogues until all have stopped; return those that had not when it was cut short.
-
-        Raises:
-            Interrupted: see `run`; between turns, and no environment is in use then.
-        """
+        """Play dialogues until all have stopped; return those that were still under way."""
         waiting = [dialogue for group in dialogues for dialogue in group]
         self._reset(waiting)
         live: dict[Handle, Dialogue] = {}
@@ -218,7 +207,9 @@ class RolloutDriver:
                 if is_stopped or time.monotonic() - began > (self.limits.step_timeout_s or 1e9):
                     for handle in live:
                         self.generator.close(handle)
-                    give_up(stepping)
+                    for one in stepping:  # nobody may have an environment still in a step
+                        if not isinstance(one.call.outcome, Returned):
+                            one.dialogue.env = None
                     late = list(live.values())
                     release(waiting if is_lost else late)
                     if is_lost:
@@ -366,10 +357,7 @@ class RolloutDriver:
     def _split(
         self, stepping: list[Stepping], queue: CallQueue, *, is_idle: bool
     ) -> tuple[list[Stepping], list[Stepping]]:
-        """The steps whose outcomes are taken in now, waited for if need be, and the others.
-
-        `is_idle`: the generator has nothing to decode before some are taken in.
-        """
+        """The steps to take in now, at least one where the generator is idle, and the others."""
         if self.deterministic and not is_idle:
             return [], stepping
         if self.deterministic:
@@ -385,7 +373,7 @@ class RolloutDriver:
         for one in ready:
             dialogue, _, text, call = one
             if isinstance(call.result, Raised):
-                error, protocol = call.result.error, dialogue.request.world.who("protocol")
+                error, protocol = call.result.error, dialogue.request.world.who["protocol"]
                 # A protocol that hung would hang again here, where no clock runs.
                 is_stuck = isinstance(error, DeadlineExceeded) and error.owner == protocol
                 action = UNREAD if is_stuck else self._parse(dialogue, text)

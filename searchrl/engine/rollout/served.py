@@ -1,8 +1,4 @@
-"""Dialogues of a wrapper that serves the policy: its prompts are ids, its rollouts have segments.
-
-Owns which segment of a rollout goes on, where its tokens are recorded and with which key they are
-drawn. The rollout driver does the rest.
-"""
+"""Dialogues of a wrapper that serves the policy: prompts are ids, rollouts have segments."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ class Served:
         self.limits = limits
 
     def serving(self, dialogue: Dialogue, codec: Any) -> Serving:
-        """What a wrapper that serves the policy is told."""
+        """The record for a wrapper that serves the policy."""
         sampling = getattr(self.generator, "sampling", None)
         limits = self.limits
         return Serving(

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import gymnasium
@@ -22,7 +23,7 @@ from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Task
 from searchrl.engine.rollout.guarded import GuardedProtocol
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
-from searchrl.errors import ConfigError, EnvironmentFailure, ProtocolFailure, SearchRLError, suggest
+from searchrl.errors import ConfigError, EnvironmentFailure, ProtocolFailure, SearchRLError
 from searchrl.plugins import Entry
 from searchrl.plugins.parts import Judged
 from searchrl.plugins.registry import describe_error
@@ -34,41 +35,37 @@ Env = gymnasium.Env[Any, Any]
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class TaskWorld:
-    """One task of the run: where its episodes come from and how they are scored.
+    """One task of the run: the source of its episodes, and their scorer.
 
-    `entry` is the environment's registration (its scripted policies among it), `owner` the plugin
-    that made it; `retriever_owner` and `protocol_owner` are those of the other two. `protocol`
-    raises `ProtocolFailure` when it fails.
+    `entry` is the environment's registration. `who` are the names for messages of its `env`,
+    `retriever` and `protocol`: `env 'x' (plugin y)`.
     """
 
     name: str
     config: TaskConfig
     protocol: GuardedProtocol
     scorer: Scorer
-    owner: str
+    who: Mapping[str, str]
     make_env: Callable[[], Env]
     entry: Entry
-    retriever_owner: str = ""
-    protocol_owner: str = ""
     timeout_s: float | None = None
-    """How long one call of its environment may take in an episode."""
+    """Time limit of one call of its environment in an episode."""
     not_drawing: set[str] = field(default_factory=set)
-    """Who is not asked for drawings any more, because that did not return."""
+    """Parts that are not asked for drawings any more, because that did not return."""
     notes: tuple[str, ...] = ()
-    """What its environment says that a user should read beside the figures."""
+    """Notes of its environment that a user should read beside the figures."""
     levels: Mapping[Any, TaskWorld] = field(default_factory=dict)
-    """Where its difficulty changes: the world of each difficulty. It itself is the last one."""
+    """The world of each difficulty, where that changes. It itself is the last one."""
     has_indexes: bool = False
-    """Whether the indexes that can be built before an episode are built."""
+    """True once the indexes that can be built before an episode are built."""
     is_served: bool = False
-    """Whether its wrapper serves the policy to an agent, which nobody can make write a turn."""
+    """True if its wrapper serves the policy to an agent, which nobody can make write a turn."""
     judged: Judged | None = None
     """The judge that its components ask, if one does."""
     _idle: list[Pinned[Env]] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
-    _limits: list[int | None] = field(default_factory=list)
 
     def acquire(self) -> Pinned[Env]:
         """Take an idle environment instance, or one that is made when it is first called."""
@@ -76,28 +73,21 @@ class TaskWorld:
             while True:
                 if (env := self._idle.pop()).home.lives:
                     return env
-        return Pinned(self.make_env, self.who("env"))
+        return Pinned(self.make_env, self.who["env"])
 
     def release(self, env: Pinned[Env]) -> None:
         """Give an instance back. One that hung or raised is dropped instead, never reused."""
         self._idle.append(env)
 
     def ask(self, fn: Callable[[Env], T]) -> T:
-        """What `fn` says of an instance, in its thread, however long it takes."""
+        """Return `fn(instance)`, called in the instance's thread, however long it takes."""
         env = self.acquire()
         answer = env.ask(fn)
         self.release(env)
         return answer
 
     def build_indexes(self, on_progress: OnProgress | None = None) -> None:
-        """Build the indexes that its environment knows it needs; once, before any episode.
-
-        Nothing is on the clock here: it may take as long as it takes. `on_progress` hears how far
-        it is.
-
-        Raises:
-            RetrieverFailure: the retriever could not be made.
-        """
+        """Build the indexes that its environment knows it needs; once, before any clock runs."""
         if self.has_indexes:
             return
         env = self.acquire()
@@ -112,22 +102,17 @@ class TaskWorld:
         """Number of tasks of a split.
 
         An environment without a split `validation` gets one: its last training tasks, which `train`
-        then no longer has. So nothing that draws from `train` can ever meet them.
-
-        Raises:
-            ConfigError: if the env has none there.
-            EnvironmentFailure: if it cannot say how many.
+        then no longer has. ConfigError if there are none, EnvironmentFailure if it cannot say.
         """
         if split not in self._counts:
             self._counts[split] = self._count(split)
         return self._counts[split]
 
+    @cached_property
     def max_turns(self) -> int | None:
         """Most turns of an episode; None if the environment does not say."""
-        if not self._limits:
-            said = self.ask(lambda env: attribute_of(env, "max_turns", None))
-            self._limits.append(said if isinstance(said, int) else None)
-        return self._limits[0]
+        limit = self.ask(lambda env: attribute_of(env, "max_turns", None))
+        return limit if isinstance(limit, int) else None
 
     def locate(self, split: str, index: int) -> tuple[str, int]:
         """The split and index under which the environment itself has a task."""
@@ -136,10 +121,7 @@ class TaskWorld:
         return split, index
 
     def look_at(self, split: str, index: int) -> Task | None:
-        """The task of an index, without playing it; None if the environment does not describe it.
-
-        Raises whatever its reset raises.
-        """
+        """The task of an index, not played; None if the environment does not describe it."""
         own_split, own_index = self.locate(split, index)
         options = {"split": own_split, "index": own_index}
         _, info = self.ask(lambda env: env.reset(seed=0, options=options))
@@ -147,22 +129,13 @@ class TaskWorld:
         return task if isinstance(task, Task) else None
 
     def has_split(self, split: str) -> bool:
-        """Whether the environment lists a split in its `splits`."""
+        """Return True if the environment lists a split in its `splits`."""
         listed = self.ask(lambda env: attribute_of(env, "splits"))
         return isinstance(listed, list | tuple) and split in listed
 
-    def who(self, kind: str) -> str:
-        """Who is named when its `env`, `retriever` or `protocol` fails: `env 'x' (plugin y)`."""
-        name, owner = {
-            "env": (self.name, self.owner),
-            "retriever": (self.config.retriever.name, self.retriever_owner),
-            "protocol": (self.config.protocol.name, self.protocol_owner),
-        }[kind]
-        return describe_part(kind, name, owner)
-
     @property
     def can_validate(self) -> bool:
-        """Whether it has validation tasks: a single training task is not held out."""
+        """True if it has validation tasks: a single training task is not held out."""
         return self.has_split(VALIDATION) or self._num_own_tasks(TRAIN) > 1
 
     def _count(self, split: str) -> int:
@@ -180,14 +153,14 @@ class TaskWorld:
         return held_out
 
     def _num_own_tasks(self, split: str) -> int:
-        """What the environment says of a split, checked."""
+        """The environment's own count of a split, checked."""
         try:
             count = operator.index(self.ask(lambda env: env.get_wrapper_attr("num_tasks")(split)))
         except SearchRLError:
             raise
         except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
             raise EnvironmentFailure(
-                f"{self.who('env')}: num_tasks({split!r}) must return how many tasks the split "
+                f"{self.who['env']}: num_tasks({split!r}) must return how many tasks the split "
                 f"has; {describe_error(error)}"
             ) from error
         if count < 1:
@@ -195,31 +168,17 @@ class TaskWorld:
         return count
 
     def script(self, name: str) -> ExpertFactory:
-        """A scripted policy of the env by name.
-
-        Raises:
-            ConfigError: if the env has none of that name, or none at all.
-        """
-        scripts = self.entry.load_scripts()
-        if not scripts:
-            raise ConfigError(
-                f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
-                "nothing to replay; give register_envs an `expert=`, or use --policy model"
-            )
-        if name not in scripts:
-            raise ConfigError(
-                f"env '{self.name}' has no scripted policy '{name}'.{suggest(name, scripts)} "
-                "Name one with --policy scripted:NAME, or in sft.stages.0.mix"
-            )
+        """A scripted policy of the env by name; see `Entry.load_script`."""
+        script = self.entry.load_script(name)
         number_turn = getattr(self.protocol, "number_turn", None)
-        return scripts[name] if number_turn is None else _numbered(scripts[name], number_turn)
+        return script if number_turn is None else _numbered(script, number_turn)
 
     def can_open(self, kind: str) -> bool:
-        """Whether a turn of the protocol can be committed to an action of `kind`."""
+        """Return True if a turn of its protocol can be committed to an action of `kind`."""
         return can_open(self.protocol, kind)
 
     def can_force(self, kind: str) -> bool:
-        """Whether its first turn can be made to be one: an agent's prompts are its own."""
+        """Return True if its first turn can be made one: an agent's prompts are its own."""
         return not self.is_served and self.can_open(kind)
 
     def close(self) -> None:
@@ -235,21 +194,21 @@ class TaskWorld:
         for call in calls:
             if isinstance(call.result, Raised):
                 what = describe_error(call.result.error)
-                warnings.warn(f"{self.who('env')} failed to close: {what}", stacklevel=2)
+                warnings.warn(f"{self.who['env']} failed to close: {what}", stacklevel=2)
 
 
 def attribute_of(env: Env, name: str, default: Any = ()) -> Any:
-    """What an environment has under a name, wrapped or not."""
+    """Return an attribute of an environment, wrapped or not."""
     return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
 
 
 def describe_part(kind: str, name: str, owner: object) -> str:
-    """How a part is named in messages: `env 'x' (plugin y)`."""
+    """Name of a part for messages: `env 'x' (plugin y)`."""
     return f"{kind} '{name}' ({owner})"
 
 
 def can_open(protocol: TagProtocol, kind: str) -> bool:
-    """Whether a turn of a protocol can be committed to an action of `kind`."""
+    """Return True if a turn of a protocol can be committed to an action of `kind`."""
     try:
         protocol.opening(kind)
     except ValueError:

@@ -55,10 +55,8 @@ def make_scorer(
 ) -> Scorer:
     """The scorer of a task; without a `protocol` it is for episodes that were played before.
 
-    `config` is that of `make_protocol`. Tasks may share their `judges`.
-
-    Raises:
-        UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
+    `config` is that of `make_protocol`. Tasks may share their `judges`. Raises UnknownNameError and
+    ExpressionError.
     """
     protocol = protocol or make_protocol(config, run, registry)
     judges = judges or Judges(registry, run.normalization)
@@ -99,10 +97,7 @@ def _parse_reward(config: TaskConfig, registry: Registry, env: Entry) -> RewardS
 
 
 def ensure_is_read(config: TaskConfig, env: Entry, protocol: TagProtocol) -> None:
-    """Refuse a retriever that somebody chose where nothing asks it.
-
-    So says a factory with `retriever=None`, if the protocol has no searches either.
-    """
+    """Refuse a chosen retriever that neither the factory needs nor the protocol asks."""
     parameter = inspect.signature(env.load()).parameters.get("retriever")
     is_optional = parameter is not None and parameter.default is None
     if config.retriever.name == env.retriever or not is_optional or can_open(protocol, SEARCH):
@@ -114,14 +109,7 @@ def ensure_is_read(config: TaskConfig, env: Entry, protocol: TagProtocol) -> Non
 
 
 def name_defaults(config: RunConfig, registry: Registry) -> RunConfig:
-    """The config with what `auto` means for each task: its env's own protocol, reward, retriever.
-
-    What the env registers none of is the default of all. Stored, it means the same wherever it is
-    read.
-
-    Raises:
-        UnknownNameError: for an environment that nobody registers.
-    """
+    """The config with each task's `auto` decided: its env's protocol, reward and retriever."""
 
     def named(task: TaskConfig) -> TaskConfig:
         own = registry.get("env", task.env.name)
@@ -145,11 +133,7 @@ def build_indexes(worlds: Iterable[TaskWorld], on_phase: Callable[[str, int, int
 
 
 def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
-    """Build the worlds of all tasks of a run, and try the environment of each once.
-
-    Raises:
-        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
-    """
+    """Build the worlds of all tasks of a run, and try the environment of each once."""
     named = name_defaults(config, registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
@@ -163,9 +147,6 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
 
     `config` must have no `auto` left (see `name_defaults`). Neither its environment nor its
     retriever is made, so their data need not be there.
-
-    Raises:
-        UnknownNameError: for a name that nobody registers.
     """
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
@@ -200,10 +181,10 @@ def _make_world(
     judges: Judges,
 ) -> TaskWorld:
     """A world. `locks`: one for each retriever that takes one call at a time."""
-    env_entry = registry.get("env", config.env.name)
-    protocol_entry = registry.get("protocol", config.protocol.name)
+    names = {kind: getattr(config, kind).name for kind in ("env", "protocol", "retriever")}
+    entries = {kind: registry.get(kind, name) for kind, name in names.items()}
+    env_entry = entries["env"]
     protocol = make_protocol(config, run, registry)
-    retriever_entry = registry.get("retriever", config.retriever.name)
     ensure_is_read(config, env_entry, protocol)
 
     def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
@@ -249,11 +230,9 @@ def _make_world(
         config=config,
         protocol=protocol,
         scorer=scorer,
-        owner=str(env_entry.owner),
+        who={kind: describe_part(kind, names[kind], one.owner) for kind, one in entries.items()},
         make_env=make_env,
         entry=env_entry,
-        retriever_owner=str(retriever_entry.owner),
-        protocol_owner=str(protocol_entry.owner),
         timeout_s=run.rollout.env_timeout_s,
         is_served=is_served,
         judged=find_judged(registry, judges, config.judge, scorer.components),
@@ -261,5 +240,5 @@ def _make_world(
     try:
         world.notes = tuple(map(str, world.ask(lambda env: attribute_of(env, "notes"))))
     except ProtocolFailure as error:  # an env asks its protocol for examples of turns
-        raise PluginError(f"{protocol_entry}: {error}") from error
+        raise PluginError(f"{entries['protocol']}: {error}") from error
     return world

@@ -1,7 +1,6 @@
-"""What the `regulations` environment draws of an episode: the evidence that the answer takes.
+"""Drawing of a `regulations` episode: the evidence that the answer takes.
 
-Owns the table of gold articles. The page of a run shows where they were found; only the environment
-knows what is in an article that was never shown. Called by `env`.
+Only the environment knows the text of an article that was never shown.
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ MAX_TEXT = 300
 
 
 def draw_evidence(episode: Episode, passages: Sequence[Passage]) -> list[Drawing]:
-    """The gold articles hop by hop: what each says, and the first turn that showed it.
-
-    Nothing where no article has the answer.
-    """
+    """The gold articles hop by hop, with text and the first turn that showed each."""
     articles = {passage.id: passage for passage in passages}
     shown: dict[str, int] = {}
     for number, turn in enumerate(episode.turns, 1):

@@ -1,9 +1,4 @@
-"""The `regulations` environment: questions on school handbooks that only a search can answer.
-
-Owns the numbering of tasks (index → school, kind, question), the prompt and the settings. The
-episode is in `envs.text.TextEnv`, the world in `school.py` and `questions.py`, fixed handbooks in
-`handbook_file.py`. Registered as `regulations`; made by `searchrl` or `gymnasium.make`.
-"""
+"""The `regulations` environment: questions on school handbooks that only a search can answer."""
 
 from __future__ import annotations
 
@@ -49,8 +44,7 @@ from searchrl.envs.splits import TRAIN, Mix
 from searchrl.envs.text import SearchSettings, TextEnv
 from searchrl.errors import ConfigError, suggest
 
-TASKS_PER_SCHOOL = 10
-"""Tasks per school; no two ask the same."""
+TASKS_PER_SCHOOL = 10  # no two ask the same
 
 MIXES: Mapping[Difficulty, Mapping[str, float]] = {
     Difficulty.EASY: {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2},
@@ -77,7 +71,7 @@ _RULE = "Answer from the handbook of {school}; if it does not say, answer: " + N
 
 @dataclass(frozen=True, kw_only=True)
 class RegulationsSettings(SearchSettings):
-    """What is asked, and about what, besides the settings of every search environment.
+    """Tasks and their world, besides the settings of every search environment.
 
     Attributes:
         mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and, at the level
@@ -99,11 +93,7 @@ class RegulationsEnv(TextEnv):
 
     Splits `train` and `test` hold generated schools, disjoint in content and name; `demo` asks
     about the readable handbook that comes with the package. With `handbook` set, every split asks
-    the questions about that handbook instead.
-
-    Raises:
-        ConfigError: a setting is wrong.
-        DataError: a handbook or question file holds something unusable.
+    the questions about that handbook instead. `DataError` names rows that cannot be used.
     """
 
     name: ClassVar[str] = "regulations"
@@ -126,7 +116,7 @@ class RegulationsEnv(TextEnv):
         self._handbook, self._questions = _load(given.handbook, given.questions)
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks `split` has."""
+        """The number of tasks of `split`."""
         self.ensure_split(split)
         if self._is_fixed(split):
             return len(self._questions)
@@ -186,7 +176,7 @@ class RegulationsEnv(TextEnv):
         return replace(super().make_ask_task(question.strip(), split, options), meta=meta)
 
     def make_prompt(self, task: Task) -> str:
-        """The question, then where to answer it from and what to say if it is not there."""
+        """The question, the name of the handbook, and the answer if it is not there."""
         return f"{task.question}\n{_RULE.format(school=task.meta['school'])}"
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
@@ -197,11 +187,11 @@ class RegulationsEnv(TextEnv):
         return school.key, school.passages
 
     def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
-        """The gold articles: what each says, and the turn that showed it."""
+        """The gold articles, and the turn that showed each."""
         return draw_evidence(episode, self.passages(episode.task)[1])
 
     def statements(self, task: Task) -> Mapping[str, Sequence[Statement]]:
-        """What each article states, by its id; empty for a handbook that was not generated."""
+        """The statements of each article, by its id; empty for a handbook from a file."""
         if "school_number" not in task.meta:
             return {}
         articles = self.school(task.split, task.meta["school_number"]).articles
@@ -224,7 +214,7 @@ class RegulationsEnv(TextEnv):
 
     @property
     def has_replaced(self) -> bool:
-        """Whether an article may say that another one no longer holds."""
+        """True if an article may say that another one no longer holds."""
         return self._is_generated and LEVELS[self.difficulty].replaced > 0
 
     def _is_fixed(self, split: str) -> bool:
@@ -285,5 +275,5 @@ def _load(
         if handbook is None:
             raise ConfigError("env.questions needs env.handbook: the file the questions are about.")
         return demo, load_questions(Path(questions), demo)
-    own = load_handbook(Path(handbook))
-    return own, () if questions is None else load_questions(Path(questions), own)
+    loaded = load_handbook(Path(handbook))
+    return loaded, () if questions is None else load_questions(Path(questions), loaded)

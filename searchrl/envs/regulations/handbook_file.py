@@ -1,9 +1,4 @@
-"""Handbooks and questions from files: the demo handbook and a user's own.
-
-Owns the two handbook formats (Markdown with a `## Title` per article; JSON) and the additional
-keys of a question about a handbook. Files and faults are read by `data.rows`, the
-text and the answers of a question by `data.questions`. Knows nothing of generated schools.
-"""
+"""Handbooks and questions from files: the demo handbook and a user's own."""
 
 from __future__ import annotations
 
@@ -45,10 +40,7 @@ def load_handbook(path: Path) -> Handbook:
     """Read a handbook: Markdown (`# School` once, then `## Title` and the article's text), or JSON.
 
     JSON is a list of `{id?, title, text}`, or `{name, articles: [...]}`. Articles without an id are
-    `art-01`, `art-02`, … by their place.
-
-    Raises:
-        DataError: the file cannot be read or holds unusable articles; names the first ones.
+    `art-01`, `art-02`, … by their place. `DataError` names the first articles that are unusable.
     """
     problems = Problems()
     name, rows = _read_articles(path, problems)
@@ -72,10 +64,8 @@ def load_questions(path: Path, handbook: Handbook) -> tuple[Question, ...]:
     """Read question rows about `handbook`.
 
     Keys are `question`, `answer` and optionally `id`, `kind`, `articles` (ids or titles of the
-    evidence), `queries` and `bridge` (what the first hop of a two-hop question finds).
-
-    Raises:
-        DataError: the file cannot be read or holds unusable rows; names the first ones.
+    evidence), `queries` and `bridge` (the answer of the first hop of a two-hop question).
+    `DataError` names the first rows that are unusable.
     """
     problems = Problems()
     known = {p.title.casefold(): p.id for p in handbook.passages}

@@ -1,4 +1,4 @@
-"""`two_search_regex` of `regulations`: how far matching words comes; tuned on training tasks."""
+"""`two_search_regex` of `regulations`, which matches words; tuned on training tasks."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Makes the tasks of a school: what is asked, what is right, and which queries find it.
+"""The tasks of a school: questions, right answers, and the queries that find them.
 
-A task is a pure function of (school, kind, ordinal). Owns the choice of a question's wording: a
-word search with the question's own words finds the article that answers it. Called by `env.py`.
+A task is a pure function of (school, kind, ordinal). A word search with the question's own words
+finds the article that answers it.
 """
 
 from __future__ import annotations
@@ -40,20 +40,17 @@ TaskKind = Literal["lookup", "reworded", "two_hop", "three_hop", "not_regulated"
 
 NOT_REGULATED_ANSWER = "not regulated"
 """The right answer if the handbook says nothing."""
-
 ASKED_WITH_CONDITION = 0.6
-"""How often a rule that has an exception is asked for its exception."""
-
-
+"""Share of the questions on a rule with an exception that ask for the exception."""
 UNSEEN_SHARE = 0.5
-"""How many questions of the test split may use wordings that training never shows."""
+"""Share of the questions of the test split that may use wordings that training never shows."""
 
 
 class Question(NamedTuple):
     """A question with the first query that its words make.
 
-    `template` is its core before synonyms, names and frames went in; `is_seen` says whether
-    training may show all its wordings.
+    `template` is its core before synonyms, names and frames went in; `is_seen`: training may show
+    all its wordings.
     """
 
     text: str
@@ -65,8 +62,8 @@ class Question(NamedTuple):
 class Draft(NamedTuple):
     """A task without its place in the split.
 
-    `queries` finds the evidence hop by hop. `bridge` is what the first of several hops finds.
-    `abouts` and `gists` name the rule of each hop. `condition` is how the question says when or for
+    `queries` finds the evidence hop by hop. `bridge` is the answer of the first of several hops.
+    `abouts` and `gists` name the rule of each hop. `condition` is the question's phrase for when or
     whom. `value_kind` is the domain of a plausible guess.
     """
 
@@ -108,7 +105,7 @@ def pick(items: Sequence[int], ordinal: int, order: Random) -> int:
 
 
 class _Asking(NamedTuple):
-    """How something can be asked: whole questions, clauses for frames, and their slots.
+    """Ways to ask for something: whole questions, clauses for frames, and their slots.
 
     `descriptions` stand for `{p}`, each within the next one.
     """
@@ -120,7 +117,7 @@ class _Asking(NamedTuple):
 
 
 class _Trail(NamedTuple):
-    """A chain as it can be asked for: its rules, and what to type for the later ones."""
+    """A chain as it can be asked for: its rules, and queries for the later ones."""
 
     asking: _Asking
     abouts: tuple[str, ...]
@@ -129,7 +126,7 @@ class _Trail(NamedTuple):
 
 
 class _Absent(NamedTuple):
-    """Something the handbook does not state, and how to ask for it."""
+    """Something the handbook does not state, and ways to ask for it."""
 
     about: str
     gist: str
@@ -163,22 +160,20 @@ class _Writer:
 
     def reworded(self, ordinal: int, order: Random) -> Draft:
         """Ask for a topic in words that do not find its article, where its name does."""
-        school = self._school
+        school, finds = self._school, self._school.finder.finds
         stated = {topic: school.stated[topic.key] for topic in school.topics}
-        found = [
+        topics = [
             topic
             for topic, (article, statement) in stated.items()
             # One that replaces another shares its words with it.
-            if statement.status is Status.CURRENT
-            and school.finder.finds(topic.key, article.passage.id)
+            if statement.status is Status.CURRENT and finds(topic.key, article.passage.id)
         ]
-        first = pick(range(len(found)), ordinal, order)
-        asked = (
+        first = pick(range(len(topics)), ordinal, order)
+        drafts = (
             self._one(topic.key, _Asking(topic.questions, topic.indirect), is_lost=True)
-            for topic in found[first:] + found[:first]
+            for topic in topics[first:] + topics[:first]
         )
-        is_found = school.finder.finds
-        return next(one for one in asked if not is_found(one.question.query, one.gold_ids[0]))
+        return next(one for one in drafts if not finds(one.question.query, one.gold_ids[0]))
 
     def trail(self, link: Link, is_long: bool) -> _Trail | None:
         """The hops of a chain; None if a search does not find one."""
@@ -203,7 +198,7 @@ class _Writer:
         return _Trail(asking, abouts, queries, link.entity) if all(queries) else None
 
     def _query_for(self, about: str, name: str, attribute: str) -> str:
-        """What finds a hop's article once a name is known; empty if neither does."""
+        """The query that finds a hop's article once a name is known; empty if none does."""
         gold = self._school.stated[about][0].passage.id
         options = (name, f"{name} {attribute}")
         return next((one for one in options if self._school.finder.finds(one, gold)), "")
@@ -347,17 +342,17 @@ class _Writer:
         condition: str = "",
     ) -> Draft:
         """The task whose evidence is what `abouts` name, one per hop; the last of them answers."""
-        found: list[tuple[Article, Statement]] = [self._school.stated[about] for about in abouts]
-        last = found[-1][1]
+        hops: list[tuple[Article, Statement]] = [self._school.stated[about] for about in abouts]
+        last = hops[-1][1]
         return Draft(
             question=question,
             answers=last.value.answers,
-            gold_ids=tuple(article.passage.id for article, _ in found),
+            gold_ids=tuple(article.passage.id for article, _ in hops),
             queries=(question.query, *then),
             value_kind=last.value.kind,
             abouts=abouts,
-            gists=tuple(one.gist for _, one in found),
-            is_seen=question.is_seen and all(article.is_seen for article, _ in found),
+            gists=tuple(one.gist for _, one in hops),
+            is_seen=question.is_seen and all(article.is_seen for article, _ in hops),
             bridge=bridge,
             condition=condition,
         )

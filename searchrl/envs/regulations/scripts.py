@@ -1,8 +1,6 @@
 """Scripted policies for `regulations`: the expert, and one that never searches.
 
-Each writes raw turns for one episode. The expert decides from the observations only, so that a
-model can imitate it: it never uses what it could not have read. `passive` answers without a search.
-Deterministic per task. Used for evaluation and cold starts.
+The expert decides from the observations only, so that a model can imitate it.
 """
 
 from __future__ import annotations
@@ -82,14 +80,13 @@ class HandbookExpert:
         return queries[:num_hops]
 
     def _read(self, observation: str) -> tuple[str, str]:
-        """Say what is wanted, then read the documents in order until one answers.
+        """Name the wanted rule, then read the documents in order until one answers.
 
-        Returns the thought and what was found (empty: nothing). Each rule of a document is named by
-        its gist and judged: `exactly` if it is what is wanted, else `instead`, so that a model
-        finds the verdict behind the equal gist. The exceptions of the wanted rule are judged in
-        the same way. Each value is named, too: so every document teaches where values stand. Where
-        articles may replace others, all of them are read. How well a small model learns this is in
-        docs/log.md.
+        Returns the thought and the answer (empty: none). Each rule of a document is named by its
+        gist and judged: `exactly` if it is the wanted one, else `instead`, so that a model finds
+        the verdict behind the equal gist. The exceptions of the wanted rule are judged in the same
+        way. Each value is named, too: so every document teaches where values stand. Where articles
+        may replace others, all of them are read.
         """
         meta = self.task.meta
         if not self._statements:
@@ -136,13 +133,12 @@ class HandbookExpert:
 
 
 def _begins(rank: int, passage: Passage, observation: str) -> bool:
-    """Whether a document without a rule is shown: not all protocols number them as `Doc 1`."""
+    """True if a document without a rule is shown: not all protocols number them as `Doc 1`."""
     return bool(re.search(rf"\bDoc {rank}\b", observation)) or passage.text in observation
 
 
 def _judge(rank: int, shown: Sequence[Statement], wanted: str, asked: str) -> str:
-    """What a document is about, whether that is wanted, and what it says; of the wanted rule also
-    for whom or when it says something else, and whether that is asked for."""
+    """The verdict on a document's rules, and on exceptions of the wanted rule, with values."""
 
     def judged(name: str, is_wanted: bool, one: Statement) -> str:
         return f"{name} {WANTED if is_wanted else UNWANTED}: {one.value.bare}"

@@ -1,1 +1,1 @@
-"""What is decided and made before a program runs: the plan, what a run hands on, the session."""
+"""Preparation of a program: the plan, what a run hands on, the session."""

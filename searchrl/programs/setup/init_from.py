@@ -1,8 +1,8 @@
-"""What `--init-from RUN` takes over besides weights: how the run's policy learned to play.
+"""Settings that `--init-from RUN` takes over besides weights.
 
-Owns which settings follow the weights of a run: its plugins, its tasks (environment, protocol,
-retriever, reward, with their settings) and what it says of the model and of token limits. They lie
-below everything that is written now. `planning` is the caller.
+They are the run's plugins, its tasks (environment, protocol, retriever, reward, with their
+settings) and what it says of the model and of token limits. They lie below everything that is
+written now.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ _LIMITS = ("max_turn_tokens", "max_observation_tokens", "max_total_tokens")
 
 
 def find_source(init_from: str | None) -> Run | None:
-    """The run whose weights `init_from` names: its folder, its policy or a checkpoint of it.
-
-    Raises `DamagedError` if that is a run whose configuration cannot be read.
-    """
+    """The run whose weights `init_from` names: its folder, its policy or a checkpoint of it."""
     if init_from is None:
         return None
     folder = Path(init_from).absolute()

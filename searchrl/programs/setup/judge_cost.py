@@ -1,7 +1,7 @@
-"""What the judges of a run will be asked and will cost, about; said before they are asked.
+"""The estimated questions to the judges of a run, and their cost, before they are asked.
 
-What one question costs, the judge itself says (`contracts.PaidJudge`); a judge that costs nothing
-is not mentioned.
+The judge itself says what one question costs (`contracts.PaidJudge`); one that costs nothing is not
+mentioned.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from statistics import fmean
 
 from searchrl.config import RunConfig
 from searchrl.config.curriculum import stages_of
+from searchrl.config.sections import EvalConfig
 from searchrl.contracts import PaidJudge, Traffic
 from searchrl.engine.metrics.evaluation import count_episodes
 from searchrl.engine.rollout.world import TaskWorld
@@ -20,10 +21,7 @@ from searchrl.envs.splits import VALIDATION
 def foresee_training(
     config: RunConfig, worlds: Sequence[TaskWorld], done: int = 0
 ) -> Iterator[str]:
-    """One sentence for each judge of a training run that costs something; `done` steps are over.
-
-    ConfigError if a judge could not be asked at all.
-    """
+    """One sentence for each judge of a training run that costs something; `done` steps are over."""
     settings, rollout = config.eval, config.rollout
     steps = config.max_steps - done
     # Of its stages, however long each lasts.
@@ -40,13 +38,8 @@ def foresee_training(
     yield from _foresee(worlds, counts, rollout.group_size)
 
 
-def foresee_evaluation(
-    config: RunConfig, worlds: Sequence[TaskWorld], *, has_forced: bool
-) -> Iterator[str]:
-    """The same of an evaluation; without `has_forced`, each task is played in one way only."""
-    settings = config.eval
-    if not has_forced:
-        settings = settings.model_copy(update={"forced": False})
+def foresee_evaluation(settings: EvalConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
+    """The same of an evaluation."""
     played = [count_episodes([w], settings, settings.split, settings.num_tasks) for w in worlds]
     counts = [(0, count * settings.num_samples) for count in played]
     yield from _foresee(worlds, counts, 1)

@@ -1,8 +1,7 @@
-"""From what a user said to a resolved plan: device, weights, preset, one config.
+"""From settings to a resolved plan: device, weights, preset, one config.
 
-Owns the order in which a run is decided, once: a `Plan` carries what was found to everything that
-needs it. The model decides the preset, and the preset lies under everything the user wrote, so the
-model is found first.
+The model decides the preset, and the preset lies under everything the user wrote, so the model is
+found first.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Plan:
     model: ResolvedModel
     device: torch.device
     taken_over: str = ""
-    """What was taken over from the run that `init_from` names, in words."""
+    """Settings that were taken over from the run that `init_from` names, in words."""
     named: frozenset[str] = frozenset()
     """The texts that somebody wrote here, not that run."""
     read_from: Path | None = None
@@ -105,7 +104,7 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should be told of what was decided."""
+        """Sentences for the user about what was decided."""
         return tuple(note for note in (*self.model.notes, self.taken_over) if note)
 
     def presets(self) -> Iterator[tuple[str, RunConfig]]:
@@ -139,9 +138,6 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
     """Resolve settings layers (later wins) into a plan; `elsewhere` is that of `Plan.of`.
 
     Below them lies what follows the weights of the run that `init_from` names.
-
-    Raises:
-        ConfigError, PolicyError: for wrong keys, unknown presets, missing devices or folders.
     """
     asked, named, taken_over = _find_deciding(*layers), Permission.of(*layers).named, ""
     if source := find_source(asked.init_from):
@@ -196,12 +192,8 @@ def prepare(
     """The settled plan (`Plan.settled`) and the plugins of a program that trains.
 
     `config` is not read where a run is resumed. `registry` is by default that of the installed
-    plugins and those of the plan, `trust` allows what a run folder names.
-
-    Raises:
-        ConfigError, PolicyError: see `plan_run`; also if there is no model to train.
-        RunFolderError: if `resume` holds no run of this program with a checkpoint.
-        PluginError: see `load_plugins` and `Permission.ensure`.
+    plugins and those of the plan, `trust` allows what a run folder names. RunFolderError if
+    `resume` holds no run of this program with a checkpoint.
     """
     if resume is not None:
         opened = Run.open(resume)
@@ -235,9 +227,8 @@ def prepare(
     for tracker in plan.config.log.trackers:
         registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
     find_alarms(registry, plan.config.alarms.watch)
-    # What `tiny` means to a resumed run was decided when it began.
-    config = name_defaults(plan.config, registry)
-    plan = plan.settled(registry) if resume is None else replace(plan, config=config)
+    if resume is None:  # what `auto` and `tiny` mean to a resumed run was decided when it began
+        plan = plan.settled(registry)
     for note in plan.notes:
         on_note(note)
     return plan, registry

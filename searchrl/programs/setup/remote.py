@@ -33,7 +33,7 @@ from searchrl.programs.setup.planning import Plan
 Purpose = Literal["rollout", "eval"]
 """The section of the config that says how tokens are drawn."""
 
-_SENT = [f.name for f in fields(RolloutRequest) if f.name not in ("world", "level", "script")]
+_SENT = [f.name for f in fields(RolloutRequest) if f.name not in ("world", "script")]
 
 
 class RemoteDriver(RolloutDriver):
@@ -85,16 +85,13 @@ class RemoteDriver(RolloutDriver):
                     on_progress(len(groups) * total // len(requests), total)
         return [groups[n] for n in range(len(requests))]
 
-    def _pack(self, request: RolloutRequest) -> tuple[Any, ...]:
-        values = {name: getattr(request, name) for name in _SENT}
-        return (*request.place_in(self.worlds), values)
+    def _pack(self, request: RolloutRequest) -> tuple[int, dict[str, Any]]:
+        place = self.worlds.index(request.world)
+        return place, {name: getattr(request, name) for name in _SENT}
 
 
 class Player:
-    """A worker in this process, for the config of a run as plain values.
-
-    Raises whatever is wrong with plugins, data or weights here.
-    """
+    """A worker in this process, for the config of a run as plain values."""
 
     def __init__(self, config: Mapping[str, Any], device: str | None = None) -> None:
         run = build_config(config)
@@ -108,7 +105,7 @@ class Player:
             "eval": make_driver(self.policy, run, registry, run.eval),
         }
         self.is_stopped = Event()
-        """Whether nobody wants the rest of a job."""
+        """Set when nobody wants the rest of a job."""
         self._version = -1
 
     def __call__(self, job: bytes, weights: Weights) -> bytes:
@@ -122,10 +119,7 @@ class Player:
                     own.copy_(torch.tensor(data).view(own.dtype).view_as(own))
             self.policy.version = self._version = version
         driver.sync(self.policy)
-        requests = [
-            RolloutRequest(world=self.worlds[n], level=self.worlds[n].levels.get(level), **values)
-            for n, level, values in packed
-        ]
+        requests = [RolloutRequest(world=self.worlds[n], **values) for n, values in packed]
         played = driver.run(requests, should_stop=self.is_stopped.is_set)
         counts = {}
         if isinstance(driver.stats, SlotStats):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -28,11 +29,10 @@ from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.learner import Learned, Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.step_groups import StepGroups, sample_groups
-from searchrl.engine.learning.workers import Workers
+from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.memory.forecast import watch_memory
 from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.tolerance import tolerance_of
-from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_driver, make_scripted_driver
 from searchrl.engine.rollout.prompts import PromptStream
@@ -134,10 +134,10 @@ class Session:
         scripted = make_scripted_driver(config, self.policy.renderer)
         scripted.limits = replace(self.sampler.limits, step_timeout_s=None)
         self.imitator = share_driver(scripted, self.workers)
-        self.curriculum = Curriculum(self.worlds)
         self.prompts = PromptStream(
-            self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size, self.curriculum
+            self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size
         )
+        self.curriculum = self.prompts.curriculum
         self.protocols: Sequence[TagProtocol] = [world.protocol for world in self.worlds]
         self.scorers: Sequence[Scorer] = [world.scorer for world in self.worlds]
         self.algorithm.begin(self)
@@ -223,15 +223,21 @@ class Session:
 
     def _ask(self, requests: Sequence[RolloutRequest], step: int) -> list[RolloutRequest]:
         """The requests of a step as the algorithm would have them."""
-        prompts = []
-        for one in requests:
-            entry, level = one.place_in(self.worlds)
-            prompts.append(Prompt(one.group_id, entry, level, one.index or 0, len(one.rng_keys)))
+        prompts = [
+            Prompt(
+                one.group_id,
+                self.worlds.index(one.world),
+                one.difficulty,
+                one.index or 0,
+                len(one.rng_keys),
+            )
+            for one in requests
+        ]
         return [
             replace(
                 request,
                 world=self.worlds[prompt.entry],
-                level=self.worlds[prompt.entry].levels.get(prompt.level),
+                difficulty=prompt.level,
                 index=prompt.index,
                 rng_keys=request.rng_keys[: prompt.num_rollouts],
             )
@@ -273,3 +279,13 @@ class Session:
         """Between phases only: sampling and updating want memory in different shapes."""
         if self.policy.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def examine_plan(plan: Plan, registry: Registry) -> Report:
+    """Make the objects of a training run, check them and give everything back."""
+    # A cut distribution, which no run would begin with, is one of the findings here.
+    sampling = plan.config.sampling
+    allowed = {"sampling": sampling.model_copy(update={"allow_truncated": True})}
+    plan = replace(plan, config=plan.config.model_copy(update=allowed))
+    with closing(Session(plan, registry, ALONE, lambda text: None)) as session:
+        return session.examine(is_thorough=True, sampling=sampling)

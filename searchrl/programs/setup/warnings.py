@@ -1,7 +1,6 @@
-"""What makes a run hopeless, said before it starts: a refusal where it is certain, else a warning.
+"""Refusals of a run that is certainly hopeless, and warnings about one that may be.
 
-Owns the checks that need the tasks and the algorithm of a run, but no weights. Whether a setting is
-valid at all is decided by `config`, whether memory suffices by `engine.memory`.
+These checks need the tasks and the algorithm of a run, but no weights.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def ensure_can_draw_ahead(config: RunConfig, algorithm: Algorithm, workers: Work
 
 
 def _learns_alone(algorithm: Algorithm) -> bool:
-    """Whether groups of a single rollout can have advantages, as those of a batch baseline have."""
+    """Return True if a group of one rollout can have advantages, as with a batch baseline."""
     defaults = {field.name: field.default for field in fields(Algorithm)}
     if algorithm.extend is not defaults["extend"]:
         return True  # it may add rollouts to the groups
@@ -95,7 +94,7 @@ def _learns_alone(algorithm: Algorithm) -> bool:
 
 
 def _applies_somewhere(world: TaskWorld, name: str) -> bool:
-    """Whether a reward component says something about any of some training tasks."""
+    """Return True if a reward component says something about one of some training tasks."""
     if name not in world.scorer.selective:
         return True
     count = world.num_tasks(TRAIN)
@@ -107,7 +106,7 @@ def _applies_somewhere(world: TaskWorld, name: str) -> bool:
 
 
 def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
-    """What makes a run of `train` hopeless or its figures worthless, with what to do."""
+    """Yield what makes a run of `train` hopeless or its figures worthless, and what to do."""
     foreign = [w for w in worlds if w.entry.policy_for(w.config.protocol.name) != EMBEDDED]
     # Whoever names the policy of another package knows what it is for.
     if plan.model.embedded == EMBEDDED and foreign:
@@ -187,18 +186,11 @@ def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
 
 def ensure_whole_distribution(config: RunConfig) -> None:
     """Refuse to train on samples of a cut distribution unless that is asked for."""
-    sampling = config.sampling
-    if not sampling.is_truncated or sampling.allow_truncated:
+    if not config.sampling.cuts or config.sampling.allow_truncated:
         return
-    usual = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    cut = ", ".join(
-        f"{name}={value:g}"
-        for name, all_of_it in usual.items()
-        if (value := getattr(sampling, name)) != all_of_it
-    )
     raise ConfigError(
-        f"sampling.{cut} cuts what training may draw: the ratio is then too large by the "
-        "probability left out of each draw. Keep it for `searchrl eval`; or, to train on it all "
-        "the same, --set sampling.allow_truncated=true (the metric log_kept_mass, in nats per "
+        f"sampling.{config.sampling.cuts} cuts what training may draw: the ratio is then too large "
+        "by the probability left out of each draw. Keep it for `searchrl eval`; or, to train on it "
+        "all the same, --set sampling.allow_truncated=true (the metric log_kept_mass, in nats per "
         "token, says how biased the ratio is)"
     )

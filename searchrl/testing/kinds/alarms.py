@@ -1,8 +1,4 @@
-"""Criteria of alarms: L1 to L7, over made-up metric histories.
-
-Owns what an alarm must do: it takes whatever a run measured, says in words what is wrong, is a pure
-function of the history, and is silent on a run that learns.
-"""
+"""Criteria of alarms: L1 to L7, over made-up metric histories."""
 
 from __future__ import annotations
 

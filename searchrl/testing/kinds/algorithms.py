@@ -1,7 +1,4 @@
-"""Criteria of algorithms: A1 to A10, over made-up steps and a micro-batch of a few tokens.
-
-Does not judge how well an algorithm learns. Torch is imported by the criteria of the loss.
-"""
+"""Criteria of algorithms: A1 to A10, over made-up steps and a micro-batch of a few tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ ADVANTAGES = Trial(lambda subject: STEPS, _give)
 
 
 def _find_problem(step: StepScores, values: Any) -> str:
-    """What is wrong with the advantages of a step, or ""."""
+    """Say what is wrong with the advantages of a step, or ""."""
     if not isinstance(values, list):
         return f"the advantages are {type(values).__name__}; expected a list"
     if len(values) != len(step.rewards):
@@ -110,9 +107,7 @@ def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
             return
 
 
-@criterion("A5")
-def _is_repeatable(subject: Subject) -> Iterator[Problem]:
-    yield from unchanged(ADVANTAGES, Way.ANEW)(subject)
+_is_repeatable = criterion("A5")(unchanged(ADVANTAGES, Way.ANEW))
 
 
 @criterion("A6")
@@ -131,7 +126,7 @@ def _is_equivariant(subject: Subject) -> Iterator[Problem]:
 
 
 def _loss_place(subject: Subject, batch: TokenBatch) -> object:
-    """Where the plugin's file returns the loss; else where the loss is defined."""
+    """The line of the plugin's file that returns the loss; else that of its definition."""
     return subject.returned_at(batch.loss) or batch.algorithm.loss
 
 

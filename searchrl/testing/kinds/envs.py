@@ -1,7 +1,4 @@
-"""Criteria of environments, E1 to E17: what is asked, what a step does, how episodes end.
-
-`playing` says how environments are made and played.
-"""
+"""Criteria of environments, E1 to E18: tasks, steps, and the end of episodes."""
 
 from __future__ import annotations
 
@@ -31,10 +28,8 @@ from searchrl.testing.trials import Way, judged, unchanged
 
 MAX_LISTED = 24
 """Tasks of one split that are compared with those of the others."""
-
 BUDGET = TokenBudget.words(64)
-"""What an observation may have when budgets are checked."""
-
+"""The budget of an observation when budgets are checked."""
 _TASK_METHODS = ("make_task", "make_prompt", "reset")
 
 
@@ -185,8 +180,8 @@ def _takes_any_text(subject: Subject) -> Iterator[Problem]:
         return catch(env_play.step_unchecked, env, (first, [text]))
 
     texts = make_texts([*subject.grammar.tags, *env_play.find_turns(subject, first)[0]])
-    if found := find_faulty(HARD_TEXTS, texts, find_error):
-        text, error = found
+    if faulty := find_faulty(HARD_TEXTS, texts, find_error):
+        text, error = faulty
         yield Problem(f"step({shorten(text)}) raised {shorten(describe_error(error), 200)}", error)
 
 
@@ -299,7 +294,7 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
 
 
 def _earn_wrongly(subject: Subject, env: env_play.Env, options: env_play.Options) -> float:
-    """What a wrong answer earns, or dull turns where the protocol writes no answers."""
+    """The return of a wrong answer, or of dull turns where the protocol writes no answers."""
     wrong = subject.grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
     dull = ["not a turn at all"] * env_play.MAX_TURNS if wrong is None else [wrong] * 50
     return env_play.play(env, (options, dull)).env_return

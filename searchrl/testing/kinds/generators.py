@@ -19,7 +19,7 @@ from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.subject import Subject
 
 PROMPTS = ([5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17], [18])
-"""Of unequal length, so that a batch of them is padded."""
+"""Prompts of unequal length, so that a batch of them is padded."""
 SAMPLING = Sampling(temperature=1.3)
 """Not 1, so that log-probs of another temperature are seen."""
 
@@ -38,8 +38,7 @@ class Table:
         # Else a token that is never sampled, so that turns are long.
         self.policy.eos_ids = eos_ids or frozenset({self.policy.vocab_size - 1})
         self.made: Any = subject.make(self.policy, SAMPLING, num_slots=2, max_length=256)
-        self.poll = getattr(self.made, "poll", None)
-        """Where most faults are."""
+        self.poll = getattr(self.made, "poll", None)  # where most faults are
 
     def play(
         self,
@@ -65,7 +64,7 @@ class Table:
         return [done[handle] for handle in handles]
 
     def judge_logps(self, prompt: Sequence[int], turn: FinishedTurn) -> Iterator[Problem]:
-        """Whether the log-probs of a turn are those of one forward pass over its ids."""
+        """Compare the log-probs of a turn with those of one forward pass over its ids."""
         if turn.error is not None or not turn.ids:
             yield Problem(f"a turn without tokens ({turn.error or turn.reason})", self.poll)
             return

@@ -1,7 +1,6 @@
 """Criteria of judges: V1 to V5 and V8, over made-up answers, or examples that a judge brings.
 
-Owns which answers a judge is tried on, and what holds for what it says of them. A judge that asks a
-server is tried with that server: if it gives no answer, only V1 applies.
+A judge that asks a server is tried with that server: if it gives no answer, only V1 applies.
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ ASKED_ALL = replace(ASKED, cases=_all_cases)
 def _is_made(subject: Subject) -> Iterator[Problem]:
     judge: Any = subject.make()
     yield from find_missing(judge, "judge")
-    own = getattr(judge, "examples", _EXAMPLES)
-    is_pair = isinstance(own, tuple) and len(own) == 2
-    if not is_pair or not all(isinstance(case, JudgeCase) for case in own):
-        what = f"its examples are {own!r:.80}; expected two JudgeCase, a right and a wrong answer"
+    pair = getattr(judge, "examples", _EXAMPLES)
+    is_pair = isinstance(pair, tuple) and len(pair) == 2
+    if not is_pair or not all(isinstance(case, JudgeCase) for case in pair):
+        what = f"its examples are {pair!r:.80}; expected two JudgeCase, a right and a wrong answer"
         yield Problem(what, type(judge))
 
 

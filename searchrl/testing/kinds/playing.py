@@ -1,8 +1,4 @@
-"""How environments are made, begun and played when they are checked.
-
-Every criterion looks at the same tasks and plays the same turns. What an environment raises goes
-through.
-"""
+"""The making and playing of environments that are checked: the same tasks and turns for all."""
 
 from __future__ import annotations
 
@@ -25,25 +21,20 @@ from searchrl.testing.kit.tags import MARK
 from searchrl.testing.trials import Trial
 
 SPLITS = ("train", "test")
-"""The splits that programs ask for, of an environment that does not list its own."""
-
+"""The splits of an environment that does not list its own."""
 WRONG_ANSWER = "surely not this"
-
 MAX_REPLAYED = 100
 """Turns of a scripted policy that are played."""
-
 MAX_TURNS = 2000
 """Turns after which an episode should long be over."""
-
 NUM_PROBES = 8
 """Tasks of each split that are looked at."""
 
 Env = gymnasium.Env[Any, Any]
 Options = dict[str, Any]
-"""What `reset` takes: `split` and `index`."""
-
+"""The options of `reset`: `split` and `index`."""
 Episode = tuple[Options, Sequence[str]]
-"""What to play: how to reset, and the turns."""
+"""An episode to play: the options of its reset, and the turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,7 @@ def play(env: Env, episode: Episode) -> Played:
 
 
 def step_unchecked(env: Env, episode: Episode) -> list[Any]:
-    """What `step` returns for each turn, up to the end or to what is no result of a step."""
+    """The values that `step` returns for each turn, up to the end or to one that is no result."""
     options, turns = episode
     reset(env, options)
     returned: list[Any] = []
@@ -107,7 +98,7 @@ def splits_of(env: Env) -> tuple[str, ...]:
 
 
 def count_tasks(env: Env, split: str) -> int:
-    """How many tasks a split has; 0 if it does not say, which E9 looks at."""
+    """The number of tasks of a split; 0 if it does not say, which E9 looks at."""
     try:
         count = env.get_wrapper_attr("num_tasks")(split)
     except (Exception, SystemExit):
@@ -125,15 +116,15 @@ def spread(count: int, most: int) -> list[int]:
 def find_probes(env: Env) -> tuple[Options, ...]:
     """Reset options of the tasks that are looked at, of one split after the other in turn."""
     splits = [(split, spread(count_tasks(env, split), NUM_PROBES)) for split in splits_of(env)]
-    found = [
+    probes = [
         {"split": split, "index": indices[place]}
         for place in range(NUM_PROBES)
         for split, indices in splits
         if place < len(indices)
     ]
-    if not found:
+    if not probes:
         raise NotApplicable("it does not say how many tasks its splits have (E9)")
-    return tuple(found)
+    return tuple(probes)
 
 
 def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
@@ -175,20 +166,17 @@ def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str,
 def find_episodes(subject: Subject, num_tasks: int | None = None) -> dict[str, Episode]:
     """Reset options and turns of every dialogue on the first `num_tasks` tasks, under its name."""
     probes = find_probes(make_env(subject))[:num_tasks]
-    found = [(options, turns) for options in probes for turns in find_turns(subject, options)]
+    episodes = [(options, turns) for options in probes for turns in find_turns(subject, options)]
     return {
         f"{options}, episode {number} (its turns begin with {shorten(turns[0])})": (options, turns)
-        for number, (options, turns) in enumerate(found, 1)
+        for number, (options, turns) in enumerate(episodes, 1)
     }
 
 
 def replay(
     subject: Subject, env: Env, options: Mapping[str, Any], script: str
 ) -> tuple[tuple[str, ...], BaseException | None]:
-    """The turns of a scripted policy, as many as there are until something fails.
-
-    Also what the policy itself raised, if it did.
-    """
+    """The turns of a scripted policy until something fails, and its error, if any."""
     observation, info = reset(env, options)
     turns: list[str] = []
     try:
@@ -218,7 +206,7 @@ def sample_arguments(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identify(env: Env, options: Options) -> tuple[str, str]:
-    """What makes a task this one, apart from its number; and its id, if it has a record."""
+    """The content of a task, apart from its number, as text; and its id, if it has a record."""
     prompt, info = reset(env, options)
     task = info.get("task")
     if not isinstance(task, Task):
@@ -227,7 +215,7 @@ def identify(env: Env, options: Options) -> tuple[str, str]:
 
 
 def find_own(env: object, *names: str) -> object:
-    """Where to look: the first of these methods that is not inherited from us, else the class."""
+    """The first of these methods that is not inherited from us, else the class."""
     target = type(getattr(env, "unwrapped", env))
     for name in names:
         method = getattr(target, name, None)
@@ -256,7 +244,7 @@ def _ask(env: Env, case: tuple[Options, int]) -> dict[str, object]:
 
 
 def trace(played: Played) -> dict[str, object]:
-    """How an episode went, for comparing."""
+    """The course of an episode, for comparing."""
     traces: dict[str, object] = {"its prompt": played.prompt}
     for number, step in enumerate(played.steps, 1):
         traces |= {

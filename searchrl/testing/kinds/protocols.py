@@ -1,7 +1,4 @@
-"""Criteria of tag protocols: of the turns that a model writes, P1 to P7, and of what it reads.
-
-What can be learned of a protocol from outside is `kit.tags.Grammar`.
-"""
+"""Criteria of tag protocols, P1 to P12: of the turns that a model writes, and of what it reads."""
 
 from __future__ import annotations
 

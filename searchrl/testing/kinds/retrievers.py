@@ -1,7 +1,4 @@
-"""Criteria of retrievers: R1 to R11, over a small corpus in several scripts.
-
-Does not judge how well a retriever finds.
-"""
+"""Criteria of retrievers: R1 to R11, over a small corpus in several scripts."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ def _make(subject: Subject) -> Retriever:
 
 
 def _make_of_given(subject: Subject) -> Retriever:
-    """A retriever whose corpus is what it was given, not one that lies elsewhere."""
+    """A retriever of the given passages, not of a corpus that lies elsewhere."""
     made = _make(subject)
     if isinstance(made, StoredRetriever) and made.stored([]) is None:
         raise NotApplicable("its passages are elsewhere: stored() gives None")

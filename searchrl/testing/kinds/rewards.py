@@ -31,14 +31,12 @@ _NEVER_BETTER = (
     "turn-tokens", "message-ended", "forged-observation",
 )  # fmt: skip
 """Cases that must not earn more than the gold answer."""
-
 _REPEATED = ("repeated-in-turn", "repeated-in-turns", "guesses", "second-thoughts")
-
 SIZE = 4
 """Episodes of a group that is tried."""
 
 Case = Episode | tuple[Episode, ...]
-"""What a component is called with: an episode, or those of a group."""
+"""The argument of a component: an episode, or those of a group."""
 
 
 @criterion("W1")
@@ -155,7 +153,7 @@ def _pays_once(subject: Subject) -> Iterator[Problem]:
 
 
 def _alone(subject: Subject, name: str) -> Case:
-    """What a component is called with to learn its score of one case."""
+    """The argument of a component by which its score of one case is known."""
     return _group(name, "wrong") if subject.entry.is_of_group else _cases()[name].episode
 
 

@@ -1,8 +1,4 @@
-"""Criteria of trackers: T1 to T6, over the metrics of a short run.
-
-Owns what a tracker must do: it takes whatever a run logs, writes inside the run folder alone, needs
-no network, and goes on where an earlier process ended.
-"""
+"""Criteria of trackers: T1 to T6, over the metrics of a short run."""
 
 from __future__ import annotations
 
@@ -21,11 +17,11 @@ from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.surroundings import away
 
 Logged = tuple[int, dict[str, Metric], str]
-"""What `log` is called with: step, metrics, phase."""
+"""The arguments of `log`: step, metrics, phase."""
 
 
 def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
-    """What a run of some steps logs: metrics that come and go, some without an interval."""
+    """The log of a run of some steps: metrics that come and go, some without an interval."""
 
     def metric(value: float, n: int = 8) -> Metric:
         return Metric(value=value, low=value - 0.1, high=value + 0.1, n=n)
@@ -110,6 +106,5 @@ def _resumes(subject: Subject) -> Iterator[Problem]:
 
 def _sizes(folder: Path) -> dict[str, int]:
     # A link that leads to another file now ("latest") has emptied nothing.
-    every = (path for path in folder.rglob("*") if not path.is_symlink())
-    files = sorted(path for path in every if path.is_file())
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

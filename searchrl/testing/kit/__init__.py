@@ -1,1 +1,1 @@
-"""What tests are built with: episodes, policies, tags, hard texts, subjects, surroundings."""
+"""Parts of tests: episodes, policies, tags, hard texts, subjects, surroundings."""

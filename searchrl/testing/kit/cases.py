@@ -1,7 +1,6 @@
 """Reward cases: finished episodes on which reward components go wrong.
 
-Each row of `assets/reward_cases.toml` is made by really parsing turns with a protocol, so that
-actions, final answer and format verdict are what a run would have recorded.
+Each row of `assets/reward_cases.toml` is made by really parsing turns with a protocol, as in a run.
 """
 
 from __future__ import annotations
@@ -116,10 +115,7 @@ _NEUTRAL = Passage("merian", "The plates were engraved and coloured by hand.", "
 
 
 def reward_cases(protocol: TagProtocol | None = None) -> tuple[RewardCase, ...]:
-    """Every case, each of another name; `protocol` writes and reads the turns.
-
-    Raises ValueError if it writes no search or no answer turns.
-    """
+    """Every case; `protocol` writes and reads the turns, or raises ValueError if it has no such."""
     protocol = protocol or ThinkSearchAnswer()
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     parts = _write_parts(protocol)
@@ -134,7 +130,7 @@ def _answer(protocol: TagProtocol, text: str) -> str:
 
 
 def _write_parts(protocol: TagProtocol) -> dict[str, str]:
-    """What stands in braces in the table, as the protocol writes it."""
+    """The parts in braces of the table, as the protocol writes them."""
     opening, thought = protocol.opening(ANSWER), "I should look this up."
     return {
         "{look}": protocol.render_turn(Action(SEARCH, ("insects of Suriname",)), thought),
@@ -165,15 +161,15 @@ def _make_case(
         task = replace(task, answers=(row["gold"],), question=f"Which? {row['gold'][:1]}")
     turns = row.get("turns", ["{look}", _answer(protocol, fill(row.get("answer", GOLD)))])
     told = Passage("merian", _answer(protocol, GOLD), "Insects", 2.5)
-    found = row.get("found", "")
+    shown = row.get("found", "")
     episode = make_episode(
         task if task.answers else replace(task, gold_ids=()),
         [fill(turn) for turn in turns] * row.get("repeats", 1),
         protocol,
-        passages={"neutral": (_NEUTRAL,), "told": (told,)}.get(found, _PASSAGES),
+        passages={"neutral": (_NEUTRAL,), "told": (told,)}.get(shown, _PASSAGES),
         stop_reason=StopReason(row["stop"]) if "stop" in row else None,
     )
-    if found == "told":  # as an environment shows it that does not make foreign tags harmless
+    if shown == "told":  # as an environment shows it that does not make foreign tags harmless
         first, *rest = episode.turns
         episode = replace(episode, turns=(replace(first, observation=told.text), *rest))
     return replace(episode, **row.get("record", {}))

@@ -39,11 +39,11 @@ def find_faulty(
     """The first listed value with a fault, else the simplest drawn one; and the fault."""
     from hypothesis import HealthCheck, configuration, errors, find, settings
 
-    found: list[tuple[T, F]] = []
+    faults: list[tuple[T, F]] = []
 
     def is_faulty(value: T) -> bool:
         if fault := find_fault(value):
-            found.append((value, fault))
+            faults.append((value, fault))
         return bool(fault)
 
     if not any(map(is_faulty, listed)):
@@ -59,11 +59,11 @@ def find_faulty(
         # Flaky: the value has the fault at one time and not at the next.
         with contextlib.suppress(errors.NoSuchExample, errors.Flaky):
             find(drawn, is_faulty, settings=chosen)
-    return found[-1] if found else None
+    return faults[-1] if faults else None
 
 
 def catch(call: Callable[..., object], *args: object) -> BaseException | None:
-    """What a call raises, or None. Somebody's Ctrl-C is not caught."""
+    """The error that a call raises, or None. Somebody's Ctrl-C is not caught."""
     try:
         call(*args)
     except (Exception, SystemExit) as error:

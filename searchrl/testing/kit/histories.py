@@ -1,8 +1,4 @@
-"""Metric histories to try alarms on: of a run that learns, of short ones, with holes and oddities.
-
-Owns `make_history`, which authors use in their tests, and the table of histories that the criteria
-of alarms use. Judges nothing.
-"""
+"""Metric histories to try alarms on: of a run that learns, short ones, ones with oddities."""
 
 from __future__ import annotations
 
@@ -36,10 +32,7 @@ def make_history(
 
 
 def healthy_history(num_steps: int = 60, upto: int | None = None) -> History:
-    """A run that learns: the reward rises, the policy becomes surer, a group dies now and then.
-
-    `upto` is its last step so far; by default `num_steps`.
-    """
+    """A run that learns, up to a step: the reward rises, the entropy falls, some groups die."""
     history = History(build_config().to_dict(), weights={"": {"format": 1.0, "em": 1.0}})
     for step in range(1, (num_steps if upto is None else upto) + 1):
         done = step / num_steps
@@ -85,28 +78,26 @@ def healthy_history(num_steps: int = 60, upto: int | None = None) -> History:
 
 
 def sample_histories() -> dict[str, History]:
-    """What alarms may be asked about, each under the words that name it in a finding."""
-    empty = History()
-    one = make_history(reward=[1.0], entropy=[0.3])
-    holes = make_history(
-        reward=[1.0, None, 1.2, None] * 10, entropy=[None, 0.3] * 20, dead_groups=[1.0] * 40
-    )
-    odd = make_history(
-        reward=[float("nan"), float("inf"), -float("inf")] * 8, loss=[float("nan")] * 24
-    )
-    nothing = make_history(reward=[0.0] * 40, entropy=[0.0] * 40, model_tokens=[0.0] * 40)
-    huge = make_history(reward=[1e300, -1e300] * 15, kl=[1e300] * 30, mismatch=[1e12] * 30)
+    """Histories for alarms, each under the words that name it in a finding."""
     mixture = History(build_config().to_dict(), tasks=("corpus", "gym:x/y"))
     for step in range(1, 31):
         values = {"reward": 1.0, "corpus/reward": 0.5, "gym:x/y/reward": 1.5}
         mixture.add(step, "train", {name: {"value": value} for name, value in values.items()})
     return {
-        "a history without any step": empty,
-        "a history of one step": one,
-        "a history with holes": holes,
-        "a history of values that are not finite": odd,
-        "a history of zeros": nothing,
-        "a history of huge values": huge,
+        "a history without any step": History(),
+        "a history of one step": make_history(reward=[1.0], entropy=[0.3]),
+        "a history with holes": make_history(
+            reward=[1.0, None, 1.2, None] * 10, entropy=[None, 0.3] * 20, dead_groups=[1.0] * 40
+        ),
+        "a history of values that are not finite": make_history(
+            reward=[math.nan, math.inf, -math.inf] * 8, loss=[math.nan] * 24
+        ),
+        "a history of zeros": make_history(
+            reward=[0.0] * 40, entropy=[0.0] * 40, model_tokens=[0.0] * 40
+        ),
+        "a history of huge values": make_history(
+            reward=[1e300, -1e300] * 15, kl=[1e300] * 30, mismatch=[1e12] * 30
+        ),
         "a history of several tasks": mixture,
         "the history of a run that learns": healthy_history(),
     }

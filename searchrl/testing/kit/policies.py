@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """What `step` returned, unchecked."""
+    """The values that `step` returned, unchecked."""
 
     observation: Any
     reward: Any
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether the episode is over."""
+        """True if the episode is over."""
         return bool(self.terminated or self.truncated)
 
 
@@ -101,11 +101,10 @@ def play_episode(
     for text, step in play_turns(env, policy.act, observation, max_turns):
         action = step.info.get("action") or protocol.parse(text)
         signals |= step.info.get("signals", {})
-        # What a policy never reads does not count as shown to it, as in a run.
+        # The last observation, which no policy reads, does not count as shown, as in a run.
+        info = {} if step.is_last else step.info
         shown = "" if step.is_last else step.observation
-        passages, ranks = (
-            () if step.is_last else tuple(step.info.get(key, ())) for key in ("passages", "ranks")
-        )
+        passages, ranks = (tuple(info.get(key, ())) for key in ("passages", "ranks"))
         turns.append(EpisodeTurn(text, action, passages, shown, float(step.reward), ranks))
         if step.terminated:
             stop = StopReason.ANSWERED

@@ -1,8 +1,4 @@
-"""Made-up optimiser steps and one micro-batch: what the criteria of algorithms are tried on.
-
-Owns the tables `STEPS` and `DEAD_STEPS`, which authors may parametrise tests with, and the columns
-of a loss at the first update. Torch is imported when a micro-batch is made. Judges nothing.
-"""
+"""Made-up optimiser steps and one micro-batch, on which algorithms are tried."""
 
 from __future__ import annotations
 
@@ -40,11 +36,6 @@ def make_step(rewards: str, groups: str, unscored: Sequence[int] = ()) -> StepSc
     )
 
 
-def _with_turns(step: StepScores) -> StepScores:
-    scores = [[0.5 * (turn % 2) for turn in range(n)] for n in step.num_turns or ()]
-    return replace(step, turn_scores=scores)
-
-
 DEAD_STEPS: Mapping[str, StepScores] = {
     "a group of equal rewards": make_step("1 1 1 1", "p p p p"),
     "equal rewards beside others": make_step("0 0 0 1 0 1", "p p p q q q"),
@@ -63,7 +54,10 @@ STEPS: Mapping[str, StepScores] = {
     "negative rewards": make_step("-1 -3 -2 0", "p p p p"),
     "large rewards": make_step("1e6 0 3e6 0", "p p q q"),
     "an unscored rollout": make_step("1 0 0 0.5", "p p p p", [2]),
-    "process scores": _with_turns(make_step("1 0 0 1", "p p q q")),
+    "process scores": replace(
+        make_step("1 0 0 1", "p p q q"),
+        turn_scores=[[0.5 * (turn % 2) for turn in range(2 + i % 2)] for i in range(4)],
+    ),
 }
 """Steps with something to compare."""
 
@@ -81,8 +75,7 @@ def reorder(step: StepScores, order: Sequence[int]) -> StepScores:
 class TokenBatch:
     """A micro-batch of six tokens in two rollouts at the first update: every ratio is 1.
 
-    `mask` says which tokens are trained. The others stand in the micro-batch without a weight, or,
-    without `has_others`, not at all.
+    Tokens outside the `mask` have no weight, or, without `has_others`, are not there at all.
     """
 
     def __init__(

@@ -1,8 +1,4 @@
-"""What criteria are checked on: a registered name with its settings, of any kind.
-
-Owns how an object of it is made, the protocol that belongs to it, and the lines at which its file
-returns. Every criterion makes objects of its own. Judges nothing.
-"""
+"""The subject of criteria: a registered name with its settings, of any kind."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from searchrl.retrieval.indexes import IndexCache
 from searchrl.testing.kit.tags import Grammar
 
 GIVE = "check it with --set NAME=VALUE"
-"""What to do where settings are missing."""
+"""The remedy where settings are missing."""
 
 
 class NeedsSettings(Exception):

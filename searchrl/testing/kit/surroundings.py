@@ -1,8 +1,4 @@
-"""Other surroundings: what a pure function must not notice, and must leave as they are.
-
-Owns the change of clock and current folder for the time of a check, and that connections are
-refused and files left behind are seen. Process-wide, so nothing else should run meanwhile.
-"""
+"""Other surroundings of the process, which a pure function does not notice or change."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ _CLOCK_S = 1.0e9
 
 @contextmanager
 def away() -> Iterator[list[str]]:
-    """Stand in an empty folder, without network; the list is of the files left there, at the end.
-
-    A plugin that asks a server gets a ConnectionRefusedError.
-    """
+    """Stand in an empty folder, without network; at the end the list has the files left there."""
     files: list[str] = []
     connect = socket.socket.connect
 
@@ -36,14 +29,14 @@ def away() -> Iterator[list[str]]:
         connect(to, address) if is_local else refuse(address)
 
     with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as found,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         mock.patch.object(socket.socket, "connect", reach),
         mock.patch("socket.getaddrinfo", refuse),
-        contextlib.chdir(found),
+        contextlib.chdir(folder),
     ):
         yield files
-        left = (path for path in sorted(Path(found).rglob("*")) if path.is_file())
-        files += [path.relative_to(found).as_posix() for path in left]
+        left = (path for path in sorted(Path(folder).rglob("*")) if path.is_file())
+        files += [path.relative_to(folder).as_posix() for path in left]
 
 
 @contextmanager

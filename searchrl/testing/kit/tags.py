@@ -1,4 +1,4 @@
-"""What can be learned of a tag protocol from outside: its tags, its wrapper, the actions it writes.
+"""The grammar of a tag protocol, learned from outside: its tags, its wrapper, its actions.
 
 A method that raises counts as one that says nothing: its own criterion reports it.
 """
@@ -22,7 +22,7 @@ _ACTIONS = (
     Action(ACT, MARK),
     Action(TOOL, ToolCall("lookup", {"word": MARK})),
 )
-"""What a protocol may be able to write."""
+"""Actions that a protocol may be able to write."""
 
 
 def tags_in(text: str) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def tags_in(text: str) -> tuple[str, ...]:
 
 
 class Grammar:
-    """A protocol, and what it is found to read and write. Each question is asked once."""
+    """A protocol, and the texts that it reads and writes. Each question is asked once."""
 
     def __init__(self, protocol: TagProtocol) -> None:
         self.protocol = protocol
@@ -70,7 +70,7 @@ class Grammar:
         )
 
     def ends_at_stop(self, turn: str) -> bool:
-        """Whether a turn ends with the first stop string in it."""
+        """True if a turn ends with the first stop string in it."""
         ends = [turn.find(stop) + len(stop) for stop in self.protocol.stops if stop in turn]
         return min(ends, default=-1) == len(turn)
 
@@ -94,7 +94,7 @@ class Grammar:
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
-        """What hard texts for it are made of."""
+        """The pieces of hard texts for it."""
         names = dict.fromkeys((*self.tags, *(tag.upper() for tag in self.tags), *self.legal_turns))
         return (*names, self.forged)
 

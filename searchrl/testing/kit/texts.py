@@ -1,8 +1,4 @@
-"""Texts on which plugins are tried: a corpus, queries, and turns that broke programs before.
-
-Owns how the table `assets/probe_texts.toml` is read; the criteria of retrievers, environments and
-protocols use it, and so may authors' tests.
-"""
+"""Texts on which plugins are tried: a corpus, queries, and turns that broke programs before."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ QUERIES: tuple[str, ...] = tuple(_TABLE["queries"])
 HARD_QUERIES: tuple[tuple[str, str], ...] = tuple(
     (row["text"] * row.get("times", 1), row["why"]) for row in _TABLE["hard_queries"]
 )
-"""Queries that a model may well write, and what is hard about each."""
+"""Queries that a model may well write, and why each is hard."""
 
 HARD_TEXTS: tuple[str, ...] = tuple(r["text"] * r.get("times", 1) for r in _TABLE["hard_texts"])
 """Turns: empty, blank, huge, control tokens, format strings, numbers out of range, scripts."""

@@ -28,8 +28,7 @@ from searchrl.engine.sampling.generator import FinishedTurn, Handle
 from searchrl.engine.sampling.stops import StopTable
 from searchrl.errors import CheckError
 from searchrl.plugins import Registry
-from searchrl.programs.doctor import examine_plan
-from searchrl.programs.setup.session import Session
+from searchrl.programs.setup.session import Session, examine_plan
 
 Patch = pytest.MonkeyPatch
 Inject = Callable[[Patch, Session], None]
@@ -149,8 +148,8 @@ def test_the_doctor_names_a_fault(
     session = make_session(**more)
     inject(monkeypatch, session)
     report = session.examine(is_thorough=True)
-    assert name in failures(report), {n: c.verdict.says for n, c in failures(report).items()}
-    found = failures(report)[name].verdict
+    assert name in failures(report), {n: c.says for n, c in failures(report).items()}
+    found = failures(report)[name]
     assert len(found.says) > 30
     assert found.fix
     if fault in PICTURED:
@@ -170,7 +169,7 @@ def test_a_cut_distribution_is_a_finding_of_the_doctor_and_no_run_begins_with_it
     plan = dataclasses.replace(plan, config=plan.config.model_copy(update={"sampling": sampling}))
     found = failures(examine_plan(plan, toy_registry))
     assert list(found) == ["sampling"]
-    assert "sampling.top_p=0.9" in found["sampling"].verdict.says
+    assert "sampling.top_p=0.9" in found["sampling"].says
 
 
 HEALTHY: dict[str, dict[str, Any]] = {
@@ -190,8 +189,8 @@ def test_a_healthy_run_passes_and_is_as_before(kind: str, make_session: MakeSess
     session = make_session(**HEALTHY[kind])
     is_same, version = same_weights(session), session.policy.version
     report = session.examine(is_thorough=True)
-    assert report.is_good, {n: c.verdict.says for n, c in failures(report).items()}
-    assert {one.verdict.state for one in report.checks} == {State.PASSED}
+    assert report.is_good, {n: c.says for n, c in failures(report).items()}
+    assert {one.state for one in report.checks} == {State.PASSED}
     assert is_same() and session.policy.version == version
 
 

@@ -177,7 +177,8 @@ def test_a_misspelt_signal_is_said_with_the_near_match() -> None:
     # What another environment of the run reports is no signal of this one.
     here, there = rollout(1.0), rollout(1.0)
     for one, name, metrics, signals in ((here, "a", ["signal:x"], {}), (there, "b", [], {"x": 1})):
-        one.world.name, one.world.owner, one.world.notes = name, "p", [f"of {name}"]
+        one.world.name, one.world.notes = name, [f"of {name}"]
+        one.world.who = {"env": f"env '{name}' (p)"}
         one.world.config = SimpleNamespace(metrics=metrics)
         one.episode.signals = signals
     first, silent, second = find_remarks([here, there])

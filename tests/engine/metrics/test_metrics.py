@@ -74,7 +74,7 @@ def rollout(
         scored=SimpleNamespace(reward=reward, scores=scores, failure=None),
         world=more.get("world")
         or SimpleNamespace(
-            max_turns=lambda: 4,
+            max_turns=4,
             name="toy",
             scorer=scorer,
             is_served=False,

@@ -136,7 +136,7 @@ def worlds_of(toy_registry: Registry) -> Any:
 def test_weights_change_with_the_first_prompt_of_their_step(worlds_of: Any) -> None:
     first, second = {"env": "toy", "weight": {0: 1, 1: 0}}, {"env": "toy", "weight": {0: 0, 1: 1}}
     worlds = worlds_of(first, second)
-    stream = PromptStream(worlds, 0, 3, 1, Curriculum(worlds))
+    stream = PromptStream(worlds, 0, 3, 1)
     drawn = [[worlds.index(r.world) for r in stream.requests(step)] for step in (1, 2)]
     assert drawn == [[0, 0, 0], [1, 1, 1]]
 
@@ -148,14 +148,14 @@ def test_weights_follow_the_steps_and_prompts_follow_the_weights(worlds_of: Any)
         {"env": "toy-levels", "weight": {0: 0.4, 30: 0.25}},
     ]
     worlds = worlds_of(*tasks)
-    stream = PromptStream(worlds, 0, 20, 1, Curriculum(worlds))
+    stream = PromptStream(worlds, 0, 20, 1)
     for steps, shares in ((range(30), (0.2, 0.4, 0.4)), (range(30, 60), (0.5, 0.25, 0.25))):
         drawn = Counter(worlds.index(r.world) for step in steps for r in stream.requests(step + 1))
         for place, share in enumerate(shares):
             # 600 draws: four standard deviations are at most 49.
             assert abs(drawn[place] - 600 * share) < 49, (steps, place, drawn)
     # Any step can be asked for first, as a resumed run does, and refills have the same weights.
-    other = PromptStream(worlds, 0, 20, 1, Curriculum(worlds))
+    other = PromptStream(worlds, 0, 20, 1)
     for refill in (0, 1):
         asked = [
             [(worlds.index(r.world), r.index, r.rng_keys) for r in s.requests(45, refill)]
@@ -179,7 +179,7 @@ def test_weights_that_never_change_draw_what_they_always_drew(worlds_of: Any) ->
 
 def test_the_difficulty_changes_and_every_level_has_its_own_tasks(worlds_of: Any) -> None:
     (world,) = worlds_of(LEVELS | {"difficulty": {0: "easy", 3: "hard", 6: "easy"}})
-    stream = PromptStream([world], 0, 6, 1, Curriculum([world]))
+    stream = PromptStream([world], 0, 6, 1)
     for step in range(9):
         for request in stream.requests(step + 1):
             level = "easy" if step < 3 or step >= 6 else "hard"

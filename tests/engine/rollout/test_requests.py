@@ -116,7 +116,7 @@ def waited() -> RetrieverFailure:
     ],
 )
 def test_who_failed(error: Exception, kind: FailureKind, owner: str) -> None:
-    world: Any = SimpleNamespace(who=lambda part: part)
+    world: Any = SimpleNamespace(who={kind: kind for kind in ("env", "retriever", "protocol")})
     failure: Failure = classify(error, world, "player")
     assert (failure.kind, failure.owner) == (kind, owner)
     assert (failure.detail == "where it hangs") == (kind is FailureKind.TIMEOUT)

@@ -332,7 +332,8 @@ def test_who_is_scored_together_and_what_is_rendered(
 
 def test_the_world_of_its_level_plays_it_and_gets_its_environment_back(toy_world: Any):
     world, level = toy_world(), toy_world()
-    request = RolloutRequest("g", world, "train", 0, (1, 2), level=level)
+    world.levels = {"easy": level, "hard": world}
+    request = RolloutRequest("g", world, "train", 0, (1, 2), difficulty="easy")
     codec = ByteCodec()
     RolloutDriver(SayingGenerator(codec.encode_plain, [ANSWER]), codec, WIDE).run([request])
     # One of the other was made for its indexes.

@@ -156,7 +156,7 @@ def test_what_is_said_wins(defaults: Registry):
 def test_a_world_is_made_of_it(defaults: Registry):
     (world,) = make_worlds(build_config({"env": "mine"}), defaults)
     assert str(world.scorer.schedule) == "brief+0.5*em"
-    assert world.retriever_owner == "plugin defaults"
+    assert world.who["retriever"].endswith("(plugin defaults)")
 
 
 @pytest.mark.parametrize(

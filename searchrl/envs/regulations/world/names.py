@@ -1,21 +1,17 @@
 """Names and values that a school draws: people, places, rooms, times, sums, dates.
 
-Owns the domains, which are large on purpose: a constant or memorised answer must be worthless; how
-a value is written in an article, and which other forms of it are right answers. The names
-themselves are data (`searchrl/assets/regulations/names.json`); wordings are in `wordings.py`.
-Called by `school.py`, and by the scripted policies for a plausible guess.
+The domains are large on purpose: a constant or memorised answer must be worthless.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from pydantic import with_config
+from pydantic.dataclasses import dataclass
 
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
@@ -26,8 +22,7 @@ MONTHS = (
 )  # fmt: skip
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Names:
     """The names to draw from: the content of `names.json`. A school's name is head + tail, type."""
 
@@ -46,34 +41,21 @@ def load_names() -> Names:
 
 
 class ValueKind(StrEnum):
-    """What an article states; each kind has its own domain."""
+    """The kinds of values that articles state; `_DOMAINS` has the values of each."""
 
     NUMBER = "number"
-    """A whole number, 11 to 98."""
     EXTENSION = "extension"
-    """A telephone extension of four digits."""
     CODE = "code"
-    """A code of four digits."""
     MONEY = "money"
-    """A sum, £11 to £98."""
     MORNING = "morning"
-    """A time between 06:30 and 11:25."""
     MIDDAY = "midday"
-    """A time between 10:00 and 14:55."""
     AFTERNOON = "afternoon"
-    """A time between 13:00 and 19:55."""
     DATE = "date"
-    """A day and a month."""
     ROOM = "room"
-    """A letter and three digits."""
     PERSON = "person"
-    """A first and a last name."""
     BUILDING = "building"
-    """A house of the school."""
     FORM = "form"
-    """A form with its number."""
     FUND = "fund"
-    """A fund that pays for things."""
 
 
 def _time(rng: Random, first: int, end: int) -> str:
@@ -109,7 +91,7 @@ def draw_value(kind: ValueKind, rng: Random) -> str:
 
 
 class Value(NamedTuple):
-    """A value of a rule: `bare` is the short answer, `unit` what a number counts."""
+    """A value of a rule: `bare` is the short answer, `unit` that of a number."""
 
     kind: ValueKind
     bare: str

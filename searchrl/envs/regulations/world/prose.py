@@ -1,8 +1,4 @@
-"""Articles: rules put into sentences, with exceptions, earlier values and remarks beside them.
-
-Owns how the text of an article is composed and what it states where. Which rules a school has is in
-`school.py`; the sentences' parts are word lists (`wordings.py`).
-"""
+"""Articles: rules put into sentences, with exceptions, earlier values and remarks beside them."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ _YEARS = range(2012, 2025)
 
 
 class Status(StrEnum):
-    """Whether what an article states still holds."""
+    """The state of a rule in an article."""
 
     CURRENT = "current"
     REPLACED = "replaced"
@@ -46,8 +42,8 @@ class Statement(NamedTuple):
     """One rule as an article states it.
 
     `about` is the rule's key, unique within a handbook; `gist` says the same in a reader's words.
-    `clause` is the part of the article's text that states it. `condition` is empty for the rule
-    itself, otherwise how the article says when or for whom the exception holds.
+    `clause` is the part of the article's text that states it. `condition` is the phrase for when or
+    whom an exception holds, empty for the rule itself.
     """
 
     about: str
@@ -102,13 +98,9 @@ def condition_of(about: str) -> str:
 
 
 class Composer:
-    """Writes the articles of one school.
+    """Writes the articles of one school, with some wordings of each rule (None: all).
 
-    Args:
-        phrases: what is common to all rules.
-        rng: makes all choices.
-        has_unseen: whether wordings of the test split may be used.
-        num_wordings: how many wordings of a rule to choose from; None: all.
+    With `has_unseen`, wordings of the test split may be used.
     """
 
     def __init__(
@@ -124,11 +116,8 @@ class Composer:
     ) -> Article:
         """Rules one after the other, then remarks until the article has at least `MIN_WORDS`.
 
-        Args:
-            titles: one is chosen; slots are those of the first rule.
-            rules: what the article states.
-            remarks: what else it may say; slots are those of the first rule.
-            limit: the most words an article may have; 0: no limit and no remarks.
+        The slots of titles and remarks are those of the first rule. `limit` is the most words that
+        an article may have; 0: no limit and no remarks.
         """
         rng = self._rng
         slots = rules[0].slots
@@ -148,7 +137,7 @@ class Composer:
         return Article(Passage("", text, title), tuple(statements), is_seen)
 
     def _rules(self, rules: Sequence[Rule]) -> tuple[str, list[Statement], bool]:
-        """The rules one after the other: text, statements, whether training may show it."""
+        """The rules one after the other: text, statements, and True if training may show it."""
         sentences, statements, is_seen = [], [], True
         for rule in rules:
             text, stated, seen = self._state(rule)
@@ -168,7 +157,7 @@ class Composer:
         return Article(Passage("", text, title), ())
 
     def _state(self, rule: Rule) -> tuple[str, list[Statement], bool]:
-        """The rule's sentences, what they state, and whether training may show all wordings."""
+        """The rule's sentences, their statements, and True if training may show all wordings."""
         wording = self._choose(rule.wordings, self._num_wordings)
         main = self._fill(wording.text, {**rule.slots, "v": rule.value.text})
         frame, is_seen = "{Main}.", wording.is_seen

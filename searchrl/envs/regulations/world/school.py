@@ -1,8 +1,6 @@
-"""Procedurally generated schools: the handbook, what each article states, what is missing.
+"""Procedurally generated schools: the rules, chains and things that each regulates.
 
-A school is a pure function of (world_seed, split, number, difficulty). Owns which rules, chains and
-things a school regulates, and their values. Wordings are in `wordings.py`, articles are written by
-`prose.py`, questions by `questions.py`. Called by `env.py`.
+A school is a pure function of (world_seed, split, number, difficulty).
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ _SUBJECTS_PER_FAMILY = {"club": (4, 5), "venue": (4, 4), "form": (4, 4), "fund":
 
 
 class Difficulty(StrEnum):
-    """How articles are written and which questions are asked about them."""
+    """The level of articles and of the questions about them."""
 
     EASY = "easy"
     """Two wordings per rule, one sentence per article, nothing beside the rule."""
@@ -73,7 +71,7 @@ class Difficulty(StrEnum):
 
 
 class Dials(NamedTuple):
-    """What a level is made of. Shares are of rules, unless it says otherwise.
+    """The shares and sizes of a level. Shares are of rules, unless it says otherwise.
 
     `remarks_present` and `remarks_absent` count articles that state no rule, on topics that the
     handbook regulates and on others; `trap` is the share of questions that are worded so that they
@@ -157,12 +155,11 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class School:
-    """A school's handbook, and what it regulates and does not.
+    """A school's handbook, with the matters that it regulates, and others that it does not.
 
     `stated` holds, by its key, the article and the statement of every rule and exception as it
     holds now. `exceptions` maps a rule's key to the condition of its exception. `has_unseen`:
-    wordings that training never shows may be used. `trap_share` is how often a question is worded
-    so that it fits another article better.
+    wordings that training never shows may be used. `trap_share` is that of `Dials`.
     """
 
     key: str

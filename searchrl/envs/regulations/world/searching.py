@@ -1,9 +1,4 @@
-"""What to type: the words of a question that a search engine can use, and what they find.
-
-Owns the list of words that tell nothing, the choice of a query, and the check that a word search
-with it finds an article. Called by `questions.py`, so that every question can be answered, and by
-the scripted policies.
-"""
+"""Queries: the words of a question that tell something, and the articles that they find."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ FUNCTION_WORDS = frozenset(
     "much must my need needs no not of off on once one or our out over own shall she should so "
     "some than that the their them then there these they this those to too until up us was we "
     "were what when where which while who whom whose why will with within without would you your "
-    # Politeness, and what every question is about.
+    # Politeness, and the matter of every question.
     "ask called excuse find forgot handbook hello here know let like look looked might new people "
     "please question quick regulations rule rules say says school college academy sorry tell "
     "thank thanks thing want wonder "
@@ -49,21 +44,19 @@ class Finder:
         self._search = BM25Retriever(passages)
 
     def finds(self, query: str, passage_id: str, within: int = 3) -> bool:
-        """Whether the article is among the first `within` results of the query."""
+        """True if the article is among the first `within` results of the query."""
         return any(p.id == passage_id for p in self._search.search([query], within)[0])
 
     def misleads(self, query: str, passage_id: str = "") -> float:
-        """How much better the query fits another article than the named one (none: than nothing).
+        """The best other score of the query over that of the article (none: over 1).
 
-        The best other score over the article's own among the three results; -1 if the article is
-        not among them, or if nothing is found at all.
+        Among three results; -1 if the article is not among them, or if there are none.
         """
-        found = self._search.search([query], 3)[0]
-        own = [p.score for p in found if p.id == passage_id] if passage_id else [1.0]
-        others = [p.score for p in found if p.id != passage_id]
-        if not own or not found:
+        scores = {p.id: p.score for p in self._search.search([query], 3)[0]}
+        if not scores or (passage_id and passage_id not in scores):
             return -1.0
-        return max(others, default=0.0) / max(own[0], 1e-9)
+        score = scores.pop(passage_id, 1.0)
+        return max(scores.values(), default=0.0) / max(score, 1e-9)
 
 
 @lru_cache(maxsize=4)

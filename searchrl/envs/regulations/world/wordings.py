@@ -1,22 +1,19 @@
-"""Word lists: how rules are worded and asked about, with slots for what a school draws.
+"""Word lists of rules and questions, from `searchrl/assets/regulations`.
 
-Owns the form of the word lists in `searchrl/assets/regulations`: topics (`daily.json`,
-`office.json`), chains (`chains.json`, and `relations.json` for their third hop), things
-(`things.json`) and phrases (`phrases.json`). What they say is data. Slots: `{v}` a value, `{s}` a
-subject or a thing, `{p}` the entity of a chain, and the synonyms of `phrases.json`, such as
-`{pupils}`. `prose.py` composes articles, `questions.py` composes questions.
+Slots: `{v}` a value, `{s}` a subject or a thing, `{p}` the entity of a chain, and the synonyms of
+`phrases.json`, such as `{pupils}`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, with_config
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from searchrl.envs.regulations.world.names import ValueKind, telling_words
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
@@ -26,14 +23,13 @@ _SYNONYM = re.compile(r"\{([a-z]{2,})\}")
 
 
 class Wording(NamedTuple):
-    """A text with slots; `is_seen` says whether training may use it."""
+    """A text with slots; `is_seen`: training may use it."""
 
     text: str
     is_seen: bool
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Wordings:
     """Texts that say the same: `both` in all splits, `test` in the test split only.
 
@@ -44,7 +40,7 @@ class Wordings:
     test: tuple[str, ...] = ()
 
     def of(self, has_unseen: bool) -> list[Wording]:
-        """Those to choose from; the ones of the test split too if `has_unseen`."""
+        """The texts to choose from, with those of the test split if `has_unseen`."""
         seen = [Wording(text, True) for text in self.both]
         return seen + [Wording(text, False) for text in self.test if has_unseen]
 
@@ -55,13 +51,12 @@ class Wordings:
 Texts = Annotated[tuple[str, ...], Field(min_length=2)]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Topic:
     """A rule with one value.
 
     `key` is English, of hyphenated words: the expert's thoughts name the rule by it. Topics of one
-    `area` may stand in one article. `unit` is what a number counts.
+    `area` may stand in one article.
     """
 
     key: str
@@ -75,8 +70,7 @@ class Topic:
     unit: str = ""
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Subject:
     """Something a chain starts from, with the names it goes by."""
 
@@ -84,8 +78,7 @@ class Subject:
     names: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Family:
     """A kind of chain: a subject's article names an entity, another article is about it.
 
@@ -112,12 +105,11 @@ class Family:
     unit: str = ""
 
     def link_gist(self, subject: Subject) -> str:
-        """What a link article and a question about it are about, for every name of the subject."""
+        """The matter of a link article and of a question about it, by any name of the subject."""
         return f"{self.link_noun} of {subject.key}"
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Shelf:
     """A kind of rule about many things, each with one name: what it costs, where it is kept."""
 
@@ -137,7 +129,7 @@ class Shelf:
         return f"{self.key}:{thing}"
 
     def gist(self, thing: str) -> str:
-        """What an article and a question about the thing are about; its name stands last."""
+        """The matter of an article and of a question about the thing; its name stands last."""
         words = thing.split()
         # The invented word of a name tells more than the common one behind it.
         names = [word for word in words if word[0].isupper()]
@@ -145,8 +137,7 @@ class Shelf:
         return " ".join([self.noun, "of", *common, *names])
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Condition:
     """When or for whom an exception holds; `texts` can follow a question or begin a sentence."""
 
@@ -155,10 +146,9 @@ class Condition:
     texts: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Phrases:
-    """What is common to all rules; `asides` are sentences that may stand beside any of them, and
+    """Phrases of all rules; `asides` are sentences that may stand beside any of them, and
     `other_values` such sentences with a value of each kind, which answers nothing.
 
     Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
@@ -183,10 +173,9 @@ class Phrases:
         return _SYNONYM.sub(lambda slot: rng.choice(self.synonyms[slot.group(1)]), text)
 
 
-@with_config(EXACT)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=EXACT)
 class Relation:
-    """Who has to do with an entity: the caretaker of a building, the treasurer of a fund.
+    """A person who has to do with an entity: the caretaker of a building, the treasurer of a fund.
 
     `descriptions` stand for this person in a question that does not name them.
     """
@@ -201,10 +190,10 @@ class Relation:
 
 
 def entity_gist(attribute: str, entity: str) -> str:
-    """What an entity's article and a question about it are about.
+    """The matter of an entity's article and of a question about it.
 
-    Ends with a telling word: `limit of Norden`, not `of Norden Fund`. So the last tokens decide
-    whether two gists are the same.
+    Ends with a telling word, `limit of Norden`, not `of Norden Fund`: the last tokens tell gists
+    apart.
     """
     return " ".join([attribute, "of", *telling_words(entity)])
 
@@ -230,7 +219,7 @@ def load_shelves() -> tuple[Shelf, ...]:
 
 @cache
 def load_phrases() -> Phrases:
-    """What is common to all rules."""
+    """The phrases of all rules."""
     return load_word_list(Phrases, _FOLDER / "phrases.json")
 
 

@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from searchrl.errors import show_value
-
-if TYPE_CHECKING:
-    from searchrl.config.sections import TaskConfig
 
 KEYS = ("weight", "difficulty", "reward")
 """Keys of a task that can have stages."""
@@ -49,30 +46,9 @@ def checked_stages(value: Any, key: str) -> Any:
     return value
 
 
-def ensure_weights(tasks: list[TaskConfig]) -> list[TaskConfig]:
-    """Return the tasks of a run. Raises ValueError if every weight is 0 at some step."""
-    weights = [stages_of(task.weight) for task in tasks]
-    for step in sorted({begin for stages in weights for begin, _ in stages}):
-        if not any(stages[stage_at(stages, step)][1] for stages in weights):
-            raise ValueError(f"every weight is 0 after step {step}; give one task a weight above 0")
-    return tasks
-
-
 def alone(task: Mapping[str, Any]) -> dict[str, Any]:
     """A task for a run in which others are missing: no weight, and the last of its difficulties."""
     own = {key: value for key, value in task.items() if key not in ("weight", "difficulty")}
     if levels := task.get("difficulty"):
         own["env"] = {**own["env"], "difficulty": levels[max(levels, key=int)]}
     return own
-
-
-def describe_stages(tasks: Sequence[TaskConfig]) -> list[str]:
-    """A sentence for everything that changes: `tasks.0.weight: 1, then 0.5 after step 30`."""
-    told = []
-    for place, task in enumerate(tasks):
-        for key in KEYS:
-            (_, first), *others = stages_of(getattr(task, key))
-            then = [f"{value} after step {begin}" for begin, value in others]
-            if then:
-                told.append(f"tasks.{place}.{key}: {', then '.join([str(first), *then])}")
-    return told

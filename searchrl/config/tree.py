@@ -18,7 +18,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from searchrl.config.alarms import AlarmsConfig
-from searchrl.config.curriculum import ensure_weights
+from searchrl.config.curriculum import KEYS, stage_at, stages_of
 from searchrl.config.endpoint import MODEL, EndpointConfig, PolicyName
 from searchrl.config.faults import FileLayer, explain
 from searchrl.config.packaged import find_packaged, is_packaged
@@ -57,10 +57,30 @@ WHOLE_KEYS = ("mix", "weight", "difficulty", "reward")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
 
 
+def describe_stages(tasks: Sequence[TaskConfig]) -> list[str]:
+    """A sentence for everything that changes: `tasks.0.weight: 1, then 0.5 after step 30`."""
+    sentences = []
+    for place, task in enumerate(tasks):
+        for key in KEYS:
+            (_, first), *others = stages_of(getattr(task, key))
+            if others:
+                then = [f"{value} after step {begin}" for begin, value in others]
+                sentences.append(f"tasks.{place}.{key}: {', then '.join([str(first), *then])}")
+    return sentences
+
+
+def _ensure_weight(tasks: list[TaskConfig]) -> list[TaskConfig]:
+    weights = [stages_of(task.weight) for task in tasks]
+    for step in sorted({begin for stages in weights for begin, _ in stages}):
+        if not any(stages[stage_at(stages, step)][1] for stages in weights):
+            raise ValueError(f"every weight is 0 after step {step}; give one task a weight above 0")
+    return tasks
+
+
 class RunConfig(Section):
     """The whole run."""
 
-    tasks: Annotated[list[TaskConfig], Field(min_length=1), AfterValidator(ensure_weights)] = Field(
+    tasks: Annotated[list[TaskConfig], Field(min_length=1), AfterValidator(_ensure_weight)] = Field(
         default=[TaskConfig()]
     )
     """Tasks to train on. One entry is the normal case; several make a mixture, with metrics kept

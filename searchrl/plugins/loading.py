@@ -123,11 +123,7 @@ def load_plugins(
 
 
 def _find_entry_points() -> list[_Candidate]:
-    """One candidate per entry point, named after its distribution (`dist.entry` if it has many).
-
-    Two distributions may use the same entry-point name: both load, since names are qualified by
-    distribution.
-    """
+    """One candidate per entry point, named after its distribution (`dist.entry` if it has many)."""
     listed = importlib.metadata.entry_points(group=PROJECT)
     found = [(ep.dist.name if ep.dist else ep.name, ep) for ep in listed]
     names = [dist_name for dist_name, _ in found]

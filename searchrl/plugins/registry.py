@@ -222,11 +222,7 @@ class Registry:
         return found[0]
 
     def make_protocol(self, env: Entry, name: str, settings: Mapping[str, Any]) -> Any:
-        """Make the protocol `name` for an environment.
-
-        If the protocol has a setting `tools` and `settings` do not fill it, it gets the tools that
-        the environment offers.
-        """
+        """Make the protocol `name`, with the environment's tools if it takes them and has none."""
         entry = self.get("protocol", name)
         takes_tools = bool(env.tools) and has_setting(entry.load(), "tools")
         offered = {"tools": list(env.tools)} if takes_tools else {}
@@ -240,10 +236,7 @@ class Registry:
         )
 
     def spellings(self, kind: str) -> tuple[str, ...]:
-        """Every plain and qualified way to write a name of `kind`, conflicting ones included.
-
-        For parsers of reward expressions: they must accept every name that `get` may know.
-        """
+        """Every plain and qualified way to write a name of `kind`, conflicting ones included."""
         found: set[str] = set()
         for entry in self._of(kind):
             owner = entry.owner

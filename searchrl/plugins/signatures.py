@@ -38,10 +38,7 @@ _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWOR
 
 
 def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
-    """Say why SearchRL could not call `factory`, or "" if its signature fits the kind.
-
-    Only what SearchRL itself passes is checked: required settings may be missing here.
-    """
+    """Say why SearchRL could not call `factory` with what it passes itself, or ""."""
     count, names, form = _PASSED.get(kind, (0, (), ""))
     try:
         signature = inspect.signature(factory)
@@ -105,10 +102,7 @@ def find_settings(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def find_retriever_settings(factory: Callable[..., Any]) -> dict[str, bool]:
-    """The settings that hold another retriever, and whether each holds a list of them.
-
-    They are annotated `RetrieverFactory` or `list[RetrieverFactory]`, or None, or `Annotated`.
-    """
+    """The settings annotated as another retriever's factory, and whether each holds a list."""
     kinds = {name: _alternatives(one.annotation) for name, one in find_settings(factory).items()}
     return {
         name: list[RetrieverFactory] in among
@@ -222,10 +216,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _stored(value: Any) -> Any:
-    """`value` with lists in place of the iterators that pydantic makes for `Iterable[str]`.
-
-    Only the first of many instances could read an iterator.
-    """
+    """`value` with lists in place of the iterators that pydantic makes for `Iterable[str]`."""
     if isinstance(value, Iterator) or type(value) is list:
         return [_stored(item) for item in value]
     return {k: _stored(v) for k, v in value.items()} if type(value) is dict else value

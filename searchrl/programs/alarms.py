@@ -43,10 +43,7 @@ class Rollback(TypedDict):
 
 
 class AlarmDesk:
-    """The alarms of a run that is under way.
-
-    `asked` is the last step after which they were asked; more are added to `rollbacks`.
-    """
+    """The alarms of a run, last asked after step `asked`; it adds to `rollbacks`."""
 
     def __init__(
         self,

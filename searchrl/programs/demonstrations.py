@@ -100,10 +100,7 @@ class Demonstrator:
 
 
 def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
-    """The texts of scripted episodes, for a tokenizer to read: prompts, turns, observations.
-
-    The scripts are experts; for an env without one, the main script of the first stage.
-    """
+    """The texts of scripted episodes, for a tokenizer to read: prompts, turns, observations."""
     driver = make_scripted_driver(config)
     count = config.model.scratch.tokenizer_tasks
     mix = config.sft.stages[0].mix

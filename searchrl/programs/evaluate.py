@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchrl.api_client import Client
@@ -100,16 +99,10 @@ def evaluate(
         config = plan.config
     with make_observer(observer, quiet=quiet) as observer:
         result = play_table(config, registry, observer.phase, plan, observer.note)
-        limit = make_limit(config, save_beside, observer.note)
+        most = config.rollout.max_failure_frac
+        limit = FailureLimit("evaluation", most, save_beside, observer.note)
         limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
     return result
-
-
-def make_limit(
-    config: RunConfig, save: Callable[[str, str], Path], on_note: Callable[[str], None]
-) -> FailureLimit:
-    """The limit of failures of an evaluation."""
-    return FailureLimit("evaluation", config.rollout.max_failure_frac, save, on_note)
 
 
 def play_table(

@@ -36,11 +36,7 @@ ReadLine = Callable[[], str | None]
 def read_turn(
     protocol: TagProtocol, read_line: ReadLine, complain: Callable[[str], None]
 ) -> str | None:
-    """Read one turn: a shortcut, or raw lines up to a stop string or an empty line.
-
-    Returns None at the end of input and for the line `quit`. `complain` is told of a shortcut that
-    the protocol cannot write.
-    """
+    """Read a shortcut, or raw lines up to a stop string or an empty line; None to leave."""
     lines: list[str] = []
     while (line := read_line()) is not None:
         head, _, rest = line.partition(" ")
@@ -117,10 +113,7 @@ def play_episode(
     show: Callable[[str], None],
     read: Callable[[], str | None],
 ) -> Rollout | None:
-    """Play one task of `config.eval.split`; returns None if the person left before its end.
-
-    `show` receives the prompt and every observation; `read` returns the next turn, None at the end.
-    """
+    """Play one task of `config.eval.split`; returns None if the person left before its end."""
     split = config.eval.split
     request = RolloutRequest(
         group_id=f"play/{index}",

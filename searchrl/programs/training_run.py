@@ -168,10 +168,7 @@ class TrainingRun:
         self.writer.log(step, metrics, phase)
 
     def record(self, result: EvalResult, phase: str, step: int, where: str) -> None:
-        """Write the episodes and the figures of an evaluation.
-
-        Raises `FailureLimitError` if too many episodes failed; the figures are then not recorded.
-        """
+        """Write the episodes of an evaluation and, unless too many failed, its figures."""
         log = self.config.log
         # Those during training are files of steps, of which only the newest may be kept.
         of_step = f"_{step:06d}" if phase == "during" else ""
@@ -239,10 +236,7 @@ class TrainingRun:
         return int(state["step"])
 
     def finish(self, **facts: Any) -> dict[str, Any]:
-        """Write the policy, evaluate, write `summary.json`, which holds `facts` too; returns that.
-
-        An evaluation that fails leaves the policy.
-        """
+        """Write the policy, evaluate, write `summary.json` with `facts` and return that."""
         config, path, step = self.config, self.writer.path, self.progress.step
         if self.workers.is_first or self.policy.is_sharded:
             save_policy(path, self.policy)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from searchrl.config.curriculum import describe_stages
 from searchrl.config.sections import AUTO
+from searchrl.config.tree import describe_stages
 from searchrl.errors import SearchRLError
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import Run, find_damage

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from searchrl.config import build_config
-from searchrl.config.curriculum import alone, describe_stages, stage_at, stages_of
-from searchrl.config.tree import parse_set
+from searchrl.config.curriculum import alone, stage_at, stages_of
+from searchrl.config.tree import describe_stages, parse_set
 from searchrl.errors import ConfigError
 
 

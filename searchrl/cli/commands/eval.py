@@ -79,8 +79,9 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.cli.loading import load_registry
     from searchrl.engine.metrics.breakdown import task_means
     from searchrl.engine.metrics.evaluation import EvalResult
+    from searchrl.engine.metrics.failures import FailureLimit
     from searchrl.engine.metrics.remarks import find_forks, find_remarks
-    from searchrl.programs.evaluate import make_limit, play_table
+    from searchrl.programs.evaluate import play_table
     from searchrl.programs.stopping import catching_signals
     from searchrl.run_folder import Run, choose_folder, save_beside
     from searchrl.runs.contender import find_contender
@@ -92,8 +93,8 @@ def eval(run: str | None, **values: Any) -> None:
         first = _resolve(run, read_layers())
         if first.config.run_dir is not None:
             choose_folder(first.config)
-        found = Run.find(run) if run is not None else None
-        registry = load_registry(first.config, None if found is None else found.path)
+        opened = Run.find(run) if run is not None else None
+        registry = load_registry(first.config, None if opened is None else opened.path)
         first = first.settled(registry, observer.note)
         both = [first]
         if values["against"] is not None:
@@ -124,7 +125,8 @@ def eval(run: str | None, **values: Any) -> None:
             observer.note(f"endpoint: {results[0].traffic.describe()}")
         if config.run_dir is not None:  # whatever follows: the episodes are kept
             save = record(is_over=True)
-        limit, where = make_limit(config, save, observer.note), f"split '{config.eval.split}'"
+        most, where = config.rollout.max_failure_frac, f"split '{config.eval.split}'"
+        limit = FailureLimit("evaluation", most, save, observer.note)
         for name, result in zip(_NAMES, results, strict=False):
             limit.ensure((*result.rollouts, *result.forced), where, name)
         for text in (*find_remarks(results[0].rollouts), *find_forks(results[0].rollouts)):
@@ -154,11 +156,11 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     from searchrl.runs.contender import Contender
 
     try:
-        found = None if run is None else Run.find(run) or Run.open(run)
+        opened = None if run is None else Run.find(run) or Run.open(run)
     except RunFolderError as error:
         way = f"a model is named by a flag: searchrl eval --model {shlex.quote(run or '')}"
         raise RunFolderError(f"{error} RUN is a run folder; {way}") from None
-    return Contender(*resolve(*layers, run=found, weights=run))
+    return Contender(*resolve(*layers, run=opened, weights=run))
 
 
 def _record(

@@ -36,10 +36,7 @@ DIFFICULTY = "difficulty."
 
 
 def with_components(config: RunConfig, registry: Registry) -> RunConfig:
-    """The config whose tasks are measured with all `COMPONENTS`, besides their own metrics.
-
-    One whose name a plugin took as well has its whole name, such as `searchrl:em`.
-    """
+    """The config whose tasks are measured with all `COMPONENTS`, besides their own metrics."""
     own = set(registry.names("reward"))
     added = [name if name in own else f"searchrl:{name}" for name in COMPONENTS]
     tasks = [

@@ -33,10 +33,7 @@ SUMMARY_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class EvalResult:
-    """Metrics with intervals and the episodes behind them.
-
-    `forced` are those that were played for `em_forced`; see `evaluate_both`.
-    """
+    """Metrics with intervals and the episodes behind them; `forced` those behind `em_forced`."""
 
     metrics: Metrics
     rollouts: tuple[Rollout, ...]

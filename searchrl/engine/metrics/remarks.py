@@ -50,10 +50,7 @@ def find_blurred_golds(worlds: Sequence[TaskWorld], normalization: str) -> Itera
 
 
 def find_forks(rollouts: Sequence[Rollout]) -> list[str]:
-    """A sentence for each task whose agent begins another segment with many of its requests.
-
-    It names the commonest reason, the first request that had it, and what to change in the agent.
-    """
+    """A sentence for each task whose agent begins another segment with many of its requests."""
     found = []
     for world in {id(one.world): one.world for one in rollouts if one.world.is_served}.values():
         own = [one.trajectory for one in rollouts if one.world is world]

@@ -73,10 +73,7 @@ def begin_episode(
     serving: Serving | None = None,
     script: ExpertFactory | None = None,
 ) -> Begun:
-    """Reset an environment of the world, and make its scripted policy if there is one.
-
-    `serving` None: nobody plays, and a wrapper that serves the policy starts nobody.
-    """
+    """Reset an environment of the world, and make its scripted policy if there is one."""
     if hasattr(env.unwrapped, "budget"):
         env.unwrapped.budget = budget
     if hasattr(env, "serve"):

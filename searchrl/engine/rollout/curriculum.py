@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from searchrl.config.curriculum import KEYS, describe_stages, stage_at, stages_of
+from searchrl.config.curriculum import KEYS, stage_at, stages_of
+from searchrl.config.tree import describe_stages
 from searchrl.engine.rollout.world import TaskWorld
 
 

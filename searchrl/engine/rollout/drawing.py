@@ -23,10 +23,7 @@ MAX_DRAWINGS = 8
 
 
 def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
-    """The drawings of an episode: `{"by", "kind", "title", …}` each, with the fields of its kind.
-
-    One that hangs is asked once, and no more in this process.
-    """
+    """The drawings of an episode: `{"by", "kind", "title", …}` each, with its own fields."""
     found: list[dict[str, Any]] = []
     env = world.acquire()
     for who, drawer in _find_drawers(world, env):

@@ -21,10 +21,7 @@ _ORDER, _SAMPLE, _WORLD, _REFILL = 1, 2, 3, 4
 
 @dataclass(frozen=True)
 class PromptStream:
-    """Draws prompts: a fresh permutation of each world's training tasks per epoch.
-
-    Worlds are chosen per prompt with probability proportional to their weights at its step.
-    """
+    """Draws worlds by their weights, and for each a permutation of its training tasks per epoch."""
 
     worlds: Sequence[TaskWorld]
     seed: int

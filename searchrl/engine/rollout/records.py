@@ -97,10 +97,7 @@ def plain_payload(action: Action) -> Any:
 
 
 def _spread(trajectory: Trajectory, columns: TokenColumns | None) -> dict[str, Any]:
-    """Columns of the update over all tokens; null where it saw none, or no finite number.
-
-    Advantage and weight are one number where it is one for the whole rollout.
-    """
+    """Columns of the update over all tokens; null where it saw none, or no finite number."""
     if columns is None:
         return dict.fromkeys(("ratio", "entropy", "advantage", "weight", "clipped"))
     trained = [place for place, is_trained in enumerate(trajectory.trained) if is_trained]

@@ -52,10 +52,7 @@ class Served:
         return live
 
     def go_on(self, dialogue: Dialogue, handle: Handle, said: Rendered) -> Handle:
-        """Ask for the turn that a wrapper wants next; the handle of its segment.
-
-        Another segment than the last one is opened anew, from its stored ids.
-        """
+        """Ask for the turn that a wrapper wants next; returns the handle of its segment."""
         segments, number, ids = dialogue.segments, said.segment, list(said.ids)
         if number == dialogue.asked[-1]:
             dialogue.trajectory.append_env(ids)

@@ -35,10 +35,7 @@ def find_source(init_from: str | None) -> Run | None:
 
 
 def settings_of_source(source: Run, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The settings that follow the weights of a run.
-
-    `layers` is what is written now: which env somebody named decides about the tasks.
-    """
+    """The settings that follow the weights of a run; the env named in `layers` picks its tasks."""
     config = source.config
     there = config.to_dict()
     # That of a package is not about the model: what it says of the tasks comes with the tasks.

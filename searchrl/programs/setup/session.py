@@ -160,10 +160,7 @@ class Session:
         return share_driver(made, self.workers)
 
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
-        """The checks of `searchrl doctor`, on what is played now; nothing is different afterwards.
-
-        `sampling` is what is judged in place of the configuration's own.
-        """
+        """Run the checks of `searchrl doctor`; `sampling` replaces that of the configuration."""
         subject = Subject(
             self.learner,
             self.sampler,
@@ -180,10 +177,7 @@ class Session:
         return report
 
     def sample(self, step: int, **watched: Any) -> StepGroups:
-        """Sample the groups of a step (from 1), at the stages that begin with it.
-
-        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
-        """
+        """Sample the groups of a step (from 1); `watched` goes to `RolloutDriver.run`."""
         for begun in self.curriculum.begins(step - 1):
             self.on_note(begun)
         if self.ahead is not None:

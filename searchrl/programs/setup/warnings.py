@@ -143,10 +143,7 @@ def note_turn_scores(algorithm: Algorithm, rollouts: Sequence[Rollout]) -> str:
 def unready_policy(
     config: RunConfig, worlds: Sequence[TaskWorld], before: Metrics
 ) -> Iterator[str]:
-    """A warning before a policy is rewarded in a format that it was not shown well enough.
-
-    Only where the protocol asks for it (`min_format`, the share of turns that are well-formed).
-    """
+    """Warn of a policy whose share of well-formed turns is below the protocol's `min_format`."""
     for world in worlds:
         least, turns = getattr(world.protocol, "min_format", None), before.get("turns")
         if least is None or turns is None:

@@ -124,8 +124,7 @@ def micro_batches(
 def _packs(
     groups: Sequence[Group[PackedRollout]], max_tokens: int
 ) -> Iterator[list[tuple[PackedRollout, str]]]:
-    """Rows with the ids of their groups; where a group is torn, those that share most are together.
-    """
+    """Rows with the ids of their groups. In a group that is torn, those that share most meet."""
     part: list[tuple[PackedRollout, str]] = []
     tree = TokenTree()
     for group in groups:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, repeat, takewhile
 from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from searchrl.engine.model.attention import AttentionPlan, kernel_mask
 
@@ -26,6 +28,9 @@ BLOCK = {"cpu": 128}
 """Query rows per call of the attention kernel: smaller, and less is computed to be masked."""
 
 _BLOCK_ELSEWHERE = 1024
+
+_KEPT_COPIES = 2
+"""Keys copied per token of a node's children: with more, their attention is computed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,14 @@ class PackedPlan:
         outputs = list(pieces)
         for nodes in self._siblings:
             above, rows = ([pieces[n] for n in names] for names in (self._paths[nodes[0]], nodes))
-            for node, output in zip(nodes, run(above, rows), strict=True):
+            # Kept for the backward pass, copies of what is above would be most of all memory.
+            is_light = len(rows) * sum(map(len, above)) <= _KEPT_COPIES * sum(map(len, rows))
+            attend = (
+                run
+                if is_light
+                else partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
+            )
+            for node, output in zip(nodes, attend(above, rows), strict=True):
                 outputs[node] = output
         return torch.cat(outputs).transpose(0, 1)[None]
 

@@ -35,13 +35,13 @@ class MicroBatch:
     segment_N: Tensor
     """Position in `rollouts` of the segment that a token belongs to."""
     target_N: Tensor | None = None
-    """What values are to become; None: nobody says."""
+    """Critic targets; None without a critic."""
     old_value_N: Tensor | None = None
-    """What they were before the step; None: there is no critic."""
+    """Values before the step; None without a critic."""
     point_N: Tensor | None = None
     """Position of the token before which each token's value is said; None: before itself."""
     is_off_N: Tensor | None = None
-    """Whether a token was not sampled in this step; None: all were."""
+    """True for a token that was not sampled in this step; None: all were."""
 
     @property
     def row_ids(self) -> tuple[RowId, ...]:
@@ -64,7 +64,7 @@ class MicroBatch:
 def without(
     groups: Iterable[Group[PackedRollout]], row_ids: Collection[RowId]
 ) -> list[Group[PackedRollout]]:
-    """What is left of groups when some of their rows are done."""
+    """Groups without the rows that are done."""
     left = (
         Group(group.id, tuple(r for r in group.rollouts if r.row_id not in row_ids))
         for group in groups

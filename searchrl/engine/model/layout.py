@@ -35,7 +35,7 @@ _KEPT_COPIES = 2
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """What a layout needs to know of a rollout."""
+    """Tokens of a rollout, and which of them a layout names."""
 
     ids: list[int]
     """Prompt first."""

@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
 from searchrl.engine.model.attention import AttentionPlan, kernel_mask
@@ -73,12 +74,10 @@ def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:
 
 def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
     """The padded layout of rollouts of any length: one row each."""
-    shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
-    ids_BT = torch.zeros(shape, dtype=torch.long)
-    mask_BT = torch.zeros(shape, dtype=torch.bool)
-    for row, rollout in enumerate(rollouts):
-        ids_BT[row, : len(rollout.ids)] = torch.tensor(rollout.ids)
-        mask_BT[row, : len(rollout.ids)] = torch.tensor(rollout.mask)
+    ids_BT, mask_BT = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+        for rows in zip(*((rollout.ids, rollout.mask) for rollout in rollouts), strict=True)
+    )
     return padded_layout(ids_BT.to(device), mask_BT.to(device))
 
 
@@ -122,8 +121,8 @@ class TokenTree:
         for row, group in zip(rows, groups or repeat(None), strict=False):
             self.add(row, group)
 
-    def add(self, row: TokenRow, group: Hashable = None) -> int:
-        """Add a row; return how many of its tokens are new."""
+    def add(self, row: TokenRow, group: Hashable = None) -> None:
+        """Add the tokens of a row that are new."""
         ids = _computed_ids(row)
         node, depth = self._root, 0
         while depth < len(ids) and (child := node.children.get((group, ids[depth]))):
@@ -134,12 +133,11 @@ class TokenTree:
                 tail = _Node(child.ids[shared:], child.children)
                 child.ids, child.children = child.ids[:shared], {(group, tail.ids[0]): tail}
             node = child
-        if node.ids and not node.children:
+        if node.ids and not node.children:  # the row goes on where all others have ended
             node.ids += ids[depth:]
         elif depth < len(ids):
             node.children[group, ids[depth]] = _Node(ids[depth:])
         self.num_tokens += len(ids) - depth
-        return len(ids) - depth
 
     def lay_out(self) -> list[_Node]:
         """Number the nodes depth first and set their places in the packed row."""
@@ -246,17 +244,14 @@ class PackedPlan:
             lengths = [len(row) for row in rows]
             return _unpad(self._causal(query, key, value, lengths, scale), lengths)
 
+        run_twice = partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
         outputs = list(pieces)
         for nodes in self._siblings:
             above, rows = ([pieces[n] for n in names] for names in (self._paths[nodes[0]], nodes))
             # Kept for the backward pass, copies of what is above would be most of all memory.
             is_light = len(rows) * sum(map(len, above)) <= _KEPT_COPIES * sum(map(len, rows))
-            attend = (
-                run
-                if is_light
-                else partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
-            )
-            for node, output in zip(nodes, attend(above, rows), strict=True):
+            parts = (run if is_light else run_twice)(above, rows)
+            for node, output in zip(nodes, parts, strict=True):
                 outputs[node] = output
         return torch.cat(outputs).transpose(0, 1)[None]
 

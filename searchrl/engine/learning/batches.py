@@ -23,7 +23,7 @@ from searchrl.engine.learning.packing import (
     members,
     weigh,
 )
-from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, pad, padded_batches
+from searchrl.engine.model.layout import Layout, TokenTree, pack, pad, padded_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class MicroBatch:
 def without(
     groups: Iterable[Group[PackedRow]], row_ids: Collection[RowId]
 ) -> list[Group[PackedRow]]:
-    """What is left of groups when some of their rows are done."""
+    """Groups without the rows that are done."""
     left = (
         Group(group.id, tuple(r for r in group.rollouts if r.row_id not in row_ids))
         for group in groups
@@ -135,38 +135,37 @@ def micro_batches(
     """Split into batches of at most `max_tokens` tokens that are computed, padding included.
 
     A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
-    it fits: every part of a group computes the prompt. The split changes no gradient: weights
-    were fixed over the whole step.
+    it fits: every part of a group computes again what its rows share. The split changes no
+    gradient: weights were fixed over the whole step.
     """
     if is_packed:
-        return (_micro_batch(part, pack(part, device)) for part in _packs(groups, max_tokens))
+        packs = (zip(*part, strict=True) for part in _packs(groups, max_tokens))
+        return (_micro_batch(rows, pack(rows, device, names)) for rows, names in packs)
     parts = padded_batches(members(groups), lambda row: len(row.ids), max_tokens)
     return (_micro_batch(part, pad(part, device)) for part in parts)
 
 
-def _packs(groups: Sequence[Group[PackedRow]], max_tokens: int) -> Iterator[list[PackedRow]]:
-    """Group after group."""
-    part: list[PackedRow] = []
-    num_tokens = 0
-    # The rollouts of a group by prompt: those that are equal to the last token are shared.
-    by_prompt: dict[tuple[str, tuple[int, ...]], list[PackedRow]] = {}
+def _packs(
+    groups: Sequence[Group[PackedRow]], max_tokens: int
+) -> Iterator[list[tuple[PackedRow, str]]]:
+    """Rows with the ids of their groups. In a group that is torn, those that share most meet."""
+    part: list[tuple[PackedRow, str]] = []
+    tree = TokenTree()
     for group in groups:
-        for rollout in group.rollouts:
-            key = (group.id, tuple(rollout.ids[: rollout.num_prompt]))
-            by_prompt.setdefault(key, []).append(rollout)
-    for sharing in by_prompt.values():
-        num_suffixes = [num_suffix_tokens(rollout) for rollout in sharing]
-        num_prompt = sharing[0].num_prompt
-        if part and num_tokens + num_prompt + sum(num_suffixes) > max_tokens:
+        whole = TokenTree(group.rollouts)
+        if part and tree.num_tokens + whole.num_tokens > max_tokens:
             yield part
-            part, num_tokens = [], 0
-        num_tokens += num_prompt
-        for rollout, num_suffix in zip(sharing, num_suffixes, strict=True):
-            if part and num_tokens + num_suffix > max_tokens:
+            part, tree = [], TokenTree()
+        rows: Iterable[PackedRow] = group.rollouts
+        if whole.num_tokens > max_tokens:
+            whole.lay_out()
+            rows = sorted(rows, key=lambda row: whole.indices(row)[-1])
+        for row in rows:
+            tree.add(row, group.id)
+            if part and tree.num_tokens > max_tokens:
                 yield part
-                part, num_tokens = [], num_prompt
-            part.append(rollout)
-            num_tokens += num_suffix
+                part, tree = [], TokenTree([row], [group.id])
+            part.append((row, group.id))
     if part:
         yield part
 

@@ -14,7 +14,7 @@ from functools import partial
 from searchrl.core.group import Group
 from searchrl.engine.learning.packing import PackedRow
 from searchrl.engine.learning.workers import Workers
-from searchrl.engine.model.layout import num_suffix_tokens
+from searchrl.engine.model.layout import TokenTree
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import Interrupted, Play, Rollout, RolloutDriver
 from searchrl.errors import PluginError
@@ -99,12 +99,12 @@ def share_groups(
     """The groups whose gradient this process computes: even in tokens.
 
     The longest group first, each to the process that has the least; equal ones in order, so that
-    all processes agree. `is_packed` counts a prompt once per group.
+    all processes agree. `is_packed` counts what rows of a group share once.
     """
     if workers.size == 1:
         return list(groups)
     costs = [
-        group.rollouts[0].num_prompt + sum(map(num_suffix_tokens, group.rollouts))
+        TokenTree(group.rollouts).num_tokens
         if is_packed
         else sum(len(rollout.ids) for rollout in group.rollouts)
         for group in groups

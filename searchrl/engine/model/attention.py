@@ -22,7 +22,7 @@ from searchrl.errors import PolicyError
 NAME = "searchrl"
 
 _UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias")
-"""What a model may ask of attention that no plan here does."""
+"""Options of attention layers that no plan here supports."""
 
 
 class AttentionPlan(Protocol):

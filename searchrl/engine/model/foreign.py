@@ -16,7 +16,7 @@ MAX_LAYERS = 1000
 """Layers of a model: the largest have less than 200, and a false number takes hours to build."""
 
 _INITIAL = (True, False, None, "gaussian", "orthogonal")
-"""What `init_lora_weights` of a saved adapter may be: others compute for long, or read files."""
+"""Values of `init_lora_weights` that are allowed: others compute for long, or read files."""
 
 _REFUSED = {
     "megatron_config": "imports a module that the file names",

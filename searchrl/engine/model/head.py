@@ -41,11 +41,11 @@ class TokenLogps(NamedTuple):
 
     logp_N: Tensor
     entropy_N: Tensor | None
-    """Of the whole distribution; it has a gradient only where that was asked for."""
+    """Entropy of the distribution; a gradient only with `entropy_gradient`."""
     is_best_N: Tensor | None
-    """Whether no token is more probable; no gradient."""
+    """True where no token is more probable; no gradient."""
     hidden_ND: Tensor | None = None
-    """The hidden states that they were made of, where asked for, with their gradient."""
+    """The hidden states behind the logits, with a gradient; None if the head is not a matrix."""
 
 
 def head_logps(
@@ -113,7 +113,7 @@ def _chunked_logps(
 
 
 def chunk_rows(vocab_size: int, device: torch.device) -> int:
-    """How many rows of logits exist at a time."""
+    """Rows of logits that exist at a time."""
     num_bytes = CHUNK_BYTES.get(device.type, _CHUNK_BYTES_ELSEWHERE)
     return max(_MIN_ROWS, num_bytes // (4 * vocab_size))
 
@@ -240,7 +240,7 @@ def _chunks(num_rows: int, vocab_size: int, device: torch.device) -> Iterator[sl
 
 
 def find_plain_head(model: Any, ids_BT: Tensor) -> bool:
-    """Whether logits are a matrix times hidden states: not so with soft-capping or scaling.
+    """Return whether logits are a matrix times hidden states: not if they are capped or scaled.
 
     Without dropout, which would make the two passes differ and draw random numbers.
     """

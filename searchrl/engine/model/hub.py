@@ -13,12 +13,12 @@ from pathlib import Path
 from searchrl.engine.model.quantization import first_line
 
 _WAIT_S = 10.0
-"""How long the hub may take to answer."""
+"""Seconds that the hub may take to answer."""
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 
 
 def is_stored(name: str) -> bool:
-    """Whether a hub model's config and weights are in the local cache."""
+    """Return whether config and weights of a hub model are in the local cache."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -30,7 +30,7 @@ def is_stored(name: str) -> bool:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name can only be meant as a path: such a name is never looked up on a hub."""
+    """Return whether a name can only be a path, which is never looked up on a hub."""
     parts = Path(name).parts
     if name.startswith((".", "/", "~")) or name.endswith("/") or "\\" in name or len(parts) > 2:
         return True
@@ -48,7 +48,7 @@ def find_absence(name: str) -> str:
 
 
 def without_network(name: str, reason: str) -> str:
-    """What to do if the weights of a hub id could not be fetched for `reason`."""
+    """The message if the weights of a hub id could not be fetched for `reason`."""
     return (
         f"cannot get the weights of '{name}': {reason.rstrip('.')}.\n"
         f"If this machine is offline, download them elsewhere (hf download {name} --local-dir DIR) "

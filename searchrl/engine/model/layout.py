@@ -1,24 +1,25 @@
 """Layouts: where the tokens of a micro-batch stand in a forward pass, and which rows are wanted.
 
-Owns the padded layout (one row per rollout) and the packed one, a single row without padding in
-which rollouts of one prompt share it:
-
-    [prompt, suffix_1 .. suffix_G, next prompt, ...]
-
-A suffix attends to its prompt and to itself (`PackedPlan`). Nothing after the last trained token is
-computed. Shapes: B rows, T tokens, N trained tokens, H query heads, K key/value heads, D head
-width.
+Owns the padded layout (one row per rollout) and the packed one: a single row without padding, in
+which rows of a group that begin with equal ids share these tokens. The tokens form a tree, laid out
+depth first; each attends to those above it and to itself (`PackedPlan`). Nothing after the last
+trained token is computed. Shapes: B rows, T tokens, N trained tokens, H query heads, K key/value
+heads, D head width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, repeat, takewhile
 from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
 
 from searchrl.engine.model.attention import AttentionPlan, kernel_mask
 
@@ -29,10 +30,13 @@ BLOCK = {"cpu": 128}
 
 _BLOCK_ELSEWHERE = 1024
 
+_KEPT_COPIES = 2
+"""Keys copied per token of a node's children: with more, their attention is computed again."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """What a layout needs to know of a rollout."""
+    """Tokens of a rollout, and which of them a layout names."""
 
     ids: list[int]
     """Prompt first."""
@@ -70,12 +74,10 @@ def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:
 
 def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
     """The padded layout of rollouts of any length: one row each."""
-    shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
-    ids_BT = torch.zeros(shape, dtype=torch.long)
-    mask_BT = torch.zeros(shape, dtype=torch.bool)
-    for row, rollout in enumerate(rollouts):
-        ids_BT[row, : len(rollout.ids)] = torch.tensor(rollout.ids)
-        mask_BT[row, : len(rollout.ids)] = torch.tensor(rollout.mask)
+    ids_BT, mask_BT = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+        for rows in zip(*((rollout.ids, rollout.mask) for rollout in rollouts), strict=True)
+    )
     return padded_layout(ids_BT.to(device), mask_BT.to(device))
 
 
@@ -93,102 +95,133 @@ def padded_batches(
         ordered = ordered[count:]
 
 
-def pack(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
-    """The packed layout: neighbours with one prompt share it."""
-    ids: list[int] = []
-    positions: list[int] = []
-    rows: list[int] = []
-    targets: list[int] = []
-    segments: list[tuple[int, list[int]]] = []
-    previous: list[int] | None = None
-    prompt_start = 0
-    for rollout in rollouts:
-        num_prompt = rollout.num_prompt
-        prompt = rollout.ids[:num_prompt]
-        if prompt != previous:
-            previous, prompt_start = prompt, len(ids)
-            ids += prompt
-            positions += range(num_prompt)
-            segments.append((num_prompt, []))
-        wanted = [t for t, is_wanted in enumerate(rollout.mask) if is_wanted]
-        # The last wanted token itself predicts nothing that anybody reads.
-        stop = num_suffix_tokens(rollout) + num_prompt
-        offset = len(ids) - num_prompt
-        rows += [t - 1 + (offset if t > num_prompt else prompt_start) for t in wanted]
-        targets += [rollout.ids[t] for t in wanted]
-        ids += rollout.ids[num_prompt:stop]
-        positions += range(num_prompt, stop)
-        segments[-1][1].append(stop - num_prompt)
+@dataclass(slots=True)
+class _Node:
+    """Tokens between two branchings of a tree."""
 
-    def tensor(values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=device)
+    ids: list[int]
+    children: dict[tuple[Hashable, int], _Node] = field(default_factory=dict)
+    """By group and first token."""
+    parent: int = -1
+    """Number of the node above, if there is one."""
+    depth: int = 0
+    """Tokens above."""
+    start: int = 0
+    """Index of its first token in the packed row."""
+
+
+class TokenTree:
+    """The computed tokens of rows. Rows of a group share those that they begin with alike."""
+
+    def __init__(
+        self, rows: Iterable[TokenRow] = (), groups: Iterable[Hashable] | None = None
+    ) -> None:
+        self._root = _Node([])
+        self.num_tokens = 0
+        for row, group in zip(rows, groups or repeat(None), strict=False):
+            self.add(row, group)
+
+    def add(self, row: TokenRow, group: Hashable = None) -> None:
+        """Add the tokens of a row that are new."""
+        ids = _computed_ids(row)
+        node, depth = self._root, 0
+        while depth < len(ids) and (child := node.children.get((group, ids[depth]))):
+            pairs = zip(child.ids, ids[depth:], strict=False)
+            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            depth += shared
+            if shared < len(child.ids) and depth < len(ids):
+                tail = _Node(child.ids[shared:], child.children)
+                child.ids, child.children = child.ids[:shared], {(group, tail.ids[0]): tail}
+            node = child
+        if node.ids and not node.children:  # the row goes on where all others have ended
+            node.ids += ids[depth:]
+        elif depth < len(ids):
+            node.children[group, ids[depth]] = _Node(ids[depth:])
+        self.num_tokens += len(ids) - depth
+
+    def lay_out(self) -> list[_Node]:
+        """Number the nodes depth first and set their places in the packed row."""
+        nodes: list[_Node] = []
+        start = 0
+        waiting = [*reversed(self._root.children.values())]
+        while waiting:
+            node = waiting.pop()
+            node.start, start = start, start + len(node.ids)
+            for child in reversed(node.children.values()):
+                child.parent, child.depth = len(nodes), node.depth + len(node.ids)
+                waiting.append(child)
+            nodes.append(node)
+        return nodes
+
+    def indices(self, row: TokenRow, group: Hashable = None) -> list[int]:
+        """The index of each computed token of a row in the packed row, after `lay_out`."""
+        ids, node = _computed_ids(row), self._root
+        found: list[int] = []
+        while len(found) < len(ids):
+            node = node.children[group, ids[len(found)]]
+            found += range(node.start, node.start + len(node.ids))
+        return found[: len(ids)]
+
+
+def _computed_ids(row: TokenRow) -> list[int]:
+    """All before the last wanted token, which itself predicts nothing that anybody reads."""
+    return row.ids[: max((t for t, is_wanted in enumerate(row.mask) if is_wanted), default=1)]
+
+
+def pack(
+    rows: Sequence[TokenRow], device: torch.device, groups: Sequence[Hashable] | None = None
+) -> Layout:
+    """The packed layout. Rows of one group share tokens; without `groups` all rows are of one.
+
+    A token that several rows want is named once for each.
+    """
+    groups = groups or [None] * len(rows)
+    tree = TokenTree(rows, groups)
+    nodes = tree.lay_out()
+    indices: list[int] = []
+    targets: list[int] = []
+    for row, group in zip(rows, groups, strict=True):
+        wanted = [t for t, is_wanted in enumerate(row.mask) if is_wanted]
+        places = tree.indices(row, group)
+        indices += [places[t - 1] for t in wanted]
+        targets += [row.ids[t] for t in wanted]
+
+    def tensor(values: Iterable[int]) -> Tensor:
+        return torch.tensor([*values], dtype=torch.long, device=device)
 
     return Layout(
-        tensor(ids)[None],
-        tensor(rows),
+        tensor(chain.from_iterable(node.ids for node in nodes))[None],
+        tensor(indices),
         tensor(targets),
-        tensor(positions)[None],
-        PackedPlan([(prompt_len, [n for n in suffixes if n]) for prompt_len, suffixes in segments]),
+        tensor(d for node in nodes for d in range(node.depth, node.depth + len(node.ids)))[None],
+        PackedPlan([len(node.ids) for node in nodes], [node.parent for node in nodes]),
     )
 
 
-def num_suffix_tokens(rollout: TokenRow) -> int:
-    """Tokens of a rollout that are computed behind its prompt."""
-    last = max((t for t, is_wanted in enumerate(rollout.mask) if is_wanted), default=0)
-    return max(0, last - rollout.num_prompt)
-
-
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """A prompt and its suffixes, the longest first: rows that are attended to together."""
-
-    num_prompt: int
-    lengths: list[int]
-    place: list[int]
-    """Where among `lengths` each suffix of the packed row is."""
-
-    @classmethod
-    def of(cls, num_prompt: int, suffixes: Sequence[int]) -> _Bundle:
-        order = sorted(range(len(suffixes)), key=lambda i: -suffixes[i])
-        place = [0] * len(order)
-        for rank, i in enumerate(order):
-            place[i] = rank
-        return cls(num_prompt, [suffixes[i] for i in order], place)
-
-    @property
-    def width(self) -> int:
-        return self.lengths[0] if self.lengths else 0
-
-    def pad(self, suffixes: Sequence[Tensor]) -> Tensor:
-        """Suffixes of the packed row, each [T, ...], as rows [R, width, ...]."""
-        parts: list[Tensor] = [suffixes[0]] * (2 * len(suffixes))
-        for suffix, rank in zip(suffixes, self.place, strict=True):
-            gap = self.width - self.lengths[rank]
-            parts[2 * rank : 2 * rank + 2] = suffix, suffix.new_zeros((gap, *suffix.shape[1:]))
-        rows: Tensor = torch.cat(parts).unflatten(0, (len(suffixes), -1))
-        return rows
-
-    def unpad(self, rows: Tensor) -> list[Tensor]:
-        """Undo `pad`."""
-        sizes = [size for n in self.lengths for size in (n, self.width - n)]
-        parts = rows.flatten(0, 1).split(sizes)
-        return [parts[2 * rank] for rank in self.place]
-
-
 class PackedPlan:
-    """Attention of a packed row, without a mask over the whole row.
+    """Attention of a tree of tokens, without a mask over the whole row.
 
-    The suffixes of a prompt are rows of the same calls, block by block; a row that has ended is
+    The nodes below one node are rows of the same calls, block by block; a row that has ended is
     left out of the blocks behind.
 
     Args:
-        segments: (length of the prompt, lengths of its suffixes, none 0), in the row's order.
+        lengths: tokens of each node, in the row's order; none 0.
+        parents: number of the node above each; -1: there is none.
     """
 
-    def __init__(self, segments: Sequence[tuple[int, Sequence[int]]]) -> None:
-        self._lengths = [n for prompt, suffixes in segments for n in (prompt, *suffixes)]
-        self._bundles = [_Bundle.of(prompt, suffixes) for prompt, suffixes in segments]
-        self._longest = max((b.num_prompt + b.width for b in self._bundles), default=0)
+    def __init__(self, lengths: Sequence[int], parents: Sequence[int]) -> None:
+        self._lengths = list(lengths)
+        self._paths: list[tuple[int, ...]] = []
+        siblings: dict[int, list[int]] = {}
+        for node, parent in enumerate(parents):
+            self._paths.append((*self._paths[parent], parent) if parent >= 0 else ())
+            # Prompts of several groups differ too much in length to be padded.
+            siblings.setdefault(parent if parent >= 0 else ~node, []).append(node)
+        self._siblings = [sorted(nodes, key=lambda n: -lengths[n]) for nodes in siblings.values()]
+        self._longest = max(
+            (lengths[n] + sum(lengths[m] for m in self._paths[n]) for n in range(len(lengths))),
+            default=0,
+        )
         self._mask: Tensor | None = None
 
     def attend(
@@ -198,23 +231,28 @@ class PackedPlan:
         heads, kv_heads = query.shape[1], key.shape[1]
         # Queries, keys and values are cut together and once: the gradient of a slice would be as
         # long as the whole row. [T, H + 2 K, D] is how they lie in memory.
-        row = torch.cat((query[0], key[0], value[0])).transpose(0, 1)
-        pieces = iter(row.split(self._lengths))
-        outputs: list[Tensor] = []
-        for bundle in self._bundles:
-            query_p, key_p, value_p = _heads_first(next(pieces)[None], heads, kv_heads)
-            lengths = [bundle.num_prompt]
-            outputs.append(self._causal(query_p, key_p, value_p, lengths, scale)[0])
-            suffixes = [next(pieces) for _ in bundle.lengths]
-            if not suffixes:
-                continue
-            query_s, key_s, value_s = _heads_first(bundle.pad(suffixes), heads, kv_heads)
-            key_s, value_s = (
-                torch.cat([before.expand(len(suffixes), -1, -1, -1), own], dim=2)
-                for before, own in ((key_p, key_s), (value_p, value_s))
-            )
-            rows = self._causal(query_s, key_s, value_s, bundle.lengths, scale)
-            outputs += bundle.unpad(rows)
+        pieces = torch.cat((query[0], key[0], value[0])).transpose(0, 1).split(self._lengths)
+
+        def run(above: Sequence[Tensor], rows: Sequence[Tensor]) -> Sequence[Tensor]:
+            query, key, value = _heads_first(_pad(rows), heads, kv_heads)
+            if above:
+                _, *before = _heads_first(torch.cat([*above])[None], heads, kv_heads)
+                key, value = (
+                    torch.cat([one.expand(len(rows), -1, -1, -1), own], dim=2)
+                    for one, own in zip(before, (key, value), strict=True)
+                )
+            lengths = [len(row) for row in rows]
+            return _unpad(self._causal(query, key, value, lengths, scale), lengths)
+
+        run_twice = partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
+        outputs = list(pieces)
+        for nodes in self._siblings:
+            above, rows = ([pieces[n] for n in names] for names in (self._paths[nodes[0]], nodes))
+            # Kept for the backward pass, copies of what is above would be most of all memory.
+            is_light = len(rows) * sum(map(len, above)) <= _KEPT_COPIES * sum(map(len, rows))
+            parts = (run if is_light else run_twice)(above, rows)
+            for node, output in zip(nodes, parts, strict=True):
+                outputs[node] = output
         return torch.cat(outputs).transpose(0, 1)[None]
 
     def _causal(
@@ -255,6 +293,25 @@ class PackedPlan:
         rows = query.shape[2]
         end = self._longest + rows
         return self._mask[:rows, end - num_keys : end]
+
+
+def _pad(rows: Sequence[Tensor]) -> Tensor:
+    """Rows [T, ...], the longest first, as [R, T of the first, ...]."""
+    gaps = [len(rows[0]) - len(row) for row in rows]
+    parts = [
+        part
+        for row, gap in zip(rows, gaps, strict=True)
+        for part in (row, row.new_zeros((gap, *row.shape[1:])))
+    ]
+    padded: Tensor = torch.cat(parts).unflatten(0, (len(rows), -1))
+    return padded
+
+
+def _unpad(padded: Tensor, lengths: Sequence[int]) -> Sequence[Tensor]:
+    """Undo `_pad`."""
+    sizes = [size for length in lengths for size in (length, padded.shape[1] - length)]
+    parts: Sequence[Tensor] = padded.flatten(0, 1).split(sizes)
+    return parts[::2]
 
 
 def _heads_first(rows: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, ...]:

@@ -54,7 +54,7 @@ TINY_PATH = Path(__file__).resolve().parents[2] / "assets" / "tiny"
 
 
 class ResolvedModel(NamedTuple):
-    """Where the weights come from.
+    """Paths of the weights.
 
     `notes`: what `auto` chose, and which weights were damaged and passed over.
     """
@@ -68,7 +68,7 @@ class ResolvedModel(NamedTuple):
 
     @property
     def is_hub_id(self) -> bool:
-        """Whether the weights are those of a model on the hub."""
+        """True if the weights are on the hub."""
         return self.path != SCRATCH and not os.path.isdir(self.path)
 
     @property
@@ -184,7 +184,7 @@ def _find_base(adapter: Path, base: str | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _is_tiny(folder: Path) -> bool:
-    """Whether a model is the embedded one or was trained from it: its config says so."""
+    """Read off the config whether a model is the embedded one or was trained from it."""
     config = folder / "config.json"
     return os.path.isfile(config) and bool(read_settings(config).get("searchrl_tiny"))
 
@@ -196,7 +196,7 @@ def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
 
 
 def wants_lora(config: ModelConfig, resolved: ResolvedModel, *, trainable: bool) -> bool:
-    """Whether the policy has an adapter: a saved one, or a new one to train."""
+    """Return whether the policy has an adapter: a saved one, or a new one to train."""
     is_asked = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
     return resolved.adapter_path is not None or (trainable and is_asked)
 

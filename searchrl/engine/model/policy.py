@@ -50,11 +50,11 @@ class Policy:
     eos_ids: frozenset[int]
     version: int = 0
     has_plain_head: bool | None = field(default=None, repr=False)
-    """Whether logits are a matrix times hidden states; None: not tried yet."""
+    """True if logits are a matrix times hidden states; None: not tried yet."""
     is_sharded: bool = False
-    """Whether each process holds a part of every weight."""
+    """True if each process holds a part of every weight."""
     is_sampled_here: bool = True
-    """Whether samplers read these weights; else they take `trained_weights`."""
+    """True if samplers read these weights; else they take `trained_weights`."""
     _is_gathered: bool = False
     _frozen: Any = None
 
@@ -70,7 +70,7 @@ class Policy:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
+        """The dtype of the model."""
         dtype: torch.dtype = self.base_model.dtype
         return dtype
 
@@ -286,7 +286,7 @@ class Policy:
         return rows_ND
 
     def _make_pass(self, compute: Callable[[], T], reference: bool = False) -> T:
-        """What `compute` returns, with the weights that it reads outside the layers gathered."""
+        """Return `compute()`, made with the weights outside the layers gathered."""
         if not self.is_sharded or self._is_gathered:
             return compute()
         copied = self._frozen if reference else None
@@ -314,7 +314,7 @@ class Policy:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process writes: of those that share the weights, the first."""
+        """True in the process that writes: the first of those that share the weights."""
         return not self.is_sharded or dist.get_rank() == 0
 
     def save(self, folder: Path) -> None:

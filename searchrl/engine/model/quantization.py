@@ -23,7 +23,7 @@ NF4_SCALE_BLOCK = 256
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without the details under it."""
+    """The first line of an error."""
     return str(error).strip().partition("\n")[0] or repr(error)
 
 
@@ -53,7 +53,7 @@ def load_bitsandbytes(wanted: str, setting: str) -> Any:
 
 
 def nf4_settings(dtype: torch.dtype) -> Any:
-    """What transformers has to know to load a model in NF4.
+    """Settings with which transformers loads a model in NF4.
 
     Raises:
         PolicyError: if bitsandbytes is missing.

@@ -39,7 +39,7 @@ class TextCodec(Protocol):
     """Text to ids and back: the policy's tokenizer, or bytes where there is no model."""
 
     end_ids: Sequence[int]
-    """What closes a message of the policy; empty: nothing does."""
+    """Ids that close a message of the policy; may be empty."""
 
     def render_prompt(
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
@@ -65,8 +65,8 @@ class Trust(Enum):
     FOREIGN = "foreign"
     """None: text that looks like one stays ordinary text."""
     AUTHORED = "authored"
-    """Those that are not special: our text about or in the model's voice, such as an instruction
-    naming `<think>` or a demonstration using it. A special one could end the message."""
+    """All that are not special: for our own text, such as an instruction that names `<think>` or a
+    demonstration. A special one could end the message."""
     TEMPLATE = "template"
     """All: the chat template itself."""
 
@@ -198,7 +198,7 @@ class Renderer:
         return str(self._backend.decode(list(ids), skip_special_tokens=False))
 
     def count(self, text: str) -> int:
-        """How many tokens `encode_plain` makes of `text`."""
+        """Number of tokens that `encode_plain` makes of `text`."""
         return len(self.encode_plain(text))
 
     def cut(self, text: str, limit: int) -> str:
@@ -240,7 +240,7 @@ class Renderer:
         return ids
 
     def _leading_ids(self) -> list[int]:
-        """What the tokenizer puts before a text by itself (a begin-of-text token, or nothing)."""
+        """Ids that the tokenizer puts before a text by itself (a begin-of-text token, or none)."""
         bare = self._backend.encode("a", add_special_tokens=False).ids
         full = self._backend.encode("a", add_special_tokens=True).ids
         for start in range(len(full) - len(bare) + 1):
@@ -279,7 +279,7 @@ class Renderer:
         return [slots.get(part, part) for part in parts if part], prefix
 
     def _header_length(self, tail: str, user: str, thinking: bool) -> int:
-        """How much of the text after the user's message is closing and assistant header.
+        """Characters after the user's message that are its closing and the assistant header.
 
         It is what an earlier assistant message begins with too: templates write think blocks for
         the message to be generated only. Should one write them everywhere, they are cut off here.

@@ -43,7 +43,7 @@ _SHARPNESS = 2.0
 """Norm weight of queries and keys: their product is multiplied by its square."""
 
 _NOTE, _COPY = 0.12, 0.3
-"""What the two heads write into the residual stream, which holds embeddings of 0.25."""
+"""Size of the outputs of the two heads; embeddings in the residual stream have 0.25."""
 
 # Tags whole with their white space, digits in pairs (a number is then one token or two to copy),
 # words with the space or sign before them; `library-fine` is one word.
@@ -120,11 +120,11 @@ class _Axes(NamedTuple):
     common_H: Tensor
     """Shared by all tokens: lets a head attend by place alone."""
     content_NH: Tensor
-    """Where a token's own content is read."""
+    """Directions in which a token's own content is read."""
     before_NH: Tensor
-    """Where the content of the token before is written."""
+    """Directions in which the content of the token before is written."""
     copied_DH: Tensor
-    """What of a token is copied: its content and more, not that of the token before."""
+    """Directions that are copied: a token's content and more, not that of the token before."""
 
 
 def start_with_induction(model: Any) -> bool:

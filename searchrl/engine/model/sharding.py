@@ -43,7 +43,7 @@ def shard(model: Any, device: torch.device) -> None:
 
 
 def make_pass(model: Any, compute: Callable[[], T]) -> T:
-    """What `compute` returns; it may read embedding and head of a sharded model, and run layers."""
+    """Return `compute()`, which may read embedding and head of a sharded model, and run layers."""
     result: T = model.make_pass(compute)
     if not torch.is_grad_enabled():
         model.reshard()  # else done behind the backward pass
@@ -95,12 +95,12 @@ def shard_state(optimizer: Optimizer, state: Mapping[str, Any]) -> dict[str, Any
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor."""
+    """The part of a tensor that this process holds."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def agree(is_so: Sequence[bool]) -> list[bool]:
-    """Of each statement whether it holds in all processes."""
+    """For each flag: True in every process?"""
     flags = torch.tensor(is_so, dtype=torch.uint8)
     dist.all_reduce(flags, dist.ReduceOp.MIN)
     return [bool(flag) for flag in flags]

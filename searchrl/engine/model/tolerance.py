@@ -1,4 +1,4 @@
-"""How far the log-probs of sampler and trainer may be apart: rounding, and nothing else.
+"""Limits for the difference of sampler and trainer log-probs: rounding, and nothing else.
 
 Measured with the embedded model, the mean difference was 0.3 unit roundoffs in bfloat16, 0.2 in
 float16 and 2 in float32, the largest about 20. The limits are 10 roundoffs, and 0.001 nats for
@@ -22,9 +22,9 @@ class Tolerance(NamedTuple):
     """Limits in nats."""
 
     mean: float
-    """Of the mean difference per token."""
+    """Largest mean difference per token."""
     token: float
-    """Of the difference at one token."""
+    """Largest difference at one token."""
 
 
 def tolerance_of(dtype: torch.dtype, mean: float | None = None) -> Tolerance:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.batches import MicroBatch, _packs, micro_batches
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step
-from searchrl.engine.model.layout import num_suffix_tokens
+from searchrl.engine.model.layout import TokenRow, TokenTree
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Rollout
@@ -227,12 +226,12 @@ def test_an_extension_that_returns_no_groups_is_the_algorithms_fault():
         pack_groups([[make_item("r0", [2])]])
 
 
-def test_every_part_of_a_group_counts_its_prompt() -> None:
-    def make(length: int) -> Any:
-        mask = [False] * 4 + [True] * (length - 4)
-        return SimpleNamespace(ids=list(range(length)), num_prompt=4, mask=mask)
+def test_every_part_of_a_group_counts_what_its_rows_share_once() -> None:
+    def make(kind: int, number: int) -> Any:
+        return TokenRow([1, 2, 3, 4, kind, number, 0, 0, 0, 0], [False] * 4 + [True] * 6, 4)
 
-    groups: Any = [SimpleNamespace(id="g", rollouts=[make(10)] * 8)]
-    for limit in (19, 20):
-        parts = _packs(groups, limit)
-        assert [4 + sum(map(num_suffix_tokens, part)) for part in parts] == [19, 19, 14]
+    # Rows of a kind share a token more than their prompt.
+    group = Group("g", tuple(make(kind, number) for number in range(10, 14) for kind in (5, 6)))
+    for limit, sizes in ((13, [13] * 4), (21, [21, 21]), (30, [30, 13])):
+        parts = [[row for row, _ in part] for part in _packs([group], limit)]
+        assert [TokenTree(part).num_tokens for part in parts] == sizes

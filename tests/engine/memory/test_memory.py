@@ -24,7 +24,7 @@ from searchrl.engine.memory.footprint import SHAPES, Footprint, find_footprint
 from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
 from searchrl.engine.memory.plan import CUDA_CONTEXT, MemoryPlan, format_bytes, parse_bytes
 from searchrl.engine.model import head
-from searchrl.engine.model.layout import TokenRow, pack
+from searchrl.engine.model.layout import TokenRow, TokenTree, pack
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.optimizers import OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
@@ -173,11 +173,19 @@ def test_slots_at_full_length_are_counted_to_the_byte(small_qwen3: Path):
     assert parts(plan_of(larger))["KV slots"] == 2 * cache.num_bytes
 
 
-def peak_of_update(policy: Policy, num_tokens: int) -> int:
-    """Most bytes of a forward and backward pass over one packed rollout, by torch's profiler."""
+def probed_row(num_tokens: int, num_probes: int = 0) -> list[TokenRow]:
+    """A long rollout, and as many short texts behind a part of it each."""
     ids = (torch.arange(num_tokens) * 7 % 300).tolist()
-    rollout = TokenRow(ids, [False] * 5 + [True] * (num_tokens - 5), 5)
-    probe = torch.tensor([ids[:6]])
+    rows = [TokenRow(ids, [False] * 5 + [True] * (num_tokens - 5), 5)]
+    for number in range(num_probes):
+        begin = ids[: num_tokens * (number + 1) // (num_probes + 1)]
+        rows.append(TokenRow([*begin, *[301] * 10], [False] * len(begin) + [True] * 10, 5))
+    return rows
+
+
+def peak_of_update(policy: Policy, rows: list[TokenRow]) -> int:
+    """Most bytes of a forward and backward pass over packed rollouts, by torch's profiler."""
+    probe = torch.tensor([rows[0].ids[:6]])
     with torch.no_grad():
         token_logps(policy, probe, probe > 0)  # the first pass also tries the head
     with (
@@ -185,7 +193,7 @@ def peak_of_update(policy: Policy, num_tokens: int) -> int:
         policy.attending(),
         torch.profiler.profile(profile_memory=True) as profile,
     ):
-        logps = policy.logps(pack([rollout], CPU), with_entropy=True)
+        logps = policy.logps(pack(rows, CPU), with_entropy=True)
         logps.logp_N.sum().backward()
     return most_bytes(profile)
 
@@ -195,8 +203,9 @@ ACTIVATION_FACTOR = 1.3
 
 
 def ensure_peak_is_predicted(
-    model: Path, chosen: dict[str, Any], num_tokens: int
+    model: Path, chosen: dict[str, Any], rows: list[TokenRow]
 ) -> dict[str, int]:
+    num_tokens = 1 + TokenTree(rows).num_tokens
     sizes = {
         "rollout": {"max_total_tokens": num_tokens},
         "optim": {"micro_batch_tokens": num_tokens},
@@ -204,20 +213,25 @@ def ensure_peak_is_predicted(
     plan = plan_of(settings(model, model=chosen, **sizes))
     # The gradients of a micro-batch, without the sum of those before it.
     predicted = plan.phases["update"] - parts(plan)["gradients"] // 2
-    measured = peak_of_update(micro_policy(model, lora_r=4, **chosen), num_tokens)
+    measured = peak_of_update(micro_policy(model, lora_r=4, **chosen), rows)
     assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
     return parts(plan)
 
 
 @pytest.mark.parametrize(
-    ("model", "is_checkpointing", "num_tokens"),
+    ("model", "is_checkpointing", "sizes"),
     [
-        ("lora", False, 300), ("lora", True, 1200), ("full", False, 1200), ("full", True, 300),
-        ("nf4", True, 300), ("bf16", False, 300),
+        ("lora", False, (300,)), ("lora", True, (1200,)), ("full", False, (1200,)),
+        ("full", True, (300,)), ("nf4", True, (300,)), ("bf16", False, (300,)),
+        ("lora", False, (900, 30)),
     ],
 )  # fmt: skip
 def test_activations_are_predicted_within_the_documented_factor(
-    small_qwen3: Path, monkeypatch: MonkeyPatch, model: str, is_checkpointing: bool, num_tokens: int
+    small_qwen3: Path,
+    monkeypatch: MonkeyPatch,
+    model: str,
+    is_checkpointing: bool,
+    sizes: tuple[int, ...],
 ):
     monkeypatch.setattr(head, "CHUNK_BYTES", {"cpu": 1 << 15})
     chosen = {
@@ -226,7 +240,7 @@ def test_activations_are_predicted_within_the_documented_factor(
         "gradient_checkpointing": is_checkpointing,
         "dtype": "bfloat16" if model == "bf16" else "float32",
     }
-    ensure_peak_is_predicted(small_qwen3, chosen, num_tokens)
+    ensure_peak_is_predicted(small_qwen3, chosen, probed_row(*sizes))
 
 
 class TestARunThatDoesNotFit:

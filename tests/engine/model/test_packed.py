@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from engine_toy import pack_items
+from engine_toy import micro_policy, pack_items
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from packed_toy import LENGTHS, caught_gradients, is_close, make_items, make_learner, make_policy
 from pytest import MonkeyPatch
 
@@ -20,7 +23,7 @@ from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.attention import _UNSUPPORTED, _attend
-from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens
+from searchrl.engine.model.layout import PackedPlan, TokenRow, TokenTree, pack, pad
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -93,6 +96,56 @@ class TestEqualsPadded:
         assert is_close(packed, padded, 1e-10)
 
 
+@st.composite
+def tree_rows(draw: st.DrawFn) -> list[TokenRow]:
+    """Rows that begin as an earlier one does: longer, shorter or equal."""
+    rng = draw(st.randoms(use_true_random=False))
+    rows: list[list[int]] = [[rng.randrange(1, 290) for _ in range(rng.randint(2, 40))]]
+    for _ in range(draw(st.integers(1, 39))):
+        stem = rng.choice(rows)
+        tail = [rng.randrange(1, 290) for _ in range(rng.choice([0, 1, 2, 20]))]
+        rows.append([*stem[: rng.randint(1, len(stem))], *tail])
+    masks = [[False, *(rng.random() < 0.5 for _ in ids[1:])] for ids in rows]
+    masks[0][-1] = True
+    return [TokenRow(ids, mask, 1) for ids, mask in zip(rows, masks, strict=True)]
+
+
+class TestTrees:
+    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(rows=tree_rows())
+    @pytest.mark.parametrize(("checkpointing", "limit"), [(True, 1e-10), (False, 1e-5)])
+    def test_any_tree_equals_its_rows_padded(
+        self, micro_model: Path, checkpointing: bool, limit: float, rows: list[TokenRow]
+    ):
+        make = make_policy if limit < 1e-6 else micro_policy  # in float64, in float32
+        policy = make(micro_model, gradient_checkpointing=checkpointing)
+        layouts = pad(rows, CPU), pack(rows, CPU)
+        slopes = torch.randn(3, len(layouts[0].row_N), generator=torch.Generator().manual_seed(0))
+        found = []
+        for layout in layouts:
+            with policy.updating(), policy.attending() if layout.plan else nullcontext():
+                told = policy.logps(layout, with_entropy=True, entropy_gradient=True)
+                hidden_ND = policy.hidden_states(layout)
+                outputs = (told.logp_N, told.entropy_N, hidden_ND.mean(dim=1))
+                loss = sum(
+                    (slopes.to(policy.dtype)[n] * one).sum() for n, one in enumerate(outputs)
+                )
+                grads = torch.autograd.grad(loss, policy.parameters)
+            found.append([*outputs[:2], hidden_ND, torch.cat([grad.flatten() for grad in grads])])
+        for padded, packed in zip(*found, strict=True):
+            assert (packed - padded).norm() <= limit * padded.norm()
+        # A token is computed once in a group, and nowhere else.
+        prefixes = {
+            tuple(row.ids[: t + 1])
+            for row in rows
+            for t in range(max((t for t, wanted in enumerate(row.mask) if wanted), default=1))
+        }
+        assert layouts[1].num_computed == TokenTree(rows).num_tokens == len(prefixes)
+        alone = pack(rows, CPU, range(len(rows)))
+        assert alone.num_computed == sum(TokenTree([row]).num_tokens for row in rows)
+        assert alone.target_N.equal(layouts[0].target_N)
+
+
 class TestWhatIsComputed:
     def test_a_prompt_once_per_group_and_nothing_behind_the_last_trained_token(
         self, micro_model: Path, monkeypatch: MonkeyPatch
@@ -120,7 +173,7 @@ class TestWhatIsComputed:
             assert batch.layout.ids_BT.numel() <= size or len(batch.rows) == 1
         assert [group.id for group in groups] == list(LENGTHS)
         for group in groups:
-            cost = group.rollouts[0].num_prompt + sum(map(num_suffix_tokens, group.rollouts))
+            cost = TokenTree(group.rollouts).num_tokens
             names = {rollout.rollout_id for rollout in group.rollouts}
             homes = [batch for batch in batches if names & {r.rollout_id for r in batch.rows}]
             assert len(homes) == 1 or cost > size
@@ -140,26 +193,21 @@ class TestWhatIsComputed:
 class TestPlan:
     @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
     def test_is_attention_under_the_mask_it_stands_for(self, num_kv_heads: int):
-        segments = [(20, [33, 1, 16]), (3, []), (1, [40])]
-        prompt_of, suffix_of = [], []
-        number = 0
-        for group, (prompt, suffixes) in enumerate(segments):
-            for length, is_prompt in [(prompt, True), *((n, False) for n in suffixes)]:
-                number += 1
-                prompt_of += [group] * length
-                suffix_of += [0 if is_prompt else number] * length
-        total = len(prompt_of)
+        lengths, parents = [20, 33, 1, 16, 3, 1, 40, 2, 7], [-1, 0, 0, 2, 2, -1, 5, 6, 6]
+        node_T = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+        is_above = torch.eye(len(lengths), dtype=torch.bool)
+        for node, parent in enumerate(parents):
+            is_above[node] |= is_above[parent] & (parent >= 0)
+        total = len(node_T)
         torch.manual_seed(0)
         query = torch.randn(1, 6, total, 8, dtype=torch.float64, requires_grad=True)
         key = torch.randn(1, num_kv_heads, total, 8, dtype=torch.float64, requires_grad=True)
         value = torch.randn_like(key).requires_grad_()
-        group_T, suffix_T, place_T = map(torch.tensor, (prompt_of, suffix_of, range(total)))
-        mask = (place_T[:, None] >= place_T) & (group_T[:, None] == group_T)
-        mask &= (suffix_T == 0) | (suffix_T[:, None] == suffix_T)
+        mask = is_above[node_T][:, node_T].tril()
         expected = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, scale=0.3, enable_gqa=True
         )
-        ours = PackedPlan(segments).attend(0, query, key, value, 0.3)
+        ours = PackedPlan(lengths, parents).attend(0, query, key, value, 0.3)
         assert (ours - expected).abs().max() < 1e-12
         slope = torch.randn_like(expected)
         inputs = (query, key, value)

@@ -42,8 +42,8 @@ class JsonCache:
     @staticmethod
     def key(url: str, body: Mapping[str, Any], draw: int = 0) -> str:
         """The key of an answer: two requests share it if the server could not tell them apart."""
-        asked = json.dumps([url, body, draw], sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(asked.encode()).hexdigest()
+        request = json.dumps([url, body, draw], sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(request.encode()).hexdigest()
 
     def get(self, key: str) -> Any:
         """The value that was kept under a key; None if there is none that can be read."""

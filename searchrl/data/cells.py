@@ -46,7 +46,7 @@ class _PlainRepr(ast.NodeTransformer):
 
 
 def _parse_repr(text: str) -> Any:
-    spaced = _GAP.sub(lambda found: found[1] + ", " * bool(found[2]), text)
+    spaced = _GAP.sub(lambda match: match[1] + ", " * bool(match[2]), text)
     return ast.literal_eval(_PlainRepr().visit(ast.parse(spaced, mode="eval")))
 
 

@@ -9,9 +9,9 @@ from searchrl.run_folder.checkpoints import list_checkpoints as list_checkpoints
 from searchrl.run_folder.checkpoints import newest_checkpoint as newest_checkpoint
 from searchrl.run_folder.checkpoints import read_state as read_state
 from searchrl.run_folder.checkpoints import rotate_checkpoints as rotate_checkpoints
-from searchrl.run_folder.lock import holding as holding
 from searchrl.run_folder.place import choose_folder as choose_folder
 from searchrl.run_folder.place import guarding as guarding
+from searchrl.run_folder.place import holding as holding
 from searchrl.run_folder.place import save_beside as save_beside
 from searchrl.run_folder.policies import choose_policy as choose_policy
 from searchrl.run_folder.policies import is_policy_of_run as is_policy_of_run

@@ -32,10 +32,10 @@ class Choice(NamedTuple):
 def checkpoint_folders(run_dir: Path) -> list[Path]:
     """All folders of checkpoints, oldest first, whole or not."""
     try:
-        found = [path for path in (run_dir / FOLDER).iterdir() if is_checkpoint_name(path.name)]
+        folders = [path for path in (run_dir / FOLDER).iterdir() if is_checkpoint_name(path.name)]
     except OSError:  # there is no such folder, or it cannot be read
         return []
-    return sorted(found, key=step_of)
+    return sorted(folders, key=step_of)
 
 
 def is_checkpoint_name(name: str) -> bool:
@@ -113,7 +113,7 @@ def clean_partial(run_dir: Path) -> None:
 def rotate_checkpoints(run_dir: Path, keep_last: int, best: str | None) -> None:
     """Remove all whole checkpoints but the newest `keep_last` and the one named `best`."""
     with guarding(run_dir):
-        found = list_checkpoints(run_dir)
-        for folder in found[: max(0, len(found) - keep_last)]:
+        whole = list_checkpoints(run_dir)
+        for folder in whole[: max(0, len(whole) - keep_last)]:
             if folder.name != best:
                 remove_checkpoint(folder)

@@ -1,21 +1,24 @@
-"""The place of a run: the choice of its folder, and what is said when writing fails."""
+"""The place of a run: the choice and the lock of its folder, and errors of writing."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from searchrl.config import RunConfig
 from searchrl.core.encoding import encode_text
-from searchrl.errors import RunFolderError
+from searchrl.errors import RunFolderError, RunInUseError
 
 LOCK = ".lock"
-"""The file of a process in a folder that it holds; see `lock`."""
+"""The file of a process in a folder that it holds, no part of the run."""
 
 
 def choose_folder(config: RunConfig) -> Path:
@@ -115,3 +118,35 @@ def save_beside(name: str, text: str) -> Path:
         with os.fdopen(handle, "wb") as file:
             file.write(encode_text(text))
     return Path(path)
+
+
+@contextmanager
+def holding(run_dir: Path) -> Iterator[None]:
+    """Hold a run folder, which is made if it is not there; one that stays empty is removed.
+
+    The operating system holds `.lock` for the process (flock, also over NFS) and lets go when it
+    ends. On a disk without such locks `filelock` takes its own kind. Raises `RunInUseError` if
+    another process holds it, `RunFolderError` if it cannot be written.
+    """
+    path = run_dir / LOCK
+    with guarding(run_dir):
+        run_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, timeout=0, thread_local=False)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a disk without locks
+                lock.acquire()
+        except Timeout:
+            raise RunInUseError(
+                f"the run folder '{run_dir}' is in use by another process; wait until that ends, "
+                "or stop it"
+            ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the run is over; what is left here is no part of it
+            if all(one.name == LOCK for one in run_dir.iterdir()):
+                path.unlink(missing_ok=True)
+                run_dir.rmdir()
+        with suppress(OSError):
+            lock.release()

@@ -67,19 +67,19 @@ def find_contender(
         return Contender(config.model_copy(update={"policy": policy}))
     whole = config.to_dict()
     same = {key: whole[key] for key in _SHARED} | {"policy": MODEL}
-    found = Run.find(policy)
-    if found is None:
+    run = Run.find(policy)
+    if run is None:
         from searchrl.programs.setup.planning import plan_run
 
         plan = plan_run(same, {"model": {"name": policy}})
     else:
-        settings = run_settings(found, policy)
+        settings = run_settings(run, policy)
         if not needs_model(settings["policy"]):  # episodes of a script: it has no weights
             return Contender(config.model_copy(update={"policy": settings["policy"]}))
         from searchrl.programs.setup.planning import Plan
 
         plan = Plan.of(build_config(settings, same))
-        for text in find_damage(found.path):
+        for text in find_damage(run.path):
             note(text)
     plan.ensure_weights()  # before the first policy has played for hours
     return Contender(plan.config, plan).settled(registry, note)

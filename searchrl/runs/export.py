@@ -56,8 +56,8 @@ def export_policy(
     notes = [*source.notes]
     model = source.config.model
     known: str | None = None
-    found = resolve_model(model.name, CPU, str(source.policy))
-    if found.adapter_path is None:
+    resolved = resolve_model(model.name, CPU, str(source.policy))
+    if resolved.adapter_path is None:
         if merge:
             notes.append("this run trained all weights: there is no adapter to merge")
         if base is not None:
@@ -68,9 +68,9 @@ def export_policy(
     else:
         if base is not None and not is_hub_id(base):
             raise ConfigError(f"--base {base}: expected a hub id such as Qwen/Qwen3-4B")
-        merge = merge or (base is None and found.is_tiny)
-        is_folder = Path(found.path).is_dir()
-        known = base or (Path(found.path).resolve().name if is_folder else found.path)
+        merge = merge or (base is None and resolved.is_tiny)
+        is_folder = Path(resolved.path).is_dir()
+        known = base or (Path(resolved.path).resolve().name if is_folder else resolved.path)
         if merge and model.quantize != "none":
             notes.append(
                 f"the adapter was trained on weights in {model.quantize}; merged into the weights "
@@ -81,11 +81,11 @@ def export_policy(
                 f"the base was a folder of this machine and is called '{known}' in the export; "
                 "name it as others know it with --base, or export whole weights with --merge"
             )
-    kind: Kind = "whole" if found.adapter_path is None else "merged" if merge else "adapter"
+    kind: Kind = "whole" if resolved.adapter_path is None else "merged" if merge else "adapter"
     exported = Exported(folder, kind, known, repo, tuple(notes))
     with filling(folder) as beside, naming_write_errors("the weights"):
         if kind == "merged":
-            _write_merged(source, found, beside)
+            _write_merged(source, resolved, beside)
         else:
             _copy_policy(source.policy, beside)
         if kind == "adapter":
@@ -105,18 +105,18 @@ def _copy_policy(policy: Path, folder: Path) -> None:
             shutil.copyfile(file, folder / file.name)
 
 
-def _write_merged(source: Source, found: ResolvedModel, folder: Path) -> None:
+def _write_merged(source: Source, weights: ResolvedModel, folder: Path) -> None:
     """Add an adapter to its base and write the sum, in the dtype of the run or of the base."""
     model = source.config.model
     dtype = str(model.dtype)
     if dtype == "auto":
         from transformers import AutoConfig
 
-        ensure_plain_model(found.path)
-        stored = AutoConfig.from_pretrained(found.path, trust_remote_code=False).dtype
+        ensure_plain_model(weights.path)
+        stored = AutoConfig.from_pretrained(weights.path, trust_remote_code=False).dtype
         dtype = str(stored).removeprefix("torch.") if stored is not None else dtype
     plain = model.model_copy(update={"quantize": "none", "dtype": dtype})
-    policy = load_policy(plain, found, CPU, trainable=False)
+    policy = load_policy(plain, weights, CPU, trainable=False)
     before, without = _some_logps(policy), _some_logps(policy, reference=True)
     is_tied = policy.base_model.config.tie_word_embeddings
     _untie(policy.base_model)
@@ -136,9 +136,10 @@ def _write_merged(source: Source, found: ResolvedModel, folder: Path) -> None:
     limit = max(tolerance_of(policy.dtype).mean, 0.1 * float((before - without).abs().mean()))
     if not gap <= limit:
         raise PolicyError(
-            f"merging '{found.adapter_path}' into '{found.path}' makes another model: log-probs of "
-            f"a few tokens are {gap:.2g} nats off on average, and rounding explains {limit:.2g}. "
-            "Export the adapter as it is: leave --merge out, and name its base with --base"
+            f"merging '{weights.adapter_path}' into '{weights.path}' makes another model: "
+            f"log-probs of a few tokens are {gap:.2g} nats off on average, and rounding explains "
+            f"{limit:.2g}. Export the adapter as it is: leave --merge out, and name its base with "
+            "--base"
         )
 
 

@@ -79,7 +79,7 @@ class RunRow:
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
     """The runs among folders and inside them, however deep; not those inside of runs."""
-    found: dict[Path, Run] = {}
+    runs: dict[Path, Run] = {}
     for folder in folders:
         if not os.path.isdir(folder):
             raise RunFolderError(
@@ -90,12 +90,12 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
         while waiting:
             one = waiting.pop()
             if looks_like_run(one):  # a folder with a config.yaml alone may be anything
-                found.setdefault(one.resolve(), Run(one))
+                runs.setdefault(one.resolve(), Run(one))
                 continue
             with suppress(OSError):  # not ours to read, or too deep for a path
                 inner = (f for f in one.iterdir() if f.is_dir() and not f.is_symlink())
                 waiting += sorted((f for f in inner if f.name[0] != "."), reverse=True)
-    return list(found.values())
+    return list(runs.values())
 
 
 def list_runs(folders: Sequence[Path], *, deep: bool = False) -> list[RunRow]:
@@ -221,17 +221,17 @@ def prune_checkpoints(run: Run, keep: int, *, is_dry: bool = False) -> Pruned:
         return Pruned(run.path, reason=f"'{odd[0]}' in it is {odd[1]}, which is not followed")
     if describe_run(run).state is State.RUNNING:
         return Pruned(run.path, reason="it is running")
-    found = list_checkpoints(run.path)
+    whole = list_checkpoints(run.path)
     newest: list[Path] = []
-    for folder in reversed(found):
+    for folder in reversed(whole):
         if len(newest) < keep and not checkpoint_fault(folder, deep=True):
             newest.append(folder)
-    if found and not newest:
+    if whole and not newest:
         return Pruned(run.path, reason="none of its checkpoints is whole")
     # The newest one knows the best.
-    known = read_state(found[-1]).get("best") if found else None
+    known = read_state(whole[-1]).get("best") if whole else None
     best = known.get("step") if isinstance(known, dict) else None
-    gone = [folder for folder in found if folder not in newest and step_of(folder) != best]
+    gone = [folder for folder in whole if folder not in newest and step_of(folder) != best]
     freed = sum(map(_size, gone))
     if not is_dry:
         try:

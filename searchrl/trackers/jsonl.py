@@ -17,7 +17,11 @@ from searchrl.trust.folders import place_inside
 
 
 class JsonlTracker:
-    """Appends `{"step", "phase", "metrics"}` lines to the file `path` in the run folder.
+    """Appends `{"step", "phase", "metrics"}` lines.
+
+    Args:
+        run_dir: the run folder.
+        path: the file in it.
 
     Raises `ConfigError` if the path is outside of the run folder, `RunFolderError` if the file
     cannot be written, or holds anything but rows.

@@ -12,7 +12,11 @@ from searchrl.trust.folders import place_inside
 
 
 class TensorBoardTracker:
-    """Writes every metric as the scalar `phase/name` to the folder `path` in the run folder.
+    """Writes every metric as the scalar `phase/name`.
+
+    Args:
+        run_dir: the run folder.
+        path: the folder of the event files in it.
 
     Raises `ConfigError` if TensorBoard is not installed, or the path is outside of the run folder,
     `RunFolderError` if the folder cannot be written.

@@ -27,8 +27,8 @@ def find_odd(folder: Path) -> tuple[Path, str] | None:
 
 def ensure_plain(folder: Path) -> None:
     """Raise `RunFolderError` if a run folder holds anything but plain files and folders."""
-    if (found := find_odd(folder)) is not None:
-        path, what = found
+    if (odd := find_odd(folder)) is not None:
+        path, what = odd
         raise RunFolderError(
             f"the run folder '{folder}' holds {what}, '{path}', which is not followed; replace it "
             "by what it stands for, or remove it"

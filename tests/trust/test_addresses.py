@@ -60,18 +60,3 @@ def test_a_strangers_run_sends_no_key_anywhere(tmp_path: Path) -> None:
     assert not trace.exists()
     succeed("eval", run, "--plugin", plugin, "--trust")
     assert trace.read_text() == "https://evil.example/retrieve sk-secret"
-
-
-def test_own_run_with_an_address_is_used_again_without_a_question(tmp_path: Path) -> None:
-    trace, plugin = tmp_path / "trace", tmp_path / "asking.py"
-    plugin.write_text(ASKING.format(trace=str(trace)))
-    own = tmp_path / "own"
-    words = "--env regulations --policy scripted --set eval.num_tasks=1 --retriever asking".split()
-    mine = "--set retriever.url=https://mine.example --set retriever.key_env=MY_KEY".split()
-    succeed("eval", *words, *mine, "--plugin", plugin, "--run-dir", own)
-    assert "sk-secret" not in "".join(
-        path.read_text("utf-8", "replace") for path in own.rglob("*") if path.is_file()
-    )
-    trace.unlink()
-    succeed("eval", own)
-    assert trace.read_text() == "https://mine.example sk-secret"

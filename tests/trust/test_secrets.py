@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable
-from unittest.mock import MagicMock
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -70,7 +70,8 @@ def test_the_secret_of_a_header_and_no_made_up_one(key: str, text: str, redacted
 def test_a_secret_in_an_error_of_a_plugin_is_in_no_failure_and_on_no_terminal() -> None:
     keep_secret("s3#")
     error = ValueError("wrong key s3#")
-    for failure in (failure_of(error, "a plugin"), classify(error, MagicMock(), "a player")):
+    world = Mock(who={"env": "an env", "retriever": "a retriever", "protocol": "a protocol"})
+    for failure in (failure_of(error, "a plugin"), classify(error, world, "a player")):
         assert "wrong key [key]" in failure.message and "wrong key [key]" in failure.detail
         assert "s3#" not in failure.message + failure.detail
     assert clean("wrong key s3#") == "wrong key [key]"

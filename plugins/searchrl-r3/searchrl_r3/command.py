@@ -69,10 +69,10 @@ def build(
         raise ConfigError(f"no trace is worth keeping; what was wrong: {faults}")
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     replace_file(out, text.encode("utf-8", "surrogatepass"))
-    told = yields(written)
-    rest = json.dumps([one._asdict() for one in told], indent=1)
+    rows_by_hops = yields(written)
+    rest = json.dumps([one._asdict() for one in rows_by_hops], indent=1)
     replace_file(out.with_suffix(".yield.json"), rest.encode())
-    for one in told:
+    for one in rows_by_hops:
         share = 100 * one.kept / one.played
         lost = ", ".join(f"{fault} {count}" for fault, count in one.faults.most_common())
         hops = "1 hop " if one.hops == 1 else f"{one.hops} hops"

@@ -91,7 +91,6 @@ _ASKS = (
 )
 """The last one is the test split's alone. Persons are asked for in the same way."""
 
-
 _UNSEEN = {_ASKS[-1], *(one.descriptions[-1] for one in RELATIONS)}
 
 
@@ -132,22 +131,22 @@ def _make_up_relations(rng: Random) -> Iterator[Relation]:
     for subject in ("person", "town"):
         word = "".join(rng.choice(letters) for letters in (*_LETTERS, *_LETTERS))
         object_ = rng.choice([*WORDS])
-        said = (f"{{o}} is the {word} of {{s}}", f"{{s}} {word}s {{o}}", "")
-        asked = (f"the {word} of {{s}}", f"the {object_} that {{s}} {word}s", "")
-        yield Relation(word, subject, object_, said, asked)
+        facts = (f"{{o}} is the {word} of {{s}}", f"{{s}} {word}s {{o}}", "")
+        descriptions = (f"the {word} of {{s}}", f"the {object_} that {{s}} {word}s", "")
+        yield Relation(word, subject, object_, facts, descriptions)
 
 
 def _draw_names(kind: str, split: str, rng: Random) -> list[str]:
     """Pairs of words: each word is in all splits, each pair in one."""
     firsts, lasts = WORDS[kind]
     shares = {"test": range(2), "validation": range(2, 3), "train": range(3, 10)}[split]
-    found: list[str] = []
-    while len(found) < COUNTS[kind]:
+    names: list[str] = []
+    while len(names) < COUNTS[kind]:
         first, last = rng.choice(firsts), rng.choice(lasts)
         name = f"{first} {last}"
-        if Random(f"name/{kind}/{name}").randrange(10) in shares and name not in found:
-            found.append(name)
-    return found
+        if Random(f"name/{kind}/{name}").randrange(10) in shares and name not in names:
+            names.append(name)
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,10 +193,10 @@ class FactsEnv(TextEnv):
         chain = next(_chains(country, hops, split, rng))
         described, queries, used = chain[0].subject, [], list[str]()
         for fact in chain:
-            asked = _choose(fact.relation.descriptions, split, rng)
-            described = asked.format(s=described)
-            used.append(asked)
-            queries.append(_tries(fact, asked, rng))
+            description = _choose(fact.relation.descriptions, split, rng)
+            described = description.format(s=described)
+            used.append(description)
+            queries.append(_tries(fact, description, rng))
         used.append(_choose(_ASKS, split, rng))
         question = used[-1].format(d=described)
         is_seen = all(fact.is_seen for fact in chain) and not _UNSEEN.intersection(used)
@@ -218,10 +217,10 @@ class FactsEnv(TextEnv):
         )
 
 
-def _tries(fact: Fact, asked: str, rng: Random) -> list[str]:
+def _tries(fact: Fact, description: str, rng: Random) -> list[str]:
     """The queries to try, one after the other: every way to ask, in random order."""
     seen = fact.relation.descriptions[:-1]
-    descriptions = dict.fromkeys(rng.sample((asked, *seen), len(seen) + 1))
+    descriptions = dict.fromkeys(rng.sample((description, *seen), len(seen) + 1))
     return [one.format(s=fact.subject).removeprefix("the ") for one in descriptions]
 
 

@@ -45,8 +45,8 @@ def make_relevance(judge: Judge) -> FunctionReward:
     """The mean over searches of the share of missing gold passages that each brought."""
 
     def score(episode: Episode) -> PlainScore:
-        found = relevances(episode, judge)
-        return found if isinstance(found, Unscored) else _mean(episode, found, SEARCH)
+        values = relevances(episode, judge)
+        return values if isinstance(values, Unscored) else _mean(episode, values, SEARCH)
 
     return FunctionReward("relevance", score, (0.0, 1.0), is_range=True)
 
@@ -55,10 +55,10 @@ def make_r3(judge: Judge, normalization: str = "N1") -> FunctionReward:
     """The published table; the value is the sum over steps."""
 
     def score(episode: Episode) -> PlainScore:
-        found = relevances(episode, judge)
-        if isinstance(found, Unscored):
-            return found
-        steps = table(episode, found, normalization)
+        values = relevances(episode, judge)
+        if isinstance(values, Unscored):
+            return values
+        steps = table(episode, values, normalization)
         return Score(math.fsum(steps), tuple(steps))
 
     def applies(task: Task) -> bool:
@@ -118,18 +118,18 @@ def table(episode: Episode, relevance: Sequence[float], normalization: str = "N1
 
 def relevances(episode: Episode, judge: Judge) -> list[float] | Unscored:
     """The relevance of every turn: 0 for one that searched for nothing."""
-    missing, found = set(episode.task.gold_ids), list[float | Unscored | None]()
+    missing, values = set(episode.task.gold_ids), list[float | Unscored | None]()
     for place, turn in enumerate(episode.turns):
         if turn.action.kind != SEARCH:
-            found.append(None)
+            values.append(None)
         elif episode.task.gold_ids:
             shown = {passage.id for passage in turn.passages}
-            found.append(len(missing & shown) / len(missing) if missing else 0.0)
+            values.append(len(missing & shown) / len(missing) if missing else 0.0)
             missing -= shown
         else:
             rubric = read_rubric(None, "relevance")
-            found.append(_ask(judge, rubric, episode, place, turn.observation))
-    return _filled(found)
+            values.append(_ask(judge, rubric, episode, place, turn.observation))
+    return _filled(values)
 
 
 @cache

@@ -50,11 +50,11 @@ class ChainSolver:
     def act(self, observation: str) -> str:
         """Take in the best name of the right kind, then ask for the next thing or answer."""
         for passage in self._env.last_passages:
-            said = passage.text.partition(". ")[0]
-            words = {*_WORD.findall(said)}
+            fact = passage.text.partition(". ")[0]
+            words = {*_WORD.findall(fact)}
             score = 3.0 * len(words & self._words) - len(words & self._rivals)
-            score -= 0.5 * bool(re.search(r"is the [a-z]+ of", said))
-            for name in _NAME.findall(said):
+            score -= 0.5 * bool(re.search(r"is the [a-z]+ of", fact))
+            for name in _NAME.findall(fact):
                 is_kind = self._kind in ("", _KIND_OF.get(name.split()[1], "person"))
                 if is_kind and name != self._name == passage.title:
                     self._best = max(self._best, (score, name))

@@ -62,8 +62,8 @@ class Oracle:
         self._env, self._task, self._shown = env.unwrapped, task, Shown()
         self._protocol = protocol
         self._gold: list[Passage] = list(self._env.gold_passages(task))
-        told = task.meta.get("queries", ())
-        self._queries = dict(zip((one.id for one in self._gold), told, strict=False))
+        queries = task.meta.get("queries", ())
+        self._queries = dict(zip((one.id for one in self._gold), queries, strict=False))
         self._asked: set[str] = set()
 
     def act(self, observation: str) -> str:
@@ -72,17 +72,17 @@ class Oracle:
         known = [p for p in self._gold if self._has(p)]
         missing = [p for p in self._gold if not self._has(p)]
         new = {passage.id for passage in self._env.last_passages}
-        said = [f"{one.title} says: {_short(one.text)}" for one in known if one.id in new]
-        if not said and self._asked:
-            said = ["No document says it."]
+        notes = [f"{one.title} says: {_short(one.text)}" for one in known if one.id in new]
+        if not notes and self._asked:
+            notes = ["No document says it."]
         query = next((q for q in self._tries(known, missing) if q not in self._asked), "")
         if not query:
-            said.append("What is missing cannot be found." if missing else "Nothing is missing.")
+            notes.append("What is missing cannot be found." if missing else "Nothing is missing.")
             answer = self._shown.gold_answer(self._task)
-            return self._protocol.render_turn(Action(ANSWER, answer), " ".join(said))
+            return self._protocol.render_turn(Action(ANSWER, answer), " ".join(notes))
         self._asked.add(query)
-        said.append(f"What is missing: {query}.")
-        return self._protocol.render_turn(Action(SEARCH, (query,)), " ".join(said))
+        notes.append(f"What is missing: {query}.")
+        return self._protocol.render_turn(Action(SEARCH, (query,)), " ".join(notes))
 
     def _has(self, passage: Passage) -> bool:
         return self._shown.has_all([passage.id])
@@ -126,8 +126,8 @@ def build(
             )
         played = _play_oracle(made, total)
     else:
-        own = {"plugins": [*plugins], **(config or {})}
-        played = _play_model(made, env, total, protocol, own)
+        extra = {"plugins": [*plugins], **(config or {})}
+        played = _play_model(made, env, total, protocol, extra)
     written, seen = [], set[tuple[str, ...]]()
     for one in played:
         key = tuple(" ".join(text.split()) for text, _ in one.turns)
@@ -143,11 +143,11 @@ def build(
 
 def rows_of(written: Iterable[Written], writer: str) -> Iterator[dict[str, Any]]:
     """The rows of those that are kept, as `searchrl sft --traces` reads them."""
-    told = "oracle: it knows the gold passages and the answer" if writer == "oracle" else writer
+    source = "oracle: it knows the gold passages and the answer" if writer == "oracle" else writer
     for one in written:
         if not one.fault:
             turns = [{"text": text, "observation": shown} for text, shown in one.turns]
-            row = {"id": one.task.id, "writer": told, "hops": max(1, len(one.task.gold_ids))}
+            row = {"id": one.task.id, "writer": source, "hops": max(1, len(one.task.gold_ids))}
             yield {**row, "prompt": one.prompt, "turns": turns}
 
 

@@ -70,10 +70,10 @@ def ask(
     name: str, retriever: Retriever, queries: Sequence[str], k: int
 ) -> Sequence[Sequence[Passage]]:
     """The results of a part of the retriever `name`: one per query, or `RetrieverFailure`."""
-    found = retriever.search(list(queries), k)
-    if len(found) != len(queries):
+    results = retriever.search(list(queries), k)
+    if len(results) != len(queries):
         raise RetrieverFailure(
-            f"retriever {name}: {type(retriever).__name__} gave {len(found)} results for "
+            f"retriever {name}: {type(retriever).__name__} gave {len(results)} results for "
             f"{len(queries)} queries"
         )
-    return found
+    return results

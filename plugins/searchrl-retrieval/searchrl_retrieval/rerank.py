@@ -44,16 +44,16 @@ class RerankRetriever:
         """Return at most `k` passages per query, best first, with the scores of the model."""
         if k <= 0:
             return [[] for _ in queries]
-        found = ask("rerank", self.retriever, queries, k * self.factor)
-        return [self._order(*one)[:k] for one in zip(queries, found, strict=True)]
+        results = ask("rerank", self.retriever, queries, k * self.factor)
+        return [self._order(*one)[:k] for one in zip(queries, results, strict=True)]
 
     def _order(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
         if not passages:
             return []
         pairs = [(as_plain(query), as_text(passage)) for passage in passages]
         with _LOCK:
-            found = self._model.predict(pairs, batch_size=self._batch_size, show_progress_bar=False)
-        scores = [float(score) for score in found.tolist()]
+            raw = self._model.predict(pairs, batch_size=self._batch_size, show_progress_bar=False)
+        scores = [float(score) for score in raw.tolist()]
         if not all(map(math.isfinite, scores)):
             raise RetrieverFailure("retriever rerank: the model gives scores that are no numbers")
         scored = [replace(p, score=s) for p, s in zip(passages, scores, strict=True)]

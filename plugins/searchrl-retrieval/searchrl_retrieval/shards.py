@@ -41,7 +41,7 @@ class ShardsRetriever:
         if k <= 0:
             return [[] for _ in queries]
         calls = [(partial(ask, "shards", one, queries, k), "shard") for one in self.shards]
-        found = []
+        results = []
         for place, outcome in enumerate(call_together(calls, timeout_s=None)):
             if isinstance(outcome, Raised):
                 text = f"retriever shards: shards.{place}: {outcome.error}"
@@ -51,18 +51,18 @@ class ShardsRetriever:
                     f"retriever shards: shards.{place}: every score is 0, so its passages cannot "
                     "be compared; its server must send scores when asked with return_scores"
                 )
-            found.append(outcome.value)
-        return [_merge(rankings, k) for rankings in zip(*found, strict=True)]
+            results.append(outcome.value)
+        return [_merge(rankings, k) for rankings in zip(*results, strict=True)]
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
         """The passages of these ids; None for each that all shards lack; None: one cannot tell."""
         # Every shard is asked, because one behind a server may have no passages.
         held = [s.stored(ids) if isinstance(s, StoredRetriever) else None for s in self.shards]
         known: dict[str, Passage] = {}
-        for found in held:
-            if found is None:
+        for passages in held:
+            if passages is None:
                 return None
-            known |= {passage.id: passage for passage in found if passage is not None}
+            known |= {passage.id: passage for passage in passages if passage is not None}
         return [known.get(one) for one in ids]
 
 

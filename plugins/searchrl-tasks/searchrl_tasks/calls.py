@@ -24,20 +24,18 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 _FENCED = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 
 
-def load_json(value: object) -> Any:
+def load_json(raw: object) -> Any:
     """The JSON value of a text, or of what can be written as JSON; BadRow if there is none.
 
     NaN becomes null, half a surrogate pair the sign for what could not be read.
     """
     try:
-        text = value
-        if not isinstance(text, str):
-            text = json.dumps(value, ensure_ascii=False, default=str)
-        decoded = json.loads(make_encodable(text), parse_constant=lambda _: None)
-        json.dumps(decoded, ensure_ascii=False, allow_nan=False).encode()
+        text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
+        value = json.loads(make_encodable(text), parse_constant=lambda _: None)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
-        raise BadRow(f"holds something that is not JSON: {show_value(value)}") from None
-    return decoded
+        raise BadRow(f"holds something that is not JSON: {show_value(raw)}") from None
+    return value
 
 
 def read_call(text: str) -> ToolCall | None:
@@ -88,6 +86,6 @@ def _fits(key: str, value: Any, known: Mapping[str, Any]) -> bool:
     return key in known and (str(kind) not in TYPES or type(value) in TYPES[str(kind)])
 
 
-def _share(found: Sequence[bool]) -> float:
+def _share(facts: Sequence[bool]) -> float:
     """The share of True; 1 of nothing."""
-    return sum(found) / len(found) if found else 1.0
+    return sum(facts) / len(facts) if facts else 1.0

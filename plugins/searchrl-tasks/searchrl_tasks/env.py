@@ -119,19 +119,14 @@ class Examples(gymnasium.Env[str, str]):
             self._turns_left = 0
             return "", float(self._is_right(str(parsed.payload))), True, False, info
         self._turns_left -= 1
-        told = parsed.reason or f"There is no action '{parsed.kind}' here."
+        text = parsed.reason or f"There is no action '{parsed.kind}' here."
         if parsed.kind == TOOL and parsed.payload == example.call:
-            self._is_called, told = True, example.response or "Done."
+            self._is_called, text = True, example.response or "Done."
         elif parsed.kind == TOOL:
             names = ", ".join(tool["name"] for tool in example.tools) or "none"
-            told = f"Nothing is known of this call. Functions: {names}."
-        return (
-            self.protocol.render_notice(told, self.budget),
-            0.0,
-            False,
-            not self._turns_left,
-            info,
-        )
+            text = f"Nothing is known of this call. Functions: {names}."
+        notice = self.protocol.render_notice(text, self.budget)
+        return notice, 0.0, False, not self._turns_left, info
 
     def _is_right(self, answer: str) -> bool:
         """True if the recorded call was made, or the recorded answer given."""
@@ -145,10 +140,10 @@ class Expert:
     """Calls and answers as was recorded."""
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        own: Examples = env.unwrapped
+        examples: Examples = env.unwrapped
         call = task.meta.get("call")
         self.turns = [protocol.render_turn(Action(ANSWER, task.answers[0]), "I can answer.")]
-        if call is not None and own.has_calls:
+        if call is not None and examples.has_calls:
             self.turns.insert(0, protocol.render_turn(Action(TOOL, call), "I need a function."))
 
     def act(self, observation: str) -> str:
@@ -158,12 +153,12 @@ class Expert:
 
 @lru_cache(maxsize=4)  # each rollout of a group makes its own environment
 def _load(paths: Sequence[str], world_seed: int) -> Mapping[str, Sequence[Example]]:
-    problems, found = Problems(), list[Example]()
+    problems, examples = Problems(), list[Example]()
     for number, path in enumerate(map(Path, paths)):
         parse = partial(parse_example, name=f"{number}.{path.name.split('.')[0]}")
         rows = parse_rows(path.expanduser(), problems, parse, f"example; expected rows {SHAPES}")
-        found += rows
+        examples += rows
     problems.ensure_none()
     if not paths:
-        found = [parse_example(Row(*row), "made") for row in enumerate(make_rows(world_seed), 1)]
-    return split_examples(found)
+        examples = [parse_example(Row(*row), "made") for row in enumerate(make_rows(world_seed), 1)]
+    return split_examples(examples)

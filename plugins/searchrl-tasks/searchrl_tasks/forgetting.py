@@ -90,8 +90,8 @@ def _why_nothing(run: Run, before: str | None, step: int | None) -> str:
         )
     known = [row["step"] for row in rows if row["phase"] in ("during", "after")]
     if (step is None and "after" not in steps) or (step is not None and step not in known):
-        told = ", ".join(map(str, dict.fromkeys(known))) or "none"
-        return f"'{run.path}' has no such evaluation; there are some after step (--step): {told}"
+        shown = ", ".join(map(str, dict.fromkeys(known))) or "none"
+        return f"'{run.path}' has no such evaluation; there are some after step (--step): {shown}"
     return (
         f"the two evaluations of '{run.path}' share no task. Those during training play the split "
         f"validation, those before and after {run.config.eval.split}; with --set "
@@ -105,14 +105,14 @@ def _compare_alone(run: Run, name: str, step: int | None) -> Sequence[Any]:
     envs = [task.env.name for task in other.config.tasks]
     if len(envs) > 1:
         raise ConfigError(f"--alone {name}: it has several environments ({', '.join(envs)})")
-    found = run.changes(other, step)
-    if not found:
+    changes = run.changes(other, step)
+    if not changes:
         raise ConfigError(
             f"--alone {name}: its last evaluation ({envs[0]}, split {other.config.eval.split}) "
             f"shares no task with those of '{run.path}', so nothing can be compared; use the same "
             "env, env settings and eval.split"
         )
-    return found[:1]
+    return changes[:1]
 
 
 def _beside(alone: Any) -> dict[str, Any]:

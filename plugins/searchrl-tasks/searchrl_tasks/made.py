@@ -41,13 +41,13 @@ def make_rows(world_seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _make_chat(rng: Random, drawn: dict[str, Any]) -> dict[str, Any]:
-    told = "I am {name}, a {trade} from {town}, one of {n}."
-    said = [told, "Hello {name}.", "What do you know about me?"]
-    said.append("{name} lives in {town} and works there as a {trade}, like {n} in all.")
+    introduction = "I am {name}, a {trade} from {town}, one of {n}."
+    turns = [introduction, "Hello {name}.", "What do you know about me?"]
+    turns.append("{name} lives in {town} and works there as a {trade}, like {n} in all.")
     if rng.random() < 0.5:
-        said[:3] = [f"{told} Who am I?"]
+        turns[:3] = [f"{introduction} Who am I?"]
     drawn["trade"] = rng.choice(TRADES)
-    pairs = zip(("human", "gpt") * 2, said, strict=False)
+    pairs = zip(("human", "gpt") * 2, turns, strict=False)
     return {"conversations": [{"from": who, "value": one.format(**drawn)} for who, one in pairs]}
 
 
@@ -55,22 +55,22 @@ def _make_code(rng: Random, drawn: dict[str, Any]) -> dict[str, Any]:
     noun, name, n = rng.choice(NOUNS), rng.choice(NOUNS), drawn["n"]
     does, (do, sign) = rng.choice([*SIGNS.items()])
     code = f'def {name}({noun}: int) -> int:\n    """{do} {n}."""\n    return {noun} {sign} {n}\n'
-    asked = f"Write a Python function `{name}` that takes a {noun} and {does} {n}."
-    return {"instruction": asked, "output": f"```python\n{code}```"}
+    task = f"Write a Python function `{name}` that takes a {noun} and {does} {n}."
+    return {"instruction": task, "output": f"```python\n{code}```"}
 
 
 def _make_call(rng: Random, drawn: dict[str, Any]) -> dict[str, Any]:
     tools = rng.sample(TOOLS, 2)
     tool = str(rng.choice(tools)["name"])
-    types, asked = CALLS[tool]
+    types, request = CALLS[tool]
     given = {key: drawn["n" if kind == "integer" else key] for key, kind in types.items()}
     call = f'{{"name": "{tool}", "arguments": \'{json.dumps(given)}\'}}'
     number = rng.randint(100, 999)
-    said = {
-        "USER": asked.format(**drawn),
+    turns = {
+        "USER": request.format(**drawn),
         "ASSISTANT": f"<functioncall> {call} <|endoftext|>",
         "FUNCTION RESPONSE": json.dumps({"number": number}),
     }
-    chat = "".join(f"{who}: {text}\n\n\n" for who, text in said.items())
+    chat = "".join(f"{who}: {text}\n\n\n" for who, text in turns.items())
     chat += f"ASSISTANT: That is number {number}. <|endoftext|>"
     return {"system": "SYSTEM: Functions -\n" + "\n".join(map(json.dumps, tools)), "chat": chat}

@@ -67,8 +67,8 @@ def chat_facts(episode: Episode) -> Facts:
 
 def _overlap(text: str, other: str) -> float:
     """The share of the words of another text, but for short ones, that a text has."""
-    said, wanted = ({*re.findall(r"\w{4,}", one.casefold())} for one in (text, other))
-    return len(said & wanted) / max(1, len(wanted))
+    words, wanted = ({*re.findall(r"\w{4,}", one.casefold())} for one in (text, other))
+    return len(words & wanted) / max(1, len(wanted))
 
 
 FACTS: Mapping[str, Callable[[Episode], Facts]] = {

@@ -60,20 +60,20 @@ def parse_example(row: Row, name: str = "row") -> Example:
     """The example of a row of any shape; `BadRow` says why there is none."""
     value = load_json(dict(row.value))
     system, tools = _read_system(value)
-    said = _read_messages(value)
-    shown = [system, *(one.text for one in said if one.role == "system")]
-    said = [one for one in said if one.role != "system"]
-    called = [at for at, one in enumerate(said) if one.call]
-    answered = [at for at, one in enumerate(said) if one.role == "assistant" and one.text]
+    messages = _read_messages(value)
+    shown = [system, *(one.text for one in messages if one.role == "system")]
+    messages = [one for one in messages if one.role != "system"]
+    called = [at for at, one in enumerate(messages) if one.call]
+    answered = [at for at, one in enumerate(messages) if one.role == "assistant" and one.text]
     at = called[0] if called else answered[-1] if answered else 0
-    before, after, answer, response = said[:at], said[at + 1 : at + 3], "", ""
+    before, after, answer, response = messages[:at], messages[at + 1 : at + 3], "", ""
     while before and before[-1].role != "user":
         before.pop()
     if not before or not before[-1].text:
         raise BadRow("has no answer of an assistant to a question of a user")
     question = before.pop().text
     if not called:
-        answer = said[at].text
+        answer = messages[at].text
     elif after and after[0].role == "tool":
         response = after[0].text
         answer = "".join(one.text for one in after[1:] if one.role == "assistant" and not one.call)
@@ -85,20 +85,20 @@ def parse_example(row: Row, name: str = "row") -> Example:
     shown.append(f"user: {question}" if before else question)
     prompt = "\n".join(filter(None, shown))
     identity = f"{name}-{row.number}"
-    return Example(identity, kind, prompt, question, answer, tools, said[at].call, response)
+    return Example(identity, kind, prompt, question, answer, tools, messages[at].call, response)
 
 
 def split_examples(examples: Sequence[Example]) -> dict[str, list[Example]]:
     """A tenth each for validation and test, chosen and ordered by a hash of the prompt."""
-    asked: dict[bytes, list[Example]] = {}
+    by_prompt: dict[bytes, list[Example]] = {}
     for one in examples:
         words = " ".join(one.prompt.casefold().split())
-        asked.setdefault(sha256(words.encode()).digest(), []).append(one)
-    ordered = sorted(asked)
+        by_prompt.setdefault(sha256(words.encode()).digest(), []).append(one)
+    ordered = sorted(by_prompt)
     held = max(1, len(ordered) // 10) if len(ordered) > 2 else 0
     keys = {"train": ordered[2 * held :], "validation": ordered[held : 2 * held]}
     keys["test"] = ordered[:held]
-    return {name: [one for key in own for one in asked[key]] for name, own in keys.items()}
+    return {name: [one for key in own for one in by_prompt[key]] for name, own in keys.items()}
 
 
 def _read_messages(value: Mapping[str, Any]) -> list[Message]:
@@ -134,16 +134,16 @@ def _message(who: str, text: str, call: Any = None) -> Message:
     return Message(role, text.strip(), None if call is None else _read_call(call))
 
 
-def _read_call(said: Any) -> ToolCall:
+def _read_call(call: Any) -> ToolCall:
     """The call in a text or an object; glaive writes its arguments in single quotes."""
-    if isinstance(said, str):
-        quoted = _QUOTED.fullmatch(said)
-        said = load_json(quoted[1] + quoted[2].replace("\\'", "'") + "}" if quoted else said)
-    match said.get("function", said) if isinstance(said, dict) else None:
+    if isinstance(call, str):
+        quoted = _QUOTED.fullmatch(call)
+        call = load_json(quoted[1] + quoted[2].replace("\\'", "'") + "}" if quoted else call)
+    match call.get("function", call) if isinstance(call, dict) else None:
         case {"name": str(name), "arguments": str() | dict() as given} if name.strip():
             if isinstance(given := load_json(given), dict):
                 return ToolCall(name, given)
-    raise BadRow(f"has a call that is not a name and arguments: {show_value(said)}")
+    raise BadRow(f"has a call that is not a name and arguments: {show_value(call)}")
 
 
 def _read_system(value: Mapping[str, Any]) -> tuple[str, list[Mapping[str, Any]]]:
@@ -156,10 +156,10 @@ def _read_system(value: Mapping[str, Any]) -> tuple[str, list[Mapping[str, Any]]
         tools = re.sub(r"}\s*{", "},{", f"[{brace}{rest}]")
     try:
         tools = load_json(tools)
-        own = [tool.get("function", tool) for tool in tools]
-        names = [tool["name"] for tool in own]
+        functions = [tool.get("function", tool) for tool in tools]
+        names = [tool["name"] for tool in functions]
     except (AttributeError, KeyError, TypeError):
         names = [None]
     if not all(isinstance(name, str) for name in names):
         raise BadRow(f"'tools' are no list of objects with a name: {show_value(tools)}")
-    return system.strip(), own
+    return system.strip(), functions

@@ -46,9 +46,9 @@ def doctor(run: str | None, **values: Any) -> None:
         if run is None:
             plan = replace(plan_run(*read_layers()), read_from=run_of_config())
         else:
-            found = Run.find(run) or Run.open(run)
-            plan = Plan.of(build_config(run_settings(found, run), *read_layers()))
-            plan = replace(plan, read_from=found.path)
+            opened = Run.find(run) or Run.open(run)
+            plan = Plan.of(build_config(run_settings(opened, run), *read_layers()))
+            plan = replace(plan, read_from=opened.path)
         plan, registry = prepare("doctor", plan, on_note=observer.note, trust=find_permission())
         report = examine_plan(plan, registry)
     if values["json"]:

@@ -93,8 +93,8 @@ def eval(run: str | None, **values: Any) -> None:
         first = _resolve(run, read_layers())
         if first.config.run_dir is not None:
             choose_folder(first.config)
-        found = Run.find(run) if run is not None else None
-        registry = load_registry(first.config, None if found is None else found.path)
+        opened = Run.find(run) if run is not None else None
+        registry = load_registry(first.config, None if opened is None else opened.path)
         first = first.settled(registry, observer.note)
         both = [first]
         if values["against"] is not None:
@@ -156,11 +156,11 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     from searchrl.runs.contender import Contender
 
     try:
-        found = None if run is None else Run.find(run) or Run.open(run)
+        opened = None if run is None else Run.find(run) or Run.open(run)
     except RunFolderError as error:
         way = f"a model is named by a flag: searchrl eval --model {shlex.quote(run or '')}"
         raise RunFolderError(f"{error} RUN is a run folder; {way}") from None
-    return Contender(*resolve(*layers, run=found, weights=run))
+    return Contender(*resolve(*layers, run=opened, weights=run))
 
 
 def _record(

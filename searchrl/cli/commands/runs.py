@@ -141,9 +141,9 @@ def inspect(run: str, **values: Any) -> None:
     from searchrl.report.folder import write_report
     from searchrl.run_folder import Run
 
-    found = Run.find(run) or Run.open(run)
-    runs = [found] if values["compare"] is None else [found, Run.open(values["compare"])]
-    report = write_report(runs, Path(values["out"] or found.path / "report"))
+    opened = Run.find(run) or Run.open(run)
+    runs = [opened] if values["compare"] is None else [opened, Run.open(values["compare"])]
+    report = write_report(runs, Path(values["out"] or opened.path / "report"))
     if values["json"]:
         facts = {"num_rollouts": report.num_rollouts, "num_bytes": report.num_bytes}
         print_json({"page": str(report.page), **facts})

@@ -53,8 +53,8 @@ def score(run: str, **values: Any) -> None:
     )
     recorded = read_recorded(rows, config, registry)
     if not recorded:
-        found = sorted({f"{row.get('phase')}" for row in opened.rollouts()})
-        phases = f"its phases: {', '.join(found)}" if found else "it was made with log.rollouts off"
+        known = ", ".join(sorted({f"{row.get('phase')}" for row in opened.rollouts()}))
+        phases = f"its phases: {known}" if known else "it was made with log.rollouts off"
         raise ConfigError(f"'{opened.path}' has no such rollouts; {phases}")
     first = score_again(recorded, config, registry, values["reward"])
     second_name, second = "recorded", recorded

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
-from searchrl.core.drawing import Drawing
+from searchrl.core.drawing import Drawing, Table
 from searchrl.core.episode import Episode, Passage, Task
 from searchrl.data.questions import Question
-from searchrl.envs.regulations.drawing import draw_evidence
 from searchrl.envs.regulations.handbook_file import (
     Handbook,
     load_demo,
@@ -66,6 +65,8 @@ late."""
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 """Slices of the test split: whether training shows the question's and the articles' wordings."""
 
+MAX_DRAWN = 300
+"""Characters of an article that are drawn."""
 _RULE = "Answer from the handbook of {school}; if it does not say, answer: " + NOT_REGULATED_ANSWER
 
 
@@ -188,7 +189,7 @@ class RegulationsEnv(TextEnv):
 
     def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
         """The gold articles, and the turn that showed each."""
-        return draw_evidence(episode, self.passages(episode.task)[1])
+        return _draw_evidence(episode, self.passages(episode.task)[1])
 
     def statements(self, task: Task) -> Mapping[str, Sequence[Statement]]:
         """The statements of each article, by its id; empty for a handbook from a file."""
@@ -277,3 +278,24 @@ def _load(
         return demo, load_questions(Path(questions), demo)
     loaded = load_handbook(Path(handbook))
     return loaded, () if questions is None else load_questions(Path(questions), loaded)
+
+
+def _draw_evidence(episode: Episode, passages: Sequence[Passage]) -> list[Drawing]:
+    """The gold articles hop by hop, with text and the first turn that showed each."""
+    texts = {passage.id: " ".join(passage.text.split()) for passage in passages}
+    shown: dict[str, int] = {}
+    for number, turn in enumerate(episode.turns, 1):
+        for passage in turn.passages:
+            shown.setdefault(passage.id, number)
+    rows = [
+        (
+            hop,
+            name,
+            text if len(text) <= MAX_DRAWN else f"{text[:MAX_DRAWN]}…",
+            f"in turn {shown[name]}" if name in shown else "never",
+        )
+        for hop, name in enumerate(episode.task.gold_ids, 1)
+        if (text := texts.get(name)) is not None
+    ]
+    columns = ("hop", "article", "what it says", "shown")
+    return [Table("the evidence that the answer takes", columns, rows)] if rows else []

@@ -83,11 +83,11 @@ class _WordMatcher:
 
     def _values(self, kinds: list[str], text: str, name: str) -> Iterator[tuple[float, str]]:
         shown = re.findall(r"\bDoc \d+(?:\(Title: (.*?)\)|:) ([^\n<]*)", self._observed)
-        found = {doc: _words(" ".join(doc)) for doc in shown if name in " ".join(doc)}
-        seen = {word: sum(word in words for words in found.values()) for word in _words(text)}
+        docs = {doc: _words(" ".join(doc)) for doc in shown if name in " ".join(doc)}
+        seen = {word: sum(word in words for words in docs.values()) for word in _words(text)}
         weights = {word: (n or 8) ** -0.7 * (1 if " " in word else 0.4) for word, n in seen.items()}
         total = sum(weights.values()) or 1
-        for (_, body), words in found.items():
+        for (_, body), words in docs.items():
             for clause in re.split(r"[.!?] |[;:] |, (?:although|but|while) |, (?=after)", body):
                 said = _words(clause)
                 score = sum(weights[w] * ((w in words) + 0.7 * (w in said)) for w in seen) / total

@@ -75,8 +75,8 @@ def _begins(options: env_play.Options, returned: Any) -> str:
         return f"reset() returned {shorten(str(returned))}; expected a pair (prompt, info)"
     prompt, info = returned
     if not isinstance(prompt, str) or not prompt.strip():
-        said = f"{shorten(str(prompt))} ({type(prompt).__name__})"
-        return f"reset() returned the prompt {said}; expected a text that is not empty"
+        told = f"{shorten(str(prompt))} ({type(prompt).__name__})"
+        return f"reset() returned the prompt {told}; expected a text that is not empty"
     is_dict = isinstance(info, dict)
     return "" if is_dict else f"reset() returned {type(info).__name__} as its info; expected a dict"
 
@@ -94,8 +94,8 @@ def _describes_tasks(subject: Subject) -> Iterator[Problem]:
         if problem := find_task_problem(task):
             yield Problem(f"for {options}, info['task'] is {problem}", at)
         elif (task.split, task.index) != (options["split"], options["index"]):
-            said = f"split {task.split!r} and index {task.index}"
-            yield Problem(f"for {options}, info['task'] says {said}", at)
+            told = f"split {task.split!r} and index {task.index}"
+            yield Problem(f"for {options}, info['task'] says {told}", at)
         elif any(not answer.strip() for answer in task.answers):
             yield Problem(f"for {options}, the gold answers are {task.answers!r}: one is blank", at)
     if not has_task:

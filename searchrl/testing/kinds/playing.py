@@ -137,16 +137,16 @@ def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str,
     queries = (str(question), str(prompt)[:200], MARK)
     searches = [say(Action(SEARCH, (query,))) for query in queries]
     answer = say(Action(ANSWER, WRONG_ANSWER))
-    own: list[str] = []
+    samples: list[str] = []
     with contextlib.suppress(Exception, SystemExit):  # E3 looks at the spaces
         env.action_space.seed(0)
-        samples = [env.action_space.sample() for _ in range(6)]
-        own = [sample for sample in samples if isinstance(sample, str)]
+        drawn = [env.action_space.sample() for _ in range(6)]
+        samples = [sample for sample in drawn if isinstance(sample, str)]
     dialogues: list[Sequence[str | None]] = [
         [*searches, answer],
-        ["not a turn at all", *own[:3], answer],
+        ["not a turn at all", *samples[:3], answer],
         [answer],
-        own,
+        samples,
     ]
     if subject.entry.tools:
         calls = [ToolCall("no_such_tool", {"word": MARK})]

@@ -68,8 +68,8 @@ def _reads_anything(subject: Subject) -> Iterator[Problem]:
         return None
 
     pieces = grammar.pieces
-    if found := find_faulty([*HARD_TEXTS, *pieces], make_texts(pieces), find_fault):
-        text, (problem, at) = found
+    if faulty := find_faulty([*HARD_TEXTS, *pieces], make_texts(pieces), find_fault):
+        text, (problem, at) = faulty
         yield Problem(f"parse({shorten(text)}) {problem}", at)
 
 
@@ -95,8 +95,8 @@ def _judges_anything(subject: Subject) -> Iterator[Problem]:
     listed: list[Sequence[str]] = [[], *([text] for text in HARD_TEXTS), list(legal)]
     listed += [[turn] for turn in legal] + [[turn, other] for turn in legal for other in legal]
     lists = st.lists(make_texts(subject.grammar.pieces), max_size=4)
-    if found := find_faulty(listed, lists, find_fault):
-        turns, (problem, error) = found
+    if faulty := find_faulty(listed, lists, find_fault):
+        turns, (problem, error) = faulty
         what = f"final_answer and format_score of {shorten(str(list(turns)), 120)} {problem}"
         yield Problem(what, error or protocol.format_score)
 
@@ -196,8 +196,8 @@ def _neutralises(subject: Subject) -> Iterator[Problem]:
 
     pieces = subject.grammar.pieces
     texts = [*pieces, *(f"{tag[:3]}{other}{tag[3:]}" for tag in tags for other in tags)]
-    if found := find_faulty(texts, make_texts(pieces), find_fault):
-        text, (problem, at) = found
+    if faulty := find_faulty(texts, make_texts(pieces), find_fault):
+        text, (problem, at) = faulty
         yield Problem(f"of the foreign text {shorten(text)}, {problem}", at or protocol.neutralise)
 
 
@@ -237,8 +237,8 @@ def _keeps_to_budget(subject: Subject) -> Iterator[Problem]:
             if (length := budget.count(cut)) > budget.max_tokens:
                 problem = f"gave {length} tokens"
             elif tags_in(cut) != tags_in(whole):
-                found = " ".join(tags_in(cut)) or "none"
-                problem = f"is {shorten(cut)}: of {' '.join(tags_in(whole))} there is {found}"
+                left = " ".join(tags_in(cut)) or "none"
+                problem = f"is {shorten(cut)}: of {' '.join(tags_in(whole))} there is {left}"
             elif MARK in whole and budget.max_tokens >= _AMPLE and MARK not in cut:
                 problem = f"shows nothing of the text: {shorten(cut)}"
             if problem:

@@ -54,8 +54,8 @@ def _search(retriever: Retriever, case: Case) -> Sequence[Passage]:
     return found
 
 
-def _ids(found: Sequence[Passage]) -> list[str]:
-    return [passage.id for passage in found]
+def _ids(passages: Sequence[Passage]) -> list[str]:
+    return [passage.id for passage in passages]
 
 
 def _find(retriever: Retriever, case: Case) -> list[str]:
@@ -109,8 +109,8 @@ _bears_threads = criterion("R11")(unchanged(FOUND, Way.TOGETHER))
 
 @criterion("R2")
 @judged(BATCHED)
-def _batch_is_singles(queries: Sequence[str], found: Sequence[tuple[Any, Any]]) -> str:
-    for query, (batch, alone) in zip(queries, found, strict=False):
+def _batch_is_singles(queries: Sequence[str], pairs: Sequence[tuple[Any, Any]]) -> str:
+    for query, (batch, alone) in zip(queries, pairs, strict=False):
         if batch != alone:
             return f"query {query!r} finds {batch} in a batch of {len(queries)} and {alone} alone"
     return ""
@@ -126,9 +126,9 @@ def _at_most_k(case: Case, ids: Sequence[str]) -> str:
 
 @criterion("R4")
 @judged(Trial(lambda subject: _cases(ALL_QUERIES, 3), _search, _make_of_given))
-def _own_passages(case: Case, found: Sequence[Passage]) -> str:
+def _own_passages(case: Case, passages: Sequence[Passage]) -> str:
     known = {passage.id: passage for passage in PASSAGES}
-    for passage in () if find_passages_problem(found) else found:
+    for passage in () if find_passages_problem(passages) else passages:
         own = known.get(passage.id)
         if own is None or (own.text, own.title) != (passage.text, passage.title):
             what = "is no id of its corpus" if own is None else "has another text or title"
@@ -138,8 +138,8 @@ def _own_passages(case: Case, found: Sequence[Passage]) -> str:
 
 @criterion("R5")
 @judged(RANKED)
-def _best_first(case: Case, found: Sequence[Passage]) -> str:
-    scores = [passage.score for passage in found]
+def _best_first(case: Case, passages: Sequence[Passage]) -> str:
+    scores = [passage.score for passage in passages]
     if not all(isinstance(s, numbers.Real) and not math.isnan(s) for s in scores):
         return f"it gives the scores {scores}; expected numbers"
     if scores != sorted(scores, reverse=True):
@@ -149,9 +149,9 @@ def _best_first(case: Case, found: Sequence[Passage]) -> str:
 
 @criterion("R6")
 @judged(Trial(lambda subject: _cases(ALL_QUERIES, 3), _search, _make), raises=True, most=3)
-def _never_raises(case: Case, found: Any) -> str:
-    is_wrong = bool(find_passages_problem(found))
-    return f"it returned {found!r:.60}; expected a list of passages" if is_wrong else ""
+def _never_raises(case: Case, passages: Any) -> str:
+    is_wrong = bool(find_passages_problem(passages))
+    return f"it returned {passages!r:.60}; expected a list of passages" if is_wrong else ""
 
 
 @criterion("R8")

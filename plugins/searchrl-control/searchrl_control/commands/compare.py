@@ -30,7 +30,6 @@ set_flag = click.option(
 )  # fmt: skip
 _out_flag = click.option("--out", type=_FILE, metavar="FILE", help="Write all figures as JSON.")
 
-
 say = partial(click.echo, err=True)
 """Tells of long work."""
 
@@ -71,42 +70,42 @@ def sequences(
 
     envs = open_envs(compared_envs(read_training(config, names, assignments)))
     training = play_all(envs, say)
-    told = describe(training)
-    _show_best(told)
-    told["oracle"] = measure_oracle(envs, TRAIN, training)
-    _show_oracle(told["oracle"], "training")
-    _write(out, told)
+    figures = describe(training)
+    _show_best(figures)
+    figures["oracle"] = measure_oracle(envs, TRAIN, training)
+    _show_oracle(figures["oracle"], "training")
+    _write(out, figures)
 
 
-def _show_best(told: Mapping[str, Any]) -> None:
+def _show_best(figures: Mapping[str, Any]) -> None:
     """The best sequences of training questions, as settings for networks that begin with them."""
-    click.echo(f"\nbest of {told['sequences']:,} fixed sequences on training questions")
-    for name, best in _parts(told["best"]).items():
+    click.echo(f"\nbest of {figures['sequences']:,} fixed sequences on training questions")
+    for name, best in _parts(figures["best"]).items():
         click.echo(
             f"  {name}: {best['ndcg']:.4f}  {best['sequence']}  (single pass "
             f"{best['single_pass']:.4f})\n    --set 'network.start={best['start']}'"
         )
 
 
-def _show_oracle(told: Mapping[str, Any], split: str) -> None:
+def _show_oracle(oracle: Mapping[str, Any], split: str) -> None:
     """The gain of choosing the best list of every question, and its share of luck."""
-    if not told:
+    if not oracle:
         return
     click.echo(
-        f"\noracle over {len(told['kinds'])} sequences of different kinds, {split} questions "
+        f"\noracle over {len(oracle['kinds'])} sequences of different kinds, {split} questions "
         "(the control chooses among as many noisy copies of the best one)"
     )
-    for name, margin in _parts(told["margins"]).items():
+    for name, margin in _parts(oracle["margins"]).items():
         click.echo(
             f"  {name}: best {margin['best']:.4f}, oracle {margin['oracle']:.4f}, control "
             f"{margin['control']:.4f}: learnable {margin['learnable']:+.4f}"
         )
 
 
-def _parts(told: Mapping[str, Any], collections: int = 0) -> dict[str, Any]:
+def _parts(figures: Mapping[str, Any], collections: int = 0) -> dict[str, Any]:
     """A figure of each collection, and of the pool where there are several."""
-    is_one = (collections or len(told) - 1) == 1
-    return {name: part for name, part in told.items() if name != "pooled" or not is_one}
+    is_one = (collections or len(figures) - 1) == 1
+    return {name: part for name, part in figures.items() if name != "pooled" or not is_one}
 
 
 @click.command("compare")
@@ -161,38 +160,38 @@ def _compare(
     changes, _ = read_assignments(assignments)
     runs, places = read_runs(paths, changes)
     others = open_envs(other_places(places, names)) if names else None
-    told = compare_runs(open_envs(places), runs, say, others)
-    _show_comparison(told)
-    _write(out, told)
+    figures = compare_runs(open_envs(places), runs, say, others)
+    _show_comparison(figures)
+    _write(out, figures)
 
 
-def _show_comparison(told: Mapping[str, Any]) -> None:
+def _show_comparison(figures: Mapping[str, Any]) -> None:
     """Tables, differences, and warnings about the networks."""
-    for name, one in told["collections"].items():
+    for name, one in figures["collections"].items():
         click.echo(f"{name}: {one['train']:,} training, {one['test']:,} test questions")
         for note in one["notes"]:
             click.echo(f"  note: {note}")
-    _show_best(told)
-    for name, rows in _parts(told["tables"]).items():
+    _show_best(figures)
+    for name, rows in _parts(figures["tables"]).items():
         click.echo(f"\n{name}, test questions\n\n{render(rows)}")
-    _show_oracle(told["oracle"], "test")
-    agent, baselines = [*told["against"].items()][-1]
-    of = "questions and seeds" if len(told["runs"]) > 1 else "questions"
+    _show_oracle(figures["oracle"], "test")
+    agent, baselines = [*figures["against"].items()][-1]
+    of = "questions and seeds" if len(figures["runs"]) > 1 else "questions"
     click.echo(f"\nnDCG@10 of {agent} minus that of …, paired, 95 % over {of}")
     for other, against in baselines.items():
-        for name, found in _parts(against, len(told["collections"])).items():
-            click.echo(f"  {other}, {name}: {show_difference(found)}  n {found['n']}")
-    for run in told["runs"]:
+        for name, difference in _parts(against, len(figures["collections"])).items():
+            click.echo(f"  {other}, {name}: {show_difference(difference)}  n {difference['n']}")
+    for run in figures["runs"]:
         count = len(run["sweep"])
         click.echo(f"\n{run['path']}: {count} checkpoints, step {run['checkpoint']} chosen")
         for fault in run["faults"]:
             click.echo(f"  warning: {fault}")
 
 
-def show_difference(found: Mapping[str, Any]) -> str:
+def show_difference(difference: Mapping[str, Any]) -> str:
     """A paired difference with its interval, where it has one."""
-    ends = f" [{found['low']:+.4f}, {found['high']:+.4f}]" if "low" in found else ""
-    return f"{found['value']:+.4f}{ends}"
+    ends = f" [{difference['low']:+.4f}, {difference['high']:+.4f}]" if "low" in difference else ""
+    return f"{difference['value']:+.4f}{ends}"
 
 
 def render(rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -145,8 +145,8 @@ def questions(
             "model, or another --kind"
         )
     save_questions(made, library, test, folder)
-    told = ", ".join(f"{sum(one.kind == kind for one in good)} {kind}" for kind in _KINDS)
-    click.echo(f"{len(good):,} of {count:,} questions: {told}")
+    counts = ", ".join(f"{sum(one.kind == kind for one in good)} {kind}" for kind in _KINDS)
+    click.echo(f"{len(good):,} of {count:,} questions: {counts}")
     if left_out:
         click.echo(f"left out: {left_out} ({folder / 'left_out.jsonl'})")
     click.echo(f"train on them: --set env.collection={folder}")

@@ -40,7 +40,6 @@ SINGLE_PASS = "Search"
 KINDS = 6
 """Sequences that an oracle chooses among: the best ones that are of different kinds."""
 
-
 _OF_TRAINING = OF_EPISODES - {"max_steps"}
 """Settings of a training that change no list."""
 
@@ -54,9 +53,9 @@ def parts_of(names: Iterable[str]) -> dict[str, list[str]]:
 def list_sequences(actions: Sequence[Action], max_steps: int) -> list[tuple[int, ...]]:
     """The sequences of a set as numbers of actions, without Search; shorter ones first."""
     fixed = [n for n, one in enumerate(actions) if one not in (Action.SEARCH, Action.TERMINATE)]
-    found = [one for length in range(max_steps) for one in itertools.product(fixed, repeat=length)]
+    every = [one for length in range(max_steps) for one in itertools.product(fixed, repeat=length)]
     # Hop starts from a kept passage: first, it would be illegal.
-    return [one for one in found if not one or actions[one[0]] is not Action.HOP]
+    return [one for one in every if not one or actions[one[0]] is not Action.HOP]
 
 
 def name_of(actions: Sequence[Action], sequence: Sequence[int]) -> str:
@@ -95,17 +94,17 @@ def compared_envs(settings: Settings) -> list[dict[str, Any]]:
 
 def open_envs(settings: Sequence[Mapping[str, Any]]) -> Envs:
     """The environments of some settings by the name of their collection."""
-    found: dict[str, RetrievalControlEnv] = {}
+    envs: dict[str, RetrievalControlEnv] = {}
     for one in settings:
         env = RetrievalControlEnv(**one)
-        if env.world.name in found:
+        if env.world.name in envs:
             raise ConfigError(
                 f"two collections are called '{env.world.name}', so a table cannot tell them "
                 "apart; rename the folder of one of them"
             )
-        found[env.world.name] = env
-    shared_space(found.values())
-    return found
+        envs[env.world.name] = env
+    shared_space(envs.values())
+    return envs
 
 
 @lru_cache(maxsize=16)
@@ -116,11 +115,11 @@ def play_every(world: World, max_steps: int) -> Values:
 
 def play_all(envs: Envs, say: Say) -> dict[str, Values]:
     """Every sequence on the training questions of collections; `say` hears what takes a while."""
-    found = {}
+    values = {}
     for name, env in envs.items():
         say(f"{name}: every sequence on {len(env.world.questions[TRAIN]):,} training questions …")
-        found[name] = play_every(env.world, env.max_steps)
-    return found
+        values[name] = play_every(env.world, env.max_steps)
+    return values
 
 
 def means_of(values: Sequence[Values]) -> dict[str, float]:
@@ -131,11 +130,11 @@ def means_of(values: Sequence[Values]) -> dict[str, float]:
 
 def choose_kinds(means: Mapping[str, float]) -> list[str]:
     """The best sequences that differ in length or in their last action, best first."""
-    found: dict[tuple[int, str], str] = {}
+    kinds: dict[tuple[int, str], str] = {}
     for name in sorted(means, key=lambda one: -means[one]):
         steps = name.split(", ")
-        found.setdefault((len(steps), steps[-1]), name)
-    return list(found.values())[:KINDS]
+        kinds.setdefault((len(steps), steps[-1]), name)
+    return list(kinds.values())[:KINDS]
 
 
 def describe(training: Mapping[str, Values]) -> dict[str, Any]:

@@ -86,10 +86,10 @@ def compare_runs(
     if len(runs) > 1:
         agents[f"agent, mean of {len(runs)} runs"] = [*chain(*agents.values())]
     training = play_all(envs, say)
-    told = describe(training)
-    own = describe(play_all(others, say)) if others else told
-    best = {name: own["best"][name]["sequence"] for name in tested}
-    fixed = told["best"]["pooled"]["sequence"]
+    described = describe(training)
+    best_of = describe(play_all(others, say)) if others else described
+    best = {name: best_of["best"][name]["sequence"] for name in tested}
+    fixed = described["best"]["pooled"]["sequence"]
     baselines = {
         "single pass": _play_fixed(tested, dict.fromkeys(tested, SINGLE_PASS)),
         "best fixed sequence": _play_fixed(tested, dict.fromkeys(tested, fixed)),
@@ -97,11 +97,11 @@ def compare_runs(
     }
     rows = {name: [played] for name, played in baselines.items()} | agents
     return {
-        "sequences": told["sequences"],
-        "best": told["best"],
+        "sequences": described["sequences"],
+        "best": described["best"],
         "collections": {
             name: {
-                **{split: len(asked) for split, asked in env.world.questions.items()},
+                **{split: len(questions) for split, questions in env.world.questions.items()},
                 "notes": env.world.judged.notes,
             }
             for name, env in tested.items()
@@ -130,8 +130,8 @@ def read_runs(
     envs = [
         compared_envs(change_envs(run.settings, changes, f"the run '{run.path}'")) for run in runs
     ]
-    for run, own in zip(runs, envs, strict=True):
-        if own != envs[0]:
+    for run, places in zip(runs, envs, strict=True):
+        if places != envs[0]:
             raise ConfigError(
                 f"the runs '{runs[0].path}' and '{run.path}' were trained in environments with "
                 "other settings; compare each for itself"
@@ -166,9 +166,9 @@ def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
 
 def play_greedily(policy: Policy, envs: Envs, split: str) -> tuple[list[Played], Episodes]:
     """Play every question of a split once, with the most probable action at each choice."""
-    asked = [(env, question) for env in envs.values() for question in env.world.questions[split]]
-    players = [env for env, _ in asked]
-    turns = [Turn(question) for _, question in asked]
+    pairs = [(env, question) for env in envs.values() for question in env.world.questions[split]]
+    players = [env for env, _ in pairs]
+    turns = [Turn(question) for _, question in pairs]
     episodes = play(policy, players, turns, choose_greedily)
     played = []
     for env, turn in zip(players, episodes.turns, strict=True):
@@ -213,20 +213,20 @@ def compare_played(
     parts = {name: {*names} for name, names in parts_of(dict.fromkeys(strata.values())).items()}
     levels = dict.fromkeys(f"{one.level} questions" for one in second)
     parts |= {level: {level} for level in levels}
-    found = {}
+    differences = {}
     for part, names in parts.items():
-        own, *others = (
+        base, *others = (
             worth_of(one for one in played if {one.collection, f"{one.level} questions"} & names)
             for played in (second, chain(*seeds), *seeds)
         )
-        found[part] = paired = compare({"ndcg": others[0]}, {"ndcg": own}, strata)["ndcg"]
+        differences[part] = paired = compare({"ndcg": others[0]}, {"ndcg": base}, strata)["ndcg"]
         if len(seeds) > 1 and "low" in paired:
             means = [fmean(of.values()) for of in others[1:]]
             t = float(stdtrit(len(seeds) - 1, 0.975))
             half = t * stdev(means) / math.sqrt(len(seeds))
             paired["low"] = paired["value"] - math.hypot(paired["value"] - paired["low"], half)
             paired["high"] = paired["value"] + math.hypot(paired["high"] - paired["value"], half)
-    return found
+    return differences
 
 
 def row_of(played: Sequence[Played]) -> dict[str, Any]:

@@ -195,9 +195,9 @@ class ListFeatures:
 
     def _clarity(self, places: Places) -> float:
         counts = np.asarray(self._terms.counts_NV[places[:5]].sum(axis=0)).ravel()
-        found = counts.nonzero()[0]
-        shares = counts[found] / counts.sum()
-        return float((shares * np.log(shares / self._terms.share_V[found])).sum())
+        terms = counts.nonzero()[0]
+        shares = counts[terms] / counts.sum()
+        return float((shares * np.log(shares / self._terms.share_V[terms])).sum())
 
 
 def bounded(values: Sequence[float]) -> Floats:
@@ -259,7 +259,7 @@ def tell_candidates(sources: HeadGame, kept: Kept) -> Floats:
     lists = [sources.found(action, kept) for action in seen]
     ranks = [{p: rank for rank, p in enumerate(sources.order(action, kept))} for action in seen]
     votes = Counter(places[0] for places in nexts.values() if places)
-    told = np.zeros((len(SOURCES), len(CANDIDATE_FEATURES)), dtype=np.float32)
+    values = np.zeros((len(SOURCES), len(CANDIDATE_FEATURES)), dtype=np.float32)
     similar = sources.question.similar.scores_N
     # Over the highest one, scores of words, vectors and points can be compared.
     highest = [(one, float(one.scores_N.max())) for one in lists]
@@ -267,7 +267,7 @@ def tell_candidates(sources: HeadGame, kept: Kept) -> Floats:
         if places:
             place = places[0]
             others = lists[row].scores_N[list(places)]
-            told[row] = bounded(
+            values[row] = bounded(
                 [
                     *(float(one.scores_N[place]) / top if top > 0 else 0.0 for one, top in highest),
                     *(1 / (1 + one.get(place, DEPTH)) for one in ranks),
@@ -280,7 +280,7 @@ def tell_candidates(sources: HeadGame, kept: Kept) -> Floats:
                     *_beside_kept(sources, place, kept),
                 ]
             )
-    return told
+    return values
 
 
 def _beside_kept(sources: HeadGame, place: int, kept: Kept) -> list[float]:

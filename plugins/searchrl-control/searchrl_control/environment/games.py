@@ -67,7 +67,7 @@ class Game(ABC, Generic[S]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     _states: dict[Moves, S] = field(default_factory=dict)
 
-    own: ClassVar[Mapping[str, int]]
+    further: ClassVar[Mapping[str, int]]
     """The further blocks of this set's observation, and their widths."""
 
     @cached_property
@@ -78,7 +78,7 @@ class Game(ABC, Generic[S]):
     @classmethod
     def widths(cls, dim: int) -> dict[str, int]:
         """The blocks of an observation and their widths; `dim` is that of an embedding."""
-        return {"query": dim, "found": dim, "terms": len(QUERY_FEATURES), **cls.own}
+        return {"query": dim, "found": dim, "terms": len(QUERY_FEATURES), **cls.further}
 
     @cached_property
     def always(self) -> dict[str, Floats]:
@@ -154,7 +154,7 @@ class ListState(NamedTuple):
 class ListGame(Game[ListState]):
     """The set `published`."""
 
-    own: ClassVar = {"list": len(LIST_FEATURES)}
+    further: ClassVar = {"list": len(LIST_FEATURES)}
 
     def begin(self) -> ListState:
         """The single pass, as points like every list after it: feedback weighs passages by them."""
@@ -199,7 +199,7 @@ class HeadGame(Game[HeadState]):
     _orders: dict[tuple[Action, Kept], tuple[int, ...]] = field(default_factory=dict)
     _told: dict[Kept, Floats] = field(default_factory=dict)
 
-    own: ClassVar = {
+    further: ClassVar = {
         "searches": 3 * len(LIST_FEATURES),
         "candidates": len(SOURCES) * len(CANDIDATE_FEATURES),
     }

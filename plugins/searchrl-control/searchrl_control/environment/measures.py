@@ -61,10 +61,10 @@ HARD_SHARE = 0.7
 
 def difficulty_of(ranking: Sequence[str], qrels: Mapping[str, int]) -> Difficulty:
     """The level of a question by its single pass: ids, best first."""
-    found = recall(ranking, qrels)
-    if found >= 2 / 3:
+    share = recall(ranking, qrels)
+    if share >= 2 / 3:
         return Difficulty.EASY
-    return Difficulty.HARD if found < 1 / 3 else Difficulty.MEDIUM
+    return Difficulty.HARD if share < 1 / 3 else Difficulty.MEDIUM
 
 
 def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:

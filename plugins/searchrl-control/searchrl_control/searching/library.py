@@ -149,7 +149,7 @@ class Library:
         self.terms = terms = TermIndex(self.passages)
         self.encoder = kind.load_encoder()
         # Two folders of one model have the same vectors.
-        built_with = {name: said for name, said in kind.built_with.items() if name != "model"}
+        built_with = {name: value for name, value in kind.built_with.items() if name != "model"}
         digest = hashlib.sha256(repr(built_with).encode())
         for passage in self.passages:
             text = as_text(passage).encode()

@@ -42,12 +42,12 @@ class Found(NamedTuple):
 
     def first(self, k: int) -> Places:
         """The places of the at most `k` best passages, best first; equals in corpus order."""
-        found = np.flatnonzero(self.is_in_N)
-        if len(found) > k:
-            scores = self.scores_N[found]
+        places = np.flatnonzero(self.is_in_N)
+        if len(places) > k:
+            scores = self.scores_N[places]
             # All that equal the last one stay, so that the corpus decides between them.
-            found = found[scores >= np.partition(scores, -k)[-k]]
-        return found[np.argsort(-self.scores_N[found], kind="stable")[:k]].astype(np.int64)
+            places = places[scores >= np.partition(scores, -k)[-k]]
+        return places[np.argsort(-self.scores_N[places], kind="stable")[:k]].astype(np.int64)
 
 
 def points(found: Found, depth: int = DEPTH) -> Found:
@@ -132,8 +132,8 @@ class Question:
 
     def with_vectors(self, query: Query) -> Found:
         """BM25 of a query, fused with the vectors of the question."""
-        found = self.words if query is self.query else self.search_words(query)
-        return points(fuse(found, self.similar, VECTOR_WEIGHT))
+        words = self.words if query is self.query else self.search_words(query)
+        return points(fuse(words, self.similar, VECTOR_WEIGHT))
 
     def follow(self, places: list[int], weight: float) -> Found:
         """Half the fused ranking, half a search for the rest of the question, and named titles.
@@ -141,16 +141,16 @@ class Question:
         The rest is the mean over these passages. A title gets the square of its share. A passage
         with points of one of the three is found.
         """
-        found = self.fused
-        zeros = np.zeros_like(found.scores_N)
+        fused = self.fused
+        zeros = np.zeros_like(fused.scores_N)
         rests = [self._rest(place) for place in places]
         left = 0.5 * np.asarray(np.mean(rests, axis=0) if places else zeros, dtype=np.float32)
         best = np.maximum.reduce([self.library.links(place) for place in places] or [zeros])
         named = (weight * best * best).astype(np.float32)
         if self.itself is not None:
             named[self.itself] = 0
-        is_in = found.is_in_N | (left > 0) | (named > 0)
-        return Found(0.5 * found.scores_N + left + named, is_in)
+        is_in = fused.is_in_N | (left > 0) | (named > 0)
+        return Found(0.5 * fused.scores_N + left + named, is_in)
 
     def _rest(self, place: int) -> Floats:
         if place not in self._rests:

@@ -94,8 +94,8 @@ class Neighbours:
             return []
         near = self._vectors @ self._encoder.encode_queries([self._names[number]])[0]
         best = np.argsort(-near, kind="stable")[: _NUM_NEAR + 1]
-        found = [(self._numbers[at], float(near[at])) for at in best]
-        kept = [(other, how) for other, how in found if other != number and how > _LEAST_NEAR]
+        pairs = [(self._numbers[at], float(near[at])) for at in best]
+        kept = [(other, how) for other, how in pairs if other != number and how > _LEAST_NEAR]
         return kept[:_NUM_NEAR]
 
 

@@ -189,10 +189,10 @@ def read_run(path: Path) -> Run:
         settings, space = Settings.model_validate(made["settings"]), dict(made["space"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise _damaged(config, error) from error
-    files = sorted((path / CHECKPOINTS).glob(f"step_*{SUFFIX}"))
-    if not files:
-        raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
+    files = (path / CHECKPOINTS).glob(f"step_*{SUFFIX}")
     by_step = {int(file.stem.removeprefix("step_")): file for file in files}
+    if not by_step:
+        raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
     return Run(path, settings, space, dict(sorted(by_step.items())))
 
 
@@ -222,5 +222,4 @@ def load_network(run: Run, step: int, space: Space) -> nn.Module:
 
 
 def _damaged(path: Path, error: Exception) -> DamagedError:
-    way_on = "Restore it from a copy, remove it, or train again"
-    return DamagedError.of(path, str(error), way_on)
+    return DamagedError.of(path, str(error), "Restore it from a copy, remove it, or train again")

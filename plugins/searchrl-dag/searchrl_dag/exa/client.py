@@ -136,9 +136,13 @@ class ExaRetriever:
 
     def _find(self, query: str, k: int) -> list[Passage]:
         """The passages of a query: from the cache, else from Exa."""
-        asked: dict[str, Any] = {"query": query, "type": "auto", "numResults": min(k, MAX_RESULTS)}
-        asked |= self._body
-        body = {name: value for name, value in asked.items() if value is not None}
+        whole: dict[str, Any] = {
+            "query": query,
+            "type": "auto",
+            "numResults": min(k, MAX_RESULTS),
+        }
+        whole |= self._body
+        body = {name: value for name, value in whole.items() if value is not None}
         key = JsonCache.key(self.url, body)
         # Rollouts of one group ask the same things at the same time: the first one asks for all.
         with self._locks[int(key[:8], 16) % _NUM_LOCKS]:

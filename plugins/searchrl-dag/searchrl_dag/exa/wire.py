@@ -19,7 +19,6 @@ _KEPT = ("id", "url", "title", "publishedDate", "highlights", "text")
 """The keys of a result that are kept; no passage has the rest (pictures, scores, authors)."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
-
 Content = Literal["highlights", "text"]
 """The text of a passage: the excerpts of the page closest to the query, or its beginning."""
 
@@ -44,8 +43,8 @@ def read_passages(kept: Any, k: int, max_chars: int) -> list[Passage]:
     passages = [_read_passage(result, max_chars) for result in cut_answer(kept)["results"]]
     # A page that could not be read has nothing to show.
     shown = {p.id: p for p in reversed(passages) if p.text or p.title}
-    found = [shown.pop(p.id) for p in passages if p.id in shown][: max(k, 0)]
-    return [Passage(one.id, one.text, one.title, 1.0 / rank) for rank, one in enumerate(found, 1)]
+    once = [shown.pop(p.id) for p in passages if p.id in shown][: max(k, 0)]
+    return [Passage(one.id, one.text, one.title, 1.0 / rank) for rank, one in enumerate(once, 1)]
 
 
 def _read_passage(result: Mapping[str, Any], max_chars: int) -> Passage:

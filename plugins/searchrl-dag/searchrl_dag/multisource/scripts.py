@@ -62,10 +62,10 @@ def _follow(env: Any, task: Task, protocol: SearchDag, sources: list[str]) -> Ex
         asked = task.meta["asked"]
         # What is counted is marked: so small a model counts marks, not values that are equal.
         marks = {v: ", yes" if v == asked else ", no" for v in found.values() if task.kind == COUNT}
-        said = " ".join(
+        thought = " ".join(
             f"{one} says {value}{marks.get(value, '')}." for one, value in found.items()
         )
-        return combine(task.kind, [*found.values()], asked), said
+        return combine(task.kind, [*found.values()], asked), thought
 
     planner = Planner(env, protocol, protocol.render_plan(plan, FIRST_THOUGHT), answer)
     return planner

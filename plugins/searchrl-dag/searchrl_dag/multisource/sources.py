@@ -64,7 +64,11 @@ class Sources:
     def __init__(
         self, protocol: TagProtocol, settings: SourceSettings, shared: IndexCache, owner: str
     ) -> None:
-        own = {"general": settings.general, "news": settings.news, "academic": settings.academic}
+        own = {
+            "general": settings.general,
+            "news": settings.news,
+            "academic": settings.academic,
+        }
         try:
             planned: Sequence[str] = protocol.sources  # type: ignore[attr-defined]
             self._read_plan, self._render = protocol.read_plan, protocol.render_results  # type: ignore[attr-defined]
@@ -103,8 +107,8 @@ class Sources:
             for label, result in self.run(plan, corpus_of).items()
         }
         observation = self._render(plan, shown, budget)
-        found = [shown[node.label].passages for node in plan.nodes]
-        return Found(tuple(round_robin(found, sum(map(len, found)))), observation)
+        lists = [shown[node.label].passages for node in plan.nodes]
+        return Found(tuple(round_robin(lists, sum(map(len, lists)))), observation)
 
     def run(self, plan: Plan, corpus_of: Callable[[str], Corpus]) -> dict[str, NodeResult]:
         """The result of every node, by its label."""
@@ -126,21 +130,21 @@ class Sources:
         corpus_of: Callable[[str], Corpus],
     ) -> dict[str, tuple[Passage, ...]]:
         """One batch for each source, all sources at once."""
-        asked: dict[str, list[str]] = {}
+        labels_by_source: dict[str, list[str]] = {}
         for node in level:
-            asked.setdefault(node.source, []).append(node.label)
+            labels_by_source.setdefault(node.source, []).append(node.label)
         calls = []
-        for source, labels in asked.items():
+        for source, labels in labels_by_source.items():
             wanted = [queries[label] for label in labels]
             ask = functools.partial(self._ask, source, wanted, corpus_of)
             calls.append((ask, self._name(source)))
-        found: dict[str, tuple[Passage, ...]] = {}
+        passages: dict[str, tuple[Passage, ...]] = {}
         outcomes = call_together(calls, timeout_s=self._settings.search_timeout_s)
-        for (source, labels), outcome in zip(asked.items(), outcomes, strict=True):
+        for (source, labels), outcome in zip(labels_by_source.items(), outcomes, strict=True):
             if isinstance(outcome, Raised):
                 raise self._explain(source, outcome.error) from outcome.error
-            found |= dict(zip(labels, outcome.value, strict=True))
-        return found
+            passages |= dict(zip(labels, outcome.value, strict=True))
+        return passages
 
     def _ask(
         self, source: str, queries: list[str], corpus_of: Callable[[str], Corpus]

@@ -201,8 +201,8 @@ class SearchDag(InlineProtocol):
         drawings: list[Graph | Table] = []
         for number, turn in enumerate(episode.turns, 1):
             if plan := self.read_plan(turn.text):
-                found = _read_results(plan, turn.observation)
-                drawings += [_draw_graph(plan, number), _draw_levels(plan, number, found)]
+                results = _read_results(plan, turn.observation)
+                drawings += [_draw_graph(plan, number), _draw_levels(plan, number, results)]
         return drawings
 
     def _result_lines(self, node: Node, results: Mapping[str, NodeResult]) -> list[Line]:
@@ -250,11 +250,11 @@ def _draw_graph(plan: Plan, number: int) -> Graph:
     return Graph(f"plan of turn {number}", nodes, edges)
 
 
-def _draw_levels(plan: Plan, number: int, found: dict[str, tuple[str, str]]) -> Table:
+def _draw_levels(plan: Plan, number: int, results: dict[str, tuple[str, str]]) -> Table:
     rows = []
     for level, nodes in enumerate(plan.levels, 1):
         for node in nodes:
-            query, texts = found.get(node.label, (node.query, ""))
+            query, texts = results.get(node.label, (node.query, ""))
             rows.append((level, node.label, node.source, _cut(query, _MAX_LABEL), texts))
     columns = ("level", "node", "source", "query as sent", "found")
     return Table(f"what the plan of turn {number} found, level by level", columns, rows)
@@ -264,16 +264,16 @@ def _read_results(plan: Plan, observation: str) -> dict[str, tuple[str, str]]:
     """By label the query that was sent and what it found, from what `render_results` wrote."""
     lines = observation.partition(">")[2].rpartition("</")[0].splitlines()
     waiting = [node.label for node in plan.nodes]
-    found: dict[str, tuple[str, str]] = {}
+    results: dict[str, tuple[str, str]] = {}
     label = ""
     for line in lines:
         if waiting and line.startswith(f"{waiting[0]}: "):
             label = waiting.pop(0)
-            found[label] = (line.removeprefix(f"{label}: ").rpartition(" (")[0], "")
+            results[label] = (line.removeprefix(f"{label}: ").rpartition(" (")[0], "")
         elif label:
-            query, texts = found[label]
-            found[label] = (query, _cut(f"{texts}\n{line}".strip(), _MAX_FOUND))
-    return found
+            query, texts = results[label]
+            results[label] = (query, _cut(f"{texts}\n{line}".strip(), _MAX_FOUND))
+    return results
 
 
 def _cut(text: str, limit: int) -> str:

@@ -104,12 +104,12 @@ class Bm25sRetriever(Stored):
         """
         if k <= 0:
             return [[] for _ in queries]
-        found = []
+        results = []
         for query in queries:
             scores = self.score(Counter(self.analyzer.terms(query)))
             best = find_best(scores, k)
-            found.append([replace(self.passages[at], score=float(scores[at])) for at in best])
-        return found
+            results.append([replace(self.passages[at], score=float(scores[at])) for at in best])
+        return results
 
     def score(self, weights: Mapping[str, float]) -> NDArray[np.float32]:
         """The score [N] of every passage: the sum of the scores of terms, times their weights."""
@@ -123,7 +123,7 @@ class Bm25sRetriever(Stored):
     def ranks(self, queries: Sequence[str], ids: Sequence[str]) -> list[dict[str, int | None]]:
         """The rank of each of these passages per query, from 1; None if it is not found."""
         places = {name: self.passages.find(name) for name in ids}
-        found = []
+        results = []
         for query in queries:
             scores = self.score(Counter(self.analyzer.terms(query)))
             ranks: dict[str, int | None] = dict.fromkeys(ids)
@@ -131,8 +131,8 @@ class Bm25sRetriever(Stored):
                 if at is not None and scores[at] > 0:
                     better = np.count_nonzero(scores > scores[at])
                     ranks[name] = int(1 + better + np.count_nonzero(scores[:at] == scores[at]))
-            found.append(ranks)
-        return found
+            results.append(ranks)
+        return results
 
 
 make_bm25s = IndexFactory(Bm25s)

@@ -50,13 +50,9 @@ class Analyzer:
         """The terms of a text in order, repeats included."""
         words = tokenize(text)
         kept: list[str] = []
-        for is_number, found in groupby(words, str.isdecimal):
-            run = list(found)
+        for is_number, group in groupby(words, str.isdecimal):
+            run = list(group)
             shortest = 2 if is_number and len(run) >= LIST else 1
             kept += [one for one in run if len(one) >= shortest and one not in self.stops]
-        return self.stem(kept or words)
-
-    def stem(self, words: list[str]) -> list[str]:
-        """The stems of words."""
         with self._lock:  # a stemmer serves one thread
-            return self._stem(words)
+            return self._stem(kept or words)

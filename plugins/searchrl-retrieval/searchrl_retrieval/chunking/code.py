@@ -99,8 +99,8 @@ def as_passages(chunks: list[Chunk], max_chars: int = MAX_CHARS) -> list[Passage
     made = []
     seen: Counter[str] = Counter()
     for chunk in chunks:
-        own = chunk.kind in (ChunkKind.FUNCTION, ChunkKind.CLASS, ChunkKind.METHOD)
-        name = f"{chunk.file}::{chunk.name}" + ("" if own else f":{chunk.kind}")
+        is_definition = chunk.kind in (ChunkKind.FUNCTION, ChunkKind.CLASS, ChunkKind.METHOD)
+        name = f"{chunk.file}::{chunk.name}" + ("" if is_definition else f":{chunk.kind}")
         for piece in _split_lines(chunk.text, max_chars):
             seen[name] += 1
             identity = name if seen[name] == 1 else f"{name}#{seen[name]}"
@@ -228,10 +228,10 @@ class _Chunker:
         wanted, stack, looked = FUNCTIONS | CLASSES, [node], 0
         while stack and looked < 2000:
             looked += 1
-            found = stack.pop()
-            if found.type in IMPORTS | SCOPES or (found.type in wanted and self._name(found)):
+            one = stack.pop()
+            if one.type in IMPORTS | SCOPES or (one.type in wanted and self._name(one)):
                 return True
-            stack += found.named_children
+            stack += one.named_children
         return False
 
     def _name(self, node: Any) -> str:
@@ -242,12 +242,12 @@ class _Chunker:
                 return ""
         if node.type.endswith("_specifier") and node.child_by_field_name("body") is None:
             return ""  # only a mention of a type
-        found = node.child_by_field_name("name") or node.child_by_field_name("declarator")
-        if found is None and node.parent is not None and node.parent.type == "type_definition":
-            found = node.parent.child_by_field_name("declarator")
-        while found is not None and found.child_by_field_name("declarator") is not None:
-            found = found.child_by_field_name("declarator")
-        return "" if found is None else self._source(found).replace("::", ".")
+        holder = node.child_by_field_name("name") or node.child_by_field_name("declarator")
+        if holder is None and node.parent is not None and node.parent.type == "type_definition":
+            holder = node.parent.child_by_field_name("declarator")
+        while holder is not None and holder.child_by_field_name("declarator") is not None:
+            holder = holder.child_by_field_name("declarator")
+        return "" if holder is None else self._source(holder).replace("::", ".")
 
     def _receiver(self, node: Any) -> tuple[str, ...]:
         """The type that a method of Go belongs to."""
@@ -259,8 +259,8 @@ class _Chunker:
 
     def _type_name(self, node: Any) -> str:
         """The type that an implementation of Rust is of."""
-        found = node.child_by_field_name("type")
-        return "" if found is None else re.sub(r"<.*", "", self._source(found), flags=re.DOTALL)
+        name = node.child_by_field_name("type")
+        return "" if name is None else re.sub(r"<.*", "", self._source(name), flags=re.DOTALL)
 
     # Docstrings and comments.
 
@@ -282,14 +282,14 @@ class _Chunker:
 
     def _comments_before(self, children: list[Any], place: int) -> list[Any]:
         """The comments that stand directly above a node, without an empty line between them."""
-        found: list[Any] = []
+        comments: list[Any] = []
         for at in range(place - 1, -1, -1):
             if not _is_comment(children[at]):
                 break
-            if found and self._has_gap(children[at], found[0]):
+            if comments and self._has_gap(children[at], comments[0]):
                 break
-            found.insert(0, children[at])
-        return found
+            comments.insert(0, children[at])
+        return comments
 
     def _has_gap(self, above: Any, below: Any) -> bool:
         return b"\n" in self._data[above.end_byte : below.start_byte].replace(b"\n", b"", 1) or (

@@ -50,7 +50,6 @@ JSON = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
 
-
 _CORPUS = click.option(
     "--corpus", "corpora", multiple=True, metavar="PATH",
     help="A corpus file or a folder of texts; may be repeated.",
@@ -142,12 +141,12 @@ class Choice:
 def read_choice(name: str, sets: Sequence[str], plugins: Sequence[str] = ()) -> Choice:
     """The retriever of `--retriever`, `--set` and `--plugin`."""
     registry = load_registry(plugins)
-    said = parse_sets(sets)
-    settings = said.pop("retriever", {})
-    if said or not isinstance(settings, Mapping):
+    given = parse_sets(sets)
+    settings = given.pop("retriever", {})
+    if given or not isinstance(settings, Mapping):
         raise ConfigError(
             f"cannot use --set {' '.join(sets)} here: expected --set retriever.KEY=VALUE."
-            + suggest(next(iter(said), ""), ["retriever"])
+            + suggest(next(iter(given), ""), ["retriever"])
         )
     registry.get("retriever", name).load()
     return Choice(registry, name, settings)
@@ -170,8 +169,8 @@ def open_choice(
     choice = read_choice(name or (made.kind if made else DEFAULT), sets, plugins)
     passages = corpus.read() if corpus.is_named else ()
     if made is not None:
-        own = made.settings if choice.name == made.kind else {}
-        settings = {**own, **choice.settings, "index": index}
+        kept = made.settings if choice.name == made.kind else {}
+        settings = {**kept, **choice.settings, "index": index}
         return replace(choice, settings=settings).make(passages), made.count, False
     if corpus.is_named:
         return choice.make(passages), len(passages), False

@@ -132,8 +132,8 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
         rows: list[dict[str, Any]] = []
         for path in sorted(cache.iterdir()) if cache.is_dir() else []:
             try:
-                found = open_index(path, is_deep=verify)
-                rows.append({**_facts(found), "folder": path.name, "summary": _summary(found)})
+                one = open_index(path, is_deep=verify)
+                rows.append({**_facts(one), "folder": path.name, "summary": _summary(one)})
             except IndexFault as error:
                 rows.append({"folder": path.name, "summary": str(error), "fault": str(error)})
         if as_json:
@@ -155,24 +155,24 @@ def _make_kind(choice: Choice) -> IndexKind:
     return factory.kind(**entry.ensure_settings(choice.settings))
 
 
-def _show(found: Index, print_json: Callable[[Any], None] | None) -> None:
+def _show(one: Index, print_json: Callable[[Any], None] | None) -> None:
     if print_json is not None:
-        print_json(_facts(found))
+        print_json(_facts(one))
         return
-    made = found.manifest
-    click.echo(f"{found.folder}: {_summary(found)}")
+    made = one.manifest
+    click.echo(f"{one.folder}: {_summary(one)}")
     for key, value in made.settings.items():
         click.echo(f"  {key}: {json.dumps(value, ensure_ascii=False)}")
     click.echo(f"  corpus: {made.fingerprint[:16]} {' '.join(made.sources)}".rstrip())
 
 
-def _summary(found: Index) -> str:
-    made = found.manifest
+def _summary(one: Index) -> str:
+    made = one.manifest
     size = f"{made.num_bytes / (1 << 20):,.1f} MiB"
     return f"{made.kind}, {made.count:,} passages, {size}, {made.created}, {made.took_s:,.1f} s"
 
 
-def _facts(found: Index) -> dict[str, Any]:
+def _facts(one: Index) -> dict[str, Any]:
     """The manifest but for its files, and how many bytes they have."""
-    facts = {key: value for key, value in asdict(found.manifest).items() if key != "files"}
-    return {"folder": str(found.folder), **facts, "bytes": found.manifest.num_bytes}
+    facts = {key: value for key, value in asdict(one.manifest).items() if key != "files"}
+    return {"folder": str(one.folder), **facts, "bytes": one.manifest.num_bytes}

@@ -48,21 +48,21 @@ def retrieve(
     if k < 1:
         raise ConfigError(f"-k must be at least 1, got {k}.")
     corpus = Corpus(**named)
-    asked = list(queries) or [line.strip() for line in sys.stdin if line.strip()]
+    wanted = list(queries) or [line.strip() for line in sys.stdin if line.strip()]
     with working(is_json=as_json) as print_json:
         made, *_ = open_choice(retriever, sets, plugins, index, corpus)
-        results = made.search(asked, k)
+        results = made.search(wanted, k)
         if as_json:
-            rows = [[asdict(passage) for passage in found] for found in results]
-            pairs = zip(asked, rows, strict=True)
+            rows = [[asdict(passage) for passage in passages] for passages in results]
+            pairs = zip(wanted, rows, strict=True)
             print_json({"results": [{"query": query, "passages": row} for query, row in pairs]})
             return
-    for query, found in zip(asked, results, strict=True):
-        if len(asked) > 1:
+    for query, passages in zip(wanted, results, strict=True):
+        if len(wanted) > 1:
             click.echo(f"\n{query}")
-        if not found:
+        if not passages:
             click.echo("nothing found: no passage matches the query")
-        for rank, passage in enumerate(found, 1):
+        for rank, passage in enumerate(passages, 1):
             text = " ".join(passage.text.split())
             shown = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
             head = f"{passage.title} " if passage.title else ""

@@ -34,27 +34,27 @@ def read_contenders(names: Sequence[str], assignments: Sequence[str]) -> dict[st
     >>> read_contenders(["bm25", "plain=bm25"], ["plain.title_weight=1"])["plain"]
     Contender(name='bm25', settings={'title_weight': 1})
     """
-    found: dict[str, Contender] = {}
+    contenders: dict[str, Contender] = {}
     for text in names:
         label, is_labelled, name = text.partition("=")
-        if not label or label == EVERY or label in found or (is_labelled and not name):
+        if not label or label == EVERY or label in contenders or (is_labelled and not name):
             raise ConfigError(
                 f"cannot use --retriever {text!r}: expected NAME, or LABEL=NAME with a label of "
                 f"its own other than '{EVERY}', such as --retriever other={name or label}"
             )
-        found[label] = Contender(name or label, {})
-    said = parse_sets(assignments)
-    for label, own in said.items():
-        if label != EVERY and label not in found:
+        contenders[label] = Contender(name or label, {})
+    given = parse_sets(assignments)
+    for label, settings in given.items():
+        if label != EVERY and label not in contenders:
             raise ConfigError(
                 f"--set {label}.… is for none of the retrievers; expected {EVERY}.KEY=VALUE for "
-                f"all, or {names[0]}.KEY=VALUE for one.{suggest(label, [*found, EVERY])}"
+                f"all, or {names[0]}.KEY=VALUE for one.{suggest(label, [*contenders, EVERY])}"
             )
-        if not isinstance(own, dict):
-            raise ConfigError(f"cannot read --set {label}={own}: expected {label}.KEY=VALUE")
-    for label, one in found.items():
-        one.settings.update(said.get(EVERY, {}) | said.get(label, {}))
-    return found
+        if not isinstance(settings, dict):
+            raise ConfigError(f"cannot read --set {label}={settings}: expected {label}.KEY=VALUE")
+    for label, one in contenders.items():
+        one.settings.update(given.get(EVERY, {}) | given.get(label, {}))
+    return contenders
 
 
 @click.command("retrieve-eval")
@@ -148,9 +148,9 @@ def _show(
     if differences:
         table = Table("first", "second", "first minus second [95 %]", "p", "questions", box=None)
         for pair in differences:
-            found = pair.figures[first]
-            p = f"{found['p']:.3f}" if found["p"] >= 0.001 else f"{found['p']:.1e}"
-            table.add_row(pair.first, pair.second, _with_interval(found, "+"), p, f"{found['n']}")
+            paired = pair.figures[first]
+            p = f"{paired['p']:.3f}" if paired["p"] >= 0.001 else f"{paired['p']:.1e}"
+            table.add_row(pair.first, pair.second, _with_interval(paired, "+"), p, f"{paired['n']}")
         console.print("", f"{first}, question by question", table, sep="\n")
 
 
@@ -164,8 +164,8 @@ def choose_columns(keys: Sequence[str]) -> list[str]:
     first = "ndcg@10" if "ndcg@10" in ndcg else ndcg[0]
     cutoff = first.partition("@")[2]
     has_hops = f"{SUPPORT_RECALL}@{cutoff}" in keys
-    found = (SUPPORT_RECALL, ALL_GOLD) if has_hops else ("recall",)
-    at_each = [key for name in found for key in keys if key.startswith(f"{name}@")]
+    recalls = (SUPPORT_RECALL, ALL_GOLD) if has_hops else ("recall",)
+    at_each = [key for name in recalls for key in keys if key.startswith(f"{name}@")]
     return [first, f"mrr@{cutoff}", f"map@{cutoff}", *at_each]
 
 

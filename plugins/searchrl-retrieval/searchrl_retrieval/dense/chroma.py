@@ -37,12 +37,12 @@ class ChromaVectors:
 
     def search(self, queries: Vectors, k: int) -> Found:
         """The best `k` (at least 1) for every row of `queries` [B, D]."""
-        found = self._collection.query(
+        best = self._collection.query(
             query_embeddings=queries, n_results=min(k, self._count), include=["distances"]
         )
         scores = np.full((len(queries), k), -np.inf)
         places = np.full((len(queries), k), -1)
-        for row, (ids, distances) in enumerate(zip(found["ids"], found["distances"], strict=True)):
+        for row, (ids, distances) in enumerate(zip(best["ids"], best["distances"], strict=True)):
             places[row, : len(ids)] = [int(name) for name in ids]
             # Chroma's distance is 1 less the inner product.
             scores[row, : len(ids)] = 1 - np.asarray(distances)

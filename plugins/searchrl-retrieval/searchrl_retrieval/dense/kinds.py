@@ -59,30 +59,30 @@ class VectorRetriever(Stored):
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most `k` passages per query, best first, equal scores in corpus order."""
-        found: list[list[Passage]] = [[] for _ in queries]
+        lists: list[list[Passage]] = [[] for _ in queries]
         if k <= 0 or not len(self.vectors):
-            return found
-        rows, asked = self._encode(queries)
-        if not asked:
-            return found
+            return lists
+        rows, numbers = self._encode(queries)
+        if not numbers:
+            return lists
         results = self.vectors.search(rows, min(k + _SPARE, len(self.vectors)))
-        for number, scores, places in zip(asked, *results, strict=True):
+        for number, scores, places in zip(numbers, *results, strict=True):
             scores, places = scores[places >= 0].astype(np.float64), places[places >= 0]
             scores = np.round(scores, _DIGITS) + 0.0  # without a sign of 0
             order = np.lexsort((places, -scores))[:k]
             pairs = zip(scores[order].tolist(), places[order].tolist(), strict=True)
-            found[number] = [replace(self.passages[place], score=score) for score, place in pairs]
-        return found
+            lists[number] = [replace(self.passages[place], score=score) for score, place in pairs]
+        return lists
 
     def _encode(self, queries: Sequence[str]) -> tuple[Vectors, list[int]]:
         """Vectors of the queries that are not empty, and the places of these queries."""
-        asked = [place for place, query in enumerate(queries) if query.strip()]
-        texts = [queries[place] for place in asked]
+        numbers = [place for place, query in enumerate(queries) if query.strip()]
+        texts = [queries[place] for place in numbers]
         if not texts:
             return np.zeros((0, self.encoder.dim), np.float32), []
         rows = self.encoder.encode_queries(texts)
         filled = np.flatnonzero(rows.any(axis=1))
-        return rows[filled], [asked[row] for row in filled.tolist()]
+        return rows[filled], [numbers[row] for row in filled.tolist()]
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,13 @@ class VectorKind:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the model's files, checked against `model_sha256`."""
-        found = fingerprint_model(self.folder)
-        if self.model_sha256 not in (None, found):
+        mark = fingerprint_model(self.folder)
+        if self.model_sha256 not in (None, mark):
             raise ConfigError(
-                f"retriever {self.name}: the model in '{self.folder}' has the fingerprint {found}, "
+                f"retriever {self.name}: the model in '{self.folder}' has the fingerprint {mark}, "
                 f"not model_sha256={self.model_sha256}: it is another model, or another version."
             )
-        return found
+        return mark
 
     @property
     def built_with(self) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ class VectorKind:
         Prefixes of queries and widths of searches may change. Chroma keeps the width with the
         collection.
         """
-        own: dict[str, dict[str, Any]] = {
+        further: dict[str, dict[str, Any]] = {
             "pq": {"pq_bytes": self.pq_bytes},
             "chroma": {"ef_search": self.ef_search},
         }
@@ -149,7 +149,7 @@ class VectorKind:
             "model_sha256": self.fingerprint,
             "title_weight": self.title_weight,
             "store": self.store,
-            **own.get(self.store, {}),
+            **further.get(self.store, {}),
         }
 
     def build(self, passages: PassageStore, folder: Path, previous: Index | None) -> None:

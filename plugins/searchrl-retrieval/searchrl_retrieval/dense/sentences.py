@@ -49,7 +49,7 @@ class SentenceEncoder:
     def _encode(self, texts: Sequence[str], prefix: str) -> Vectors:
         with self._lock:  # its tokenizer is not made for several threads
             # A prompt, even "", replaces one that the model would add by itself.
-            found: Any = self.model.encode(
+            vectors: Any = self.model.encode(
                 list(texts),
                 prompt=prefix,
                 batch_size=self.batch_size,
@@ -57,7 +57,7 @@ class SentenceEncoder:
                 convert_to_numpy=True,
                 show_progress_bar=False,
             )
-        return np.ascontiguousarray(found, dtype=np.float32)
+        return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
 @functools.lru_cache(maxsize=2)

@@ -112,9 +112,9 @@ def _read_beir(path: Path, split: str, problems: Problems) -> _Read:
     if not find_corpus(path):
         raise DataError(f"'{path}' has no corpus; expected {_LAYOUTS}")
     read = read_judgements(splits[wanted], problems)
-    found = {query.id: query.question for query in read_questions([path], problems)}
+    texts = {query.id: query.question for query in read_questions([path], problems)}
     questions = tuple(
-        Judged(name, found[name], judged) for name, judged in read.items() if name in found
+        Judged(name, texts[name], judged) for name, judged in read.items() if name in texts
     )
     if read and not questions:
         first = show_value(next(iter(read)))
@@ -138,10 +138,10 @@ def _read_gold(path: Path, split: str, problems: Problems) -> _Read:
     ]
     passages = load_corpus(path, problems) if has_corpus else tuple(pool.passages)
     questions, notes = find_gold(read, passages)
-    found = [one for one in questions if one.gold_ids]
-    if left_out := len(questions) - len(found):
+    judgeable = [one for one in questions if one.gold_ids]
+    if left_out := len(questions) - len(judgeable):
         notes.append(f"questions without a known gold passage, left out: {left_out}")
-    judged = (Judged(one.id, one.question, dict.fromkeys(one.gold_ids, 1)) for one in found)
+    judged = (Judged(one.id, one.question, dict.fromkeys(one.gold_ids, 1)) for one in judgeable)
     return passages, tuple(judged), notes
 
 

@@ -59,19 +59,19 @@ def judge(
     A passage that has the id of a question and its text is that question itself, as in ArguAna. It
     is left out of that question's ranking.
     """
-    asked = {one.id: one.text for one in collection.questions}
-    same = find_passages(collection.passages, asked)
-    itself = {name for name, passage in same.items() if passage.text == asked[name]}
+    texts = {one.id: one.text for one in collection.questions}
+    same = find_passages(collection.passages, texts)
+    itself = {name for name, passage in same.items() if passage.text == texts[name]}
     judged = {}
     for label, factory in factories.items():
         began = time.perf_counter()
         retriever = factory(collection.passages)
         made = time.perf_counter()
-        found = _search(label, retriever, list(asked.values()), max(cutoffs) + bool(itself))
+        results = _search(label, retriever, list(texts.values()), max(cutoffs) + bool(itself))
         done = time.perf_counter()
         rankings = {
             question: [p.id for p in passages if not (p.id == question and p.id in itself)]
-            for question, passages in zip(asked, found, strict=True)
+            for question, passages in zip(texts, results, strict=True)
         }
         figures = measure(collection.qrels, rankings, cutoffs, has_hops=collection.has_hops)
         judged[label] = Measured(
@@ -100,19 +100,19 @@ def _search(
     batches = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
     for batch in tracked(batches, f"{label} searches, batches of {BATCH}", len(batches)):
         try:
-            found = retriever.search(batch, depth)
+            answer = retriever.search(batch, depth)
         except SearchRLError:
             raise
         except Exception as error:
             raise RetrieverFailure(
                 f"the retriever {label} failed: it raised {type(error).__name__}: {error}"
             ) from error
-        if isinstance(found, str) or not isinstance(found, Sequence) or len(found) != len(batch):
+        if isinstance(answer, str) or not isinstance(answer, Sequence) or len(answer) != len(batch):
             raise PluginError(
-                f"the retriever {label} returned {type(found).__name__} for {len(batch)} queries; "
+                f"the retriever {label} returned {type(answer).__name__} for {len(batch)} queries; "
                 f"expected a list of {len(batch)} lists of Passage"
             )
-        for passages in found:
+        for passages in answer:
             if problem := find_passages_problem(passages):
                 raise PluginError(f"the retriever {label} returned {problem}")
             results.append(passages[:depth])

@@ -49,17 +49,17 @@ def measure(
         for cutoff in cutoffs
         for ours, theirs in MEASURES.items()
     }
-    found: Figures = {name: {} for name in wanted.values()}
+    figures: Figures = {name: {} for name in wanted.values()}
     judged = {question: dict(relevant) for question, relevant in qrels.items()}
     run = {
         question: {passage: -float(rank) for rank, passage in enumerate(dict.fromkeys(ids), 1)}
         for question, ids in rankings.items()
     }
     for one in ir_measures.iter_calc(list(wanted), judged, run):
-        found[wanted[one.measure]][one.query_id] = float(one.value)
+        figures[wanted[one.measure]][one.query_id] = float(one.value)
     if has_hops:
         for cutoff in cutoffs:
-            recall = found[f"recall@{cutoff}"]
-            found[f"{SUPPORT_RECALL}@{cutoff}"] = recall
-            found[f"{ALL_GOLD}@{cutoff}"] = {q: float(share == 1) for q, share in recall.items()}
-    return {name: {q: values[q] for q in qrels} for name, values in found.items()}
+            recall = figures[f"recall@{cutoff}"]
+            figures[f"{SUPPORT_RECALL}@{cutoff}"] = recall
+            figures[f"{ALL_GOLD}@{cutoff}"] = {q: float(share == 1) for q, share in recall.items()}
+    return {name: {q: values[q] for q in qrels} for name, values in figures.items()}

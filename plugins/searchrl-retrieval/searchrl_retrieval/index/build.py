@@ -111,10 +111,10 @@ def _build(
         "fingerprint": fingerprint,
         "previous": len(previous.passages) if previous else 0,
     }
-    told = json.dumps(state, sort_keys=True)
-    if not (work / _STATE).exists() or (work / _STATE).read_text("utf-8") != told:
+    text = json.dumps(state, sort_keys=True)
+    if not (work / _STATE).exists() or (work / _STATE).read_text("utf-8") != text:
         shutil.rmtree(data, ignore_errors=True)  # left by another build
-        (work / _STATE).write_text(told, "utf-8")
+        (work / _STATE).write_text(text, "utf-8")
     (data / FILES).mkdir(parents=True, exist_ok=True)
     os.replace(new, data / PASSAGES)
     store = PassageStore(data / PASSAGES)

@@ -118,12 +118,12 @@ def fingerprint_passages(passages: Iterable[Passage]) -> str:
 
 def find_best(scores: NDArray[Any], k: int) -> list[int]:
     """The places of the `k` highest scores above 0, best first; equals in corpus order."""
-    found = np.flatnonzero(scores > 0)
-    if len(found) > k:
-        least = np.partition(scores[found], -k)[-k]
-        found = found[scores[found] >= least]
-    order = np.argsort(-scores[found], kind="stable")[:k]
-    best: list[int] = found[order].tolist()
+    places = np.flatnonzero(scores > 0)
+    if len(places) > k:
+        least = np.partition(scores[places], -k)[-k]
+        places = places[scores[places] >= least]
+    order = np.argsort(-scores[places], kind="stable")[:k]
+    best: list[int] = places[order].tolist()
     return best
 
 

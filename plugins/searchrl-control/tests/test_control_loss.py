@@ -1,4 +1,4 @@
-"""What a network learns from, by hand: the loss with all its terms, and a judged list."""
+"""Losses by hand: the network's with all its terms, and a judged list."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_embeddings_of_texts_are_not_read(toy: dict[str, Any], name: str) -> Non
 
 @every_network
 def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], name: str) -> None:
-    """What two sources show is exchanged: so is what speaks for them, and for nothing else."""
+    """The features of two sources are exchanged: so are their logits, and nothing else."""
     space = space_in(toy, HEADS)
     network = made(name, space)
     with torch.no_grad():

@@ -132,7 +132,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def broaden(settings: dict[str, Any]) -> tuple[str, str]:
-    """What Broad searches for the first question, and the first passage that it finds."""
+    """Broad's search for the first question, and the first passage that it finds."""
     env = RetrievalControlEnv(**settings)
     env.reset(options={"split": "train", "index": 0})
     env.step(0)

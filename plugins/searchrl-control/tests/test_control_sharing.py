@@ -1,4 +1,4 @@
-"""What episodes share, what an import brings along, and the criteria of each kind of part."""
+"""Shared parts of episodes, imports, and the criteria of each kind of part."""
 
 from __future__ import annotations
 

@@ -48,42 +48,7 @@ Packaged = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*:[\w-][\w.-]*(/[\w-][\w.-
 
 
 class Register(Protocol):
-    """What hooks receive that say nothing else."""
-
-    def __call__(self, name: str, factory: Factory, *, description: str = "") -> None:
-        """Offer `factory` under `name`; `description` is one line for `searchrl plugins`."""
-
-
-class RegisterTool(Protocol):
-    """What `register_retrievers` receives."""
-
-    def __call__(
-        self, name: str, factory: Factory, *, concurrent: bool = True, description: str = ""
-    ) -> None:
-        """Offer `factory` under `name`.
-
-        What it makes is called by several threads at once, so that calls that wait overlap. With
-        `concurrent=False` it gets one call at a time.
-        """
-
-
-class RegisterReward(Protocol):
-    """What `register_rewards` receives."""
-
-    def __call__(
-        self,
-        name: str,
-        factory: Factory,
-        *,
-        group: bool = False,
-        concurrent: bool = True,
-        description: str = "",
-    ) -> None:
-        """Offer `factory` under `name`; see `register_rewards`."""
-
-
-class RegisterEnv(Protocol):
-    """What `register_envs` receives."""
+    """The callback of every hook. Each kind takes its own options, see `OPTIONS`."""
 
     def __call__(
         self,
@@ -98,13 +63,26 @@ class RegisterEnv(Protocol):
         scripts: Mapping[str, Factory] | None = None,
         policies: Mapping[str, Packaged] | None = None,
         is_safe: Factory | None = None,
+        group: bool = False,
+        concurrent: bool = True,
         description: str = "",
     ) -> None:
-        """Offer an environment; see `register_envs`."""
+        """Offer `factory` under `name`; `description` is one line for `searchrl plugins`."""
+
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "env": (
+        *("protocol", "reward", "retriever", "tools"),
+        *("expert", "scripts", "policies", "is_safe"),
+    ),
+    "reward": ("group", "concurrent"),
+    "retriever": ("concurrent",),
+}
+"""Plugin kind -> the options of `register` that it takes besides `description`."""
 
 
 @hookspec
-def register_envs(register: RegisterEnv) -> None:
+def register_envs(register: Register) -> None:
     """Offer environments.
 
     `register(name, factory, *, protocol, reward, retriever, tools, expert, scripts, policies,
@@ -143,7 +121,7 @@ def register_protocols(register: Register) -> None:
 
 
 @hookspec
-def register_rewards(register: RegisterReward) -> None:
+def register_rewards(register: Register) -> None:
     """Offer reward components: `register(name, factory, *, group, concurrent)`.
 
     `factory() -> Reward`; with `group=True` `factory() -> GroupReward`, which is called with the
@@ -164,7 +142,7 @@ def register_judges(register: Register) -> None:
 
 
 @hookspec
-def register_retrievers(register: RegisterTool) -> None:
+def register_retrievers(register: Register) -> None:
     """Offer retrievers: `register(name, factory, *, concurrent)`.
 
     `factory(passages, **settings)` returns a `Retriever`. Episodes search at the same time; with

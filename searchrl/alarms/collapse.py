@@ -22,7 +22,7 @@ from searchrl.alarms.curves import (
     streak,
 )
 from searchrl.alarms.update import Positive, Share, Steps
-from searchrl.core.alert import Alert, Severity
+from searchrl.core.alert import Alert
 from searchrl.core.history import History
 
 _BACK = "go back: --init-from RUN/checkpoints/step_… of before this step, with half of optim.lr"
@@ -65,7 +65,7 @@ class EntropyCollapse:
             found[0].step,
             f"{so}; it does not recover by itself",
             (_BACK, second),
-            Severity.CRITICAL,
+            "critical",
         )
 
 
@@ -95,7 +95,7 @@ class FormatCollapse:
                     found[0].step,
                     "an episode without its tags has no action and no answer, and earns nothing",
                     (_BACK, "put weight on the form, such as 0.2*format+em"),
-                    Severity.CRITICAL,
+                    "critical",
                 )
         return None
 

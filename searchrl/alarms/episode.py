@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from searchrl.alarms.curves import above, labels, mean, of_task, percent, streak
 from searchrl.alarms.update import Share, Steps
-from searchrl.core.alert import Alert, Severity
+from searchrl.core.alert import Alert
 from searchrl.core.history import History
 
 
@@ -78,7 +78,7 @@ class RetrievalFailure:
                             "read failures/ in the run folder: it has the tracebacks",
                             "check that its service or index is there, then continue with --resume",
                         ),
-                        Severity.CRITICAL,
+                        "critical",
                     )
                 return Alert(
                     f"{share} of the searches{of_task(label)} found nothing",

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from searchrl.alarms.curves import START, WINDOW, above, labels, mean, of_task, percent, streak
 from searchrl.alarms.update import Share, Steps
-from searchrl.core.alert import Alert, Severity
+from searchrl.core.alert import Alert
 from searchrl.core.history import History, Point
 
 Several = Annotated[int, Field(ge=2)]
@@ -49,7 +49,7 @@ class DeadGroups:
                 "if the rewards are low, take easier tasks, a cold start, or f1 instead of em",
                 "if they are high, take harder tasks, or --algorithm dapo",
             ),
-            Severity.NOTICE,
+            "notice",
         )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from searchrl.alarms.curves import WINDOW, above, mean, percent, streak
-from searchrl.core.alert import AlarmAction, Alert, Severity
+from searchrl.core.alert import Alert
 from searchrl.core.history import History
 
 Steps = Annotated[int, Field(ge=1)]
@@ -51,8 +51,8 @@ class Divergence:
                 "go back to an earlier checkpoint (--init-from) with a fifth of optim.lr",
                 "compute in model.dtype=float32, or bfloat16 instead of float16",
             ),
-            Severity.CRITICAL,
-            AlarmAction.STOP,
+            "critical",
+            "stop",
         )
 
     def _fault(self, history: History, step: int) -> str:
@@ -112,7 +112,7 @@ class Mismatch:
                 "set engine.generator=hf: if the gap goes, the fault is in the generator",
                 "set model.dtype=float32, or --algorithm masked_tis, which leaves such tokens out",
             ),
-            Severity.CRITICAL,
+            "critical",
         )
 
 
@@ -145,6 +145,6 @@ class KlBlowUp:
                     found[0].step,
                     "a policy that moves this fast forgets what it could do",
                     ("halve optim.lr, from an earlier checkpoint", second),
-                    Severity.CRITICAL,
+                    "critical",
                 )
         return None

@@ -13,7 +13,7 @@ from typing import Any
 from searchrl.config.alarms import AlarmSpec
 from searchrl.contracts.problems import find_alert_problem
 from searchrl.contracts.watching import Alarm
-from searchrl.core.alert import AlarmAction, Alert
+from searchrl.core.alert import Alert
 from searchrl.core.history import History
 from searchrl.errors import PluginError, SearchRLError
 from searchrl.plugins import Entry, Registry
@@ -47,7 +47,7 @@ class Watch:
         rewards: Mapping[str, RewardSchedule] | None = None,
     ) -> None:
         self.history = history
-        self._alarms: list[tuple[str, Entry, Alarm, AlarmAction | None]] = [
+        self._alarms: list[tuple[str, Entry, Alarm, str | None]] = [
             (name, entry, entry.make(**specs[name].settings), specs[name].chosen_action)
             for name, entry in find_alarms(registry, specs).items()
         ]
@@ -70,8 +70,8 @@ class Watch:
                 row = {
                     "step": step,
                     "alarm": name,
-                    "severity": str(alert.severity),
-                    "action": str(chosen or alert.action),
+                    "severity": alert.severity,
+                    "action": chosen or alert.action,
                     "since": alert.since,
                     "what": alert.what,
                     "why": alert.why,

@@ -1,6 +1,7 @@
 """Algorithms: the record `Algorithm`, the built-in ones, and what their losses are made of.
 
-`builtin` owns the record and the factories; `parts` names what authors of others take from `core`.
+`record` owns the record, `builtin` the factories; `parts` names what authors of others take from
+`core`.
 """
 
 import lazy_loader

@@ -2,7 +2,7 @@
 
 from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.client import Client
-from searchrl.api_client.exchange import Message, Reply, Request
+from searchrl.api_client.exchange import Message, Request
 from searchrl.api_client.server import Server, read_key
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.tool_calls import Raised, call_together
@@ -15,7 +15,6 @@ __all__ = [
     "JsonCache",
     "Message",
     "Raised",
-    "Reply",
     "Request",
     "Server",
     "call_together",

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from searchrl.config.sections import AUTO, Section
-from searchrl.core.alert import AlarmAction
 
 
 class AlarmSpec(BaseModel):
@@ -42,9 +41,9 @@ class AlarmSpec(BaseModel):
         return self.action != "off"
 
     @property
-    def chosen_action(self) -> AlarmAction | None:
+    def chosen_action(self) -> str | None:
         """The action, whatever the alarm asks for; None: what it asks for."""
-        return AlarmAction(self.action) if self.is_on and self.action != AUTO else None
+        return self.action if self.is_on and self.action != AUTO else None
 
     @property
     def settings(self) -> dict[str, Any]:

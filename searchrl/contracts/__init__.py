@@ -8,22 +8,13 @@ packages know each other through this one alone; names become objects in `plugin
 from searchrl.contracts.backends import Backend
 from searchrl.contracts.playing import Expert, TagProtocol, TokenBudget
 from searchrl.contracts.problems import JUDGE_SCALE, find_passages_problem, find_verdict_problem
-from searchrl.contracts.retrieving import (
-    Retriever,
-    RetrieverFactory,
-    StoredRetriever,
-)
-from searchrl.contracts.scoring import Judge, PaidJudge, RankingJudge
+from searchrl.contracts.retrieving import Retriever, RetrieverFactory, StoredRetriever
+from searchrl.contracts.scoring import Judge, PaidJudge
 from searchrl.contracts.serving import Rendered, SampledTurn, Serving
-from searchrl.contracts.settings import (
-    Address,
-    Command,
-    FilePath,
-    VariableName,
-)
+from searchrl.contracts.settings import Address, Command, VariableName
 from searchrl.contracts.traffic import Traffic
 from searchrl.contracts.watching import Metric, Paired
-from searchrl.core.alert import AlarmAction, Alert, Severity
+from searchrl.core.alert import Alert
 from searchrl.core.drawing import Graph, Table
 from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import (
@@ -54,14 +45,12 @@ __all__ = [
     "TOOL",
     "Action",
     "Address",
-    "AlarmAction",
     "Alert",
     "Backend",
     "Command",
     "Episode",
     "EpisodeTurn",
     "Expert",
-    "FilePath",
     "Graph",
     "History",
     "Judge",
@@ -70,14 +59,12 @@ __all__ = [
     "PaidJudge",
     "Paired",
     "Passage",
-    "RankingJudge",
     "Rendered",
     "Retriever",
     "RetrieverFactory",
     "SampledTurn",
     "Score",
     "Serving",
-    "Severity",
     "StoredRetriever",
     "Table",
     "TagProtocol",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from searchrl.core.alert import AlarmAction, Alert, Severity
 from searchrl.core.episode import (
@@ -168,10 +169,9 @@ def find_alert_problem(value: object, step: int) -> str:
     is_step = isinstance(value.since, int) and not isinstance(value.since, bool)
     if not is_step or not 0 <= value.since <= step:
         return f"an Alert since step {value.since!r}; expected a step from 0 to {step}"
-    if not isinstance(value.severity, Severity):
-        return f"an Alert of severity {value.severity!r}; expected one of {', '.join(Severity)}"
-    if not isinstance(value.action, AlarmAction):
-        return (
-            f"an Alert with the action {value.action!r}; expected one of {', '.join(AlarmAction)}"
-        )
+    for name, known in (("severity", get_args(Severity)), ("action", get_args(AlarmAction))):
+        if getattr(value, name) not in known:
+            return (
+                f"an Alert with {name}={getattr(value, name)!r}; expected one of {', '.join(known)}"
+            )
     return ""

@@ -7,29 +7,15 @@ Owns the words of one alert and nothing else. An alarm (`contracts.Alarm`) retur
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal
 
+Severity = Literal["notice", "warning", "critical"]
+"""Notice: what follows is time without effect. Warning: somebody should look. Critical: what is
+trained from here on is worth nothing."""
 
-class Severity(StrEnum):
-    """How bad it is."""
-
-    NOTICE = "notice"
-    """Nothing is broken, but what follows is time without effect."""
-    WARNING = "warning"
-    """The run may still come to something; somebody should look."""
-    CRITICAL = "critical"
-    """What is trained from here on is worth nothing."""
-
-
-class AlarmAction(StrEnum):
-    """What a run does when an alarm sounds."""
-
-    WARN = "warn"
-    """It says so and goes on."""
-    STOP = "stop"
-    """It keeps a checkpoint, says how to continue and ends."""
-    ROLLBACK = "rollback"
-    """It returns to the best checkpoint and goes on with a lower learning rate."""
+AlarmAction = Literal["warn", "stop", "rollback"]
+"""Warn: the run says so and goes on. Stop: it keeps a checkpoint, says how to continue and ends.
+Rollback: it returns to the best checkpoint and goes on with a lower learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +30,5 @@ class Alert:
     since: int
     why: str
     tries: tuple[str, str]
-    severity: Severity = Severity.WARNING
-    action: AlarmAction = AlarmAction.WARN
+    severity: Severity = "warning"
+    action: AlarmAction = "warn"

@@ -1,11 +1,10 @@
 from .dataset import Dataset as Dataset
 from .dataset import load_corpus as load_corpus
+from .dataset import read_gold as read_gold
 from .dataset import read_questions as read_questions
 from .folders import find_corpus as find_corpus
 from .folders import find_judgements as find_judgements
 from .folders import read_judgements as read_judgements
-from .gold import Pool as Pool
-from .gold import find_gold as find_gold
 from .passages import iter_corpus as iter_corpus
 from .passages import parse_passage as parse_passage
 from .problems import BadRow as BadRow

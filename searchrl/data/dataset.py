@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 
 from searchrl.core.episode import Passage
@@ -71,21 +72,16 @@ def _load(
     test_frac: float,
     fingerprint: tuple[tuple[str, int, int], ...],
 ) -> Dataset:
-    problems, pool = Problems(), Pool()
+    problems = Problems()
     folders = (path for path in train_paths if os.path.isdir(path))
     inner = (path for path in folders if find_corpus(path) not in (None, path))
     corpus = next(iter((*corpora, *inner)), None)
-    every: list[list[Question]] = []
-    for paths in (train_paths, test_paths):
-        read = read_questions(paths, problems)
-        every.append([pool.take(one) if corpus is None else one for one in read])
-    is_sound = not problems.found
-    passages = tuple(pool.passages) if corpus is None else load_corpus(corpus, problems)
-    questions, notes = find_gold([*every[0], *every[1]], passages)
+    read = [read_questions(paths, problems) for paths in (train_paths, test_paths)]
+    (train, test), passages, notes = read_gold(read, corpus, problems)
+    questions = [*train, *test]
     wanted = {i for question in questions for i in question.gold_ids}
     gold = {passage.id: passage for passage in passages if passage.id in wanted}
-    train, test = questions[: len(every[0])], questions[len(every[0]) :]
-    for one in questions if passages and is_sound else ():
+    for one in questions if passages and not problems.found else ():
         if unknown := [i for i in one.gold_ids if i not in gold and not i.startswith(ABSENT)]:
             where = corpus or train_paths[0]
             reason = f"supporting_ids {show_value(unknown)} name no passage of {where}"
@@ -106,6 +102,21 @@ def _load(
         gold=gold,
         notes=(*problems.notes, *notes, *unknown),
     )
+
+
+def read_gold(
+    files: Sequence[Iterable[Question]], corpus: Path | None, problems: Problems
+) -> tuple[list[list[Question]], Sequence[Passage], list[str]]:
+    """The questions of each of `files` with the ids of their gold passages, passages, and notes.
+
+    Without a corpus, the paragraphs that come with the questions are one.
+    """
+    pool = Pool()
+    read = [[one if corpus else pool.take(one) for one in questions] for questions in files]
+    passages = load_corpus(corpus, problems) if corpus else tuple(pool.passages)
+    found, notes = find_gold([one for questions in read for one in questions], passages)
+    rest = iter(found)
+    return [list(islice(rest, len(questions))) for questions in read], passages, notes
 
 
 def read_questions(

@@ -6,7 +6,6 @@
 
 from searchrl.plugins.loading import load_plugins as load_plugins
 from searchrl.plugins.provenance import Origin as Origin
-from searchrl.plugins.provenance import Owner as Owner
 from searchrl.plugins.registry import Entry as Entry
 from searchrl.plugins.registry import PluginFailure as PluginFailure
 from searchrl.plugins.registry import Registry as Registry

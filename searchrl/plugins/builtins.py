@@ -7,13 +7,13 @@ This file holds no behaviour: each object is in the module that its string names
 from __future__ import annotations
 
 from searchrl.config.packaged import EMBEDDED
-from searchrl.hookspecs import Register, RegisterEnv, RegisterTool, hookimpl
+from searchrl.hookspecs import Register, hookimpl
 
 PLUGIN_API = 2
 
 
 @hookimpl
-def register_envs(register: RegisterEnv) -> None:
+def register_envs(register: Register) -> None:
     """The search environments, and a scheme for Gymnasium's own."""
     register(
         "regulations",
@@ -112,7 +112,7 @@ def register_judges(register: Register) -> None:
 
 
 @hookimpl
-def register_retrievers(register: RegisterTool) -> None:
+def register_retrievers(register: Register) -> None:
     """BM25, and two ablations that show whether an agent reads what it finds."""
     register(
         "bm25",

@@ -19,20 +19,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from searchrl.envs.gym_ids import SCHEME, find_ids
 from searchrl.errors import suggest
-from searchrl.hookspecs import Factory, Register, RegisterEnv, RegisterReward, RegisterTool
+from searchrl.hookspecs import OPTIONS, Factory, Register
 from searchrl.plugins.provenance import Origin, Owner
 from searchrl.plugins.registry import Entry
 from searchrl.plugins.signatures import find_signature_problem
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
-_CALLS = {"env": RegisterEnv, "reward": RegisterReward, "retriever": RegisterTool}
 
 
 @functools.cache
 def _types_of(kind: str) -> Mapping[str, TypeAdapter[Any]]:
     """Types of what `register` of a kind takes besides a name, as in `hookspecs`."""
-    hints = get_type_hints(_CALLS.get(kind, Register).__call__, include_extras=True)
-    return {key: TypeAdapter(hint) for key, hint in hints.items() if key not in ("name", "return")}
+    hints = get_type_hints(Register.__call__, include_extras=True)
+    keys = ("factory", *OPTIONS.get(kind, ()), "description")
+    return {key: TypeAdapter(hints[key]) for key in keys}
 
 
 class PluginFault(Exception):
@@ -56,7 +56,7 @@ class Collector:
     def __call__(
         self, name: str, factory: Factory = "", *, description: str = "", **options: Any
     ) -> None:
-        """See the `Register` classes of `hookspecs`."""
+        """See `hookspecs.Register`."""
         known = _types_of(self.kind)
         if unknown := [option for option in options if option not in known]:
             own = [key for key in known if key not in ("factory", "description")]

@@ -14,7 +14,6 @@ from typing_extensions import TypedDict
 
 from searchrl.alarms.watch import Watch
 from searchrl.contracts import Metric
-from searchrl.core.alert import AlarmAction
 from searchrl.core.history import History
 from searchrl.engine.learning.checkpoint import load_checkpoint
 from searchrl.engine.metrics.metrics import Metrics, label_tasks
@@ -93,11 +92,11 @@ class AlarmDesk:
             self.writer.write_alarm(row)
             self.observer.alarm(row)
         alarm_of = {row["action"]: row["alarm"] for row in reversed(sounded)}
-        alarm = alarm_of.get(AlarmAction.STOP) or alarm_of.get(AlarmAction.ROLLBACK)
+        alarm = alarm_of.get("stop") or alarm_of.get("rollback")
         if alarm is None:
             return False
         stopped = f"alarm '{alarm}' stopped the run after step {step}"
-        if AlarmAction.STOP in alarm_of:
+        if "stop" in alarm_of:
             raise AlarmStop(stopped)
         folder = self._find_target(best)
         if isinstance(folder, str):

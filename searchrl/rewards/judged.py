@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchrl.contracts import Judge, RankingJudge, find_verdict_problem
-from searchrl.contracts.scoring import Reward
+from searchrl.contracts import Judge, find_verdict_problem
+from searchrl.contracts.scoring import RankingJudge, Reward
 from searchrl.core.episode import Episode, JudgeCase, Unscored, Verdict
 from searchrl.errors import ScoringFailure
 from searchrl.rewards.components import FunctionReward
@@ -32,15 +32,18 @@ def ask_judge(judge: Judge, episode: Episode, *, as_number: bool = False) -> flo
     return 0.0 if case is None else _read(judge.judge(case), as_number=as_number)
 
 
-def ask_ranking(judge: RankingJudge, episodes: Sequence[Episode]) -> list[float | Unscored]:
+def ask_ranking(judge: Judge, episodes: Sequence[Episode]) -> list[float | Unscored]:
     """What a judge says of the final answers of a group, each from 0 to 1; 0 without an answer.
 
     The judge is shown each answer once, in an order that does not depend on that of the episodes.
+    One that cannot rank judges them one by one.
 
     Raises:
         ScoringFailure: if it does not say something of each.
         Exception: whatever the judge raises.
     """
+    if not isinstance(judge, RankingJudge):
+        return [ask_judge(judge, episode) for episode in episodes]
     cases = [make_case(episode) for episode in episodes]
     shown = sorted({case for case in cases if case is not None}, key=lambda case: case.answer)
     said = judge.rank(shown) if shown else []

@@ -102,15 +102,23 @@ def test_weights_are_those_of_the_stage_of_the_reward() -> None:
     assert history.weights[""]["format"] == 0.2
 
 
-def test_what_it_returns_is_looked_at(tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ("'low'", "str; expected an Alert, or None"),
+        ("Alert('a', 0, 'b', ('c', 'd'), 'bad')", "severity='bad'; expected .*notice, warning,"),
+        ("Alert('a', 0, 'b', ('c', 'd'), 'notice', 'halt')", "action='halt'; expected .*rollback"),
+    ],
+)
+def test_what_it_returns_is_looked_at(made: str, says: str, tmp_path: Any) -> None:
     path = tmp_path / "odd.py"
     path.write_text(
-        "from searchrl import hookimpl\n"
-        "class Odd:\n    def check(self, history):\n        return 'low'\n"
+        "from searchrl import hookimpl\nfrom searchrl.contracts import Alert\n"
+        f"class Odd:\n    def check(self, history):\n        return {made}\n"
         "@hookimpl\ndef register_alarms(register):\n    register('odd', Odd)\n"
     )
     watch = Watch(load_plugins([str(path)]), {"odd": AlarmSpec()}, History())
-    with pytest.raises(PluginError, match=r"alarm 'odd' returned str; expected an Alert, or None"):
+    with pytest.raises(PluginError, match=f"alarm 'odd' returned .*{says}"):
         watch.ask(1)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 
-from searchrl.api_client import Client, Message, Reply, Request
-from searchrl.api_client.exchange import Finish, make_body, read_reply
+from searchrl.api_client import Client, Message, Request
+from searchrl.api_client.exchange import Finish, Reply, make_body, read_reply
 from searchrl.config import build_config
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.errors import BudgetSpent, ConfigError, EndpointFailure

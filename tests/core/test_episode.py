@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from searchrl.core.alert import AlarmAction, Alert, Severity
+from searchrl.core.alert import Alert
 from searchrl.core.episode import Action, Episode, EpisodeTurn, Passage, Task, is_finite_number
 from searchrl.core.history import History, Point
 
@@ -43,7 +43,7 @@ def test_numbers_are_finite_and_no_text() -> None:
 
 def test_an_alert_warns_where_it_asks_for_nothing_else() -> None:
     alert = Alert("what", 3, "why", ("first", "then"))
-    assert (alert.severity, alert.action) == (Severity.WARNING, AlarmAction.WARN)
+    assert (alert.severity, alert.action) == ("warning", "warn")
 
 
 def test_a_history_answers_by_step_phase_and_name() -> None:

@@ -182,6 +182,14 @@ def test_a_ranking_shows_each_answer_once_and_in_the_same_order_always() -> None
     assert ask_ranking(judge, [answered(None)]) == [0.0]
 
 
+def test_a_judge_that_cannot_rank_judges_one_by_one() -> None:
+    class Half:
+        def judge(self, case: JudgeCase) -> Verdict:
+            return Verdict(0.5)
+
+    assert ask_ranking(Half(), [answered("noon"), answered(None)]) == [0.5, 0.0]
+
+
 def test_every_component_of_a_run_asks_the_judge_that_is_named(tmp_path: Path) -> None:
     plugin = tmp_path / "fixed.py"
     plugin.write_text(PLUGIN)

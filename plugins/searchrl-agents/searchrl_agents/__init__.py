@@ -1,6 +1,6 @@
 """Agents: a model is trained through the agent you already have. Only hooks."""
 
-from searchrl import Register, RegisterReward, hookimpl
+from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 
@@ -16,7 +16,7 @@ def register_wrappers(register: Register) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterReward) -> None:
+def register_rewards(register: Register) -> None:
     """What an agent gives itself."""
     register(
         "agent",

@@ -6,7 +6,7 @@ import, `gymnasium.make("searchrl_control:searchrl/RetrievalControl-v0")` does.
 
 import gymnasium
 
-from searchrl import Register, RegisterEnv, RegisterReward, hookimpl
+from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 
@@ -14,7 +14,7 @@ GYM_ID = "searchrl/RetrievalControl-v0"
 
 
 @hookimpl
-def register_envs(register: RegisterEnv) -> None:
+def register_envs(register: Register) -> None:
     """`retrieval-control`, in words."""
     register(
         "retrieval-control",
@@ -26,7 +26,7 @@ def register_envs(register: RegisterEnv) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterReward) -> None:
+def register_rewards(register: Register) -> None:
     """The published reward, by any judge."""
     register(
         "list_judge",

@@ -1,6 +1,6 @@
 """Plan-then-search: one turn plans a graph of queries over several sources. Only hooks."""
 
-from searchrl import Register, RegisterEnv, RegisterReward, RegisterTool, hookimpl
+from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 
@@ -16,7 +16,7 @@ def register_protocols(register: Register) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterReward) -> None:
+def register_rewards(register: Register) -> None:
     """Rewards and costs of plans."""
     register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
     register(
@@ -40,7 +40,7 @@ def register_rewards(register: RegisterReward) -> None:
 
 
 @hookimpl
-def register_envs(register: RegisterEnv) -> None:
+def register_envs(register: Register) -> None:
     """Questions over three sources: made up, and your own."""
     register(
         "multisource",
@@ -69,7 +69,7 @@ def register_envs(register: RegisterEnv) -> None:
 
 
 @hookimpl
-def register_retrievers(register: RegisterTool) -> None:
+def register_retrievers(register: Register) -> None:
     """`exa`: the web as a source, or as all that an environment searches."""
     register(
         "exa",

@@ -1,6 +1,6 @@
 """Judges that ask a model, a reward that ranks groups, and a report on judges. Only hooks."""
 
-from searchrl import Register, RegisterReward, hookimpl
+from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 
@@ -21,7 +21,7 @@ def register_judges(register: Register) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterReward) -> None:
+def register_rewards(register: Register) -> None:
     """The answers of a group, compared with each other."""
     register(
         "judge_rank",

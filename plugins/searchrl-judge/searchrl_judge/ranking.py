@@ -6,18 +6,13 @@ Owns nothing but the component: what the judge is shown, in which order and how 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
-from searchrl.contracts import Episode, Judge, RankingJudge, Unscored
-from searchrl.rewards import FunctionGroupReward, ask_judge, ask_ranking
+from searchrl.contracts import Judge
+from searchrl.rewards import FunctionGroupReward, ask_ranking
 
 
 def make_ranked(judge: Judge) -> FunctionGroupReward:
     """The component `judge_rank`."""
-
-    def rank(episodes: Sequence[Episode]) -> list[float | Unscored]:
-        if isinstance(judge, RankingJudge):
-            return ask_ranking(judge, episodes)
-        return [ask_judge(judge, episode) for episode in episodes]
-
+    rank = partial(ask_ranking, judge)
     return FunctionGroupReward("judge_rank", rank, (0.0, 1.0), is_range=True)

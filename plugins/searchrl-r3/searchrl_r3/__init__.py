@@ -1,6 +1,6 @@
 """Step-format agents: analysis and query, step by step, with process rewards. Only hooks."""
 
-from searchrl import Register, RegisterEnv, RegisterReward, hookimpl
+from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 
@@ -16,7 +16,7 @@ def register_protocols(register: Register) -> None:
 
 
 @hookimpl
-def register_envs(register: RegisterEnv) -> None:
+def register_envs(register: Register) -> None:
     """Made-up facts, two and three of them apart."""
     register(
         "facts",
@@ -35,7 +35,7 @@ def register_envs(register: RegisterEnv) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterReward) -> None:
+def register_rewards(register: Register) -> None:
     """Rewards of steps."""
     register("r3", "searchrl_r3.rewards:make_r3", description="the published table, per step")
     register(

@@ -1,6 +1,6 @@
 """Search engines for real corpora, with their indexes on disk. Only hooks: nothing is loaded."""
 
-from searchrl import Register, RegisterTool, hookimpl
+from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 
@@ -30,7 +30,7 @@ _COMMANDS = (
 
 
 @hookimpl
-def register_retrievers(register: RegisterTool) -> None:
+def register_retrievers(register: Register) -> None:
     """The retrievers, by name: `--retriever bm25s --set retriever.title_weight=3`."""
     for name, place, is_concurrent, text in _RETRIEVERS:
         register(name, f"searchrl_retrieval.{place}", concurrent=is_concurrent, description=text)

@@ -1,6 +1,6 @@
 """Chat, code and function calling from files of examples, their rewards, and what is forgotten."""
 
-from searchrl import Register, RegisterEnv, RegisterReward, hookimpl
+from searchrl import Register, hookimpl
 from searchrl_tasks.made import TOOLS
 
 PLUGIN_API = 2
@@ -16,7 +16,7 @@ REWARDS = {
 
 
 @hookimpl
-def register_envs(register: RegisterEnv) -> None:
+def register_envs(register: Register) -> None:
     """`examples`: recorded conversations as tasks."""
     register(
         "examples",
@@ -30,7 +30,7 @@ def register_envs(register: RegisterEnv) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterReward) -> None:
+def register_rewards(register: Register) -> None:
     """Rewards of answers, by the kind of their task."""
     for name, description in REWARDS.items():
         register(name, f"searchrl_tasks.rewards:make_{name}", description=description)

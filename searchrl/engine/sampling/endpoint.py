@@ -15,8 +15,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from searchrl.api_client import Client, Message, Reply, Request
-from searchrl.api_client.exchange import Finish
+from searchrl.api_client import Client, Message, Request
+from searchrl.api_client.exchange import Finish, Reply
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.rendering import RenderedPrompt
 from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle

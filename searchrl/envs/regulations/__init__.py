@@ -2,6 +2,5 @@
 
 from searchrl.envs.regulations.env import RegulationsEnv as RegulationsEnv
 from searchrl.envs.regulations.heuristics import make_two_search_regex as make_two_search_regex
-from searchrl.envs.regulations.questions import TASK_KINDS as TASK_KINDS
 from searchrl.envs.regulations.scripts import make_expert as make_expert
 from searchrl.envs.regulations.scripts import make_passive as make_passive

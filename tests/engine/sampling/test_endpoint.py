@@ -10,8 +10,8 @@ from fixtures.openai_server import Fault, OpenAIServer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.api_client import Client, Message, Reply
-from searchrl.api_client.exchange import Finish
+from searchrl.api_client import Client, Message
+from searchrl.api_client.exchange import Finish, Reply
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.sampling.endpoint import END, EndpointGenerator, MessageCodec, read_turn

@@ -30,7 +30,6 @@ from searchrl.contracts import (
 from searchrl.protocols import (
     InlineProtocol,
     Line,
-    Part,
     Tags,
     ensure_tag_names,
     invalid,
@@ -139,7 +138,7 @@ class SearchDag(InlineProtocol):
         """The plan of a turn that parses to a search; None for every other turn."""
         if self.parse(turn).kind != SEARCH:
             return None
-        body = next(s.text for s in self._grammar.split(turn) if s.part is Part.REQUEST)
+        body = next(s.text for s in self._grammar.split(turn) if s.part == "request")
         plan = self.reader.read(body)
         return plan if isinstance(plan, Plan) else None
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from searchrl import DataError, show_value, suggest_path
 from searchrl.contracts import Passage
 from searchrl.data import (
-    Pool,
     Problems,
     Row,
     find_corpus,
-    find_gold,
     find_judgements,
     load_corpus,
+    read_gold,
     read_judgements,
     read_questions,
 )
@@ -126,18 +125,10 @@ def _read_beir(path: Path, split: str, problems: Problems) -> _Read:
 
 
 def _read_gold(path: Path, split: str, problems: Problems) -> _Read:
-    """A data set that says which passages answer a question.
-
-    Without a corpus, the paragraphs that come with these questions are one.
-    """
-    has_corpus = path.is_dir() and find_corpus(path) is not None
-    pool = Pool()
-    read = [
-        question if has_corpus else pool.take(question)
-        for question in read_questions([path], problems, partial(_is_of, split))
-    ]
-    passages = load_corpus(path, problems) if has_corpus else tuple(pool.passages)
-    questions, notes = find_gold(read, passages)
+    """A data set that says which passages answer a question."""
+    corpus = path if path.is_dir() and find_corpus(path) else None
+    read = read_questions([path], problems, partial(_is_of, split))
+    (questions,), passages, notes = read_gold([read], corpus, problems)
     judgeable = [one for one in questions if one.gold_ids]
     if left_out := len(questions) - len(judgeable):
         notes.append(f"questions without a known gold passage, left out: {left_out}")

@@ -12,7 +12,7 @@ import pytest
 from searchrl.algorithms import StepScores, Trajectory, TurnStop
 from searchrl.contracts import Task
 from searchrl.core.group import TrainItem, WeightedScore
-from searchrl.core.probe import Probe, Reading
+from searchrl.core.trajectory import Probe, Reading
 from searchrl.testing import assert_conforms
 
 PAPERS = Path(__file__).resolve().parent / "fixtures" / "papers"

@@ -22,7 +22,7 @@ from searchrl.alarms.curves import (
     streak,
 )
 from searchrl.alarms.update import Positive, Share, Steps
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alert
 from searchrl.core.history import History
 
 _BACK = "go back: --init-from RUN/checkpoints/step_… of before this step, with half of optim.lr"

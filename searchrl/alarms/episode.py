@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from searchrl.alarms.curves import above, labels, mean, of_task, percent, streak
 from searchrl.alarms.update import Share, Steps
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alert
 from searchrl.core.history import History
 
 

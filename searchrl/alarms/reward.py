@@ -12,7 +12,7 @@ from pydantic import Field
 
 from searchrl.alarms.curves import START, WINDOW, above, labels, mean, of_task, percent, streak
 from searchrl.alarms.update import Share, Steps
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alert
 from searchrl.core.history import History, Point
 
 Several = Annotated[int, Field(ge=2)]

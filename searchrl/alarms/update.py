@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from searchrl.alarms.curves import WINDOW, above, mean, percent, streak
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alert
 from searchrl.core.history import History
 
 Steps = Annotated[int, Field(ge=1)]

@@ -12,8 +12,7 @@ from typing import Any
 
 from searchrl.config.alarms import AlarmSpec
 from searchrl.contracts.problems import find_alert_problem
-from searchrl.contracts.watching import Alarm
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alarm, Alert
 from searchrl.core.history import History
 from searchrl.errors import PluginError, SearchRLError
 from searchrl.plugins import Entry, Registry

@@ -15,8 +15,8 @@ from searchrl.contracts import TagProtocol
 from searchrl.core.advantage import AdvantageFn, ColumnsFn
 from searchrl.core.episode import Task
 from searchrl.core.group import Group, Trainable
-from searchrl.core.probe import Probe, Reading
 from searchrl.core.reduction import LossSettings
+from searchrl.core.trajectory import Probe, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ class Ask(StrEnum):
     TOKEN_KL = "token_kl"
     """`StepScores.token_kl`: the KL to the reference is part of the reward."""
     TURN_REWARDS = "turn_rewards"
-    """`StepScores.turn_rewards`: each turn has its own."""
+    """`StepScores.turn_rewards`, which are always there: a note says where they do not add up."""
     ENTROPY = "entropy"
     """A gradient through `LossColumns.entropy_T`, which takes a second pass of the head."""
 
@@ -179,8 +179,9 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a figure that nobody knows."""
-        for one in self.asks:
-            Ask(one)
+        if unknown := set(self.asks) - {*Ask}:
+            known = ", ".join(Ask)
+            raise ValueError(f"algorithm '{self.name}' asks for {unknown.pop()!r}; known: {known}")
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run: its own, and the algorithm's where it sets none."""

@@ -13,8 +13,7 @@ from searchrl.contracts.scoring import Judge, PaidJudge
 from searchrl.contracts.serving import Rendered, SampledTurn, Serving
 from searchrl.contracts.settings import Address, Command, VariableName
 from searchrl.contracts.traffic import Traffic
-from searchrl.contracts.watching import Metric, Paired
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alert, Metric, Paired
 from searchrl.core.drawing import Graph, Table
 from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import (

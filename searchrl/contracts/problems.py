@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from searchrl.core.alert import AlarmAction, Alert, Severity
+from searchrl.contracts.watching import AlarmAction, Alert, Severity
 from searchrl.core.episode import (
     ACT,
     ANSWER,

@@ -1,13 +1,13 @@
-"""Contracts of what watches a run: metrics, trackers and alarms."""
+"""Contracts of what watches a run: metrics, trackers, alarms and the alerts of these."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NotRequired, Protocol
+from dataclasses import dataclass
+from typing import Literal, NotRequired, Protocol
 
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
-from searchrl.core.alert import Alert
 from searchrl.core.history import History
 
 
@@ -37,6 +37,31 @@ class Paired(TypedDict):
     n: int
     p: float
     test: str
+
+
+Severity = Literal["notice", "warning", "critical"]
+"""Notice: what follows is time without effect. Warning: somebody should look. Critical: what is
+trained from here on is worth nothing."""
+
+AlarmAction = Literal["warn", "stop", "rollback"]
+"""Warn: the run says so and goes on. Stop: it keeps a checkpoint, says how to continue and ends.
+Rollback: it returns to the best checkpoint and goes on with a lower learning rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alarm in words. `action` is what the alarm asks for; a configuration may say otherwise.
+
+    `what` and `why` are sentences for a person. `since` is the first step of the trouble.
+    `tries` are the two things to try first, the better one first.
+    """
+
+    what: str
+    since: int
+    why: str
+    tries: tuple[str, str]
+    severity: Severity = "warning"
+    action: AlarmAction = "warn"
 
 
 class Tracker(Protocol):

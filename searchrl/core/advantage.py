@@ -22,12 +22,57 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
+from itertools import accumulate, pairwise
 
-from searchrl.core.column import Column
 from searchrl.core.group import Trainable
 
 GRPO_DELTA = 1e-6
 """Added to the standard deviation, so that two rewards a rounding error apart stay near 0."""
+
+
+class Per(StrEnum):
+    """Unit of the numbers of a column."""
+
+    ROLLOUT = "rollout"
+    TURN = "turn"
+    """In the order in which turns were asked for."""
+    TOKEN = "token"
+    """Tokens that the model wrote, turn after turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Numbers of one rollout: one for all of it, one per turn, or one per token it wrote.
+
+    `per` may be given as text. Raises ValueError for another unit.
+    """
+
+    values: Sequence[float]
+    per: Per | str = Per.TURN
+
+    def __post_init__(self) -> None:
+        """Take the unit by its name."""
+        object.__setattr__(self, "per", Per(self.per))
+
+    def expected(self, sizes: Sequence[int]) -> int:
+        """Return how many numbers a rollout needs whose turns have `sizes` tokens."""
+        return {Per.ROLLOUT: 1, Per.TURN: len(sizes), Per.TOKEN: sum(sizes)}[Per(self.per)]
+
+    def over(self, sizes: Sequence[int]) -> list[tuple[float, ...]]:
+        """Return, for each turn, one number per token; turns have `sizes` tokens.
+
+        >>> Column([0.5, 2.0], "turn").over([1, 2])
+        [(0.5,), (2.0, 2.0)]
+        """
+        values = tuple(self.values)
+        match self.per:
+            case Per.ROLLOUT:
+                return [values * size for size in sizes]
+            case Per.TURN:
+                return [(one,) * size for one, size in zip(values, sizes, strict=True)]
+        ends = accumulate(sizes, initial=0)
+        return [values[start:stop] for start, stop in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True)

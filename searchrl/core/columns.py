@@ -12,7 +12,7 @@ Shape suffixes: T tokens of a micro-batch (any shape, all columns alike), S its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -168,7 +168,7 @@ class LossColumns:
     """True where `sampler_logp_T` was given."""
     entropy_T: Tensor | None = None
     """Of the policy's whole distribution at this token, in nats; None if it was not computed. It
-    has a gradient only for an algorithm that says `trains_entropy`."""
+    has a gradient only for an algorithm that asks for it (`Ask.ENTROPY`)."""
     value_T: Tensor | None = None
     """Expectation of the critic; None without one. It carries a gradient."""
     rollout_T: Tensor | None = None
@@ -323,20 +323,19 @@ def loss_columns(
     Raises ValueError for columns of different shape and segments or rollouts that are no integers.
     """
     extra = extra or {}
-    _ensure_columns(
-        logp_T,
-        old_logp_T=old_logp_T,
-        adv_T=adv_T,
-        weight_T=weight_T,
-        ref_logp_T=ref_logp_T,
-        sampler_logp_T=sampler_logp_T,
-        segment_T=segment_T,
-        rollout_T=rollout_T,
-        entropy_T=entropy_T,
-        value_T=value_T,
-        is_off_T=is_off_T,
-        **extra,
-    )
+    own = {
+        "old_logp_T": old_logp_T,
+        "adv_T": adv_T,
+        "weight_T": weight_T,
+        "ref_logp_T": ref_logp_T,
+        "sampler_logp_T": sampler_logp_T,
+        "segment_T": segment_T,
+        "rollout_T": rollout_T,
+        "entropy_T": entropy_T,
+        "value_T": value_T,
+        "is_off_T": is_off_T,
+    }
+    _ensure_columns(logp_T, [*own.items(), *extra.items()])
     has_weight_T = weight_T > 0
     for name in terms:
         has_weight_T = has_weight_T | (extra[name] > 0)
@@ -387,8 +386,8 @@ def clamped(log_ratio_T: Tensor) -> Tensor:
     return torch.where(below_T < -LOG_RATIO_MAX, -LOG_RATIO_MAX, below_T)
 
 
-def _ensure_columns(logp_T: Tensor, **others_T: Tensor | None) -> None:
-    for name, column_T in others_T.items():
+def _ensure_columns(logp_T: Tensor, others: Iterable[tuple[str, Tensor | None]]) -> None:
+    for name, column_T in others:
         if column_T is None:
             continue
         if column_T.shape != logp_T.shape:

@@ -40,7 +40,7 @@ def solved_groups(step: StepScores) -> set[str]:
 
     This needs another scored rollout of the step with less: without one, the best reward of the
     step may also be that of a wrong answer. All-wrong groups beside a better rollout never count.
-    Such a group is dead, because its rewards are equal; LLDS (`core.losses`) still holds it.
+    Such a group is dead, because its rewards are equal; LLDS still holds it.
 
     >>> step = StepScores([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], [True] * 6)
     >>> solved_groups(step)
@@ -80,5 +80,5 @@ def llds_loss(
     objective_T = surrogate_T - kl_penalty(columns, settings)
     pull = coefficient * (hold_T * drop_T).sum()
     loss, stats = columns.reduce(objective_T, ratio_T, is_clipped_T=is_clipped_T, extra_loss=pull)
-    num_held, sum_drop = int(is_held_T.sum()), float(drop_T.sum())
+    num_held, sum_drop = int(is_held_T.sum()), float(drop_T.detach().sum())
     return loss, replace(stats, num_held=num_held, sum_drop=sum_drop)

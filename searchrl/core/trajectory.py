@@ -50,13 +50,6 @@ def is_finite(logp: float | None) -> bool:
     return logp is not None and math.isfinite(logp)
 
 
-class Branch(NamedTuple):
-    """Rollout whose beginning another one continues, and the first turn that is the other's own."""
-
-    rollout_id: str
-    turn: int
-
-
 class TokenStep(NamedTuple):
     """One token of a trajectory: a row of the record, for readers and examples."""
 
@@ -90,7 +83,7 @@ class Trajectory:
     asked. `generated_text` is the decoded model and environment text after the prompt, for
     reading only. `starts` are the places where segments begin: a segment is what the model saw at
     once, from its first token on, and most rollouts are one (see `join_segments`). `reasons` say
-    why each begins. `parent` names the rollout whose beginning this one continues, if any.
+    why each begins.
     """
 
     rollout_id: str
@@ -102,7 +95,6 @@ class Trajectory:
     reasons: tuple[str, ...] = ("first",)
     own_prompt: bool = False
     """True where an agent wrote its prompt: then those of its group may have others."""
-    parent: Branch | None = None
     generated_text: str = ""
     _ids: list[int] = field(default_factory=list, repr=False)
     _authors: list[Author] = field(default_factory=list, repr=False)
@@ -311,3 +303,32 @@ class TokenColumns(NamedTuple):
     clipped: tuple[int, ...] | None
     """Places of the tokens whose gradient the clip took, counted among the trained ones; None for a
     loss without a clip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A text behind the first tokens of a rollout: `stop` is where they end in its record.
+
+    The model sees the tokens of the segment in which the last of them stands. `text` is a string,
+    or token ids.
+    """
+
+    trajectory: Trajectory
+    stop: int
+    text: str | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a place that is not in the record."""
+        if not 1 <= self.stop <= len(self.trajectory):
+            raise ValueError(
+                f"a probe behind {self.stop} tokens of {self.trajectory.rollout_id}, which has "
+                f"{len(self.trajectory)}: expected 1 to that"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Figures of each token of a text, in nats, at the sampling temperature."""
+
+    logps: tuple[float, ...]
+    entropies: tuple[float, ...]

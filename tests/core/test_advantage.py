@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from searchrl.core.advantage import (
     AdvantageFn,
+    Column,
     StepScores,
     dead_groups,
     dr_grpo_advantages,
@@ -21,7 +22,6 @@ from searchrl.core.advantage import (
     rloo_advantages,
     turn_advantages,
 )
-from searchrl.core.column import Column
 from searchrl.core.group import TrainItem
 from searchrl.core.llds import solved_groups
 from searchrl.core.trajectory import Trajectory

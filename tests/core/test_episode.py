@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alert
 from searchrl.core.episode import Action, Episode, EpisodeTurn, Passage, Task, is_finite_number
 from searchrl.core.history import History, Point
 

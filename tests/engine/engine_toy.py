@@ -18,8 +18,7 @@ from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm, Critic
 from searchrl.config import RunConfig, build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import AdvantageFn, StepScores, grpo_advantages
-from searchrl.core.column import Column
+from searchrl.core.advantage import AdvantageFn, Column, StepScores, grpo_advantages
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import Trainable, TrainItem, make_groups
 from searchrl.core.reduction import LossSettings, Reduction

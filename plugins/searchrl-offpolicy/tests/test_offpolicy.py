@@ -25,8 +25,8 @@ from searchrl.algorithms.builtin import make_grpo
 from searchrl.contracts import Episode, EpisodeTurn, Task
 from searchrl.core.columns import loss_columns
 from searchrl.core.group import Group, TrainItem
-from searchrl.core.probe import Reading
 from searchrl.core.reduction import LossSettings
+from searchrl.core.trajectory import Reading
 from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.rewards.components import FunctionReward

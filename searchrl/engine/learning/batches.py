@@ -67,9 +67,9 @@ class MicroBatch:
     def first_N(self) -> Tensor:
         """Position of the first token of each token's turn, by the column `turn`."""
         place_N = torch.arange(len(self.segment_N), device=self.segment_N.device)
-        pair_2N = torch.stack((self.segment_N.double(), self.columns[TURN].double()))
         is_first_N = torch.ones_like(place_N, dtype=torch.bool)
-        is_first_N[1:] = (pair_2N[:, 1:] != pair_2N[:, :-1]).any(0)
+        segment_N, turn_N = self.segment_N, self.columns[TURN]
+        is_first_N[1:] = (segment_N[1:] != segment_N[:-1]) | (turn_N[1:] != turn_N[:-1])
         return torch.where(is_first_N, place_N, 0).cummax(0).values
 
     @property

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from searchrl.algorithms.record import Ask
-from searchrl.core.column import Column, Per
+from searchrl.core.advantage import Column, Per
 from searchrl.core.group import Group, Trainable
-from searchrl.core.probe import Probe, Reading
+from searchrl.core.trajectory import Probe, Reading
 from searchrl.engine.learning.batches import MicroBatch, without
 from searchrl.engine.learning.packing import Known, PackedRow, RowId, members, turns_of_segments
 from searchrl.engine.model.layout import Layout
@@ -62,22 +62,22 @@ def logps(learner: Learner, groups: Sequence[Group[PackedRow]]) -> tuple[dict[Ro
 
 def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
     """Return log-prob and entropy of each token of texts behind rollouts."""
-    groups: dict[int, list[PackedRow]] = {}
+    groups: dict[str, list[PackedRow]] = {}
     for number, probe in enumerate(probes):
         trajectory, text = probe.trajectory, probe.text
         ids = learner.policy.renderer.encode_model_text(text) if isinstance(text, str) else text
-        begin = max(start for start in trajectory.starts if start < max(1, probe.stop))
+        begin = max(start for start in trajectory.starts if start < probe.stop)
         prefix = trajectory.ids[begin : probe.stop]
         mask = [False] * len(prefix) + [True] * len(ids)
         row = PackedRow([*prefix, *ids], mask, len(prefix), str(number))
-        groups.setdefault(id(trajectory), []).append(row)
+        groups.setdefault(trajectory.group_id, []).append(row)
 
     def compute(layout: Layout) -> Tensor:
         told = learner.policy.logps(layout, temperature=learner.temperature, with_entropy=True)
         assert told.entropy_N is not None
         return torch.stack((told.logp_N, told.entropy_N), 1)
 
-    asked = [Group(str(name), tuple(rows)) for name, rows in groups.items()]
+    asked = [Group(name, tuple(rows)) for name, rows in groups.items()]
     figures, _ = _compute(learner, asked, compute)
     pairs = (figures[str(number), 0] for number in range(len(probes)))
     return [Reading(*zip(*own, strict=True)) if own else Reading((), ()) for own in pairs]

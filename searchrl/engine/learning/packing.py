@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from searchrl.algorithms.record import Algorithm
-from searchrl.core.advantage import StepScores, dead_groups
-from searchrl.core.column import Column, Per
+from searchrl.core.advantage import Column, Per, StepScores, dead_groups
 from searchrl.core.group import Group, Trainable, settle
 from searchrl.core.reduction import LossSettings, Reduction, token_weights
 from searchrl.core.trajectory import Origin, Trajectory, Turn
@@ -137,8 +136,13 @@ def pack_step(
         name: _checked(columns, scores, owner, name)
         for name, columns in algorithm.columns(scores).items()
     }
-    if taken := {LOGP, ADVANTAGE, WEIGHT} & extra.keys():
+    if taken := {LOGP, ADVANTAGE, WEIGHT, TURN} & extra.keys():
         raise PluginError(f"{owner}: its column '{taken.pop()}' is the learner's; rename it")
+    for term in algorithm.terms if extra else ():
+        if any(one not in (0, 1) for own in extra.get(term, [Column([-1])]) for one in own.values):
+            raise PluginError(
+                f"{owner}: its term '{term}' must be a column of 0 and 1; it adds {[*extra]}"
+            )
     if algorithm.critic is not None and not algorithm.critic.per_token:
         extra[TURN] = [Column(range(len(own.trajectory.turns))) for own in items]
     plain = [one.values[0] if one.per is Per.ROLLOUT else one for one in advantages]
@@ -258,8 +262,9 @@ def _checked(values: Any, scores: StepScores, owner: str, what: str) -> list[Col
             checked.append(Column([0.0], Per.ROLLOUT))
             continue
         name = rollout.trajectory.rollout_id
+        value = value.tolist() if hasattr(value, "tolist") else value
         column = value if isinstance(value, Column) else Column([value], Per.ROLLOUT)
-        given = [one.item() if hasattr(one, "item") else one for one in column.values]
+        given = [one.tolist() if hasattr(one, "tolist") else one for one in column.values]
         for one in given:
             if not isinstance(one, numbers.Real) or not math.isfinite(one):
                 raise PluginError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from searchrl.core.column import Column, Per
+from searchrl.core.advantage import Column, Per
 from searchrl.core.columns import LossStats
 from searchrl.core.kl import k3
 from searchrl.core.trajectory import TokenColumns

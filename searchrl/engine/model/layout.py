@@ -249,7 +249,9 @@ class PackedPlan:
         for nodes in self._siblings:
             above, rows = ([pieces[n] for n in names] for names in (self._paths[nodes[0]], nodes))
             # Kept for the backward pass, copies of what is above would be most of all memory.
-            is_light = len(rows) * sum(map(len, above)) <= _KEPT_COPIES * sum(map(len, rows))
+            is_light = len(above) < 2 or len(rows) * sum(map(len, above)) <= _KEPT_COPIES * sum(
+                map(len, rows)
+            )
             parts = (run if is_light else run_twice)(above, rows)
             for node, output in zip(nodes, parts, strict=True):
                 outputs[node] = output

@@ -20,8 +20,7 @@ from searchrl.algorithms.record import Algorithm, Prompt
 from searchrl.config.sections import EngineConfig, EvalConfig, RolloutConfig, SamplingConfig
 from searchrl.contracts import Backend, TagProtocol
 from searchrl.core.episode import Task
-from searchrl.core.probe import Probe, Reading
-from searchrl.core.trajectory import Origin
+from searchrl.core.trajectory import Origin, Probe, Reading
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import Report
 from searchrl.engine.checks.trial import Subject

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from searchrl.algorithms.record import Algorithm, Ask, Hooks
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED
-from searchrl.core.advantage import StepScores
-from searchrl.core.column import Column
+from searchrl.core.advantage import Column, StepScores
+from searchrl.core.group import TrainItem
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.step_groups import turn_surplus
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.evaluation import tasks_played
@@ -84,7 +85,10 @@ def _learns_alone(algorithm: Algorithm) -> bool:
     """Return True if a group of one rollout can have advantages, as with a batch baseline."""
     if type(algorithm.hooks).extend is not Hooks.extend:
         return True  # it may add rollouts to the groups
-    two = StepScores([0.0, 1.0], ["a", "b"], [True, True])
+    items = [TrainItem(Trajectory(name, name), float(name == "b")) for name in "ab"]
+    for item in items:
+        item.trajectory.append_model([0], [0.0], version=0, reason=TurnStop.EOS)
+    two = StepScores([0.0, 1.0], ["a", "b"], [True, True], items, [[0.0], [1.0]])
     try:
         advantages = algorithm.advantages(two)
     except Exception:  # one that needs more than this is not judged here

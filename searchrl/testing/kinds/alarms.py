@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from searchrl.contracts.problems import find_alert_problem
-from searchrl.contracts.watching import Alarm
-from searchrl.core.alert import Alert
+from searchrl.contracts.watching import Alarm, Alert
 from searchrl.core.history import History
 from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.histories import healthy_history, sample_histories

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.algorithms.record import Algorithm
-from searchrl.core.advantage import StepScores
-from searchrl.core.column import Column, Per
+from searchrl.core.advantage import Column, Per, StepScores
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, TokenBatch, make_step, reorder
@@ -40,7 +39,8 @@ def _is_an_algorithm(subject: Subject) -> Iterator[Problem]:
 
 
 def _give(algorithm: Algorithm, step: StepScores) -> Any:
-    return algorithm.advantages(step)
+    values = algorithm.advantages(step)
+    return values.tolist() if hasattr(values, "tolist") else values
 
 
 def _plain(values: Any) -> Any:

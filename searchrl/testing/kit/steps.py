@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig
-from searchrl.core.advantage import StepScores
-from searchrl.core.column import Column, Per
+from searchrl.core.advantage import Column, Per, StepScores
 from searchrl.core.group import TrainItem, WeightedScore
 from searchrl.core.trajectory import Trajectory, TurnStop
 

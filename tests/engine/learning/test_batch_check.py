@@ -16,7 +16,7 @@ from engine_toy import make_trajectory, pack_items
 from session_toy import LORA, MakeSession, same_weights
 
 from searchrl.algorithms.record import Hooks
-from searchrl.core.column import Column
+from searchrl.core.advantage import Column
 from searchrl.core.excerpt import Excerpt
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
@@ -42,7 +42,6 @@ def shift_mask(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """Off by one: the tokens behind those that the model wrote."""
     trained = Trajectory.trained.fget
     patch.setattr(Trajectory, "trained", property(lambda t: [False, *trained(t)[:-1]]))
-    shift_columns(patch)
 
 
 def train_observations(patch: Patch, session: Session, drawn: StepGroups) -> None:
@@ -62,10 +61,6 @@ def lose_the_end(patch: Patch, session: Session, drawn: StepGroups) -> None:
         return [m and n < len(mask) - 1 for n, m in enumerate(mask)]
 
     patch.setattr(Trajectory, "trained", property(short))
-
-
-def shift_columns(patch: Patch) -> None:
-    """Columns fit whatever mask there is."""
 
 
 def change_ids(change: Callable[[list[int]], list[int]]) -> Inject:

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Ask
-from searchrl.core.column import Column
+from searchrl.core.advantage import Column
 from searchrl.core.columns import LossColumns, LossStats
 from searchrl.core.group import TrainItem, make_groups, settle
-from searchrl.core.probe import Probe, Reading
 from searchrl.core.reduction import LossSettings
+from searchrl.core.trajectory import Probe, Reading
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batches import micro_batches
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
@@ -178,6 +178,8 @@ def test_kl_and_texts_are_read_at_the_temperature_token_by_token(micro_model: Pa
     told = torch.tensor([one.values for one in kls]).flatten()
     assert torch.allclose(told, ours.logp_N - theirs.logp_N, atol=1e-6) and told.abs().max() > 0.1
     assert ours.entropy_N is not None and readings.pop() == Reading((), ())
+    with pytest.raises(ValueError, match="behind 0 tokens of g/0, which has 6"):
+        Probe(items()[0].trajectory, 0, "")
     for figures, name in ((ours.logp_N, "logps"), (ours.entropy_N, "entropies")):
         read = [one for reading in readings for one in getattr(reading, name)]
         assert read == pytest.approx(figures.tolist(), abs=1e-5)
@@ -202,9 +204,12 @@ def test_turn_rewards_add_up_to_the_reward_with_its_length_penalty() -> None:
     [
         ({"target": [Column([0.0] * 7)] * 2}, "7 targets for g/0; expected 2, one per turn"),
         ({"weight": [0.0, 0.0]}, "its column 'weight' is the learner's"),
+        ({"hold": [0.5, 1.0]}, "its term 'hold' must be a column of 0 and 1"),
+        ({"other": [0.0, 1.0]}, "its term 'hold' must be .*adds \\['other'\\]"),
+        ({"hold": [torch.zeros(2)] * 2}, r"the hold of g/0 is \[0.0, 0.0\]; expected a number"),
     ],
 )
 def test_columns_that_fit_no_rollout_name_the_algorithm(columns: Any, message: str) -> None:
-    algorithm = replace(make_grpo(), name="mine", columns=lambda step: columns)
+    algorithm = replace(make_grpo(), name="mine", columns=lambda step: columns, terms=["hold"])
     with pytest.raises(PluginError, match=f"'mine': {message}"):
         pack_step(make_groups(items()), algorithm, LossSettings())

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import StepScores, dr_grpo_advantages
-from searchrl.core.column import Column
+from searchrl.core.advantage import Column, StepScores, dr_grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop

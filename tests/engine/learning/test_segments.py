@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import actor_critic, make_trajectory
+from engine_toy import actor_critic, make_trajectory, token_logps
 from packed_toy import caught_gradients, is_close, make_learner, make_policy
 
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
-from searchrl.core.column import Column
+from searchrl.core.advantage import Column
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import LossSettings
-from searchrl.core.trajectory import Trajectory, join_segments
+from searchrl.core.trajectory import Probe, Trajectory, join_segments
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import micro_batches
@@ -110,7 +110,8 @@ def test_what_follows_a_cut_is_seen_where_the_last_turn_was_asked(
 ) -> None:
     """The value was taken at the end of the last segment of the record; that was asked before."""
     first = segment("g/0", PROMPT, [11, 12], [101], [13, 14, 15], [102, 103])
-    joined = join_segments([first, segment("g/0", [*PROMPT, 11, 12, 102], [21])], [0, 1, 0])
+    second = segment("g/0", [*PROMPT, 11, 12, 102], [21])
+    joined = join_segments([first, second], [0, 1, 0])
     policy = make_policy(micro_model)
     learner = make_learner(policy, actor_critic(per_token=per_token, looks_ahead=False))
     assert learner.critic is not None
@@ -118,12 +119,20 @@ def test_what_follows_a_cut_is_seen_where_the_last_turn_was_asked(
     groups = make_groups([TrainItem(joined, 1.0, is_cut=True)])
     with learner.computing():
         known = before_update.look(learner, groups)
+        (reading,) = before_update.read(learner, [Probe(joined, len(joined), (31,))])
     assert known.values is not None and known.end_values is not None
     with torch.no_grad():
-        states = policy.base_model.get_decoder()(torch.tensor([first.ids])).last_hidden_state[0]
-        expected = learner.critic(states.float())[-1].item()
-    assert len(known.values[0].values) == (6 if per_token else 3)
-    assert known.end_values[0] == pytest.approx(expected, abs=1e-5)
+        decode = policy.base_model.get_decoder()
+        states = [decode(torch.tensor([one.ids])).last_hidden_state[0] for one in (first, second)]
+        one, other = (learner.critic(state.float()).tolist() for state in states)
+        behind = torch.tensor([[*second.ids, 31]])
+        wanted = torch.tensor([[False] * len(second) + [True]])
+        told = token_logps(policy, behind, wanted).item()
+    # Turn 0 is in the first segment, 1 in the second, 2 in the first again.
+    tokens, turns = [*one[2:4], other[5], *one[5:8]], [one[2], other[5], one[5]]
+    assert known.values[0].values == pytest.approx(tokens if per_token else turns, abs=1e-5)
+    assert known.end_values[0] == pytest.approx(one[-1], abs=1e-5)
+    assert reading.logps == pytest.approx([told], abs=1e-5)  # behind its own segment alone
 
 
 def test_points_and_weights_of_segments_are_those_of_the_rollout() -> None:

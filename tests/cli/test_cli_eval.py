@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,19 @@ def test_python_shows_progress_unless_it_shall_be_quiet(capsys: pytest.CaptureFi
 def test_more_tasks_than_there_are_is_told() -> None:
     flags = ["eval", "--env", "corpus", "--policy", "scripted", "--num-tasks", "9"]
     assert "env 'corpus' has 5 tasks in split 'test', not 9" in succeed(*flags).stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["ask", "{run}", "Who?"], ["eval", "{run}"], ["eval", "--against", "{run}"]]
+)
+def test_a_command_that_reads_a_run_names_its_damaged_files(
+    micro_run: Path, tmp_path: Path, command: list[str]
+) -> None:
+    damaged = shutil.copytree(micro_run, tmp_path / "damaged")
+    file = damaged / "metrics.jsonl"
+    file.write_bytes(file.read_bytes()[:-40] + b"}\n")
+    flags = ["--num-tasks", "1"] if command[0] == "eval" else []
+    words = [one.format(run=damaged) for one in command]
+    if "--against" in words:
+        words[1:1] = [str(micro_run)]
+    assert "metrics.jsonl" in call(*words, *flags).output

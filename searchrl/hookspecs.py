@@ -48,14 +48,14 @@ Packaged = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*:[\w-][\w.-]*(/[\w-][\w.-
 
 
 class Register(Protocol):
-    """What hooks receive that say nothing else."""
+    """Argument of a hook, unless its signature says otherwise."""
 
     def __call__(self, name: str, factory: Factory, *, description: str = "") -> None:
         """Offer `factory` under `name`; `description` is one line for `searchrl plugins`."""
 
 
 class RegisterTool(Protocol):
-    """What `register_retrievers` receives."""
+    """Argument of `register_retrievers`."""
 
     def __call__(
         self, name: str, factory: Factory, *, concurrent: bool = True, description: str = ""
@@ -68,7 +68,7 @@ class RegisterTool(Protocol):
 
 
 class RegisterReward(Protocol):
-    """What `register_rewards` receives."""
+    """Argument of `register_rewards`."""
 
     def __call__(
         self,
@@ -83,7 +83,7 @@ class RegisterReward(Protocol):
 
 
 class RegisterEnv(Protocol):
-    """What `register_envs` receives."""
+    """Argument of `register_envs`."""
 
     def __call__(
         self,

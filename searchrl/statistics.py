@@ -130,7 +130,7 @@ def mean(values: Sequence[float], limits: Range, groups: Sequence[Hashable] = ()
 
 
 def effective_size(values: Sequence[float], groups: Sequence[Hashable], limits: Range) -> float:
-    """How many independent values would say as much about the mean as these values in groups.
+    """Number of independent values that tell as much about the mean as these values in groups.
 
     n_eff = n / D * (t_(n-1) / t_(G-1))², at least 1, for G groups (Korn and Graubard 1998, Survey
     Methodology 24). D, the design effect, is the variance of the mean if groups are drawn, divided

@@ -15,7 +15,7 @@ from searchrl.core.episode import Action, Episode, Passage, Task
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """How long an observation may be: at most `max_tokens` as measured by `count`.
+    """Limit of an observation: at most `max_tokens`, as `count` measures them.
 
     `cut(text, n)` returns the longest prefix of `text` of at most n tokens. The rollout driver
     passes the policy's tokenizer in; without one, `words()` counts white-space words.

@@ -74,7 +74,7 @@ class PaidJudge(Judge, Protocol):
 
     @property
     def traffic(self) -> Traffic:
-        """What was spent so far."""
+        """Requests, tokens and cost so far."""
 
     def estimate(self, num_groups: int, group_size: int) -> Traffic:
         """Return about what judging so many groups would cost; of size 1: answers one by one.

@@ -70,7 +70,7 @@ class SampledTurn(str):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What a wrapper that serves the policy has to know of it."""
+    """The policy and the limits of a rollout, for a wrapper that serves the policy."""
 
     rollout_id: str
     """The name of the rollout in the record."""
@@ -81,8 +81,8 @@ class Serving:
     thinking: bool
     """Passed to chat templates where a prompt says nothing else."""
     max_total_tokens: int
-    """Of one segment."""
+    """Limit of one segment."""
     timeout_s: float | None
-    """How long a reset or step may take."""
+    """Limit of a reset or step."""
     over: Future[None]
     """Done when nobody plays the rollout any more, also if a step is still under way."""

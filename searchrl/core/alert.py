@@ -1,4 +1,4 @@
-"""What an alarm says: what went wrong, since when, why it matters, what to try and what to do.
+"""An alert: what went wrong, since when, why it matters, what to try and what to do.
 
 Owns the words of one alert and nothing else. An alarm (`contracts.Alarm`) returns one;
 `alarms.watch` writes it to the run folder and `train` acts on it.
@@ -11,18 +11,18 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """Severity of an alert."""
 
     NOTICE = "notice"
     """Nothing is broken, but what follows is time without effect."""
     WARNING = "warning"
     """The run may still come to something; somebody should look."""
     CRITICAL = "critical"
-    """What is trained from here on is worth nothing."""
+    """Training from here on is worth nothing."""
 
 
 class AlarmAction(StrEnum):
-    """What a run does when an alarm sounds."""
+    """Reaction of a run to an alarm."""
 
     WARN = "warn"
     """It says so and goes on."""

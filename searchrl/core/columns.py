@@ -24,7 +24,7 @@ LOG_RATIO_MAX = 20.0
 """Log-ratios are clamped to +-20 before exp: beyond it the ratio is flat and its gradient 0."""
 
 _LEAST_SPREAD = 1e-5
-"""Of the sum of squares: what targets must differ by. Below it, sums of 32 bits are rounding."""
+"""Least spread of targets, as a share of their squares. Below it, 32-bit sums are rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LossStats:
     num_tokens: int = 0
     """Tokens that entered: of a weight above 0, and finite."""
     num_clippable: int = 0
-    """Those that a clip could act on: all of them, or none where the loss has no clip (CISPO)."""
+    """Tokens that a clip could act on: all, or none where the loss has no clip (CISPO)."""
     num_clipped_low: int = 0
     """A < 0 and ratio below 1 - clip_low: the policy already left this token alone."""
     num_clipped_high: int = 0
@@ -72,16 +72,16 @@ class LossStats:
     sum_drop: float = 0.0
     """Nats by which likelihood fell where LLDS holds it up."""
     sum_value_error: float = 0.0
-    """Of target minus value."""
+    """Sum of target minus value."""
     sum_square_error: float = 0.0
     sum_target: float = 0.0
     sum_square_target: float = 0.0
     max_abs_log_ratio: float = 0.0
     """Largest |logp - old_logp| before the clamp; 0 at the first update, or something is wrong."""
     is_clipped_T: Tensor | None = field(default=None, compare=False, repr=False)
-    """Of one micro-batch: the tokens whose gradient the clip took; None for a loss without one."""
+    """Tokens of one micro-batch whose gradient the clip took; None for a loss without a clip."""
     factor_T: Tensor | None = field(default=None, compare=False, repr=False)
-    """Of one micro-batch: what weight and advantage of each token are multiplied with; None: 1."""
+    """Factor on weight times advantage of each token of one micro-batch; None: 1."""
 
     def __add__(self, other: LossStats) -> LossStats:
         """Return the statistics of both micro-batches together."""
@@ -141,9 +141,9 @@ class LossStats:
 
 @dataclass(frozen=True, slots=True)
 class LossColumns:
-    """What a loss reads: columns that are finite everywhere, 0 at tokens that do not enter.
+    """Columns that a loss reads: finite everywhere, 0 at tokens that do not enter.
 
-    Made by `loss_columns`, which says what they are. Log-probs are in nats.
+    `loss_columns` makes them. Log-probs are in nats.
     """
 
     logp_T: Tensor
@@ -167,7 +167,7 @@ class LossColumns:
     has_sampler: bool
     """True where `sampler_logp_T` was given."""
     entropy_T: Tensor | None = None
-    """Of the policy's whole distribution at this token, in nats; None if it was not computed. It
+    """Entropy of the policy's whole distribution at this token, in nats; None if not computed. It
     has a gradient only for an algorithm that says `trains_entropy`."""
     value_T: Tensor | None = None
     """Expectation of the critic; None without one. It carries a gradient."""

@@ -1,4 +1,4 @@
-"""What an episode is, in strings: tasks, actions, passages, turns, scores and failures.
+"""Episodes as strings: tasks, actions, passages, turns, scores and failures.
 
 Owns the frozen records that environments produce, rewards read and judges are asked about. Holds
 no tokens (those are `core.trajectory`) and no behaviour beyond small derived properties. Standard
@@ -64,7 +64,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a protocol read in one model turn.
+    """A model turn as a protocol read it.
 
     `kind` is `search` (payload: tuple of queries), `answer` (payload: text), `invalid` (payload:
     None, `reason` says why) or a kind that a protocol and an environment agree on, such as `act`
@@ -117,7 +117,7 @@ class StopReason(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Who failed. A failed episode is Unscored, counted and shown, never scored zero."""
+    """Kind of the part that failed. A failed episode is Unscored, counted and shown, never 0."""
 
     ENVIRONMENT = "environment"
     RETRIEVER = "retriever"
@@ -131,7 +131,7 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What failed: `owner` is the plugin and name at fault, `detail` holds the traceback."""
+    """A failure: `owner` is the plugin and name at fault, `detail` holds the traceback."""
 
     kind: FailureKind
     owner: str
@@ -214,7 +214,7 @@ class JudgeCase:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a judge says of one answer: a score, and why in a few words (may be empty).
+    """A judge's score of one answer, and why in a few words (may be empty).
 
     `number` is the judge's own, 0 to 1, if it was asked for one; `score` is then made of it.
     """
@@ -225,7 +225,7 @@ class Verdict:
 
 
 def is_finite_number(value: Any) -> bool:
-    """Whether a reward or a signal can be taken as a float: no text, no NaN, no infinity."""
+    """Return True if a value can be taken as a float: no text, no NaN, no infinity."""
     if isinstance(value, str | bytes):  # one that reads as a number is a slip all the same
         return False
     try:

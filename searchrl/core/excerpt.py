@@ -52,7 +52,7 @@ class Excerpt:
 
     @property
     def title(self) -> str:
-        """Where this is."""
+        """The rollout and the places of its tokens."""
         first, last = self.tokens[0].place, self.tokens[-1].place
         return f"rollout {visible(self.rollout_id)}, tokens {first} to {last} of {self.num_tokens}"
 

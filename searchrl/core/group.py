@@ -53,7 +53,7 @@ class Trainable(Protocol):
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:
-        """What each turn earned; together the reward, or 0 if there is none."""
+        """Reward of each turn; they sum to the reward, or to 0 if there is none."""
 
     @property
     def is_cut(self) -> bool:
@@ -72,7 +72,7 @@ T = TypeVar("T", bound=Trainable)
 
 
 def settle(earned: tuple[float, ...], reward: float) -> tuple[float, ...]:
-    """What turns earned with the last one changed so that they add up to the reward.
+    """Rewards of turns, with the last one changed so that they add up to the reward.
 
     >>> settle((-0.5, 0.25), 1.0)
     (-0.5, 1.5)

@@ -25,7 +25,7 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What a run has measured so far, oldest first.
+    """Measurements of a run so far, oldest first.
 
     A metric that was not measured at a step has no point there.
 

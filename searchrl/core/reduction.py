@@ -1,4 +1,4 @@
-"""What a run sets of a loss, and what its reduction makes of the tokens of a step.
+"""Settings of a loss, and the weights that its reduction gives the tokens of a step.
 
 Owns the clip range, beta and the reduction (`LossSettings`), and the weight of a token
 (`token_weights`). A rollout weighs what it weighs in the *whole* optimiser step: weights are taken
@@ -17,7 +17,8 @@ from enum import StrEnum
 
 
 class Reduction(StrEnum):
-    """How token objectives become one number. n_i: model tokens of rollout i, S: rollouts with any.
+    """Rule that makes one number of token objectives. n_i: model tokens of rollout i, S: rollouts
+    with any.
 
     Which one is chosen decides whose tokens count, not how fast training goes.
     """

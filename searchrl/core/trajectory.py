@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Author(IntEnum):
-    """Who wrote a token. Only MODEL tokens are ever trained."""
+    """Author of a token. Only MODEL tokens are ever trained."""
 
     PROMPT = 0
     """The rendered prompt, the assistant prefix included."""
@@ -29,7 +29,7 @@ class Author(IntEnum):
 
 
 class Origin(StrEnum):
-    """Where a trajectory's model tokens come from."""
+    """Origin of a trajectory's model tokens."""
 
     SAMPLED = "sampled"
     DEMONSTRATION = "demonstration"
@@ -46,7 +46,7 @@ class TurnStop(StrEnum):
 
 
 def is_finite(logp: float | None) -> bool:
-    """Whether a token has a log-prob that a ratio can be taken of."""
+    """Return True if a ratio can be taken of this log-prob."""
     return logp is not None and math.isfinite(logp)
 
 
@@ -297,7 +297,7 @@ def join_segments(segments: Sequence[Trajectory], asked: Sequence[int]) -> Traje
 
 
 class TokenColumns(NamedTuple):
-    """What the first update on a rollout saw of it, over its trained tokens in order."""
+    """Figures of a rollout's trained tokens, in order, at the first update on it."""
 
     advantage: float | tuple[float, ...]
     """One number where the algorithm gave one for the whole rollout."""
@@ -306,8 +306,8 @@ class TokenColumns(NamedTuple):
     entropy: tuple[float, ...]
     """Nats, of the full distribution at the sampling temperature."""
     weight: float | tuple[float, ...]
-    """Of each token in the loss: what its advantage is multiplied with. One number for the whole
-    rollout, unless the loss has a factor for every token."""
+    """Factor on the advantage in the loss. One number for the whole rollout, unless the loss has a
+    factor for every token."""
     clipped: tuple[int, ...] | None
     """Places of the tokens whose gradient the clip took, counted among the trained ones; None for a
     loss without a clip."""

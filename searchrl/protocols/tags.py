@@ -26,7 +26,7 @@ class Tags(NamedTuple):
 
 
 class Part(StrEnum):
-    """What a segment of a turn is: a complete block, a tag alone, or text."""
+    """Kind of a segment of a turn: a complete block, a tag alone, or text."""
 
     THINK = "think"
     REQUEST = "request"  # a search, a tool call, an act
@@ -123,7 +123,7 @@ _LETTERS = {Part.THINK: "T", Part.REQUEST: "R", Part.ANSWER: "A"}
 
 
 def is_valid_order(turns: Iterable[Sequence[Segment]], order: re.Pattern[str]) -> bool:
-    """Whether the blocks of a dialogue's turns follow `order`.
+    """Return True if the blocks of a dialogue's turns follow `order`.
 
     It matches one letter per block: T a thought, B a blank one, R a request, A an answer, `;` the
     end of a turn, `?` anything else.

@@ -14,7 +14,7 @@ from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
 
 NO_PASSAGE = "No passage matches this query."
-"""What an observation says when a search found nothing."""
+"""Observation of a search without results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from searchrl.core.group import WeightedScore
 from searchrl.errors import ExpressionError, UnknownNameError, suggest
 
 HEADLINES = ("em", "env", "reward")
-"""What a run is judged by: the first of these that it is paid for, or that was measured."""
+"""Candidates for the headline figure of a run: the first one that is paid or was measured."""
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _IDENTIFIER = r"[^\W\d]\w*"
@@ -233,10 +233,7 @@ class RewardSchedule:
 
     @property
     def headline(self) -> str:
-        """What is judged by it: `em`, or the environment's own reward, if paid; else `reward`.
-
-        What the last expression pays counts.
-        """
+        """Headline figure: `em` or `env` if the last expression pays it; else `reward`."""
         paid = {name for weight, name in self.expressions[-1].terms if weight}
         return next((name for name in HEADLINES if name in paid), "reward")
 

@@ -20,7 +20,7 @@ def make_judged(judge: Judge) -> Reward:
 
 
 def ask_judge(judge: Judge, episode: Episode, *, as_number: bool = False) -> float | Unscored:
-    """What a judge says of the final answer of an episode: 0, 0.5 or 1; 0 without an answer.
+    """Return a judge's score of an episode's final answer: 0, 0.5 or 1; 0 without an answer.
 
     With `as_number`, its number from 0 to 1, if it was asked for one.
 
@@ -33,7 +33,7 @@ def ask_judge(judge: Judge, episode: Episode, *, as_number: bool = False) -> flo
 
 
 def ask_ranking(judge: RankingJudge, episodes: Sequence[Episode]) -> list[float | Unscored]:
-    """What a judge says of the final answers of a group, each from 0 to 1; 0 without an answer.
+    """Return a judge's scores of the final answers of a group, 0 to 1; 0 without an answer.
 
     The judge is shown each answer once, in an order that does not depend on that of the episodes.
 
@@ -51,7 +51,7 @@ def ask_ranking(judge: RankingJudge, episodes: Sequence[Episode]) -> list[float 
 
 
 def make_case(episode: Episode) -> JudgeCase | None:
-    """What a judge is shown of an episode; None if there is no final answer to judge."""
+    """Return an episode's case for a judge; None if there is no final answer to judge."""
     if episode.final_answer is None or not episode.final_answer.strip():
         return None
     task = episode.task

@@ -40,7 +40,7 @@ _Result = Score | Unscored
 
 @dataclass(frozen=True, slots=True)
 class ScoredEpisode:
-    """What scoring said about one episode.
+    """Scores of one episode.
 
     `reward` is None exactly when `unscored` says why. `scores` holds every component that could
     score, metrics included; one that could not is absent, never 0 or NaN, and its reason is in
@@ -114,14 +114,14 @@ class Scorer:
         """The components that say something about some tasks only, and of which."""
         named = {name: getattr(one, "figure", None) for name, one in self.component_of.items()}
         self.figures = {name: make(judge) if make else name for name, make in named.items()}
-        """What the metric of each component is called."""
+        """Name of the metric of each component."""
         self.timeout_s = timeout_s
         self.alone = frozenset(self.owners[name] for name in alone)
-        """Who takes one call at a time, under the names that stand in failures."""
+        """Owners that take one call at a time."""
 
     @property
     def headline(self) -> str:
-        """What a run is judged by."""
+        """Name of the figure that a run is judged by."""
         return self.schedule.headline
 
     def score(self, episode: Episode) -> ScoredEpisode:
@@ -130,7 +130,7 @@ class Scorer:
         return scored
 
     def applies(self, name: str, task: Task | None) -> bool:
-        """Whether a component says anything about a task; raises what a plugin's check raises.
+        """Return True if a component scores a task; raises what a plugin's check raises.
 
         Where it does not, its term is left out of the reward, for the whole group alike, and it is
         no metric. Of a task that nobody describes (None) nothing is known, so it may.
@@ -181,7 +181,7 @@ def score_together(
 
 
 class _EpisodeScores:
-    """What the components said of an episode so far; after a failure nothing more is asked."""
+    """Scores of an episode so far; after a failure no component is asked."""
 
     def __init__(self, scorer: Scorer, episode: Episode) -> None:
         self.scorer = scorer
@@ -195,7 +195,7 @@ class _EpisodeScores:
             self.reason = f"{failed.kind} failure of {failed.owner}: {failed.message}"
 
     def owner(self, place: int) -> str:
-        """Who is named if the component at a place fails."""
+        """Name in failures of the component at a place."""
         return self.scorer.owners[self.scorer.names[place]]
 
     def next_name(self, place: int) -> str | None:
@@ -277,7 +277,7 @@ def _run(
 
 
 def _failure_of(error: BaseException, owner: str) -> Failure:
-    """What a call that failed means; raises what is no failure of a plugin, such as Ctrl-C."""
+    """Return the failure that an error means; raise what is none of a plugin, such as Ctrl-C."""
     match error:
         case DeadlineExceeded() as late if late.owner == owner:
             # With another owner, the error is about a call that the component made itself.

@@ -17,7 +17,7 @@ def register_wrappers(register: Register) -> None:
 
 @hookimpl
 def register_rewards(register: RegisterReward) -> None:
-    """What an agent gives itself."""
+    """Offer the reward that an agent gives itself."""
     register(
         "agent",
         "searchrl_agents.rewards:make_agent",

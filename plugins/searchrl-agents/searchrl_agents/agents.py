@@ -1,4 +1,4 @@
-"""How an agent is started for a rollout: a command in processes of its own, or a function.
+"""The start of an agent for a rollout: a command in processes of its own, or a function.
 
 Owns what an agent is given, how its end is told, and the errors of a wrong agent. The processes
 are the keeper's. A function has the environment and the output of the run.
@@ -34,7 +34,7 @@ from searchrl.api_client import read_key, redact
 from searchrl_agents.keeper import END_S, end_all
 
 INHERITED = "PATH HOME USER LANG TMPDIR TEMP TMP VIRTUAL_ENV PYTHONPATH CONDA_PREFIX".split()
-"""What a command gets of the environment of the run, with `LC_*`: no keys."""
+"""Variables of the run that a command gets, with `LC_*`: no keys."""
 _KEYS = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|\d|$)", re.IGNORECASE)
 """Variables that hold a secret, by their names."""
 CLOSED = "the agents were closed"
@@ -42,7 +42,7 @@ CLOSED = "the agents were closed"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the agent of one rollout gets; `task` is JSON with `rollout_id` and `question`."""
+    """Input of the agent of one rollout; `task` is JSON with `rollout_id` and `question`."""
 
     base_url: str
     key: str
@@ -50,7 +50,7 @@ class Start:
 
 
 class Ended(NamedTuple):
-    """How an agent ended."""
+    """End of an agent."""
 
     code: int | None = None
     """The exit status; -9: by signal 9. None: a function, or it did not start, or was given up."""

@@ -114,7 +114,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         "tools": "Send the same tools and the same setting of thinking with each request.",
         "reasoning": "Send reasoning_content back with replies, or --set wrapper.history=append.",
     }
-    """What to change in an agent, for each reason why a request begins another segment."""
+    """Advice for each reason why a request begins another segment."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().close()
 
     def _go_on(self) -> str:
-        """What the policy is asked next (`Rendered`), or the answer of an agent that ended."""
+        """Return the policy's next prompt (`Rendered`), or the answer of an agent that ended."""
         assert self._serving is not None
         limit_s = (self._serving.timeout_s or 600.0) * _MARGIN
         until = time.monotonic() + limit_s

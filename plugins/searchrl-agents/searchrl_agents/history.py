@@ -24,7 +24,7 @@ Parts = list[tuple[str, bool]]
 
 
 class Placed(NamedTuple):
-    """Where a request goes on: `ids` are new in `segment`, and all of a segment that begins."""
+    """Place of a request: `ids` are new in `segment`, and all of a segment that begins."""
 
     segment: int
     ids: list[int]
@@ -42,7 +42,7 @@ class _Said:
     start: int
     stop: int
     ended_itself: bool
-    """Whether its last id is the one that closes a message."""
+    """True if its last id is the one that closes a message."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class History:
         self.num_replies = 0
 
     def place(self, request: Request) -> Placed:
-        """Where the request goes on; `take` must follow with what was sampled.
+        """Return the place of a request; `take` must follow with the sampled reply.
 
         Raises:
             Refused: the template does not show a message or tool exactly once, or there is no room
@@ -170,7 +170,7 @@ class History:
         return number, count, rest, reason
 
     def _match(self, segment: _Segment, request: Request) -> tuple[int, tuple[Message, ...], str]:
-        """How many replies a request repeats, what follows them, and why it does not go on."""
+        """Number of replies that a request repeats, the rest, and why it does not go on."""
         at, messages = 0, request.messages
         for count, said in enumerate(segment.said):
             size = len(said.before)
@@ -193,7 +193,7 @@ class History:
         return len(segment.said), messages[at:], "" if messages[at:] else "shortened"
 
     def _shows_alike(self, request: Request, at: int, before: tuple[Message, ...]) -> bool:
-        """Whether messages from a place on are these, or differ in what the template trims."""
+        """Return True if messages from a place on are these, but for what the template trims."""
         head, again = request.messages[:at], request.messages[at : at + len(before)]
         if _plain(again) == _plain(before):
             return True
@@ -311,5 +311,5 @@ def _same_words(message: Message, reply: Reply) -> bool:
 
 
 def _plain(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
-    """What of foreign messages is compared: all that a template can show."""
+    """Return the compared part of foreign messages: all that a template can show."""
     return [(one.role, one.content, one.reasoning, _calls(one.calls)) for one in messages]

@@ -27,11 +27,11 @@ from itertools import chain
 from typing import IO, Any, NoReturn
 
 MAX_OUTPUT_BYTES = 64 * 1024
-"""What is kept of an agent's output: its end."""
+"""Bytes kept of an agent's output: its end."""
 KILL_AFTER_S = 2.0
 """From SIGTERM to SIGKILL of an agent; at the end, twice that for wardens."""
 END_S = 4 * KILL_AFTER_S
-"""How long the run waits for the keeper."""
+"""Time that the run waits for the keeper."""
 
 _AGAIN_S = 0.05
 """Between two SIGKILLs: a process may fork while its relatives are being killed."""

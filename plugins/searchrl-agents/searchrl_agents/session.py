@@ -29,7 +29,7 @@ def over() -> Refused:
 
 
 class Event(NamedTuple):
-    """What an agent did: `chat` or `tool`, whose answer is awaited, or `ended`, which says how."""
+    """Event of an agent: `chat` or `tool`, which awaits an answer, or `ended`, with how."""
 
     kind: str
     body: Any

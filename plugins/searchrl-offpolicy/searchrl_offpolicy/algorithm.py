@@ -156,7 +156,7 @@ def make_hybrid(
 
 @dataclass
 class Mixer(Hooks):
-    """What is added to the groups of a step, and which prompts are asked again."""
+    """Adds rollouts to the groups of a step, and picks prompts to ask again."""
 
     traces: str | None = None
     """None: no demonstrations are wanted."""
@@ -169,7 +169,7 @@ class Mixer(Hooks):
     capacity: int = 10_000
     experience: Experience = field(init=False)
     has_begun: bool = False
-    """Whether the success of a step was above the threshold."""
+    """True once the success of a step was above the threshold."""
     demonstrations: dict[Task, list[Any]] = field(default_factory=dict)
     trainer: Trainer | None = None
     _asked: dict[str, Prompt] = field(default_factory=dict)
@@ -177,11 +177,11 @@ class Mixer(Hooks):
     _again: set[str] = field(default_factory=set)
     """Groups that were asked before."""
     _news: list[Any] = field(default_factory=list)
-    """What the groups of a step showed, until they are trained on."""
+    """Results of a step's groups, until they are trained on."""
     _begins: bool = False
     _num_off: int = 0
     _size: int = 0
-    """Of a group."""
+    """Rollouts of a group."""
 
     def __post_init__(self) -> None:
         self.experience = Experience(self.capacity)
@@ -229,7 +229,7 @@ class Mixer(Hooks):
             )
 
     def _is_success(self, rollout: Any) -> bool:
-        """Whether it is one; of a demonstration `min_reward` decides, if it is set."""
+        """Return True for a success; `min_reward`, if set, decides for a demonstration."""
         is_shown = rollout.trajectory.origin is Origin.DEMONSTRATION
         if is_shown and self.min_reward is not None:
             return bool(rollout.reward >= self.min_reward)
@@ -316,7 +316,7 @@ class Mixer(Hooks):
         return figures
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs; demonstrations are read anew."""
+        """State for a resumed run; demonstrations are read anew."""
         if not self.ratio:
             return {}
         return {"experience": self.experience.state_dict(), "has_begun": self.has_begun}
@@ -328,7 +328,7 @@ class Mixer(Hooks):
             self.has_begun = state["has_begun"]
 
     def _own(self, prompt: Prompt) -> list[Any]:
-        """Those of its task; they were played at the last difficulty."""
+        """Demonstrations of a prompt's task; they were played at the last difficulty."""
         return (
             self.demonstrations.get((prompt.entry, prompt.index), [])
             if prompt.level is None
@@ -344,7 +344,7 @@ class Mixer(Hooks):
         return rng.sample(own, min(self.per_group, len(own), self._size - 1))
 
     def _replays(self, groups: Sequence[Any]) -> dict[str, list[Any]]:
-        """Of each prompt that was asked again, the success that is most certain now."""
+        """The success that is most certain now, for each prompt that was asked again."""
         assert self.trainer is not None
         known = {
             group.id: list(

@@ -37,7 +37,7 @@ class Success:
 
 @dataclass(slots=True)
 class Known:
-    """What is known of a prompt: successes of the last group, and rollouts that succeeded."""
+    """Record of a prompt: successes of the last group, and rollouts that succeeded."""
 
     num_successes: int
     successes: dict[str, Success] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Experience:
         self.prompts: dict[Place, Known] = {}
         self.retired: set[Place] = set()
         self._order: dict[str, Place] = {}
-        """Whose a rollout is, oldest first."""
+        """Prompt of each rollout, oldest first."""
 
     def __len__(self) -> int:
         """Rollouts that are kept."""
@@ -166,6 +166,6 @@ def _restore(
 
 
 def _ends(turns: Sequence[tuple[int, int, str, str, int]], ids: Sequence[int]) -> Iterator[int]:
-    """Where what was said to each turn ends: at the next one, or the end."""
+    """End of the observation of each turn: the next turn, or the end."""
     yield from (turn[0] for turn in turns[1:])
     yield len(ids)

@@ -24,7 +24,7 @@ _MOST = 20.0
 """Log-ratios are clamped to it, either way, as all of the core are."""
 
 Shaping = Literal["rational", "none"]
-"""What f is: x / (x + gamma), or x itself."""
+"""The function f: x / (x + gamma), or x itself."""
 
 
 def mixed_loss(

@@ -27,7 +27,7 @@ _REASONING = ("reasoning_content", "reasoning", "thinking", "deepseek_thinking_t
 _RESPONSE = ("response", "content", "completion", "output", "generations", "deepseek_attempt")
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TEMPLATE = re.compile(r"<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|\[/?INST\]")
-"""What stands around messages in the chat templates of Qwen, Llama, DeepSeek and Mistral."""
+"""Marks around messages in the chat templates of Qwen, Llama, DeepSeek and Mistral."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Trace:
     observations: tuple[str, ...] = ()
     task_id: str = ""
     index: int | None = None
-    """Of the task, if an episode of a run says it."""
+    """Index of the task, if an episode of a run says it."""
 
     @property
     def holds_template(self) -> bool:
-        """Whether tokens of a chat template are in it: it was not taken apart."""
+        """True if tokens of a chat template are left in the text of its turns."""
         return any(_TEMPLATE.search(text) for text in self.turns)
 
     def questions(self) -> Iterator[str]:

@@ -199,12 +199,12 @@ class BatchCheck:
 
 
 def _model_places(trajectory: Trajectory) -> list[int]:
-    """Where the tokens of turns stand: from the turns, not from the authors that packing reads."""
+    """Places of the tokens of turns: from the turns, not from the authors that packing reads."""
     return [n for turn in trajectory.turns for n in range(turn.start, turn.stop)]
 
 
 def _is_own(trajectory: Trajectory, version: int) -> bool:
-    """Whether weights of this version sampled every token of a rollout."""
+    """Return True if weights of this version sampled every token of a rollout."""
     return trajectory.origin is Origin.SAMPLED and all(
         trajectory.policy_versions[turn.start] == version
         for turn in trajectory.turns

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Learned(NamedTuple):
-    """What a training step did.
+    """Result of a training step.
 
     `metrics` are means over the trained tokens of all updates (`clip_frac`, `entropy`, …), means
     over updates (`loss`, `grad_norm` before clipping), what the trainer saw before the first update
@@ -61,7 +61,7 @@ class Learned(NamedTuple):
 
     metrics: dict[str, float]
     tokens: dict[str, TokenColumns]
-    """What the first update on each trained rollout saw of it, by its name."""
+    """Figures of each trained rollout at its first update, by its name."""
 
 
 class Learner:
@@ -112,7 +112,7 @@ class Learner:
         self.lr_scale = 1.0
         """Factor on the learning rate; below 1 after a rollback."""
         self.is_halfway = False
-        """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
+        """True if `train_step` changed weights but did not finish: they are not worth keeping."""
         critic = algorithm.critic
         self.critic = None if critic is None else critic.make(policy.hidden_size).to(policy.device)
         """The value head, if the algorithm has one."""
@@ -233,7 +233,7 @@ class Learner:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """How the model is while the log-probs of an update are computed."""
+        """Put the model in the state in which the log-probs of an update are computed."""
         is_packed = self.packing_fault is None
         with self.policy.updating(), self.policy.attending() if is_packed else nullcontext():
             yield
@@ -295,11 +295,10 @@ class Learner:
     def in_micro_batches(
         self, groups: Sequence[Group[PackedRow]], run: Callable[[MicroBatch], T]
     ) -> tuple[list[T], int]:
-        """What `run` makes of the rollouts of this process, and how often memory ran out.
+        """Return the results of `run` for this process's rollouts, and how often memory ran out.
 
-        What memory does not hold is split and run again. Sharded weights are gathered by all
-        processes at once: one that is done goes on with a batch without weight while others are
-        not, and none can split what the others wait for.
+        A batch too large for memory is split and run again. All processes gather sharded weights at
+        once: a process that is done goes on with an empty batch, and none can split a batch.
         """
         is_packed, is_sharded = self.packing_fault is None, self.policy.is_sharded
         waiting = share_groups(groups, self.workers, is_packed=is_packed)
@@ -428,7 +427,7 @@ class Learner:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether memory ran out: CUDA has an exception for it, the CPU allocator only a text."""
+    """Return True if memory ran out: CUDA has an exception for it, the CPU only a text."""
     text = str(error)
     return isinstance(error, torch.OutOfMemoryError) or any(
         part in text for part in ("can't allocate memory", "not enough memory")

@@ -1,7 +1,7 @@
-"""What the trainer sees before the first update of a step, when it has the sampler's weights.
+"""Figures of a step before its first update, when trainer and sampler have the same weights.
 
-Owns two figures that need this moment: how far sampler and trainer disagree about the sampled
-tokens, and how likely the rollouts are that did well. Shape: N tokens of a micro-batch.
+Owns the gap between sampler and trainer on the sampled tokens, and the likelihood of the rollouts
+that did well. Shape: N tokens of a micro-batch.
 """
 
 from __future__ import annotations
@@ -91,13 +91,11 @@ class SampledTokens:
         return self.sum_gap / self.num_tokens if self.num_tokens else 0.0
 
     def means(self) -> dict[str, float]:
-        """What a tracker shows, in nats per token.
+        """Figures for a tracker, in nats per token; one that was not measured is absent.
 
         `mismatch` is the mean of |trainer - sampler|, `mismatch_max` the largest, `mismatch_k3` the
         k3 of the two, `good_logp` the mean log-prob, as sampled, of the tokens with a positive
         advantage.
-
-        What was not measured is absent.
         """
         means = {}
         if self.num_tokens:
@@ -112,7 +110,7 @@ class SampledTokens:
 def token_columns(
     batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, stats: LossStats
 ) -> dict[RowId, TokenColumns]:
-    """What an update with these figures saw of each segment of each rollout."""
+    """Figures of each segment of each rollout at an update."""
     sizes = batch.num_tokens
     ratio_N = (logp_N - batch[LOGP]).exp()
     found = {}
@@ -171,15 +169,15 @@ def _behind(
 
 @dataclass(slots=True)
 class Sums:
-    """What the updates of one training step add up to, and what the first one saw of each token."""
+    """Sums over the updates of one training step, and the tokens' figures at the first one."""
 
     stats: LossStats = field(default_factory=LossStats)
     sampled: SampledTokens = field(default_factory=SampledTokens)
     entropy: float = 0.0
     tokens: dict[RowId, TokenColumns] = field(default_factory=dict)
-    """Of the segments that were trained on."""
+    """Figures of the segments that were trained on."""
     num_splits: int = 0
-    """How often memory ran out."""
+    """Times that memory ran out."""
     grad_norm: float = 0.0
     num_updates: int = 0
     num_skipped: int = 0

@@ -1,8 +1,8 @@
-"""Who does what in a step that several processes share: prompts to sample, groups to learn from.
+"""The split of a step over processes: prompts to sample, groups to learn from.
 
 Owns the split, and which parts of a rollout are sent. A draw depends on the key of its rollout and
-on its position alone, and every process packs the whole step. So the split decides where something
-is computed, never what. A `TaskWorld` is not sent: every process has its own.
+on its position alone, and every process packs the whole step. So the split changes no result.
+A `TaskWorld` is not sent: every process has its own.
 """
 
 from __future__ import annotations

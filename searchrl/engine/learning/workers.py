@@ -30,7 +30,7 @@ from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
 
 TIMEOUT_S = 1800.0
-"""How long to wait for the others: longer than any process is late after sampling its share."""
+"""Wait for the others: longer than any process is late after sampling its share."""
 
 _BUCKET_BYTES = 1 << 26
 """Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
@@ -111,7 +111,7 @@ class Workers:
             raise
 
     def gather(self, value: T) -> list[T]:
-        """What everybody has, in order of ranks. It must survive `pickle`."""
+        """Values of all processes, in order of ranks. They must survive `pickle`."""
         return [value] if self.size == 1 else self._exchange("values", value)
 
     def barrier(self) -> None:
@@ -120,7 +120,7 @@ class Workers:
             self._exchange("a barrier", None)
 
     def agree_to_stop(self, is_asked: bool) -> bool:
-        """Whether any process was asked to stop. Then all stop, and nothing more is exchanged."""
+        """Return True if any process was asked to stop. Then all stop and exchange nothing more."""
         if self.size == 1:
             return is_asked
         self._has_all_heard = any(self._exchange("whether to stop", is_asked))

@@ -30,7 +30,7 @@ SYSTEM, USER, ASSISTANT, END = range(256, 260)
 
 _ROLES: Mapping[int, Role] = {SYSTEM: "system", USER: "user", ASSISTANT: "assistant"}
 _SHOWN = {SYSTEM: "", USER: "\n\n", ASSISTANT: "\n", END: ""}
-"""What a reader sees of them."""
+"""Text of each control id for a reader."""
 _CLOSING = re.compile(r"</([\w-]+)>")
 
 
@@ -93,7 +93,7 @@ class _Dialogue:
     max_tokens: int = 0
     asked: Future[Reply] | None = None
     has_begun: bool = False
-    """Whether a turn of it was asked for, now or before."""
+    """True once a turn of it was asked for."""
 
 
 class EndpointGenerator:

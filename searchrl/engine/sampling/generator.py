@@ -24,7 +24,7 @@ Experts = Sequence[Expert] | None
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn. `temperature` 0 is greedy; log-probs are then those at 1.
+    """Settings for drawing tokens. `temperature` 0 is greedy; log-probs are then those at 1.
 
     `top_k` (0: all), `top_p` and `min_p` cut what can be drawn, not the log-probs: those are of
     the full vocabulary. They are for evaluation; in training they bias the ratio.
@@ -37,7 +37,7 @@ class Sampling:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether some tokens can never be drawn."""
+        """True if some tokens can never be drawn."""
         return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1 or self.min_p > 0)
 
 
@@ -67,7 +67,7 @@ class OpenSequence:
     stops: tuple[str, ...] = ()
     max_tokens: int = 0
     is_asked: bool = False
-    """Whether a turn was asked for and has not ended."""
+    """True while a turn was asked for and has not ended."""
     new_ids: list[int] = field(default_factory=list)
     new_logps: list[float] = field(default_factory=list)
 

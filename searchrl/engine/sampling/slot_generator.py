@@ -36,7 +36,7 @@ _READY_SHARE = 0.75
 
 @dataclass(slots=True)
 class SlotStats:
-    """What the engine computed since it was made; `slot_use` is the share of rows not wasted."""
+    """Work of the engine since it was made; `slot_use` is the share of rows not wasted."""
 
     num_prefilled: int = 0
     """Prompt tokens computed: once per group."""
@@ -200,7 +200,7 @@ class SlotGenerator:
         return self.version
 
     def stops_in(self, ids: Sequence[int], stops: Sequence[str]) -> bool:
-        """Whether a turn of these ids would end with one of the stop strings."""
+        """Return True if a turn of these ids would end with one of the stop strings."""
         return self._table(tuple(stops)).find_end(ids) is not None
 
     def _choose_fused(self, wanted: bool | None) -> bool:
@@ -329,7 +329,7 @@ class SlotGenerator:
         return finished
 
     def _stop_reason(self, sequence: SlotSequence, token: int) -> TurnStop | None:
-        """Whether the turn ended with this token."""
+        """Reason why the turn ended with this token; None: it goes on."""
         if token in self.policy.eos_ids:
             return TurnStop.EOS
         sequence.stop_state = self._table(sequence.stops).feed(sequence.stop_state, token)

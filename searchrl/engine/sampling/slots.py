@@ -23,7 +23,7 @@ _KEPT_BYTES = 1 << 27
 
 
 class CacheShape(NamedTuple):
-    """What one cached position costs."""
+    """Shape of one cached position."""
 
     num_layers: int
     num_heads: int

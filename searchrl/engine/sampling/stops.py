@@ -18,7 +18,7 @@ START, STOPPED = 0, 1
 
 
 def find_stop_end(text: str, stops: Sequence[str]) -> int | None:
-    """Where the stop string that ends first in a text ends; None: there is none.
+    """End of the stop string that ends first in a text; None: there is none.
 
     >>> find_stop_end("a</search>b", ("</answer>", "</search>"))
     10
@@ -46,7 +46,7 @@ class StopTable:
         return int(self.next_SV[state, token])
 
     def find_end(self, ids: Sequence[int]) -> int | None:
-        """How many of these tokens there are up to the one that completes a stop string."""
+        """Number of tokens up to the one that completes a stop string; None: none does."""
         state = START
         for number, token in enumerate(ids):
             state = self.feed(state, token)

@@ -108,8 +108,8 @@ def find_task_problem(value: object) -> str:
         if problem := find_slice_problem(name, value.kind):
             return f"a Task with {problem}"
     if value.difficulty and not _SLICE.fullmatch(value.difficulty):
-        said = "expected letters, digits, '_', '.' and '-' only"
-        return f"a Task of the difficulty {value.difficulty!r}; {said}"
+        expected = "expected letters, digits, '_', '.' and '-' only"
+        return f"a Task of the difficulty {value.difficulty!r}; {expected}"
     if not isinstance(value.meta, Mapping):
         return f"a Task whose meta is {value.meta!r}; expected a mapping"
     return ""

@@ -260,13 +260,11 @@ class Trajectory:
         return sum(turn.stop - turn.start for turn in self._turns)
 
 
-def join_segments(segments: Sequence[Trajectory], asked: Sequence[int]) -> Trajectory:
-    """One rollout of several segments, one behind the other; its name is that of the first.
+def join_segments(segments: Sequence[Trajectory], segment_of: Sequence[int]) -> Trajectory:
+    """One rollout of several segments, one behind the other; it takes the first one's name.
 
-    `asked` says of each turn, in the order in which turns were asked for, which segment it is in:
-    turns are numbered so, wherever their tokens stand.
-
-    Raises ValueError if a segment has more or fewer turns than `asked` says.
+    `segment_of` holds the segment of each turn, in the order of requests, which numbers the turns.
+    Raises ValueError if a segment has more or fewer turns.
     """
     first, starts = segments[0], tuple(accumulate(map(len, segments), initial=0))[:-1]
     joined = replace(
@@ -281,18 +279,19 @@ def join_segments(segments: Sequence[Trajectory], asked: Sequence[int]) -> Traje
         _turns=[],
     )
     numbers: list[list[int]] = [[] for _ in segments]
-    for number, segment in enumerate(asked):
+    for number, segment in enumerate(segment_of):
         numbers[segment].append(number)
     turns: dict[int, Turn] = {}
-    for one, start, own in zip(segments, starts, numbers, strict=True):
-        if len(own) != len(one.turns):
-            raise ValueError(f"a segment has {len(one.turns)} turns, and {len(own)} were asked for")
-        joined._turns_of += [own[turn] if turn >= 0 else -1 for turn in one.turns_of]
-        for number, turn in zip(own, one.turns, strict=True):
+    for one, start, places in zip(segments, starts, numbers, strict=True):
+        if len(places) != len(one.turns):
+            problem = f"a segment has {len(one.turns)} turns, and {len(places)} were asked for"
+            raise ValueError(problem)
+        joined._turns_of += [places[turn] if turn >= 0 else -1 for turn in one.turns_of]
+        for number, turn in zip(places, one.turns, strict=True):
             turns[number] = replace(
                 turn, index=number, start=turn.start + start, stop=turn.stop + start
             )
-    joined._turns += [turns[number] for number in range(len(asked))]
+    joined._turns += [turns[number] for number in range(len(segment_of))]
     return joined
 
 

@@ -108,9 +108,10 @@ class InlineProtocol:
         model has to write them; all other text is foreign. For the budget, see
         `render_observation`.
         """
-        said = text.strip()
-        own = max((r for r in self._reasons.values() if said.startswith(r)), key=len, default="")
-        return self._wrapping.wrap([Line(own, self.neutralise(said[len(own) :]))], budget)
+        notice = text.strip()
+        reasons = filter(notice.startswith, self._reasons.values())
+        reason = max(reasons, key=len, default="")
+        return self._wrapping.wrap([Line(reason, self.neutralise(notice[len(reason) :]))], budget)
 
     def neutralise(self, text: str) -> str:
         """Turn every protocol tag in foreign text, in any case and spacing, into `‹tag›`."""

@@ -149,8 +149,8 @@ def _read_search(arguments: Mapping[str, Any]) -> Action:
     is_list = isinstance(queries, list) and all(isinstance(query, str) for query in queries)
     if len(arguments) != 1 or not is_list:
         return invalid('The tool search takes {"query": "..."} or {"queries": ["...", ...]}.')
-    said = tuple(query.strip() for query in queries if query.strip())
-    return Action(SEARCH, said) if said else invalid("The search has no words to search for.")
+    words = tuple(query.strip() for query in queries if query.strip())
+    return Action(SEARCH, words) if words else invalid("The search has no words to search for.")
 
 
 def read_json(text: str) -> Any:

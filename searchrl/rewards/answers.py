@@ -98,7 +98,7 @@ def normalize_n3(text: str) -> str:
 
 def _normalize_n3_once(text: str) -> str:
     text = _MARKUP.sub(r"\2", _plain_numbers(unicodedata.normalize("NFC", text).lower()))
-    words = _LOOSE.sub(lambda found: found[1] or "", _SPACED.sub(r"\1", text)).split()
+    words = _LOOSE.sub(lambda match: match[1] or "", _SPACED.sub(r"\1", text)).split()
     # An article stands before a word: not at the end, and not in "A or B".
     kept = [
         word
@@ -117,7 +117,7 @@ DIALECTS: Mapping[str, Normalize] = MappingProxyType(
 
 def _plain_numbers(text: str) -> str:
     """A text with one minus sign for all, and without marks between thousands."""
-    return _GROUPED.sub(lambda found: re.sub("[,'’]", "", found[0]), _DASH.sub("-", text))
+    return _GROUPED.sub(lambda match: re.sub("[,'’]", "", match[0]), _DASH.sub("-", text))
 
 
 def find_numbers(text: str) -> Counter[str]:
@@ -134,15 +134,15 @@ def find_blurred(tasks: Iterable[Sequence[str]]) -> dict[str, str]:
     single letter.
     """
     golds = [golds for golds in tasks if golds]
-    strict = {gold: normalize_n3(gold) for own in golds for gold in own}
+    strict = {gold: normalize_n3(gold) for answers in golds for gold in answers}
     alike: dict[str, set[str]] = {}
     for gold, text in strict.items():
         loose = normalize_n1(gold)
         alike.setdefault(loose, {normalize_n3(loose)}).add(text)
     blurred = {}
-    for own in golds:
-        right = {strict[gold] for gold in own}
-        for gold in own:
+    for answers in golds:
+        right = {strict[gold] for gold in answers}
+        for gold in answers:
             # What N1 makes nothing of is compared in another way.
             if (loose := normalize_n1(gold)) and (wrong := alike[loose] - right):
                 blurred[gold] = min(wrong)

@@ -144,8 +144,8 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
         if kind == "end":
             break
         if piece == "*":
-            said = "expected '+', '-' or the end, found '*' (the weight comes first: 2*em)"
-            raise _fault(text, at, said)
+            problem = "expected '+', '-' or the end, found '*' (the weight comes first: 2*em)"
+            raise _fault(text, at, problem)
         if piece not in _SIGNS:
             wanted = "'*', '+', '-'" if name is None else "'+', '-'"
             raise _fault(text, at, f"expected {wanted} or the end, found {{}}")
@@ -161,8 +161,8 @@ def _split(text: str, known: Sequence[str] | None) -> list[tuple[str, str, int]]
     ways = [rf"{re.escape(name)}(?!\w)" for name in known or () if ":" in name]
     ways += [_IDENTIFIER] if known is not None else [_QUALIFIED, _IDENTIFIER]
     piece = rf"\s*(?:(?P<name>{'|'.join(ways)})|(?P<number>{_NUMBER})|(?P<end>\Z)|(?P<other>.))"
-    found = re.finditer(piece, text, re.DOTALL)
-    return [(m.lastgroup or "", m[m.lastgroup or 0], m.start(m.lastgroup or 0)) for m in found]
+    matches = re.finditer(piece, text, re.DOTALL)
+    return [(m.lastgroup or "", m[m.lastgroup or 0], m.start(m.lastgroup or 0)) for m in matches]
 
 
 def _unknown(text: str, at: int, known: Sequence[str]) -> ExpressionError:
@@ -181,12 +181,12 @@ def _fault(
     text: str, at: int, message: str, kind: Callable[[str], ExpressionError] = ExpressionError
 ) -> ExpressionError:
     """The error at a place; `{}` in a message is what stands there."""
-    found = repr(text[at]) if at < len(text) else "the end"
+    symbol = repr(text[at]) if at < len(text) else "the end"
     shown = "".join(c if c.isprintable() else " " for c in text)
     # Chinese characters take two columns in a terminal.
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text[:at])
     return kind(
-        f"reward expression, column {at + 1}: {message.replace('{}', found)}\n"
+        f"reward expression, column {at + 1}: {message.replace('{}', symbol)}\n"
         f"  {shown}\n  {' ' * (at + wide)}^\n{_SHAPE}"
     )
 

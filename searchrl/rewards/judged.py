@@ -43,10 +43,10 @@ def ask_ranking(judge: RankingJudge, episodes: Sequence[Episode]) -> list[float 
     """
     cases = [make_case(episode) for episode in episodes]
     shown = sorted({case for case in cases if case is not None}, key=lambda case: case.answer)
-    said = judge.rank(shown) if shown else []
-    if len(said) != len(shown):
-        raise ScoringFailure(f"its judge ranked {len(said)} of {len(shown)} answers")
-    scores = {case: _read(one, is_ranked=True) for case, one in zip(shown, said, strict=True)}
+    verdicts = judge.rank(shown) if shown else []
+    if len(verdicts) != len(shown):
+        raise ScoringFailure(f"its judge ranked {len(verdicts)} of {len(shown)} answers")
+    scores = {case: _read(one, is_ranked=True) for case, one in zip(shown, verdicts, strict=True)}
     return [0.0 if case is None else scores[case] for case in cases]
 
 
@@ -59,10 +59,10 @@ def make_case(episode: Episode) -> JudgeCase | None:
 
 
 def _read(
-    said: Verdict | Unscored, *, is_ranked: bool = False, as_number: bool = False
+    verdict: Verdict | Unscored, *, is_ranked: bool = False, as_number: bool = False
 ) -> float | Unscored:
-    if problem := find_verdict_problem(said, is_ranked=is_ranked):
+    if problem := find_verdict_problem(verdict, is_ranked=is_ranked):
         raise ScoringFailure(f"its judge returned {problem}")
-    if isinstance(said, Unscored):
-        return said
-    return float(said.score if said.number is None or not as_number else said.number)
+    if isinstance(verdict, Unscored):
+        return verdict
+    return float(verdict.score if verdict.number is None or not as_number else verdict.number)

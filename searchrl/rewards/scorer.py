@@ -107,9 +107,9 @@ class Scorer:
             for name, component in self.component_of.items()
         }
         """The least and the greatest value that each component declares."""
-        found = {name: getattr(one, "applies", None) for name, one in self.component_of.items()}
+        checks = {name: getattr(one, "applies", None) for name, one in self.component_of.items()}
         self.selective: Mapping[str, Callable[[Task], bool]] = {
-            name: check for name, check in found.items() if check is not None
+            name: check for name, check in checks.items() if check is not None
         }
         """The components that say something about some tasks only, and of which."""
         named = {name: getattr(one, "figure", None) for name, one in self.component_of.items()}
@@ -172,10 +172,10 @@ def score_together(
             for members, outcome in zip(those, outcomes, strict=True):
                 # A call that failed as a whole failed for all of its episodes.
                 if isinstance(outcome, Raised):
-                    said: Sequence[_Result | BaseException] = [outcome.error] * len(members)
+                    results: Sequence[_Result | BaseException] = [outcome.error] * len(members)
                 else:
-                    said = outcome.value
-                for sheet, one in zip(members, said, strict=True):
+                    results = outcome.value
+                for sheet, one in zip(members, results, strict=True):
                     sheet.take(place, one)
     return [sheet.combine() for sheet in sheets]
 
@@ -212,18 +212,18 @@ class _EpisodeScores:
         self.left_out.add(name)
         return None
 
-    def take(self, place: int, said: _Result | BaseException) -> None:
+    def take(self, place: int, result: _Result | BaseException) -> None:
         """Take in what came of the component at a place."""
         name = self.scorer.names[place]
-        match said:
+        match result:
             case Score():
-                self.scores[name] = said.value
-                if said.per_turn is not None:
-                    self.per_turn[name] = said.per_turn
+                self.scores[name] = result.value
+                if result.per_turn is not None:
+                    self.per_turn[name] = result.per_turn
             case Unscored():
-                self.missing[name] = said.reason
+                self.missing[name] = result.reason
             case _:
-                self.failure = _failure_of(said, self.owner(place))
+                self.failure = _failure_of(result, self.owner(place))
                 self.missing[name] = self.failure.message
                 self.reason = f"{self.failure.owner}: {self.failure.message}"
 

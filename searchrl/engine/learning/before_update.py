@@ -73,14 +73,14 @@ def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
         groups.setdefault(id(trajectory), []).append(row)
 
     def compute(layout: Layout) -> Tensor:
-        told = learner.policy.logps(layout, temperature=learner.temperature, with_entropy=True)
-        assert told.entropy_N is not None
-        return torch.stack((told.logp_N, told.entropy_N), 1)
+        output = learner.policy.logps(layout, temperature=learner.temperature, with_entropy=True)
+        assert output.entropy_N is not None
+        return torch.stack((output.logp_N, output.entropy_N), 1)
 
-    asked = [Group(str(name), tuple(rows)) for name, rows in groups.items()]
-    figures, _ = _compute(learner, asked, compute)
+    probed = [Group(str(name), tuple(rows)) for name, rows in groups.items()]
+    figures, _ = _compute(learner, probed, compute)
     pairs = (figures[str(number), 0] for number in range(len(probes)))
-    return [Reading(*zip(*own, strict=True)) if own else Reading((), ()) for own in pairs]
+    return [Reading(*zip(*pair, strict=True)) if pair else Reading((), ()) for pair in pairs]
 
 
 def _at_points(
@@ -121,11 +121,11 @@ def _at_points(
         trajectory, end = item.trajectory, None
         parts: list[list[float]] = [[] for _ in trajectory.turns]
         for number, (_, turns) in enumerate(turns_of_segments(trajectory)):
-            own = iter(figures[trajectory.rollout_id, number])
+            values = iter(figures[trajectory.rollout_id, number])
             for turn in turns:
                 size = turn.stop - turn.start if per is Per.TOKEN else 1
-                parts[turn.index] = list(islice(own, size))
-            end = next(own, end)
+                parts[turn.index] = list(islice(values, size))
+            end = next(values, end)
         columns.append(Column([*chain(*parts)], per))
         ends.append(end)
     return columns, ends
@@ -143,9 +143,9 @@ def _compute(
 
     figures: dict[RowId, list[Any]] = {row.row_id: [] for row in members(groups)}
     unmarked = {row.row_id for row in members(groups) if not any(row.mask)}
-    asked = without(groups, unmarked)
+    marked = without(groups, unmarked)
     num_splits = 0
-    for parts, splits in learner.workers.gather(learner.in_micro_batches(asked, run)):
+    for parts, splits in learner.workers.gather(learner.in_micro_batches(marked, run)):
         num_splits += splits
         for part in parts:
             figures |= part

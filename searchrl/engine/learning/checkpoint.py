@@ -111,15 +111,15 @@ def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> No
     What an algorithm keeps for itself is its own business.
     """
     named = [(f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad]
-    for number, own in optimizer.get("optimizer", {}).get("state", {}).items():
+    for number, state in optimizer.get("optimizer", {}).get("state", {}).items():
         where = f"the optimiser's state['state'][{number}]"
-        named += [(f"{where}[{name!r}]", one) for name, one in own.items()]
+        named += [(f"{where}[{name!r}]", one) for name, one in state.items()]
     named += [(f"the critic[{name!r}]", one) for name, one in optimizer.get("critic", {}).items()]
-    found = [one for one in named if torch.is_tensor(one[1]) and one[1].is_floating_point()]
-    are_finite = [bool(torch.isfinite(local(tensor)).all()) for _, tensor in found]
+    tensors = [one for one in named if torch.is_tensor(one[1]) and one[1].is_floating_point()]
+    are_finite = [bool(torch.isfinite(local(tensor)).all()) for _, tensor in tensors]
     if policy.is_sharded:
         are_finite = agree(are_finite)
-    for (name, _), is_finite in zip(found, are_finite, strict=True):
+    for (name, _), is_finite in zip(tensors, are_finite, strict=True):
         if not is_finite:
             raise PolicyError(
                 f"{name} is not finite {when}: training has diverged, and nothing of it is "

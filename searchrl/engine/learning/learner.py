@@ -116,8 +116,8 @@ class Learner:
         critic = algorithm.critic
         self.critic = None if critic is None else critic.make(policy.hidden_size).to(policy.device)
         """The value head, if the algorithm has one."""
-        own = [*policy.parameters, *algorithm.hooks.parameters()]
-        groups: list[dict[str, Any]] = [{"params": own, "lr": optim.lr}]
+        trained = [*policy.parameters, *algorithm.hooks.parameters()]
+        groups: list[dict[str, Any]] = [{"params": trained, "lr": optim.lr}]
         if critic is not None and self.critic is not None:
             groups.append({"params": [*self.critic.parameters()], "lr": critic.lr})
         self._peaks = [group["lr"] for group in groups]
@@ -340,17 +340,17 @@ class Learner:
         self, batch: MicroBatch, old_logps: Mapping[RowId, Tensor] | None
     ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
         """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
-        told = self.policy.logps(
+        output = self.policy.logps(
             batch.layout,
             temperature=self.temperature,
             with_entropy=True,
             entropy_gradient=Ask.ENTROPY in self.algorithm.asks,
         )
-        logp_N, entropy_N, value_N = told.logp_N, told.entropy_N, None
+        logp_N, entropy_N, value_N = output.logp_N, output.entropy_N, None
         assert entropy_N is not None
-        if self.critic is not None and told.hidden_ND is not None and self.algorithm.critic:
+        if self.critic is not None and output.hidden_ND is not None and self.algorithm.critic:
             is_shared = self.algorithm.critic.trains_policy
-            hidden_ND = told.hidden_ND if is_shared else told.hidden_ND.detach()
+            hidden_ND = output.hidden_ND if is_shared else output.hidden_ND.detach()
             value_N = self.critic(hidden_ND.float())
             value_N = value_N if self.algorithm.critic.per_token else value_N[batch.first_N]
         ref_logp_N = None

@@ -125,9 +125,9 @@ def pack_step(
         is_scored=[item.reward is not None for item in items],
         rollouts=items,
         turn_rewards=[
-            (*own[:-1], own[-1] + more) if own else settle(item.turn_rewards, reward)
+            (*scored[:-1], scored[-1] + more) if scored else settle(item.turn_rewards, reward)
             for item, more, reward in zip(items, added, rewards, strict=True)
-            for own in [item.turn_scores]
+            for scored in [item.turn_scores]
         ],
         max_updates=max_updates,
         **known._asdict(),
@@ -140,7 +140,7 @@ def pack_step(
     if taken := {LOGP, ADVANTAGE, WEIGHT} & extra.keys():
         raise PluginError(f"{owner}: its column '{taken.pop()}' is the learner's; rename it")
     if algorithm.critic is not None and not algorithm.critic.per_token:
-        extra[TURN] = [Column(range(len(own.trajectory.turns))) for own in items]
+        extra[TURN] = [Column(range(len(item.trajectory.turns))) for item in items]
     plain = [one.values[0] if one.per is Per.ROLLOUT else one for one in advantages]
     dead = dead_groups(plain, scores.group_ids, scores.is_scored)
     keeps_dead = settings.beta > 0 or algorithm.critic is not None
@@ -152,10 +152,10 @@ def pack_step(
     packed: dict[str, list[PackedRow]] = {group.id: [] for group in groups}
     num_nonfinite = 0
     for number, (item, name) in enumerate(zip(items, scores.group_ids, strict=True)):
-        own = {key: column[number] for key, column in columns.items()}
-        if item.reward is None or not any(any(own[term].values) for term in terms):
+        values = {key: column[number] for key, column in columns.items()}
+        if item.reward is None or not any(any(values[term].values) for term in terms):
             continue
-        rows = _rows(item.trajectory, own, terms)
+        rows = _rows(item.trajectory, values, terms)
         num_nonfinite += item.trajectory.num_model_tokens - sum(row.num_trained for row in rows)
         packed[name] += [row for row in rows if row.num_trained]
     kept = [Group(name, tuple(rows)) for name, rows in packed.items() if rows]
@@ -292,13 +292,13 @@ def weigh(
         weights[term] = dict(zip(counts, each, strict=True))
 
     def weighed(row: PackedRow) -> PackedRow:
-        own = {
+        reweighed = {
             term: Column([weights[term][row.rollout_id] if v > 0 else 0.0 for v in old.values], per)
             for term in row.terms
             for old in [row.columns[term]]
             for per in [old.per]
         }
-        return replace(row, columns={**row.columns, **own})
+        return replace(row, columns={**row.columns, **reweighed})
 
     return tuple(Group(group.id, tuple(map(weighed, group.rollouts))) for group in groups)
 

@@ -113,7 +113,7 @@ def token_columns(
     """Figures of each segment of each rollout at an update."""
     sizes = batch.num_tokens
     ratio_N = (logp_N - batch[LOGP]).exp()
-    found = {}
+    figures = {}
     none: list[Tensor | None] = [None] * len(sizes)
     clipped, factors = (
         none if column_N is None else column_N.split(sizes)
@@ -125,14 +125,14 @@ def token_columns(
         if factor is not None:
             each = tuple((row.columns[WEIGHT].values[0] * factor).tolist())
             weight = each if row.is_off else each[0]
-        found[row.row_id] = TokenColumns(
+        figures[row.row_id] = TokenColumns(
             advantage,
             tuple(ratio.tolist()),
             tuple(entropy.tolist()),
             weight,
             None if cut is None else tuple(cut.nonzero().flatten().tolist()),
         )
-    return found
+    return figures
 
 
 def _plain(column: Column) -> float | tuple[float, ...]:
@@ -140,22 +140,24 @@ def _plain(column: Column) -> float | tuple[float, ...]:
     return column.values[0] if column.per is Per.ROLLOUT else tuple(column.values)
 
 
-def join_columns(found: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]:
-    """The columns of whole rollouts, by their names: those of a segment behind the one before."""
+def join_columns(columns: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]:
+    """Join the columns of segments to those of whole rollouts, by their names."""
     joined: dict[str, TokenColumns] = {}
-    for (name, _), own in sorted(found.items(), key=lambda pair: pair[0][1]):
+    for (name, _), segment in sorted(columns.items(), key=lambda pair: pair[0][1]):
         before = joined.get(name)
         if before is None:
-            joined[name] = own
+            joined[name] = segment
             continue
         count = len(before.ratio)
-        places = None if own.clipped is None else tuple(count + place for place in own.clipped)
+        clipped = None
+        if before.clipped is not None and segment.clipped is not None:
+            clipped = before.clipped + tuple(count + place for place in segment.clipped)
         joined[name] = TokenColumns(
-            _behind(before.advantage, own.advantage),
-            before.ratio + own.ratio,
-            before.entropy + own.entropy,
-            _behind(before.weight, own.weight),
-            None if before.clipped is None or places is None else before.clipped + places,
+            _behind(before.advantage, segment.advantage),
+            before.ratio + segment.ratio,
+            before.entropy + segment.entropy,
+            _behind(before.weight, segment.weight),
+            clipped,
         )
     return joined
 

@@ -47,9 +47,9 @@ def play_shared(
 
     played: list[Group[Rollout]] = []
     is_interrupted = False
-    own = requests[workers.rank :: workers.size]
+    share = requests[workers.rank :: workers.size]
     try:
-        played = play(own, on_progress=progress, should_stop=should_stop)
+        played = play(share, on_progress=progress, should_stop=should_stop)
     except Interrupted:
         is_interrupted = True
     if workers.agree_to_stop(is_interrupted):
@@ -110,10 +110,10 @@ def share_groups(
         for group in groups
     ]
     loads = [0] * workers.size
-    own = set()
+    places = set()
     for place in sorted(range(len(groups)), key=lambda place: -costs[place]):
         owner = loads.index(min(loads))
         loads[owner] += costs[place]
         if owner == workers.rank:
-            own.add(place)
-    return [group for place, group in enumerate(groups) if place in own]
+            places.add(place)
+    return [group for place, group in enumerate(groups) if place in places]

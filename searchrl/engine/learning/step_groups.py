@@ -123,7 +123,7 @@ def turn_surplus(rollout: Rollout) -> float | None:
 
 def staleness(drawn: StepGroups, version: int) -> Metric:
     """Age of the sampler's weights, in updates before `version`: mean over the tokens."""
-    versions = [own for r in drawn.rollouts for own in r.trajectory.policy_versions if own >= 0]
+    versions = [one for r in drawn.rollouts for one in r.trajectory.policy_versions if one >= 0]
     return exact(version - sum(versions) / max(1, len(versions)), len(versions))
 
 

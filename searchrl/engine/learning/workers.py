@@ -138,10 +138,9 @@ class Workers:
         wanted: list[Tensor] = []
         for number, column in enumerate(zip(*has, strict=True)):
             if any(column) and not isinstance(parameters[number], DTensor):
-                own = gradients[number]
-                own = torch.zeros_like(parameters[number]) if own is None else own
-                gradients[number] = own
-                wanted.append(own)
+                if (gradient := gradients[number]) is None:
+                    gradient = gradients[number] = torch.zeros_like(parameters[number])
+                wanted.append(gradient)
         for bucket in _buckets(wanted):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
             with self._in_touch():
@@ -232,10 +231,10 @@ class Workers:
         return [envelope.value for envelope in envelopes]
 
     def _meet(self, envelope: _Envelope) -> list[_Envelope]:
-        found: list[Any] = [None] * self.size
+        envelopes: list[Any] = [None] * self.size
         with self._in_touch():
-            dist.all_gather_object(found, envelope)
-        return found
+            dist.all_gather_object(envelopes, envelope)
+        return envelopes
 
     @contextmanager
     def _in_touch(self) -> Iterator[None]:

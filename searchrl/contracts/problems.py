@@ -27,8 +27,7 @@ JUDGE_SCALE = (0.0, 0.5, 1.0)
 
 
 MAX_REWARD = 1e30
-"""Scores and rewards are at most this large, either way. Beyond it, squares and what the loss makes
-of them (32 bits) would not be finite."""
+"""Largest score or reward, either way: beyond it, squares in the loss overflow 32 bits."""
 
 
 _SLICE = re.compile(r"[\w.-]+")
@@ -37,7 +36,7 @@ _SLICE = re.compile(r"[\w.-]+")
 def find_passages_problem(value: object) -> str:
     """Say what came in place of a list of passages, or "" if `value` is one.
 
-    For the boundaries that passages cross: a retriever's result, an environment's `info`.
+    Passages come from a retriever's result and an environment's `info`.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         return f"{type(value).__name__}; expected a list of Passage"
@@ -54,7 +53,7 @@ def find_passages_problem(value: object) -> str:
 def find_ranks_problem(value: object) -> str:
     """Say what came in place of the ranks of gold passages, or "" if `value` is such a list.
 
-    For the boundary that ranks cross: an environment's `info`.
+    Ranks come from an environment's `info`.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         return f"{type(value).__name__}; expected a list of one mapping per query"
@@ -71,9 +70,9 @@ def find_ranks_problem(value: object) -> str:
 
 
 def find_action_problem(value: object) -> str:
-    """Say what came in place of an `Action`, or "" if `value` is one that can be relied on.
+    """Say what came in place of an `Action`, or "" if `value` is a valid one.
 
-    For the boundaries that actions cross: a protocol's `parse`, an environment's `info`.
+    Actions come from a protocol's `parse` and an environment's `info`.
     """
     if not isinstance(value, Action):
         return f"{type(value).__name__}; expected an Action"
@@ -101,7 +100,7 @@ def find_task_problem(value: object) -> str:
         return f"a Task whose index is {value.index!r} ({kind}); expected an int"
     for name in ("answers", "gold_ids", "slices"):
         texts = getattr(value, name)
-        # A text is a sequence of texts as well, of its letters: the usual slip.
+        # The usual slip: a text instead of a tuple of texts. It is a sequence of its letters.
         if not isinstance(texts, tuple | list) or not all(isinstance(t, str) for t in texts):
             return f"a Task whose {name} are {texts!r}; expected a tuple of texts"
     for name in value.slices:
@@ -128,8 +127,7 @@ def find_slice_problem(name: str, kind: str) -> str:
 def find_verdict_problem(value: object, *, is_ranked: bool = False) -> str:
     """Say what came in place of a verdict, or "" if it is one.
 
-    With `is_ranked`, it is one of a group that was ranked: any number from 0 to 1. Alone it is one
-    of `JUDGE_SCALE`.
+    With `is_ranked` its score is any number from 0 to 1, otherwise one of `JUDGE_SCALE`.
     """
     if isinstance(value, Unscored):
         is_told = isinstance(value.reason, str) and value.reason
@@ -151,7 +149,7 @@ def find_verdict_problem(value: object, *, is_ranked: bool = False) -> str:
 def find_alert_problem(value: object, step: int) -> str:
     """Say why a run of `step` steps cannot use what an alarm returned, or "" if it can.
 
-    None is what an alarm returns if nothing is wrong.
+    An alarm returns None if nothing is wrong.
     """
     if value is None:
         return ""

@@ -14,9 +14,9 @@ class Severity(StrEnum):
     """Severity of an alert."""
 
     NOTICE = "notice"
-    """Nothing is broken, but what follows is time without effect."""
+    """Nothing is broken, but further training has no effect."""
     WARNING = "warning"
-    """The run may still come to something; somebody should look."""
+    """The run may still succeed; somebody should look."""
     CRITICAL = "critical"
     """Training from here on is worth nothing."""
 
@@ -25,16 +25,16 @@ class AlarmAction(StrEnum):
     """Reaction of a run to an alarm."""
 
     WARN = "warn"
-    """It says so and goes on."""
+    """Report it and go on."""
     STOP = "stop"
-    """It keeps a checkpoint, says how to continue and ends."""
+    """Keep a checkpoint, say how to continue, and end."""
     ROLLBACK = "rollback"
-    """It returns to the best checkpoint and goes on with a lower learning rate."""
+    """Return to the best checkpoint and go on with a lower learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alarm in words. `action` is what the alarm asks for; a configuration may say otherwise.
+    """One alarm in words. `action` is the alarm's default; a configuration may set another.
 
     `what` and `why` are sentences for a person. `since` is the first step of the trouble.
     `tries` are the two things to try first, the better one first.

@@ -18,7 +18,7 @@ class Per(StrEnum):
 
     ROLLOUT = "rollout"
     TURN = "turn"
-    """In the order in which turns were asked for."""
+    """Turns in the order of the policy's requests."""
     TOKEN = "token"
     """Tokens that the model wrote, turn after turn."""
 
@@ -34,7 +34,6 @@ class Column:
     per: Per | str = Per.TURN
 
     def __post_init__(self) -> None:
-        """Take the unit by its name."""
         object.__setattr__(self, "per", Per(self.per))
 
     def expected(self, sizes: Sequence[int]) -> int:

@@ -35,10 +35,9 @@ class Task:
     """One question. A pure function of (env, split, index, seed).
 
     `answers` are the accepted gold answers (any may match); `gold_ids` name the passages that
-    hold the evidence (empty: unknown or none); `kind` groups tasks in metrics. `slices` are further
-    names under which exact match is reported beside the kind, such as `unseen_wording`: each is
-    made of letters, digits, `_`, `.` and `-`, and none is a kind. `difficulty` is how hard its data
-    say it is, such as `hard` (empty: they do not say); evaluations report it as one more group.
+    hold the evidence (empty: unknown or none); `kind` groups tasks in metrics. `slices` are more
+    groups of the metric `em`, such as `unseen_wording`: letters, digits, `_`, `.` and `-`, and no
+    kind. `difficulty` is the data's word, such as `hard` (empty: none), one more group.
     """
 
     id: str

@@ -19,10 +19,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Group(Generic[R_co]):
-    """The rollouts of one prompt instance: those that are compared with each other.
+    """The rollouts of one prompt instance, which are compared with each other.
 
-    `id` is unique within a step, never an index. What is known of a rollout depends on who made
-    the group: the rollout driver knows the whole episode, a learner needs a `Trainable`.
+    `id` is unique within a step, never an index. The rollout driver's rollouts hold the whole
+    episode; a learner needs a `Trainable`.
     """
 
     id: str
@@ -93,7 +93,7 @@ class TrainItem:
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:
-        """Nothing before the last turn, and there the reward."""
+        """Zeros, and the reward in the last turn."""
         return settle((0.0,) * len(self.trajectory.turns), self.reward or 0.0)
 
 

@@ -12,10 +12,9 @@ from searchrl.core.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A text behind the first tokens of a rollout: `stop` is where they end in its record.
+    """A text (or token ids) behind the first `stop` tokens of a rollout's record.
 
-    The model sees the tokens of the segment in which the last of them stands. `text` is a string,
-    or token ids.
+    The model sees those of the last one's segment.
     """
 
     trajectory: Trajectory

@@ -33,7 +33,7 @@ class Origin(StrEnum):
 
     SAMPLED = "sampled"
     DEMONSTRATION = "demonstration"
-    """Has no sampler log-probs: they are absent, never NaN or 0."""
+    """A trajectory whose sampler log-probs are absent, never NaN or 0."""
     REPLAY = "replay"
 
 
@@ -51,7 +51,7 @@ def is_finite(logp: float | None) -> bool:
 
 
 class Branch(NamedTuple):
-    """Rollout whose beginning another one continues, and the first turn that is the other's own."""
+    """Parent of a rollout that continues its beginning, and the first turn of its own."""
 
     rollout_id: str
     turn: int
@@ -71,8 +71,7 @@ class TokenStep(NamedTuple):
 class Turn:
     """One model turn as a token range: `[start, stop)` are the sampled ids.
 
-    `text_behind` is text the last sampled token holds beyond the stop string: kept in the ids,
-    never shown to the parser.
+    `text_behind` is the last token's text beyond the stop string: in the ids, but not parsed.
     """
 
     index: int
@@ -86,11 +85,11 @@ class Turn:
 class Trajectory:
     """Append-only columns over the tokens of one rollout.
 
-    `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
-    asked. `generated_text` is the decoded model and environment text after the prompt, for
-    reading only. `starts` are the places where segments begin: a segment is what the model saw at
-    once, from its first token on, and most rollouts are one (see `join_segments`). `reasons` say
-    why each begins. `parent` names the rollout whose beginning this one continues, if any.
+    `group_id` is unique per prompt instance, never an index. `task_id` and `env` name the task.
+    `generated_text` is the decoded model and environment text after the prompt, for reading only.
+    `starts` are the first places of segments: a segment is the text that the model saw at once, and
+    most rollouts have one (see `join_segments`). `reasons` say why each begins. `parent` names the
+    rollout whose beginning this one continues, if any.
     """
 
     rollout_id: str
@@ -101,7 +100,7 @@ class Trajectory:
     starts: tuple[int, ...] = (0,)
     reasons: tuple[str, ...] = ("first",)
     own_prompt: bool = False
-    """True where an agent wrote its prompt: then those of its group may have others."""
+    """True where an agent wrote the prompt: those of its group may then differ."""
     parent: Branch | None = None
     generated_text: str = ""
     _ids: list[int] = field(default_factory=list, repr=False)
@@ -234,9 +233,9 @@ class Trajectory:
 
     @property
     def trained(self) -> list[bool]:
-        """Which tokens a loss may take in: the model's, of a log-prob that a ratio can be taken of.
+        """True for tokens that a loss may use: the model's with a finite log-prob.
 
-        All of a demonstration: its author took each of them with certainty.
+        All of a demonstration's: its author was certain of each.
         """
         is_certain = self.origin is Origin.DEMONSTRATION
         return [
@@ -245,7 +244,7 @@ class Trajectory:
         ]
 
     def seen_before(self, turn: Turn) -> str:
-        """Return a key of what was shown just before a turn: the prompt, or the observation.
+        """Return a key of the text just before a turn: the prompt, or the observation.
 
         Equal tokens have equal keys, in any rollout.
         """

@@ -17,7 +17,7 @@ _TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Tags(NamedTuple):
-    """The tag names of one protocol, without angle brackets; `answer` may be "": it has none."""
+    """The tag names of one protocol, without angle brackets; `answer` may be "" for none."""
 
     think: str
     request: str
@@ -63,7 +63,7 @@ class TagGrammar:
         self._parts = {tag: part for tag, part in parts if tag}
         names = "|".join(re.escape(name) for name in self._parts)
         self._tag = re.compile(rf"<(/?)({names})>")
-        # A tag may be named `s` or `eos`; then it is a tag and not an end mark.
+        # A tag named `s` or `eos` is not an end mark.
         marks = [mark for mark in _END_MARKS if mark.strip("</>") not in self._parts]
         self._end = re.compile(rf"(?:{'|'.join(marks)})\Z")
 
@@ -139,7 +139,7 @@ def _letter(segment: Segment) -> str:
 
 
 def ensure_tag_names(names: Mapping[str, str]) -> None:
-    """Raise `ConfigError` if the name of a setting's tag is not a tag name, or is used twice."""
+    """Raise `ConfigError` if a setting's tag name is invalid, or used twice."""
     for setting, name in names.items():
         if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
             raise ConfigError(

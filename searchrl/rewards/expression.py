@@ -61,7 +61,7 @@ class Expression:
         return tuple(name for _, name in self.terms)
 
     def between(self, ranges: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-        """The least and the greatest reward of components between such values."""
+        """Least and greatest reward, given the ranges of components."""
         low = high = self.constant
         for weight, name in self.terms:
             if weight:  # 0 times an open end is no number
@@ -70,7 +70,7 @@ class Expression:
         return low, high
 
     def evaluate(self, scores: Mapping[str, float], left_out: Container[str] = ()) -> float:
-        """The reward without the terms of `left_out`, which say nothing about the task.
+        """Return the reward without the terms of `left_out`.
 
         A term of weight 0 is not read; KeyError if any other score is missing.
         """
@@ -89,7 +89,7 @@ class Expression:
         }
 
     def __str__(self) -> str:
-        # "a-b:c" reads as one qualified name, so a minus beside such a name needs its spaces.
+        # "a-b:c" reads as one qualified name, so a minus beside one needs spaces.
         gap = " " if any("-" in name for name in self.names) else ""
         pieces = [
             (weight, name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}")
@@ -156,7 +156,7 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
 
 
 def _split(text: str, known: Sequence[str] | None) -> list[tuple[str, str, int]]:
-    """Names, numbers, signs and the end: the kind of each, its text and its place."""
+    """Return kind, text and place of each name, number and sign, and of the end."""
     # Without known names "a-b:c" is one qualified name; with them, "a" minus "b:c" may be meant.
     ways = [rf"{re.escape(name)}(?!\w)" for name in known or () if ":" in name]
     ways += [_IDENTIFIER] if known is not None else [_QUALIFIED, _IDENTIFIER]
@@ -180,7 +180,7 @@ def _unknown(text: str, at: int, known: Sequence[str]) -> ExpressionError:
 def _fault(
     text: str, at: int, message: str, kind: Callable[[str], ExpressionError] = ExpressionError
 ) -> ExpressionError:
-    """The error at a place; `{}` in a message is what stands there."""
+    """The error at a place; `{}` in a message becomes the character there."""
     symbol = repr(text[at]) if at < len(text) else "the end"
     shown = "".join(c if c.isprintable() else " " for c in text)
     # Chinese characters take two columns in a terminal.
@@ -193,7 +193,7 @@ def _fault(
 
 @dataclass(frozen=True, slots=True)
 class RewardSchedule:
-    """Which expression holds at which optimiser step. Made by `RewardSchedule.parse`.
+    """Expressions by optimiser step. Made by `RewardSchedule.parse`.
 
     `begins` are the steps after which each expression begins, ascending from 0.
     """

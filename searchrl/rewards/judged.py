@@ -15,7 +15,7 @@ from searchrl.rewards.components import FunctionReward
 
 
 def make_judged(judge: Judge) -> Reward:
-    """The component `judge`: what the judge says of the final answer."""
+    """The component `judge`: the judge's score of the final answer."""
     return FunctionReward("judge", lambda e: ask_judge(judge, e, as_number=True), (0.0, 1.0), True)
 
 
@@ -25,8 +25,8 @@ def ask_judge(judge: Judge, episode: Episode, *, as_number: bool = False) -> flo
     With `as_number`, its number from 0 to 1, if it was asked for one.
 
     Raises:
-        ScoringFailure: if it says anything else.
-        Exception: whatever the judge raises.
+        ScoringFailure: if it returns anything else.
+        Exception: any that the judge raises.
     """
     case = make_case(episode)
     return 0.0 if case is None else _read(judge.judge(case), as_number=as_number)
@@ -35,11 +35,11 @@ def ask_judge(judge: Judge, episode: Episode, *, as_number: bool = False) -> flo
 def ask_ranking(judge: RankingJudge, episodes: Sequence[Episode]) -> list[float | Unscored]:
     """Return a judge's scores of the final answers of a group, 0 to 1; 0 without an answer.
 
-    The judge is shown each answer once, in an order that does not depend on that of the episodes.
+    The judge sees each answer once, in an order that does not depend on that of the episodes.
 
     Raises:
-        ScoringFailure: if it does not say something of each.
-        Exception: whatever the judge raises.
+        ScoringFailure: if an answer lacks a verdict.
+        Exception: any that the judge raises.
     """
     cases = [make_case(episode) for episode in episodes]
     shown = sorted({case for case in cases if case is not None}, key=lambda case: case.answer)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def look(learner: Learner, groups: Sequence[Group[Trainable]]) -> Known:
-    """Return the values of the critic and the KL to the reference, where they are asked for."""
+    """Return the critic's values and the KL to the reference, if the algorithm asks for them."""
     values = end_values = kl = None
     if (critic := learner.critic) is not None and learner.algorithm.critic is not None:
         per = Per.TOKEN if learner.algorithm.critic.per_token else Per.TURN
@@ -90,9 +90,9 @@ def _at_points(
     compute: Callable[[Layout], Tensor],
     with_end: bool,
 ) -> tuple[list[Column], list[float | None]]:
-    """A number before every turn, or every token that the model wrote, of each rollout.
+    """Return a number before every turn, or every token that the model wrote, of each rollout.
 
-    `with_end`: and one of what was seen last, where a limit cut the episode; None elsewhere.
+    `with_end` adds one for the last text seen, where a limit cut the episode; None elsewhere.
     """
 
     def has_end(item: Trainable) -> bool:
@@ -107,7 +107,7 @@ def _at_points(
                 stop = turn.stop if per is Per.TOKEN else turn.start + 1
                 mask[turn.start - places.start : stop - places.start] = [True] * (stop - turn.start)
             if has_end(item) and trajectory.turns[-1] in turns:
-                # One more token behind the segment that was asked last: what is before it was seen.
+                # One more token behind the last segment: its number is that of all text before it.
                 ids.append(1)
                 mask.append(True)
             first = turns[0].start - places.start if turns else len(places)

@@ -51,12 +51,12 @@ class Learned(NamedTuple):
     """Result of a training step.
 
     `metrics` are means over the trained tokens of all updates (`clip_frac`, `entropy`, …), means
-    over updates (`loss`, `grad_norm` before clipping), what the trainer saw before the first update
-    (`SampledTokens.means`), counts of what left the step, `skipped_steps` (updates not taken
-    because their gradient was not finite) and the learning rate used. What was not measured is
-    absent: `kl` without a reference, `grad_norm` where no update was taken, every mean where there
-    was nothing to train on (nothing is updated then). So are `num_updates`, unless a step may have
-    several, `oom_splits`, unless memory ran out, and `loss_scale`, except in float16.
+    over updates (`loss`, `grad_norm` before clipping), figures before the first update
+    (`SampledTokens.means`), counts of dropped tokens and groups, `skipped_steps` (updates not taken
+    because their gradient was not finite) and the learning rate used. Figures that were not
+    measured are absent: `kl` without a reference, `grad_norm` without an update, every mean of a
+    step without trained tokens, `num_updates` unless a step may have several, `oom_splits` unless
+    memory ran out, and `loss_scale` except in float16.
     """
 
     metrics: dict[str, float]
@@ -74,12 +74,11 @@ class Learner:
         optim: learning rate, schedule, clipping, updates per step, micro-batch size.
         max_steps: length of the schedule in steps.
         temperature: the sampler's.
-        constant: most tokens of a rollout: the constant reduction divides by it, and a length
-            penalty is relative to it.
+        constant: most tokens of a rollout, for the constant reduction and the length penalty.
         seed: decides which groups meet in a mini-batch.
-        workers: who shares the work: each computes the gradient of its groups, all of them take
-            the same optimiser step.
-        check: looks at every step before its first update; None: nobody does.
+        workers: the processes: each computes the gradient of its groups, and all take the same
+            optimiser step.
+        check: checks every step before its first update; None: no check.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class Learner:
         return self.optim.epochs * self.optim.mini_batches
 
     def describe(self) -> str:
-        """One line for a person: how many updates a step has and how rollouts are computed."""
+        """One line for a person: the updates of a step, and packed or padded rollouts."""
         count = self.max_updates
         updates = f"{count} per step" if count == 1 else f"up to {count} per step"
         if self.packing_fault is None:
@@ -145,15 +144,15 @@ class Learner:
         return f"{updates}, padded: this model cannot share prompts ({self.packing_fault})"
 
     def train_step(self, groups: Sequence[Group[Trainable]]) -> Learned:
-        """Do the optimiser steps on the rollouts of one sampling phase: one, unless asked for more.
+        """Do the optimiser steps on the rollouts of one sampling phase.
 
         Args:
-            groups: all rollouts of the step with their rewards; unscored ones are counted only.
-                The same in every process. `core.group.make_groups` makes groups of trajectories
+            groups: all rollouts of the step with their rewards, the same in every process; unscored
+                ones are only counted. `core.group.make_groups` makes groups of trajectories
                 that have no episode.
 
         Raises:
-            CheckError: if what would be trained is not what was sampled.
+            CheckError: if the packed rollouts differ from the sampled ones.
             PolicyError: if memory runs out for a single rollout.
             WorkerError: if another process failed, or holds other weights afterwards.
         """
@@ -187,7 +186,7 @@ class Learner:
         ]
         with self.computing():
             old_logps = None
-            # With a single update its own log-probs, detached, are those before it.
+            # With a single update, its log-probs are those before it.
             if self.asks_own_logps and len(updates) > 1:
                 old_logps, sums.num_splits = before_update.logps(self, packed.groups)
             for number, batch in enumerate(updates):
@@ -198,7 +197,7 @@ class Learner:
                     self.check.conclude(sums.sampled)
                 self._update(sums)
         stats, num_taken = sums.stats, sums.num_updates - sums.num_skipped
-        # Here only: a step that was not taken must not move the schedule.
+        # Only here: a step that was not taken must not move the schedule.
         self.step += num_taken > 0
         self.ensure_same_weights(f"after step {self.step}")
         self.is_halfway = False
@@ -251,12 +250,11 @@ class Learner:
     ) -> list[Sums]:
         """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
 
-        It is the sum over processes, each of which computes a share of the groups: weights carry
-        the denominator of all of them. All processes learn of a failure before weights change.
-        Each micro-batch has a `.grad` of its own until its backward pass is through: one that
-        runs out of memory half-way leaves nothing behind. `num_updates` were done before in this
-        step; `is_first`: these groups are trained on for the first time. Returns what each process
-        saw.
+        It is the sum over processes, each of which computes a share of the groups. All processes
+        learn of a failure before weights change. Each micro-batch has its own `.grad` until the end
+        of its backward pass: one that runs out of memory leaves nothing behind. `num_updates` were
+        done before in this step; `is_first`: these groups are trained on for the first time.
+        Returns the sums of each process.
         """
         totals: list[Tensor | None] = [None] * len(self.parameters)
 
@@ -385,7 +383,7 @@ class Learner:
     def _update(self, sums: Sums) -> None:
         """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
         self.loss_scale.unscale(self.parameters)
-        # Each by itself: the gradient of a critic may be much the larger one.
+        # Each group by itself: the gradient of a critic may be much larger.
         norm, *others = (
             whole(torch.nn.utils.clip_grad_norm_(group["params"], self.optim.max_grad_norm))
             for group in self.optimizer.param_groups

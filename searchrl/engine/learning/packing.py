@@ -30,15 +30,14 @@ RowId = tuple[str, int]
 """A rollout by its name, and the number of a segment."""
 
 ADVANTAGE, WEIGHT, LOGP = "advantage", "weight", "sampler_logp"
-"""Columns of every row; others are those of the algorithm."""
+"""Columns of every row; the algorithm adds others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedRow(TokenRow):
     """One segment of a rollout: `ids` and `mask` over its tokens, columns over the trained ones.
 
-    `mask` marks the tokens that are trained. A column is one number for the whole rollout, or one
-    per trained token.
+    `mask` marks the trained tokens. A column is one number, or one per trained token.
     """
 
     rollout_id: str
@@ -48,7 +47,7 @@ class PackedRow(TokenRow):
     """True for a demonstration or a replay: not sampled in this step."""
     columns: Mapping[str, Column] = field(default_factory=dict)
     terms: Sequence[str] = ()
-    """The columns that are weights of a term of the loss; 0: the token is not in that term."""
+    """Columns that weigh a term of the loss; 0: the token is not in that term."""
 
     @property
     def row_id(self) -> RowId:
@@ -75,7 +74,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackedStep:
-    """Everything one training step trains on, and what left it."""
+    """Everything one training step trains on, and counts of what it dropped."""
 
     groups: tuple[Group[PackedRow], ...]
     num_unscored: int
@@ -111,13 +110,12 @@ def pack_step(
     Raises:
         ValueError: if a demonstration is offered (it has no sampler log-probs) and the algorithm is
             not `off_policy`, or two groups or two rollouts have one id.
-        PluginError: if a group is none, or columns of the algorithm do not fit the rollouts.
+        PluginError: if `groups` holds something else, or columns do not fit the rollouts.
     """
     owner = f"algorithm '{algorithm.name}'"
     items = _select(groups, owner, algorithm.off_policy)
     penalty = algorithm.length_penalty_of(constant)
     added = [0.0 if penalty is None else penalty(i.trajectory.num_model_tokens) for i in items]
-    # Of an unscored rollout the reward is not read.
     rewards = [(item.reward or 0.0) + more for item, more in zip(items, added, strict=True)]
     scores = StepScores(
         rewards=rewards,
@@ -173,7 +171,7 @@ TURN = "turn"
 
 
 def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) -> list[Trainable]:
-    """The rollouts of a step, group after group; whatever cannot enter a ratio is refused."""
+    """Return the rollouts of a step in order; raise for any that cannot enter a ratio."""
     if strange := [group for group in groups if not isinstance(group, Group)]:
         raise PluginError(
             f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
@@ -243,10 +241,7 @@ def _rows(
 
 
 def _checked(values: Any, scores: StepScores, owner: str, what: str) -> list[Column]:
-    """The entries of a column of the algorithm, each fit for its rollout.
-
-    Whatever an unscored rollout was given is not read; it becomes 0.
-    """
+    """Check a column of the algorithm against the rollouts. Unscored ones get 0."""
     values = values.tolist() if hasattr(values, "tolist") else values
     count = len(scores.rollouts)
     if not isinstance(values, list | tuple) or len(values) != count:

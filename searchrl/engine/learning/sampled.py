@@ -45,13 +45,13 @@ class SampledTokens:
 
         Args:
             logp_N: the trainer's log-probs, before any update of the step.
-            sampler_logp_N: what the sampler recorded.
+            sampler_logp_N: the sampler's record.
             adv_N: advantages.
             weight_N: weights in the loss; tokens of weight 0 are left out, and so are those with a
                 log-prob that is not finite.
-            is_own_N: tokens that these weights sampled; only those are compared with the record.
+            is_own_N: tokens that these weights sampled: only those are compared with the record.
                 None: all of them.
-            is_off_N: tokens of demonstrations and replays, which nothing is measured of.
+            is_off_N: tokens of demonstrations and replays, which are left out.
         """
         with torch.no_grad():
             logp_N, sampler_logp_N = logp_N.float(), sampler_logp_N.float()
@@ -67,7 +67,7 @@ class SampledTokens:
                 return torch.where(is_in_N, column_N, 0.0).sum()
 
             one_N = torch.ones_like(logp_N)
-            # One transfer for all of them.
+            # One transfer for all.
             sums = torch.stack(
                 (
                     total(one_N),
@@ -136,7 +136,7 @@ def token_columns(
 
 
 def _plain(column: Column) -> float | tuple[float, ...]:
-    """One number where it is one for the whole rollout."""
+    """The number of a column of a whole rollout, else its numbers."""
     return column.values[0] if column.per is Per.ROLLOUT else tuple(column.values)
 
 
@@ -185,7 +185,7 @@ class Sums:
     num_skipped: int = 0
 
     def take_in(self, share: Sums) -> None:
-        """Add what a micro-batch, or one process, saw of an update."""
+        """Add the sums of a micro-batch, or of one process."""
         self.stats = self.stats + share.stats
         self.sampled = self.sampled + share.sampled
         self.entropy += share.entropy

@@ -29,9 +29,9 @@ def play_shared(
     on_progress: Callable[[int, int], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Group[Rollout]]:
-    """Play every n-th prompt here and have the others played by the other processes.
+    """Play every n-th prompt here; the other processes play the others.
 
-    What it returns is the same in every process. See `RolloutDriver.run`; progress is that of this
+    The result is the same in every process. See `RolloutDriver.run`; progress is that of this
     process, scaled to all requests.
 
     Raises:
@@ -62,14 +62,14 @@ def play_shared(
 
 
 def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
-    """The driver; where several processes share the work, one that plays its share."""
+    """Return the driver; with several processes, it plays its share."""
     if workers.size > 1:
         driver.shared_play = partial(play_shared, driver.play, workers)
     return driver
 
 
 def pack_group(group: Group[Rollout]) -> bytes:
-    """A group without its world, to be sent; PluginError if an env makes that impossible."""
+    """Pickle a group without its world; PluginError if an env makes that impossible."""
     sent = [(r.trajectory, r.episode, r.scored, r.reset_options) for r in group.rollouts]
     try:
         return pickle.dumps(sent)
@@ -83,7 +83,7 @@ def pack_group(group: Group[Rollout]) -> bytes:
 
 
 def unpack_group(data: bytes, request: RolloutRequest) -> Group[Rollout]:
-    """The group that was packed, in the world of the request that asked for it."""
+    """Return a packed group, in the world of its request."""
     return Group(
         request.group_id,
         tuple(
@@ -98,8 +98,8 @@ def share_groups(
 ) -> list[Group[PackedRow]]:
     """The groups whose gradient this process computes: even in tokens.
 
-    The longest group first, each to the process that has the least; equal ones in order, so that
-    all processes agree. `is_packed` counts what rows of a group share once.
+    The longest group goes first, to the process that has the least; equal ones in order, so that
+    all processes agree. `is_packed` counts shared tokens of a group once.
     """
     if workers.size == 1:
         return list(groups)

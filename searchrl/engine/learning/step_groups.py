@@ -52,9 +52,8 @@ def sample_groups(
 ) -> StepGroups:
     """Sample a group for each prompt of the step and replace groups of constant reward.
 
-    At most `max_refills` times; a group that is still constant then keeps its place. The reward is
-    that of the reward expression, and a group without a scored rollout is constant, too. `ask` is
-    that of an `Algorithm`, for the prompts of the step.
+    At most `max_refills` times; a group that is still constant then keeps its place. A group
+    without a scored rollout is constant, too. `ask` is `Hooks.ask` of the algorithm.
     """
     places: Sequence[int] = range(prompts.prompts_per_step)
     standing: dict[int, Group[Rollout]] = {}
@@ -89,10 +88,10 @@ def update_metrics(
 ) -> Metrics:
     """Metrics of a step's update (`Learner.train_step`) and of its choice of groups.
 
-    `turn_surplus` is there only if a reward scores turns: what they add up to, less the reward.
-    `overlong` is there only with a `length_penalty`, and lies between 0 and the penalty of a
-    rollout of `max_total_tokens`. `refills` is there only if the algorithm may refill. A figure
-    that is not finite is left out (`finite_figures`).
+    `turn_surplus` is there only if a reward scores turns: their sum, less the reward. `overlong`
+    is there only with a `length_penalty`, and lies between 0 and the penalty of a rollout of
+    `max_total_tokens`. `refills` is there only if the algorithm may refill. A figure that is not
+    finite is left out.
     """
     rest = finite_figures(stats)
     num_tokens, num_groups = int(rest.pop("num_tokens")), int(rest.pop("num_groups"))
@@ -138,7 +137,7 @@ def sampler_metrics(driver: RolloutDriver, workers: Workers) -> Metrics:
     if num_row_ticks:
         metrics["slot_use"] = exact(num_decoded / num_row_ticks, int(num_row_ticks))
     if sum_log_mass:
-        # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
+        # The ratio is too large by this factor (in nats, per token), the mass that was cut.
         metrics["log_kept_mass"] = exact(sum_log_mass / num_decoded)
     stats.restart()
     return metrics

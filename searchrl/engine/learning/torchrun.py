@@ -15,7 +15,7 @@ from searchrl.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which of how many processes this one is; the only one unless torchrun says otherwise."""
+    """Rank of this process and number of processes; by default the only one."""
 
     rank: int = 0
     size: int = 1

@@ -60,23 +60,23 @@ class Workers:
         self.rank, self.size, self.is_first = place.rank, place.size, place.is_first
         self.timeout_s = timeout_s
         self._has_all_heard = False
-        """All processes know that it ends. After this, nothing is exchanged."""
+        """True once all processes know of the end. After this, nothing is exchanged."""
         self._is_lost = False
-        """A process is gone, or out of step: there is no exchange at the end."""
+        """True once a process is gone or out of step: there is no exchange at the end."""
 
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[Workers]:
-        """Join the others, and leave together; if one ends early, all of them learn why.
+        """Join the others, and leave together; if one ends early, all learn why.
 
-        A process that failed leaves only after the others have: torchrun kills the others as soon
-        as one is gone, and they may be busy saving.
+        A failed process leaves last: torchrun kills the others as soon as one is gone, and they
+        may be saving.
 
         Args:
-            device: what kind of device the policy will be on; on cuda each process takes its own.
+            device: kind of device of the policy; on cuda each process takes its own.
 
         Raises:
             ConfigError: if there are more processes than GPUs, or several nodes.
-            WorkerError: if the others do not come, or one of them failed.
+            WorkerError: if another process does not come, or failed.
         """
         if self.size == 1:
             yield self
@@ -98,10 +98,10 @@ class Workers:
 
     @contextmanager
     def in_lockstep(self) -> Iterator[None]:
-        """Around what torch exchanges by itself, such as shards of weights.
+        """Guard exchanges that torch makes itself, such as of shards of weights.
 
-        The others wait there for a process that fails, and cannot be told: it says why itself and
-        ends, and torchrun ends them.
+        The others wait inside torch and cannot hear of a failure. So a process that fails says why
+        and ends, and torchrun ends the others.
         """
         try:
             yield
@@ -165,7 +165,7 @@ class Workers:
                 continue
             pairs = enumerate(itertools.zip_longest(marks[0], theirs))
             number = next(n for n, (ours, others) in pairs if ours != others)
-            # All of them find this and end, so no message is needed.
+            # All processes find this and end, so no message is needed.
             self._has_all_heard = True
             raise WorkerError(
                 f"{when}: process {rank} holds other weights than process 0 (trained tensor "
@@ -177,7 +177,7 @@ class Workers:
     # The process group
 
     def _join(self, device: torch.device) -> None:
-        if self.place.local_size != self.size:  # they read and write one folder, on one disk
+        if self.place.local_size != self.size:  # they share one folder on one disk
             raise ConfigError(
                 f"torchrun started {self.size} processes, {self.place.local_size} of them on this "
                 "node: training in several processes works on one node; start it with --nnodes 1"
@@ -238,7 +238,7 @@ class Workers:
 
     @contextmanager
     def _in_touch(self) -> Iterator[None]:
-        """Around an exchange: it fails where another process is gone."""
+        """Guard an exchange: it fails if another process is gone."""
         try:
             yield
         except (RuntimeError, ValueError) as error:
@@ -266,7 +266,7 @@ class Workers:
 
 
 ALONE = Workers()
-"""One process: what every exchange is without others."""
+"""Workers of a single process."""
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -276,7 +276,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _marks(tensors: Sequence[Tensor]) -> list[str]:
-    """A digest of the bytes of each tensor: whatever differs, a sign or a last bit, changes it."""
+    """A digest of the bytes of each tensor."""
     return [
         hashlib.blake2b(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         .hexdigest()

@@ -7,7 +7,7 @@ PLUGIN_API = 2
 
 @hookimpl
 def register_wrappers(register: Register) -> None:
-    """`agent`: an agent acts, and the policy writes what it asks for."""
+    """Offer `agent`: an agent acts, and the policy answers its requests."""
     register(
         "agent",
         "searchrl_agents.env:AgentEnv",

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A tool call: of a reply, or in a message that repeats one. `arguments` is JSON as written."""
+    """A tool call in a reply, or in a message that repeats one. `arguments` is JSON as written."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ class Request:
     keeps_stop: bool = False
     """True if the stop string that ended a reply is part of its content."""
     key: str = ""
-    """Equal for requests of equal content."""
+    """Key of the content: equal for equal requests."""
     is_again: bool = False
     """True if the client says that it repeats a request without an answer."""
 
@@ -75,7 +75,7 @@ class Reply:
     num_prompt: int
     """Tokens that the policy had read."""
     text: str = ""
-    """All that was written, as it was sampled; empty: it is the content."""
+    """The whole text as sampled; empty: it equals the content."""
 
 
 class Refused(Exception):

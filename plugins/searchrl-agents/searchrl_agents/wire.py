@@ -33,7 +33,7 @@ _adapter_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # making on
 
 
 class BadField(Refused):
-    """A body that cannot be used; `param` is where, such as `messages[0].content`."""
+    """A body that cannot be used; `param` is the place, such as `messages[0].content`."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(f"{param}: {message}" if param else message)
@@ -75,7 +75,7 @@ def _join_parts(content: Any) -> Any:
 
 
 def _check_tool(tool: Any) -> Any:
-    """Let a tool through as it was sent: the policy reads its keys in that order."""
+    """Return a tool as it was sent: the policy reads its keys in that order."""
     _Tool.model_validate(tool)
     return tool
 

@@ -21,7 +21,7 @@ import torch
 from searchrl.algorithms import Trajectory, TurnStop
 
 Place = tuple[int, Any, int]
-"""Entry, difficulty (None: it has none) and index of a training task."""
+"""Entry, difficulty (or None) and index of a training task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Known:
 
 
 class Experience:
-    """The buffer; `capacity` counts rollouts, of which the oldest leave first."""
+    """The buffer of at most `capacity` rollouts; the oldest leave first."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -61,7 +61,7 @@ class Experience:
     def learn(
         self, prompt: Place, num_successes: int, group_size: int, new: Mapping[str, Success]
     ) -> None:
-        """Take in a group: so many successes in it, and the new ones by their names."""
+        """Take in a group: its number of successes, and the new ones by name."""
         if prompt in self.retired or not (new or prompt in self.prompts):
             return
         if not 0 < num_successes < group_size:

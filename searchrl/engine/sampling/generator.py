@@ -16,7 +16,7 @@ from searchrl.core.trajectory import TurnStop
 from searchrl.errors import SearchRLError
 
 Handle = NewType("Handle", int)
-"""Names one open dialogue inside a generator."""
+"""Name of an open dialogue inside a generator."""
 
 Experts = Sequence[Expert] | None
 """The env's scripted policy of each dialogue."""
@@ -45,8 +45,8 @@ class Sampling:
 class FinishedTurn:
     """One finished model turn: exactly the sampled ids and the log-prob of each.
 
-    `logps` is None when nothing was sampled (a scripted turn). `error` says why there is no turn:
-    this dialogue cannot go on, the others can.
+    `logps` is None for a scripted turn. `error` says why there is no turn: this dialogue ends, and
+    the others go on.
     """
 
     handle: Handle
@@ -103,7 +103,7 @@ class Generator(Protocol):
         Args:
             prompt_ids: rendered prompt, shared by all n.
             n: dialogues to open (the group).
-            rng_keys: one 64-bit key per dialogue; its draws depend on nothing else.
+            rng_keys: one 64-bit key per dialogue, on which its draws depend alone.
             experts: the env's scripted policy per dialogue; only the scripted generator reads it.
         """
 
@@ -119,7 +119,7 @@ class Generator(Protocol):
         """
 
     def close(self, handle: Handle) -> None:
-        """End a dialogue and free what it held."""
+        """End a dialogue and free its memory."""
 
     def sync(self, policy: Any) -> int:
         """Take the policy's current weights; returns the new version."""

@@ -295,7 +295,6 @@ def _count_lost() -> None:
 
 
 def _take() -> Worker:
-    """The thread that was used last, or a new one."""
     with suppress(IndexError):
         while True:
             if (worker := _idle.pop()).lives:  # not so of those that a forked process inherits

@@ -178,7 +178,6 @@ class Algorithm:
     """(tokens the model wrote, `rollout.max_total_tokens`) -> added to the reward, at most 0."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a figure that nobody knows."""
         for one in self.asks:
             Ask(one)
 

@@ -58,7 +58,6 @@ class StepScores:
     """Most optimiser steps that are taken on these rollouts."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every column has one entry per rollout."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "max_updates"}
         if not self.rollouts:
             del columns["rollouts"]

@@ -84,7 +84,6 @@ class LossStats:
     """Factor on weight times advantage of each token of one micro-batch; None: 1."""
 
     def __add__(self, other: LossStats) -> LossStats:
-        """Return the statistics of both micro-batches together."""
         if not isinstance(other, LossStats):
             return NotImplemented
         names = [one.name for one in fields(self) if one.name not in ("is_clipped_T", "factor_T")]

@@ -47,7 +47,6 @@ class LossSettings:
     """Name of a `Reduction`. No loss reads it: the weights of the columns contain it."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for numbers out of range."""
         clip_low, clip_high, beta = self.clip_low, self.clip_high, self.beta
         if not (clip_low >= 0 and clip_high >= 0 and beta >= 0):
             raise ValueError(f"expected {clip_low=}, {clip_high=} and {beta=} to be >= 0")

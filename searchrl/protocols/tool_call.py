@@ -189,7 +189,6 @@ def read_calls(text: str) -> tuple[list[ToolCall], str]:
 
 
 def _scan(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value that begins at a place of a text, and its end."""
     try:
         value, end = _DECODER.raw_decode(text, at)
         if _depth(value) > MAX_DEPTH:

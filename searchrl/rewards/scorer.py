@@ -195,7 +195,6 @@ class _EpisodeScores:
             self.reason = f"{failed.kind} failure of {failed.owner}: {failed.message}"
 
     def owner(self, place: int) -> str:
-        """Name in failures of the component at a place."""
         return self.scorer.owners[self.scorer.names[place]]
 
     def next_name(self, place: int) -> str | None:
@@ -213,7 +212,6 @@ class _EpisodeScores:
         return None
 
     def take(self, place: int, result: _Result | BaseException) -> None:
-        """Take in the result of the component at a place."""
         name = self.scorer.names[place]
         match result:
             case Score():

@@ -70,7 +70,6 @@ class _Office:
             return f"{self._server.address}/v1"
 
     def end(self, session: Session) -> None:
-        """Remove the key of a session."""
         session.close()
         self._sessions.pop(session.key, None)
 
@@ -82,7 +81,6 @@ class _Office:
             return self._agents[command, env]
 
     def close(self) -> None:
-        """End all that was started."""
         for agent in self._agents.values():
             agent.close()
         if self._server is not None:

@@ -114,7 +114,6 @@ ROUTES: dict[str, Callable[..., Response]] = {
 
 
 async def _refuse(_: Request, error: Any) -> Response:
-    """Answer with the error in OpenAI's form."""
     if isinstance(error, HTTPException):  # of FastAPI: a path or a method that no route has
         text = f"there is no such route; there are {', '.join(ROUTES)}"
         error = Refused(text, error.status_code, "unknown_route")

@@ -55,7 +55,6 @@ class Experience:
         """Prompt of each rollout, oldest first."""
 
     def __len__(self) -> int:
-        """Rollouts that are kept."""
         return len(self._order)
 
     def learn(

@@ -202,7 +202,6 @@ def _model_places(trajectory: Trajectory) -> list[int]:
 
 
 def _is_own(trajectory: Trajectory, version: int) -> bool:
-    """Return True if weights of this version sampled every token of a rollout."""
     return trajectory.origin is Origin.SAMPLED and all(
         trajectory.policy_versions[turn.start] == version
         for turn in trajectory.turns

@@ -43,7 +43,6 @@ class MicroBatch:
     """True at tokens that were not sampled in this step; None: all were."""
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return a column."""
         return self.columns[name]
 
     @property

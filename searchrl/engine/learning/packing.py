@@ -208,7 +208,6 @@ def turns_of_segments(trajectory: Trajectory) -> Iterator[tuple[range, list[Turn
 def _rows(
     trajectory: Trajectory, columns: Mapping[str, Column], terms: Sequence[str]
 ) -> list[PackedRow]:
-    """The segments of a rollout, each with its part of the columns."""
     trained, logps = trajectory.trained, trajectory.sampler_logps
     sizes = [turn.stop - turn.start for turn in trajectory.turns]
     spread = {name: one.over(sizes) for name, one in columns.items() if one.per is not Per.ROLLOUT}

@@ -81,7 +81,6 @@ class SampledTokens:
         return SampledTokens(*sums)
 
     def __add__(self, other: SampledTokens) -> SampledTokens:
-        """Return the sums of both."""
         both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return SampledTokens(**both | {"max_gap": max(self.max_gap, other.max_gap)})
 

@@ -250,7 +250,6 @@ class Workers:
             ) from error
 
     def _tell(self, error: str) -> None:
-        """Tell the others at their next exchange."""
         if self._has_all_heard or self._is_lost:
             return
         with suppress(WorkerError):

@@ -116,7 +116,6 @@ def uniforms(key_B: Tensor, position_B: Tensor) -> Tensor:
 
 
 def _shift(value: Tensor, bits: int) -> Tensor:
-    """Logical right shift of int64."""
     return (value >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -103,7 +103,6 @@ class HFGenerator(Dialogues):
         return turns
 
     def _stop_reason(self, sequence: OpenSequence) -> TurnStop | None:
-        """Reason why the turn ended with its latest token; None: it goes on."""
         if sequence.new_ids[-1] in self.policy.eos_ids:
             return TurnStop.EOS
         # No token is shorter than a byte, so a stop string never spans more tokens than bytes.

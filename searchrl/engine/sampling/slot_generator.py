@@ -285,7 +285,6 @@ class SlotGenerator:
                 sequence.cached = stop
 
     def _decode(self, ready: list[SlotSequence]) -> list[FinishedTurn]:
-        """One token for every sequence that is ready."""
         ready = self._bring_forward(ready)
         slots = [d.slot for d in ready]
         num_rows = 1 + max(slots)
@@ -329,7 +328,6 @@ class SlotGenerator:
         return finished
 
     def _stop_reason(self, sequence: SlotSequence, token: int) -> TurnStop | None:
-        """Reason why the turn ended with this token; None: it goes on."""
         if token in self.policy.eos_ids:
             return TurnStop.EOS
         sequence.stop_state = self._table(sequence.stops).feed(sequence.stop_state, token)

@@ -54,7 +54,6 @@ ADVANTAGES = Trial(lambda subject: STEPS, _give)
 
 
 def _find_problem(step: StepScores, values: Any) -> str:
-    """Say what is wrong with the advantages of a step, or ""."""
     if not isinstance(values, list | tuple):
         return f"the advantages are {type(values).__name__}; expected a list"
     if len(values) != len(step.rewards):

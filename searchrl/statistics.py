@@ -296,7 +296,6 @@ def find_interval(
 def _compare_columns(
     first: np.ndarray, second: np.ndarray, strata: Sequence[Hashable]
 ) -> list[Paired]:
-    """The comparison of each column of two tables (task, figure) of one shape."""
     differences = first - second
     is_share = np.logical_and.reduce(np.isin((first, second), (0.0, 1.0)), axis=(0, 1))
     flipped = iter(_flip_signs(differences[:, ~is_share]))

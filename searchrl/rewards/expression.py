@@ -156,7 +156,6 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
 
 
 def _split(text: str, known: Sequence[str] | None) -> list[tuple[str, str, int]]:
-    """Return kind, text and place of each name, number and sign, and of the end."""
     # Without known names "a-b:c" is one qualified name; with them, "a" minus "b:c" may be meant.
     ways = [rf"{re.escape(name)}(?!\w)" for name in known or () if ":" in name]
     ways += [_IDENTIFIER] if known is not None else [_QUALIFIED, _IDENTIFIER]

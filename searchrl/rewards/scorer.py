@@ -248,7 +248,6 @@ class _EpisodeScores:
 def _run(
     members: Sequence[_EpisodeScores], place: int, locks: Mapping[str, CallLock]
 ) -> list[_Result | ScoringFailure]:
-    """Run one component on an episode, or on the episodes of a group; return each result."""
     scorer, name = members[0].scorer, members[0].scorer.names[place]
     component: Any = scorer.component_of[name]
     episodes = tuple(sheet.episode for sheet in members)
@@ -329,7 +328,6 @@ def _finite(raw: object, verb: str) -> float:
 
 
 def _declared_range(component: Reward | GroupReward, owner: str) -> tuple[float, float]:
-    """Least and greatest declared value; `PluginError` without one."""
     values, is_range = getattr(component, "values", ()), getattr(component, "is_range", None)
     try:
         low, high = min(values) + 0.0, max(values) + 0.0

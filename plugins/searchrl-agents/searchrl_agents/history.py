@@ -282,7 +282,6 @@ def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Pa
 
 
 def _arguments(text: str, sort_keys: bool = False) -> str:
-    """Arguments as a template writes them, if they are JSON."""
     try:
         return json.dumps(read_json(text.strip() or "{}"), ensure_ascii=False, sort_keys=sort_keys)
     except ValueError:
@@ -298,7 +297,6 @@ def _calls(calls: Sequence[Called]) -> list[tuple[str, str]]:
 
 
 def _sorted(text: str) -> str:
-    """Arguments in one spelling for all clients."""
     return unicodedata.normalize("NFC", _arguments(text, sort_keys=True))
 
 

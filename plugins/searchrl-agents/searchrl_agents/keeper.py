@@ -189,7 +189,6 @@ def _keep(command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode(tail: bytearray) -> tuple[str, str]:
-    """A text and its last line that is not blank."""
     text = tail.decode(errors="replace")
     return text, next((line.strip() for line in text.split("\n")[::-1] if line.strip()), "")
 

@@ -227,7 +227,6 @@ class Mixer(Hooks):
             )
 
     def _is_success(self, rollout: Any) -> bool:
-        """Return True for a success; `min_reward`, if set, decides for a demonstration."""
         is_shown = rollout.trajectory.origin is Origin.DEMONSTRATION
         if is_shown and self.min_reward is not None:
             return bool(rollout.reward >= self.min_reward)

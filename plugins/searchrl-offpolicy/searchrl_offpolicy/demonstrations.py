@@ -94,7 +94,6 @@ def _placed(traces: Sequence[Trace], trainer: Trainer) -> Iterator[tuple[Task | 
 
 
 def _play(trace: Trace, place: Task, trainer: Trainer) -> tuple[Any, str]:
-    """Return the trace as an episode, and the reason if it is none."""
     if trace.holds_template:
         return None, TEMPLATE
     stops = trainer.protocols[place[0]].stops

@@ -150,7 +150,6 @@ class BatchCheck:
             )
 
     def _check_packed(self, rollout: PackedRow, trajectory: Trajectory, places: range) -> None:
-        """Check that a row has the ids of its trajectory, and trains the model's tokens."""
         ids = list(trajectory.ids[places.start : places.stop])
         if rollout.ids != ids:
             place = first_difference(rollout.ids, ids)

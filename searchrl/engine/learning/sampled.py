@@ -135,7 +135,6 @@ def token_columns(
 
 
 def _plain(column: Column) -> float | tuple[float, ...]:
-    """The number of a column of a whole rollout, else its numbers."""
     return column.values[0] if column.per is Per.ROLLOUT else tuple(column.values)
 
 
@@ -164,7 +163,6 @@ def join_columns(columns: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumn
 def _behind(
     one: float | tuple[float, ...], other: float | tuple[float, ...]
 ) -> float | tuple[float, ...]:
-    """Columns one behind the other; one number for a whole rollout stays one."""
     return one + other if isinstance(one, tuple) and isinstance(other, tuple) else one
 
 

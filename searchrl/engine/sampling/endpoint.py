@@ -157,7 +157,6 @@ class EndpointGenerator:
         return 0
 
     def _start(self) -> None:
-        """Ask for waiting turns, as many as may be under way."""
         room = self.client.concurrency
         room -= sum(dialogue.has_begun for dialogue in self._dialogues.values())
         while self._waiting and (room > 0 or not self._waiting[0][0]):

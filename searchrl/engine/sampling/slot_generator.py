@@ -267,7 +267,6 @@ class SlotGenerator:
         self._compute([(d, len(d.ids) - 1) for d in waiting])
 
     def _compute(self, targets: Sequence[tuple[SlotSequence, int]]) -> None:
-        """Write keys and values up to a length each; no logits are made."""
         ordered = sorted(targets, key=lambda one: one[0].handle)
         max_tokens = pass_tokens(self.policy.device)
         for batch in padded_batches(ordered, lambda one: one[1] - one[0].cached, max_tokens):

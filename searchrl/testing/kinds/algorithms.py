@@ -77,7 +77,6 @@ _takes_dead_groups = criterion("A4")(
 
 
 def _advantages(algorithm: Algorithm, step: StepScores) -> Any:
-    """The advantages of a step as lists, if there is one for each rollout."""
     values = _give(algorithm, copy.deepcopy(step))
     if problem := _find_problem(step, values):
         raise NotApplicable(f"{problem} (A2, A4)")

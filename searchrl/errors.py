@@ -89,7 +89,7 @@ class RunInUseError(RunFolderError):
 
 
 class ChangedError(RunFolderError):
-    """What a run rests on (data, environment, plugins) has changed since it began; says what."""
+    """Data, an environment or a plugin of a run has changed since it began; names which."""
 
 
 class DamagedError(RunFolderError):

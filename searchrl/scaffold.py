@@ -1,4 +1,4 @@
-"""What `searchrl new` writes: plugins that work, are tested and are short enough to learn from.
+"""Files that `searchrl new` writes: short plugins that work, have tests and teach.
 
 The texts are the templates in `assets/scaffold/`: the template of a kind fills the blocks of a
 layout, which is a single file or a package's module and tests.
@@ -81,12 +81,12 @@ KINDS: Mapping[str, Kind] = {
         ("train --algorithm {name}",),
     ),
 }
-"""What can be written."""
+"""Templates by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """What a plugin's author gets: text by path, and the commands to go on with.
+    """A new plugin: text by path, and the commands to go on with.
 
     `files` are relative to the current folder, the one to read first first. `tests` runs its
     tests; `commands` check it and use it. `steps` are all of them in order.

@@ -130,7 +130,7 @@ def mean(values: Sequence[float], limits: Range, groups: Sequence[Hashable] = ()
 
 
 def effective_size(values: Sequence[float], groups: Sequence[Hashable], limits: Range) -> float:
-    """How many independent values would say as much about the mean as these values in groups.
+    """Number of independent values that tell as much about the mean as these values in groups.
 
     n_eff = n / D * (t_(n-1) / t_(G-1))², at least 1, for G groups (Korn and Graubard 1998, Survey
     Methodology 24). D, the design effect, is the variance of the mean if groups are drawn, divided
@@ -296,7 +296,6 @@ def find_interval(
 def _compare_columns(
     first: np.ndarray, second: np.ndarray, strata: Sequence[Hashable]
 ) -> list[Paired]:
-    """The comparison of each column of two tables (task, figure) of one shape."""
     differences = first - second
     is_share = np.logical_and.reduce(np.isin((first, second), (0.0, 1.0)), axis=(0, 1))
     flipped = iter(_flip_signs(differences[:, ~is_share]))

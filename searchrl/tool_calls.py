@@ -33,7 +33,7 @@ MAX_TOGETHER = 256
 """Calls of one queue that are under way at the same time, at most; those of objects beside them."""
 
 STUCK_S = 300.0
-"""How long code may keep the interpreter, unless a time limit of the run is longer."""
+"""Time that code may keep the interpreter, unless a time limit of the run is longer."""
 
 
 class DeadlineExceeded(SearchRLError):
@@ -278,7 +278,7 @@ class Worker(threading.Thread):
 
     @property
     def lives(self) -> bool:
-        """Whether it takes calls: no longer once one was given up, nor in a forked process."""
+        """True while it takes calls: until one is given up, and not in a forked process."""
         return self.late is None and self.is_alive()
 
 
@@ -295,7 +295,6 @@ def _count_lost() -> None:
 
 
 def _take() -> Worker:
-    """The thread that was used last, or a new one."""
     with suppress(IndexError):
         while True:
             if (worker := _idle.pop()).lives:  # not so of those that a forked process inherits
@@ -305,7 +304,7 @@ def _take() -> Worker:
 
 @contextmanager
 def _waiting() -> Iterator[None]:
-    """What follows waits for other calls: the time limit of the own one stands still."""
+    """Stop the clock of this call's time limit while it waits for other calls."""
     worker = threading.current_thread()
     if not isinstance(worker, Worker) or worker.began_at is None:
         yield

@@ -56,7 +56,6 @@ class Divergence:
         )
 
     def _fault(self, history: History, step: int) -> str:
-        """Describe the fault of a step; "" without one."""
         if count := history.at(step, "nonfinite_figures"):  # what is not finite is not recorded
             return f"{count:.0f} figures of the update are not finite"
         share = history.at(step, "nonfinite_frac") or 0.0

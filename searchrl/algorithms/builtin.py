@@ -29,7 +29,6 @@ Count = Annotated[int, Field(ge=1)]
 def _clipped(
     name: str, advantages: AdvantageFn, reduction: str = "sequence-mean", **more: Any
 ) -> Algorithm:
-    """An algorithm with the loss of PPO-clip."""
     from searchrl.core.loss import ppo_clip_loss
 
     return Algorithm(name, advantages, ppo_clip_loss, reduction, **more)

@@ -1,4 +1,4 @@
-"""What an algorithm of one's own is made of; the mathematics is that of `core`. Imports torch."""
+"""Parts to make a new algorithm of; the mathematics is that of `core`. Imports torch."""
 
 from searchrl.core.advantage import Column as Column
 from searchrl.core.advantage import StepScores as StepScores

@@ -1,4 +1,4 @@
-"""What an algorithm is: an advantage function, a loss function and a reduction, and its numbers.
+"""An algorithm: an advantage function, a loss function, a reduction, and its numbers.
 
 The mathematics lives in `core`; nothing here chooses a loss by string inside a loop.
 """
@@ -75,7 +75,7 @@ class Prompt:
     level: Any
     """The difficulty, where it changes; else None."""
     index: int
-    """Of the task among the training tasks of its environment."""
+    """Place of the task among the training tasks of its environment."""
     num_rollouts: int
 
 
@@ -84,9 +84,9 @@ class Trainer(Protocol):
 
     seed: int
     protocols: Sequence[TagProtocol]
-    """Of each environment of the run."""
+    """One for each environment of the run."""
     scorers: Sequence[Any]
-    """Of each environment, too: what is scored, and between what values it lies."""
+    """One for each environment: it knows the components and their limits."""
     on_note: Callable[[str], None]
     """Tells the user a sentence."""
 
@@ -139,7 +139,7 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """What turns scored rollouts into a gradient.
+    """Turns scored rollouts into a gradient.
 
     `advantages` sees the whole optimiser step and returns one per rollout: a number, or a `Column`
     per turn or token. `loss` is `loss(columns, settings) -> (loss, LossStats)`, like
@@ -152,7 +152,7 @@ class Algorithm:
     loss: LossFn
     reduction: str = "sequence-mean"
     clip_low: float = 0.2
-    """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
+    """Default, like `clip_high` and `beta`, for runs that set none."""
     clip_high: float = 0.2
     beta: float = 1e-3
     asks: Collection[str] = ()
@@ -160,8 +160,8 @@ class Algorithm:
     columns: ColumnsFn = lambda step: {}
     """Columns of its own for the loss, which reads them as `columns["name"]`."""
     terms: Sequence[str] = ()
-    """Those that are weights of a further term of the loss: 1 at tokens that are in it, 0 at
-    others. The packer divides them by a denominator of their own."""
+    """Columns that weigh a further term of the loss: 1 at its tokens, 0 at others. The packer
+    divides each by a denominator of its own."""
     critic: Critic | None = None
     hooks: Hooks = field(default_factory=Hooks)
     off_policy: bool = False

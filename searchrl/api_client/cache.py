@@ -63,7 +63,6 @@ class JsonCache:
             self._database.close()
 
     def _run(self, statement: str, *values: str) -> Any:
-        """The first row of what a statement finds."""
         try:
             with self._lock, self._database:
                 return self._database.execute(statement, values).fetchone()

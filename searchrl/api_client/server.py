@@ -132,7 +132,6 @@ class Server:
                 raise EndpointFailure(f"{self.url} sent no JSON: {quoted}") from None
 
     def _refusal(self, answer: httpx2.Response, num_tries: int) -> Refused:
-        """The error of a status other than 200."""
         status, quoted = answer.status_code, quote(answer.text)
         told = answer.extensions["status"]  # 200, if its body is an error
         text = f"{self.url} answered {told}{': ' * bool(quoted)}{quoted}{_times(num_tries)}"

@@ -74,7 +74,6 @@ def _location(merged: object, item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _below(inner: object, part: str) -> object:
-    """Value at a key or a place of a list."""
     if isinstance(inner, list):
         inner = dict(enumerate(inner))
     if not isinstance(inner, Mapping):

@@ -15,7 +15,7 @@ from searchrl.core.episode import Action, Episode, Passage, Task
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """How long an observation may be: at most `max_tokens` as measured by `count`.
+    """Limit of an observation: at most `max_tokens`, as `count` measures them.
 
     `cut(text, n)` returns the longest prefix of `text` of at most n tokens. The rollout driver
     passes the policy's tokenizer in; without one, `words()` counts white-space words.
@@ -78,7 +78,7 @@ class TagProtocol(Protocol):
 
 
 class CountingProtocol(TagProtocol, Protocol):
-    """A protocol that counts turns. None of them has to."""
+    """A protocol that counts turns; optional."""
 
     max_tries: int
     """Invalid turns in a row after which an episode is over."""
@@ -91,13 +91,13 @@ class CountingProtocol(TagProtocol, Protocol):
 
 @runtime_checkable
 class Drawer(Protocol):
-    """A protocol, environment or reward that says how a rollout is drawn. None of them has to.
+    """A protocol, environment or reward that draws rollouts; optional.
 
     Pure: a function of the finished episode and of nothing else.
     """
 
     def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
-        """Return what is to be shown of an episode beside its tokens; `[]` for nothing."""
+        """Return the drawings of an episode, shown beside its tokens; `[]` for none."""
 
 
 class Expert(Protocol):

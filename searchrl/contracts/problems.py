@@ -28,8 +28,7 @@ JUDGE_SCALE = (0.0, 0.5, 1.0)
 
 
 MAX_REWARD = 1e30
-"""Scores and rewards are at most this large, either way. Beyond it, squares and what the loss makes
-of them (32 bits) would not be finite."""
+"""Largest score or reward, either way: beyond it, squares in the loss overflow 32 bits."""
 
 
 _SLICE = re.compile(r"[\w.-]+")
@@ -38,7 +37,7 @@ _SLICE = re.compile(r"[\w.-]+")
 def find_passages_problem(value: object) -> str:
     """Say what came in place of a list of passages, or "" if `value` is one.
 
-    For the boundaries that passages cross: a retriever's result, an environment's `info`.
+    Passages come from a retriever's result and an environment's `info`.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         return f"{type(value).__name__}; expected a list of Passage"
@@ -55,7 +54,7 @@ def find_passages_problem(value: object) -> str:
 def find_ranks_problem(value: object) -> str:
     """Say what came in place of the ranks of gold passages, or "" if `value` is such a list.
 
-    For the boundary that ranks cross: an environment's `info`.
+    Ranks come from an environment's `info`.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         return f"{type(value).__name__}; expected a list of one mapping per query"
@@ -72,9 +71,9 @@ def find_ranks_problem(value: object) -> str:
 
 
 def find_action_problem(value: object) -> str:
-    """Say what came in place of an `Action`, or "" if `value` is one that can be relied on.
+    """Say what came in place of an `Action`, or "" if `value` is a valid one.
 
-    For the boundaries that actions cross: a protocol's `parse`, an environment's `info`.
+    Actions come from a protocol's `parse` and an environment's `info`.
     """
     if not isinstance(value, Action):
         return f"{type(value).__name__}; expected an Action"
@@ -102,15 +101,15 @@ def find_task_problem(value: object) -> str:
         return f"a Task whose index is {value.index!r} ({kind}); expected an int"
     for name in ("answers", "gold_ids", "slices"):
         texts = getattr(value, name)
-        # A text is a sequence of texts as well, of its letters: the usual slip.
+        # The usual slip: a text instead of a tuple of texts. It is a sequence of its letters.
         if not isinstance(texts, tuple | list) or not all(isinstance(t, str) for t in texts):
             return f"a Task whose {name} are {texts!r}; expected a tuple of texts"
     for name in value.slices:
         if problem := find_slice_problem(name, value.kind):
             return f"a Task with {problem}"
     if value.difficulty and not _SLICE.fullmatch(value.difficulty):
-        said = "expected letters, digits, '_', '.' and '-' only"
-        return f"a Task of the difficulty {value.difficulty!r}; {said}"
+        expected = "expected letters, digits, '_', '.' and '-' only"
+        return f"a Task of the difficulty {value.difficulty!r}; {expected}"
     if not isinstance(value.meta, Mapping):
         return f"a Task whose meta is {value.meta!r}; expected a mapping"
     return ""
@@ -129,8 +128,7 @@ def find_slice_problem(name: str, kind: str) -> str:
 def find_verdict_problem(value: object, *, is_ranked: bool = False) -> str:
     """Say what came in place of a verdict, or "" if it is one.
 
-    With `is_ranked`, it is one of a group that was ranked: any number from 0 to 1. Alone it is one
-    of `JUDGE_SCALE`.
+    With `is_ranked` its score is any number from 0 to 1, otherwise one of `JUDGE_SCALE`.
     """
     if isinstance(value, Unscored):
         is_told = isinstance(value.reason, str) and value.reason
@@ -152,7 +150,7 @@ def find_verdict_problem(value: object, *, is_ranked: bool = False) -> str:
 def find_alert_problem(value: object, step: int) -> str:
     """Say why a run of `step` steps cannot use what an alarm returned, or "" if it can.
 
-    None is what an alarm returns if nothing is wrong.
+    An alarm returns None if nothing is wrong.
     """
     if value is None:
         return ""

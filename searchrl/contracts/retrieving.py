@@ -22,7 +22,7 @@ class Retriever(Protocol):
 
 @runtime_checkable
 class RankingRetriever(Retriever, Protocol):
-    """A retriever that can say at which rank a passage comes, shown or not. Nobody has to."""
+    """A retriever that can tell the rank of a passage, shown or not; optional."""
 
     def ranks(
         self, queries: Sequence[str], ids: Sequence[str]
@@ -35,9 +35,9 @@ class RankingRetriever(Retriever, Protocol):
 
 @runtime_checkable
 class StoredRetriever(Retriever, Protocol):
-    """A retriever that has passages of its own: an index folder, a server. Nobody has to.
+    """A retriever with its own passages, such as an index folder or a server; optional.
 
-    An environment that is given no corpus searches these; its factory gets no passages then.
+    An environment without a corpus searches these; its factory then gets no passages.
     """
 
     def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:

@@ -13,8 +13,8 @@ from searchrl.core.episode import Episode, JudgeCase, Score, Unscored, Verdict
 class Reward(Protocol):
     """One reward component. Pure. `values` is its declared set, or (low, high) with `is_range`.
 
-    It may have a method `applies(task) -> bool`. Of a task for which that is false it says nothing:
-    its term is left out of the reward, and it is no metric there.
+    It may have a method `applies(task) -> bool`. A task for which that is false has no such term
+    in its reward, and no such metric.
     """
 
     name: str
@@ -43,23 +43,23 @@ class GroupReward(Protocol):
 
 @runtime_checkable
 class Judge(Protocol):
-    """Says how good an answer is: a model that is asked, or a rule.
+    """Scores answers, by a model or a rule.
 
-    One of a domain of its own may have `examples`, a right and a wrong `JudgeCase`: `searchrl
-    check` tries it with these.
+    A judge of a special domain may have `examples`, a right and a wrong `JudgeCase`, with which
+    `searchrl check` tries it.
     """
 
     def judge(self, case: JudgeCase) -> Verdict | Unscored:
         """Judge one answer: 0, 0.5 or 1, made of a `number` if the judge gives one; or Unscored.
 
-        Raises on failure: an outage, a reply that is no verdict. It never gives a 0 in place of an
-        error. Called by several threads at once.
+        Raises on failure, such as an outage or a reply that is no verdict; it never returns 0 for
+        an error. Several threads call it at once.
         """
 
 
 @runtime_checkable
 class RankingJudge(Judge, Protocol):
-    """A judge that can compare the answers to one question with each other. Nobody has to."""
+    """A judge that can compare the answers to one question; optional."""
 
     def rank(self, cases: Sequence[JudgeCase]) -> Sequence[Verdict | Unscored]:
         """Judge the answers of a group together: a score from 0 to 1 for each, in their order.
@@ -70,15 +70,15 @@ class RankingJudge(Judge, Protocol):
 
 @runtime_checkable
 class PaidJudge(Judge, Protocol):
-    """A judge whose calls cost something: money, or somebody's patience. Nobody has to."""
+    """A judge whose calls cost money or time; optional."""
 
     @property
     def traffic(self) -> Traffic:
-        """What was spent so far."""
+        """Requests, tokens and cost so far."""
 
     def estimate(self, num_groups: int, group_size: int) -> Traffic:
-        """Return about what judging so many groups would cost; of size 1: answers one by one.
+        """Estimate the cost of judging so many groups; size 1: answers one by one.
 
-        The calls are those of replies that all come at once and can be read. Raises ConfigError if
-        it could not be asked at all: this is called before anything starts.
+        It counts no repeated calls. Raises ConfigError if the judge cannot be used at all: this is
+        called before anything starts.
         """

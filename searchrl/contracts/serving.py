@@ -14,14 +14,14 @@ from typing import Any
 
 
 class Rendered(str):
-    """Text for the policy whose ids are there already; the policy writes next.
+    """Text for the policy with its token ids; the policy writes next.
 
     Attributes:
-        ids: of the text: a prompt where a segment begins, else what follows the last token there.
-        segment: which one goes on; the next number begins one.
+        ids: a prompt where a segment begins, else the tokens behind the last one there.
+        segment: number of the segment that goes on; the next number begins one.
         stops: strings that end the turn, besides the policy's own end.
-        max_tokens: tokens of the turn, at most; None: as many as the run allows.
-        reason: a word that says why a segment begins; empty: it goes on. Of the first: `first`.
+        max_tokens: limit of the turn; None: that of the run.
+        reason: a word for why a segment begins, `first` for the first; empty: it goes on.
     """
 
     ids: tuple[int, ...]
@@ -47,11 +47,11 @@ class Rendered(str):
 
 
 class SampledTurn(str):
-    """A turn of the policy, without what ended it. `reason` is a `TurnStop`.
+    """A turn of the policy without its stop string. `reason` is a `TurnStop`.
 
     Attributes:
         ids: every sampled id, those that ended the turn included.
-        logps: of each, at the sampling temperature over the full vocabulary.
+        logps: log-prob of each, at the sampling temperature over the full vocabulary.
         reason: `eos`, `stop_string` or `max_tokens`.
     """
 
@@ -70,7 +70,7 @@ class SampledTurn(str):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What a wrapper that serves the policy has to know of it."""
+    """The policy and the limits of a rollout, for a wrapper that serves the policy."""
 
     rollout_id: str
     """The name of the rollout in the record."""
@@ -79,10 +79,10 @@ class Serving:
     temperature: float
     """0: greedy, in an evaluation."""
     thinking: bool
-    """Passed to chat templates where a prompt says nothing else."""
+    """Default for chat templates."""
     max_total_tokens: int
-    """Of one segment."""
+    """Limit of one segment."""
     timeout_s: float | None
-    """How long a reset or step may take."""
+    """Limit of a reset or step."""
     over: Future[None]
-    """Done when nobody plays the rollout any more, also if a step is still under way."""
+    """Done when the rollout is over, also if a step is still under way."""

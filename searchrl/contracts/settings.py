@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args
 
 @dataclass(frozen=True, slots=True)
 class NeedsTrust:
-    """Mark of a type: what its values are, for messages."""
+    """Mark of a type, with a word for its values in messages."""
 
     what: str
 

@@ -1,4 +1,4 @@
-"""What asking a server cost, or would cost."""
+"""Requests to a server and their cost, past or expected."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a client has sent so far. `calls` counts every HTTP request, those repeated among them.
+    """Requests of a client so far. `calls` counts every HTTP request, repeated ones too.
 
     `cached` counts requests that the cache answered, `failed` those that got no answer. `uncounted`
-    are the replies of which the server did not say the tokens. `cost` is in the currency of the
-    prices, None if there are none.
+    are replies whose tokens the server did not say. `cost` is in the currency of the prices, None
+    without prices.
     """
 
     calls: int = 0
@@ -25,11 +25,11 @@ class Traffic:
 
     @property
     def tokens(self) -> int:
-        """Of prompts and answers together."""
+        """Tokens of prompts and answers."""
         return self.prompt_tokens + self.completion_tokens
 
     def describe(self) -> str:
-        """What a client was asked and what it cost, in one line."""
+        """Return the counts and the cost as one line."""
         parts = [
             f"{_count(self.calls, 'call')} ({self.retries} repeated)",
             f"{_count(self.cached, 'reply', 'replies')} from the cache",
@@ -47,7 +47,7 @@ class Traffic:
         return ", ".join(parts)
 
     def describe_estimate(self) -> str:
-        """What asking would cost, in one line."""
+        """Return the expected calls, tokens and cost as one line."""
         cost = "" if self.cost is None else f", cost about {self.cost:.4f}"
         return f"about {_count(self.calls, 'call')}, {self.tokens:,} tokens{cost}"
 

@@ -15,7 +15,7 @@ class Metric(TypedDict):
     """A value, its 95 % interval and the number of observations behind it.
 
     A metric without sampling error (a learning rate, a time, a loss) has no `low` and no `high`.
-    A metric that was not measured is absent: there is no value that stands for it.
+    A metric that was not measured is absent.
     """
 
     value: float
@@ -27,8 +27,8 @@ class Metric(TypedDict):
 class Paired(TypedDict):
     """A figure of one policy minus that of another, on the same `n` tasks, with its 95 % interval.
 
-    `p` is that of the two-sided test named by `test`. A pair of retrievers has the same. Without
-    `low` and `high` too few tasks differ for an interval; the test still holds.
+    `p` is that of the two-sided test named by `test`. `low` and `high` are absent if too few tasks
+    differ for an interval; the test still holds.
     """
 
     value: float
@@ -77,8 +77,8 @@ class Tracker(Protocol):
 class Alarm(Protocol):
     """Watches a run for one kind of trouble.
 
-    It must be a pure function of the history: a run that is resumed asks it about the last steps
-    once more. It is asked after every step, so it must be quick.
+    It must be a pure function of the history: a resumed run calls it for the last steps again.
+    It must be quick: it is called after every step.
     """
 
     def check(self, history: History) -> Alert | None:

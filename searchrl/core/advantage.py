@@ -36,7 +36,7 @@ class Per(StrEnum):
 
     ROLLOUT = "rollout"
     TURN = "turn"
-    """In the order in which turns were asked for."""
+    """Turns in the order of the policy's requests."""
     TOKEN = "token"
     """Tokens that the model wrote, turn after turn."""
 
@@ -52,7 +52,6 @@ class Column:
     per: Per | str = Per.TURN
 
     def __post_init__(self) -> None:
-        """Take the unit by its name."""
         object.__setattr__(self, "per", Per(self.per))
 
     def expected(self, sizes: Sequence[int]) -> int:
@@ -80,12 +79,12 @@ class StepScores:
     """The scores of one whole training step, one entry per rollout (B) in every column.
 
     `group_ids` name the prompt instance, never a dataset index: two data sets share indices. The
-    reward of a rollout that is not scored is never read and may be NaN. The packer always gives
-    `rollouts` and `turn_rewards`; a figure that nobody asked for is None.
+    reward of an unscored rollout is never read and may be NaN. The packer always gives `rollouts`
+    and `turn_rewards`; a figure that the algorithm does not ask for is None.
     """
 
     rewards: Sequence[float]
-    """With the length penalty."""
+    """Rewards with the length penalty."""
     group_ids: Sequence[str]
     is_scored: Sequence[bool]
     rollouts: Sequence[Trainable] = ()
@@ -96,14 +95,13 @@ class StepScores:
     values: Sequence[Column] | None = None
     """Expectations of a critic before the update, per turn or per token."""
     end_values: Sequence[float | None] | None = None
-    """Its expectation at the end of an episode that a limit cut; None for other episodes."""
+    """The critic's expectation at the end of an episode that a limit cut; None for others."""
     token_kl: Sequence[Column] | None = None
     """Log-prob minus the reference's, per token."""
     max_updates: int = 1
     """Most optimiser steps that are taken on these rollouts."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every column has one entry per rollout."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "max_updates"}
         if not self.rollouts:
             del columns["rollouts"]
@@ -119,10 +117,10 @@ Advantage = float | Column
 """Advantage of one rollout: a number for all of it, or a column per turn or per token."""
 
 AdvantageFn = Callable[[StepScores], Sequence[Advantage]]
-"""Sees the whole step, returns one advantage per rollout in the order given."""
+"""Function of the whole step that returns one advantage per rollout, in order."""
 
 ColumnsFn = Callable[[StepScores], Mapping[str, Sequence[Advantage]]]
-"""Sees the whole step, returns further columns for the loss: an entry per rollout in each."""
+"""Function of the whole step that returns further columns for the loss: one entry per rollout."""
 
 
 def grpo_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[float]:
@@ -178,9 +176,9 @@ def rloo_advantages(step: StepScores) -> list[float]:
 def reinforce_pp_baseline_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[float]:
     """Return (r - mean of the group) / (std of the step + delta): REINFORCE++-baseline.
 
-    The std is that of r - mean over all scored rollouts of the step, groups without a difference
-    among them. One scale for all: a group whose rewards hardly differ no longer weighs as much as
-    one that is split. Raises ValueError like `grpo_advantages`.
+    The std is that of r - mean over all scored rollouts of the step, constant groups included. So
+    a group whose rewards hardly differ no longer weighs as much as one that is split. Raises
+    ValueError like `grpo_advantages`.
 
     >>> step = StepScores([2.0, 0.0, 1.0, 1.0], ["p", "p", "q", "q"], [True] * 4)
     >>> [round(a, 5) for a in reinforce_pp_baseline_advantages(step)]
@@ -227,7 +225,7 @@ def turn_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[Adva
 
 
 def overlong_penalty(num_tokens: int, *, limit: int, buffer: int, weight: float) -> float:
-    """Return what is added to the reward of a long rollout: weight * clip(x, -1, 0), never above 0.
+    """Return the penalty of a long rollout, weight * clip(x, -1, 0): at most 0.
 
     x = (limit - buffer - num_tokens) / buffer: nothing up to limit - buffer tokens written by the
     model, then falling in a straight line to -weight at `limit` (DAPO, arXiv 2503.14476, eq. 13).
@@ -243,9 +241,9 @@ def dead_groups(
 ) -> set[str]:
     """Return the ids of the groups whose every scored rollout has advantage 0 throughout.
 
-    They teach nothing but the KL term: at beta 0 they leave the step before any denominator is
-    taken, or their tokens would shrink the loss of the others. A group without any scored rollout
-    is dead too.
+    Only the KL term learns from them. At beta 0 they leave the step before any denominator is
+    taken, or their tokens would shrink the loss of the others. A group without a scored rollout is
+    dead too.
     """
     _ensure_same_length(advantages=advantages, group_ids=group_ids, is_scored=is_scored)
     alive = {

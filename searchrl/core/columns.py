@@ -24,7 +24,7 @@ LOG_RATIO_MAX = 20.0
 """Log-ratios are clamped to +-20 before exp: beyond it the ratio is flat and its gradient 0."""
 
 _LEAST_SPREAD = 1e-5
-"""Of the sum of squares: what targets must differ by. Below it, sums of 32 bits are rounding."""
+"""Least spread of targets, as a share of their squares. Below it, 32-bit sums are rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LossStats:
     num_tokens: int = 0
     """Tokens that entered: of a weight above 0, and finite."""
     num_clippable: int = 0
-    """Those that a clip could act on: all of them, or none where the loss has no clip (CISPO)."""
+    """Tokens that a clip could act on: all, or none where the loss has no clip (CISPO)."""
     num_clipped_low: int = 0
     """A < 0 and ratio below 1 - clip_low: the policy already left this token alone."""
     num_clipped_high: int = 0
@@ -47,44 +47,43 @@ class LossStats:
     num_nonfinite: int = 0
     """Tokens dropped for a log-prob that is NaN or infinite."""
     num_kl: int = 0
-    """Tokens with a reference log-prob: what `sum_kl` runs over. 0 without a reference."""
+    """Tokens in `sum_kl`: those with a reference log-prob. 0 without a reference."""
     num_kl_clamped: int = 0
-    """Tokens the policy all but gave up: reference log-prob above its own by more than 20."""
+    """Tokens whose reference log-prob is above the policy's by more than 20."""
     num_cuttable: int = 0
     """Tokens whose importance weight has a cap or a band. 0 for losses without one."""
     num_cut: int = 0
     """Tokens whose importance weight hit its cap (CISPO, TIS) or left its band (masked TIS)."""
     num_sampler: int = 0
-    """Tokens with a sampler log-prob apart from the old one: what `sum_sampler_ratio` runs over."""
+    """Tokens in `sum_sampler_ratio`: those with a sampler log-prob apart from the old one."""
     num_value: int = 0
-    """Tokens with a value and a target: what `sum_square_error` runs over. 0 without a critic."""
+    """Tokens in `sum_square_error`: those with a value and a target. 0 without a critic."""
     num_off: int = 0
-    """Tokens that were not sampled in this step: they are in no mean but that of the loss."""
+    """Tokens that were not sampled in this step: only the mean of the loss has them."""
     num_held: int = 0
-    """Tokens that LLDS watches: what `sum_drop` runs over. 0 for other losses."""
+    """Tokens in `sum_drop`: those that LLDS watches. 0 for other losses."""
     sum_ratio: float = 0.0
     sum_kl: float = 0.0
     """k3 of the policy to the reference."""
     sum_approx_kl: float = 0.0
     """k3 of the old policy to the current one: how far this step has moved already."""
     sum_sampler_ratio: float = 0.0
-    """Start of the update over what the sampler recorded, before any cap."""
+    """Ratio of the policy at the start of the update to the sampler's record, before any cap."""
     sum_drop: float = 0.0
-    """Nats by which likelihood fell where LLDS holds it up."""
+    """Nats of likelihood lost at tokens that LLDS watches."""
     sum_value_error: float = 0.0
-    """Of target minus value."""
+    """Sum of target minus value."""
     sum_square_error: float = 0.0
     sum_target: float = 0.0
     sum_square_target: float = 0.0
     max_abs_log_ratio: float = 0.0
     """Largest |logp - old_logp| before the clamp; 0 at the first update, or something is wrong."""
     is_clipped_T: Tensor | None = field(default=None, compare=False, repr=False)
-    """Of one micro-batch: the tokens whose gradient the clip took; None for a loss without one."""
+    """Tokens of one micro-batch whose gradient the clip took; None for a loss without a clip."""
     factor_T: Tensor | None = field(default=None, compare=False, repr=False)
-    """Of one micro-batch: what weight and advantage of each token are multiplied with; None: 1."""
+    """Factor on weight times advantage of each token of one micro-batch; None: 1."""
 
     def __add__(self, other: LossStats) -> LossStats:
-        """Return the statistics of both micro-batches together."""
         if not isinstance(other, LossStats):
             return NotImplemented
         names = [one.name for one in fields(self) if one.name not in ("is_clipped_T", "factor_T")]
@@ -103,7 +102,7 @@ class LossStats:
         return self.num_clipped_low + self.num_clipped_high
 
     def means(self) -> dict[str, float]:
-        """Return what a tracker shows. What was not measured (count 0) is absent, never 0.
+        """Return figures for a tracker. One that was not measured (count 0) is absent, never 0.
 
         Keys: `loss`; `clip_frac`, `clip_low_frac`, `clip_high_frac`, shares of tokens at which the
         clip bites; `ratio_mean`; `approx_kl`, k3 from the old to the current policy, and `kl`, k3
@@ -131,7 +130,7 @@ class LossStats:
             "value_loss": (self.sum_square_error, self.num_value),
         }
         means = {name: total / count for name, (total, count) in measured.items() if count}
-        # What is left of the targets' variance once values are known; none, if targets are equal.
+        # Variance of the targets that values do not explain; none if targets are equal.
         left = self.sum_square_error - self.sum_value_error**2 / max(1, self.num_value)
         spread = self.sum_square_target - self.sum_target**2 / max(1, self.num_value)
         if spread > _LEAST_SPREAD * self.sum_square_target:
@@ -141,43 +140,42 @@ class LossStats:
 
 @dataclass(frozen=True, slots=True)
 class LossColumns:
-    """What a loss reads: columns that are finite everywhere, 0 at tokens that do not enter.
+    """Columns that a loss reads: finite everywhere, 0 at tokens that do not enter.
 
-    Made by `loss_columns`, which says what they are. Log-probs are in nats.
+    `loss_columns` makes them. Log-probs are in nats.
     """
 
     logp_T: Tensor
-    """Under the current policy. It carries the gradient."""
+    """Log-prob under the current policy. It carries the gradient."""
     old_logp_T: Tensor
-    """At the start of the update."""
+    """Log-prob at the start of the update."""
     sampler_logp_T: Tensor
-    """As sampled; equal to `old_logp_T` unless the trainer recomputed that one."""
+    """Log-prob as sampled; equal to `old_logp_T` unless the trainer recomputed that one."""
     adv_T: Tensor
     weight_T: Tensor
-    """Carries the denominator of the whole step; 0: the token is not in the surrogate."""
+    """Weight with the denominator of the whole step; 0: the token is not in the surrogate."""
     is_kept_T: Tensor
-    """Tokens that enter: of a weight, and finite in every column."""
+    """Tokens that enter: with a weight, and finite in every column."""
     num_dropped: Tensor
-    """Tokens of a weight that are not finite."""
+    """Tokens with a weight that are not finite."""
     ref_logp_T: Tensor | None
-    """Under the reference; None without one."""
+    """Log-prob under the reference; None without one."""
     segment_T: Tensor | None
-    """An integer that tells the segments of the micro-batch apart: what the model saw at once. Each
-    is whole in one micro-batch. Of most rollouts there is one."""
+    """Number of the token's segment, the text that the model saw at once. A segment is whole in
+    one micro-batch; most rollouts have one."""
     has_sampler: bool
     """True where `sampler_logp_T` was given."""
     entropy_T: Tensor | None = None
-    """Of the policy's whole distribution at this token, in nats; None if it was not computed. It
+    """Entropy of the policy's whole distribution at this token, in nats; None if not computed. It
     has a gradient only for an algorithm that asks for it (`Ask.ENTROPY`)."""
     value_T: Tensor | None = None
     """Expectation of the critic; None without one. It carries a gradient."""
     rollout_T: Tensor | None = None
-    """An integer that tells the rollouts of the micro-batch apart. The segments of one may be in
-    several micro-batches: a sum over it depends on the split."""
+    """Number of the token's rollout, whose segments may be in several micro-batches: a sum over
+    a rollout depends on the split."""
     is_off_T: Tensor | None = None
-    """True at tokens of a demonstration (`old_logp_T` is 0, for its author took them with
-    certainty) or a replay (that of the policy that sampled them); None: none is. Only for an
-    algorithm that is `off_policy`."""
+    """True at tokens of a demonstration (`old_logp_T` is 0: its author was certain) or a replay
+    (`old_logp_T` is the sampler's); None: none is. Only for an algorithm that is `off_policy`."""
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     """Columns of the algorithm (`Algorithm.columns`) by name; `turn` beside a critic of turns."""
 
@@ -216,10 +214,10 @@ class LossColumns:
     ) -> tuple[Tensor, LossStats]:
         """Return - sum_t weight_t objective_t, plus `extra_loss`, and the statistics.
 
-        The other columns are only counted: `ratio_T` is what a clip acts on, `is_clipped_T` where
-        it took the gradient away, `is_cut_T` where an importance weight was cut, `factor_T` the
-        factors of weights in the record. None: the loss has no such thing, and it is not measured.
-        Tokens that are off the policy are in no mean.
+        The other columns are only counted: `ratio_T` is the clip's argument, `is_clipped_T` marks
+        gradients that the clip took, `is_cut_T` importance weights that were cut, `factor_T` are
+        factors of weights for the record. None: the loss has no such column, and it is not
+        measured. Off-policy tokens are in no mean.
         """
         # Mask, denominator and reduction in one line: weight_T is 0 outside the mask and carries
         # the denominator of the whole step; every factor is finite, so no product can be NaN.
@@ -305,20 +303,18 @@ def loss_columns(
         weight_T: `token_weights` of each token's rollout; 0 for a token that is not trained.
         ref_logp_T: under the reference; None: there is none, and no KL is measured.
         sampler_logp_T: the sampler's record, where `old_logp_T` is not that record.
-        segment_T: an integer per token that tells the segments of the micro-batch apart. A segment
-            is whole within one micro-batch.
-        rollout_T: one that tells the rollouts apart; their segments may be in several.
+        segment_T: number of each token's segment; a segment is whole within one micro-batch.
+        rollout_T: number of each token's rollout; its segments may be in several micro-batches.
         entropy_T: of the policy's distribution, in nats, at the sampling temperature. One that is
-            not finite (probabilities of exactly 0) is 0 in the column and drops no token.
+            not finite (probabilities of exactly 0) becomes 0 and drops no token.
         value_T: of a critic; it has a gradient. One that is not finite drops its token.
         is_off_T: True at tokens of demonstrations and replays; None: none is.
         extra: columns of the algorithm by name.
-        terms: names of those that are weights of a further term of the loss, like `weight_T`.
+        terms: names of the columns that weigh a further term of the loss, like `weight_T`.
 
-    What stands at a token without a weight is never read. A token at which a log-prob is not finite
-    is dropped and counted. It leaves the numerator only, and nothing takes over its weight: by the
-    forward pass of one micro-batch, earlier ones have been divided by the step's denominator
-    already. (Sampler log-probs are known before: the packer drops their tokens before it counts.)
+    Values at a token without a weight are never read. A token with a log-prob that is not finite is
+    dropped and counted. It leaves the numerator only: earlier micro-batches were divided by the
+    step's denominator already. (The packer drops tokens of such sampler log-probs before.)
 
     Raises ValueError for columns of different shape and segments or rollouts that are no integers.
     """

@@ -41,13 +41,13 @@ class Graph:
 Drawing = Text | Table | Graph
 
 MAX_DRAWING = 50_000
-"""Characters of one drawing: every row of a run holds its drawings."""
+"""Most characters of one drawing: every row of a run holds its drawings."""
 
 
 def find_drawings_problem(value: object) -> str:
     """Say what came in place of a list of drawings, or "" if `value` is one that can be stored.
 
-    For the boundary that drawings cross: what `draw_episode` returns.
+    Drawings come from `draw_episode`.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         return f"{type(value).__name__}; expected a list of Text, Table and Graph"

@@ -1,4 +1,4 @@
-"""What an episode is, in strings: tasks, actions, passages, turns, scores and failures.
+"""Episodes as strings: tasks, actions, passages, turns, scores and failures.
 
 Owns the frozen records that environments produce, rewards read and judges are asked about. Holds
 no tokens (those are `core.trajectory`) and no behaviour beyond small derived properties. Standard
@@ -35,10 +35,9 @@ class Task:
     """One question. A pure function of (env, split, index, seed).
 
     `answers` are the accepted gold answers (any may match); `gold_ids` name the passages that
-    hold the evidence (empty: unknown or none); `kind` groups tasks in metrics. `slices` are further
-    names under which exact match is reported beside the kind, such as `unseen_wording`: each is
-    made of letters, digits, `_`, `.` and `-`, and none is a kind. `difficulty` is how hard its data
-    say it is, such as `hard` (empty: they do not say); evaluations report it as one more group.
+    hold the evidence (empty: unknown or none); `kind` groups tasks in metrics. `slices` are more
+    groups of the metric `em`, such as `unseen_wording`: letters, digits, `_`, `.` and `-`, and no
+    kind. `difficulty` is the data's word, such as `hard` (empty: none), one more group.
     """
 
     id: str
@@ -64,7 +63,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a protocol read in one model turn.
+    """A model turn as a protocol read it.
 
     `kind` is `search` (payload: tuple of queries), `answer` (payload: text), `invalid` (payload:
     None, `reason` says why) or a kind that a protocol and an environment agree on, such as `act`
@@ -86,9 +85,9 @@ class EpisodeTurn:
     """One model turn and what the environment said to it.
 
     `text` is the action text given to the parser (the assistant prefix included in the first
-    turn; cut after the stop string). `observation` is what was appended (empty after the end).
-    `ranks` are those of the gold passages, one mapping per query: from 1, None where the query does
-    not find it; empty if the retriever does not tell.
+    turn; cut after the stop string). `observation` is the text appended (empty after the end).
+    `ranks` of the gold passages, one mapping per query, count from 1; None: the query does not find
+    it; empty: the retriever does not tell.
     """
 
     text: str
@@ -117,7 +116,7 @@ class StopReason(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Who failed. A failed episode is Unscored, counted and shown, never scored zero."""
+    """Kind of the part that failed. A failed episode is Unscored, counted and shown, never 0."""
 
     ENVIRONMENT = "environment"
     RETRIEVER = "retriever"
@@ -126,12 +125,12 @@ class FailureKind(StrEnum):
     PROTOCOL = "protocol"
     TIMEOUT = "timeout"
     BUDGET = "budget"
-    """Nobody failed: what an endpoint may cost was spent before the episode was over."""
+    """No failure: the budget of an endpoint was spent before the end of the episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What failed: `owner` is the plugin and name at fault, `detail` holds the traceback."""
+    """A failure: `owner` is the plugin and name at fault, `detail` holds the traceback."""
 
     kind: FailureKind
     owner: str
@@ -145,7 +144,7 @@ class Episode:
 
     `final_answer` is None unless there is exactly one complete answer block. `format_score` is
     the protocol's verdict (1, 0.5 or 0). `env_return` is the sum of the env's step rewards.
-    `step` is the training step it was sampled for, from 1; of an evaluation, the steps done before.
+    `step` is its training step, from 1; in an evaluation, the number of steps done.
     """
 
     task: Task
@@ -181,7 +180,7 @@ class Episode:
 
     @property
     def is_passive(self) -> bool:
-        """Answered without any search or tool call: the failure this project exists for."""
+        """True for an answer without any search or tool call."""
         return self.final_answer is not None and not self.num_searches + self.num_tool_calls
 
 
@@ -195,16 +194,16 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Could not score. The rollout is excluded from training, counted and shown."""
+    """A result without a score. The rollout is excluded from training, counted and shown."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeCase:
-    """One answer that a judge is asked about; `references` are the accepted answers, if known.
+    """One answer for a judge; `references` are the accepted answers, if known.
 
-    The answer is text of a model: it may hold anything, orders to the judge among it.
+    The answer is text of a model: it may hold orders to the judge.
     """
 
     question: str
@@ -214,9 +213,9 @@ class JudgeCase:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a judge says of one answer: a score, and why in a few words (may be empty).
+    """A judge's score of one answer, and why in a few words (may be empty).
 
-    `number` is the judge's own, 0 to 1, if it was asked for one; `score` is then made of it.
+    `number`, 0 to 1, is the judge's own if it was asked for one; `score` is then made of it.
     """
 
     score: float
@@ -225,8 +224,8 @@ class Verdict:
 
 
 def is_finite_number(value: Any) -> bool:
-    """Whether a reward or a signal can be taken as a float: no text, no NaN, no infinity."""
-    if isinstance(value, str | bytes):  # one that reads as a number is a slip all the same
+    """Return True if a value can be taken as a float: no text, no NaN, no infinity."""
+    if isinstance(value, str | bytes):  # also one that reads as a number
         return False
     try:
         return math.isfinite(float(value))

@@ -19,7 +19,7 @@ COLUMNS = ("place", "token", "author", "trained", "sampler", "trainer")
 
 
 class ShownToken(NamedTuple):
-    """One token of an excerpt. What is not known, or not there, is None."""
+    """One token of an excerpt. Unknown or missing values are None."""
 
     place: int
     """Its number in the rollout, from 0."""
@@ -52,7 +52,7 @@ class Excerpt:
 
     @property
     def title(self) -> str:
-        """Where this is."""
+        """The rollout and the places of its tokens."""
         first, last = self.tokens[0].place, self.tokens[-1].place
         return f"rollout {visible(self.rollout_id)}, tokens {first} to {last} of {self.num_tokens}"
 
@@ -73,7 +73,7 @@ class Excerpt:
 
 
 def visible(text: str) -> str:
-    """A text on one line: whatever a terminal would not print as a character is spelt out.
+    """A text on one line, with unprintable characters spelt out.
 
     >>> visible("</search>\\n\\x1b[31m")
     '</search>\\\\n\\\\x1b[31m'
@@ -97,7 +97,7 @@ def take_excerpt(
         trajectory: the rollout; it has at least one token.
         place: the number of a token; one beyond the end marks the last token.
         decode: ids to text.
-        is_trained: whether each token is trained; by default those that the model wrote.
+        is_trained: True for each trained token; by default those that the model wrote.
         trainer_logps: the trainer's log-probs by place, as far as they are known.
     """
     rows = list(trajectory)

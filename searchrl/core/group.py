@@ -19,10 +19,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Group(Generic[R_co]):
-    """The rollouts of one prompt instance: those that are compared with each other.
+    """The rollouts of one prompt instance, which are compared with each other.
 
-    `id` is unique within a step, never an index. What is known of a rollout depends on who made
-    the group: the rollout driver knows the whole episode, a learner needs a `Trainable`.
+    `id` is unique within a step, never an index. The rollout driver's rollouts hold the whole
+    episode; a learner needs a `Trainable`.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Trainable(Protocol):
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:
-        """What each turn earned; together the reward, or 0 if there is none."""
+        """Reward of each turn; they sum to the reward, or to 0 if there is none."""
 
     @property
     def is_cut(self) -> bool:
@@ -72,7 +72,7 @@ T = TypeVar("T", bound=Trainable)
 
 
 def settle(earned: tuple[float, ...], reward: float) -> tuple[float, ...]:
-    """What turns earned with the last one changed so that they add up to the reward.
+    """Rewards of turns, with the last one changed so that they add up to the reward.
 
     >>> settle((-0.5, 0.25), 1.0)
     (-0.5, 1.5)
@@ -93,7 +93,7 @@ class TrainItem:
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:
-        """Nothing before the last turn, and there the reward."""
+        """Zeros, and the reward in the last turn."""
         return settle((0.0,) * len(self.trajectory.turns), self.reward or 0.0)
 
 

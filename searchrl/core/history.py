@@ -25,24 +25,23 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What a run has measured so far, oldest first.
+    """Measurements of a run so far, oldest first.
 
     A metric that was not measured at a step has no point there.
 
     Args:
         settings: the configuration as plain values: `settings["optim"]["lr"]`. `model.dtype` is
             the one in use, never `auto`.
-        tasks: what each task of a mixture is called in metrics (`regulations/em`); empty if there
-            is one task.
-        weights: the weight of each component in the reward of a task as it is now; the key is the
-            task's name, or "" if there is one task.
+        tasks: names of the tasks of a mixture in metrics (`regulations/em`); empty for one task.
+        weights: the present weight of each component in the reward of a task, by the task's name,
+            "" for one task.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     step: int = 0
-    """The step that was finished last."""
+    """The step finished last."""
     _steps: dict[str, list[int]] = field(default_factory=dict)
     _curves: dict[str, dict[str, list[Point]]] = field(default_factory=dict)
 
@@ -60,7 +59,7 @@ class History:
             curves.setdefault(name, []).append(point)
 
     def clear(self) -> None:
-        """Forget all curves: what comes is judged without them, as after a rollback."""
+        """Forget all curves, as after a rollback."""
         self._steps.clear()
         self._curves.clear()
 

@@ -46,7 +46,7 @@ def k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 def is_kl_clamped(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    """Return where u exceeds `KL_LOG_RATIO_MAX`: there the estimators are flat, gradient 0."""
+    """Return True where u exceeds `KL_LOG_RATIO_MAX`: the estimators are flat there, gradient 0."""
     return ref_logp.detach() - logp.detach() > KL_LOG_RATIO_MAX
 
 

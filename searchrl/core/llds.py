@@ -38,9 +38,8 @@ def hold_columns(step: StepScores) -> Mapping[str, Sequence[Advantage]]:
 def solved_groups(step: StepScores) -> set[str]:
     """Return the ids of the groups that are all correct: every scored reward is the step's best.
 
-    This needs another scored rollout of the step with less: without one, the best reward of the
-    step may also be that of a wrong answer. All-wrong groups beside a better rollout never count.
-    Such a group is dead, because its rewards are equal; LLDS still holds it.
+    Another scored rollout of the step must have less: otherwise the best reward may be that of a
+    wrong answer. An all-correct group is dead, because its rewards are equal; LLDS still holds it.
 
     >>> step = StepScores([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], [True] * 6)
     >>> solved_groups(step)
@@ -60,10 +59,9 @@ def llds_loss(
 
     A segment whose total log-prob has fallen since the start of the update adds
     coefficient * max(0, old_logp - logp) to the loss at each of its tokens that fell: a pull up of
-    constant strength. It takes a second update to act: at the first one nothing has fallen,
-    provided that `old_logp_T` is the trainer's own; the sampler's record differs by rounding, and
-    half of its tokens would be pulled. Needs `segment_T`. Raises ValueError for a negative
-    `coefficient`.
+    constant strength. It acts from the second update on: at the first one nothing has fallen, if
+    `old_logp_T` is the trainer's own; the sampler's record differs by rounding, which would pull
+    half of the tokens. Needs `segment_T`. Raises ValueError for a negative `coefficient`.
     """
     if not coefficient >= 0:
         raise ValueError(f"expected {coefficient=} to be >= 0")
@@ -75,7 +73,7 @@ def llds_loss(
     fall_T = columns.old_logp_T - columns.logp_T
     is_held_T = hold_T > 0
     has_fallen_T = is_held_T & (columns.sum_per_segment(fall_T.detach()) > 0) & (fall_T > 0)
-    # `where` and no clamp at 0: a token that did not move has lost nothing and is not pulled.
+    # `where` and no clamp at 0: a token that did not move is not pulled.
     drop_T = torch.where(has_fallen_T, fall_T, 0.0)
     objective_T = surrogate_T - kl_penalty(columns, settings)
     pull = coefficient * (hold_T * drop_T).sum()

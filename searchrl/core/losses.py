@@ -22,13 +22,12 @@ from searchrl.core.reduction import LossSettings
 
 
 def gspo_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
-    """GSPO (arXiv 2507.18071, eq. 5 and 7): one ratio per segment, the geometric mean of its own.
+    """GSPO (arXiv 2507.18071, eq. 5 and 7): one ratio per segment, a geometric mean.
 
     In the form for tokens (eq. 13 and 14), s_t = sg[s] * pi / sg[pi]: its value is s at every token
     of the segment, its gradient s * d logp_t. Where a segment has one advantage this is the
     gradient of s * A; where it has one per token, each token follows its own. Clip fractions and
-    `ratio_mean` count tokens. Needs `segment_T`: a rollout has a ratio for each context
-    that the model saw. A dropped token leaves the mean of its segment.
+    `ratio_mean` count tokens. Needs `segment_T`. A dropped token leaves the mean of its segment.
     """
     log_ratio_T = columns.logp_T.detach() - columns.old_logp_T
     length_T = columns.sum_per_segment(torch.ones_like(log_ratio_T)).clamp(min=1.0)
@@ -40,12 +39,12 @@ def gspo_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, Los
 
 
 def cispo_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
-    """CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4 and 5): cap the weight of a token, not its push.
+    """CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4 and 5): cap the weight of a token.
 
     REINFORCE with an importance weight that is never above 1 + clip_high and has no gradient. No
     token loses its gradient, so nothing counts as clipped; `num_cut` counts capped weights. As in
-    the paper there is no lower bound: `clip_low` is not read. The value is not an objective (it
-    contains A * logp): only the gradient means something.
+    the paper there is no lower bound: `clip_low` is not read. The value (it contains A * logp) is
+    not an objective: only its gradient counts.
     """
     ratio_T = torch.exp(clamped(columns.logp_T.detach() - columns.old_logp_T))
     cap = 1 + settings.clip_high
@@ -59,12 +58,12 @@ def tis_loss(
 ) -> tuple[Tensor, LossStats]:
     """Truncated importance sampling (Yao et al. 2025): PPO-clip for a sampler that disagrees.
 
-    Tokens came from `sampler_logp_T`, another engine, precision or age than the policy at the
-    start of the update, `old_logp_T`: sg[min(exp(old_logp - sampler_logp), cap)] puts that right,
-    on the clipped surrogate and not on the KL. `old_logp_T` must be the trainer's own, computed
-    anew: where it is the sampler's record, or `sampler_logp_T` is None, every weight is 1 and this
-    is PPO-clip. The cap bounds the variance and biases the gradient; `sampler_ratio_mean`, taken
-    before it, should be near 1. Raises ValueError for a `cap` below 1.
+    The sampler (`sampler_logp_T`) has another engine, precision or age than the policy at the start
+    of the update (`old_logp_T`). The weight sg[min(exp(old_logp - sampler_logp), cap)] corrects
+    that on the clipped surrogate, not on the KL. `old_logp_T` must be recomputed by the trainer:
+    with the sampler's record, or without `sampler_logp_T`, every weight is 1: plain PPO-clip.
+    The cap bounds the variance and biases the gradient; `sampler_ratio_mean`, taken before it,
+    should be near 1. Raises ValueError for a `cap` below 1.
     """
     if not cap >= 1:
         raise ValueError(f"expected {cap=} to be >= 1: agreement has the ratio 1")
@@ -83,9 +82,8 @@ def masked_tis_loss(
     """Masked TIS (IcePop, arXiv 2510.18855): the weight inside a band, no gradient outside it.
 
     Like `tis_loss`, but a token whose exp(old_logp - sampler_logp) is not in [low, high] gives no
-    policy gradient instead of a capped one: so far apart, one of the two numbers is wrong. It
-    keeps its KL term, and no other token takes over its weight: the step's denominator is fixed
-    before any forward pass. Raises ValueError unless 0 <= low <= 1 <= high.
+    policy gradient: so far apart, one of the two numbers is wrong. It keeps its KL term, and its
+    weight stays in the step's denominator. Raises ValueError unless 0 <= low <= 1 <= high.
     """
     if not 0 <= low <= 1 <= high:
         raise ValueError(f"expected 0 <= low <= 1 <= high, got {low=} and {high=}")
@@ -103,7 +101,7 @@ def masked_tis_loss(
 def clipped_surrogate(
     ratio_T: Tensor, adv_T: Tensor, settings: LossSettings
 ) -> tuple[Tensor, Tensor]:
-    """Return PPO's minimum of surr1 and surr2, and where the clip bites; a tie takes surr1."""
+    """Return PPO's minimum of surr1 and surr2, and True where the clip acts; a tie takes surr1."""
     surr1_T = ratio_T * adv_T
     surr2_T = ratio_T.clamp(1 - settings.clip_low, 1 + settings.clip_high) * adv_T
     is_clipped_T = surr2_T < surr1_T

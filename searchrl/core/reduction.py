@@ -1,4 +1,4 @@
-"""What a run sets of a loss, and what its reduction makes of the tokens of a step.
+"""Settings of a loss, and the weights that its reduction gives the tokens of a step.
 
 Owns the clip range, beta and the reduction (`LossSettings`), and the weight of a token
 (`token_weights`). A rollout weighs what it weighs in the *whole* optimiser step: weights are taken
@@ -17,9 +17,9 @@ from enum import StrEnum
 
 
 class Reduction(StrEnum):
-    """How token objectives become one number. n_i: model tokens of rollout i, S: rollouts with any.
+    """Weights of tokens. n_i: model tokens of rollout i, S: rollouts with any.
 
-    Which one is chosen decides whose tokens count, not how fast training goes.
+    The choice decides whose tokens count, not how fast training goes.
     """
 
     TOKEN_MEAN = "token-mean"
@@ -44,10 +44,9 @@ class LossSettings:
     beta: float = 0.0
     """Weight of the KL to the reference; above 0 the columns need `ref_logp_T`."""
     reduction: str = "sequence-mean"
-    """Name of a `Reduction`. It is in the weights of the columns already: no loss reads it."""
+    """Name of a `Reduction`. No loss reads it: the weights of the columns contain it."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for numbers out of range."""
         clip_low, clip_high, beta = self.clip_low, self.clip_high, self.beta
         if not (clip_low >= 0 and clip_high >= 0 and beta >= 0):
             raise ValueError(f"expected {clip_low=}, {clip_high=} and {beta=} to be >= 0")
@@ -65,9 +64,9 @@ def token_weights(
 
     `num_tokens_B` are the trainable model tokens of every rollout of the whole optimiser step,
     over all micro-batches and workers; 0 for a rollout that takes no part (unscored, or in a dead
-    group at beta 0). Those get weight 0 and enter no denominator; a step without any token is all
-    zeros. `constant` is the token budget that `Reduction.CONSTANT` divides by (no other reads it).
-    Workers that *average* gradients must multiply the loss by their number.
+    group at beta 0). Those get weight 0 and enter no denominator. `Reduction.CONSTANT` alone reads
+    `constant`, the token budget. Workers that *average* gradients must multiply the loss by their
+    number.
 
     >>> token_weights([1, 3, 0], Reduction.SEQUENCE_MEAN)
     [0.5, 0.16666666666666666, 0.0]

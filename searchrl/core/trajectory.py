@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Author(IntEnum):
-    """Who wrote a token. Only MODEL tokens are ever trained."""
+    """Author of a token. Only MODEL tokens are ever trained."""
 
     PROMPT = 0
     """The rendered prompt, the assistant prefix included."""
@@ -29,11 +29,11 @@ class Author(IntEnum):
 
 
 class Origin(StrEnum):
-    """Where a trajectory's model tokens come from."""
+    """Origin of a trajectory's model tokens."""
 
     SAMPLED = "sampled"
     DEMONSTRATION = "demonstration"
-    """Has no sampler log-probs: they are absent, never NaN or 0."""
+    """A trajectory whose sampler log-probs are absent, never NaN or 0."""
     REPLAY = "replay"
 
 
@@ -46,7 +46,7 @@ class TurnStop(StrEnum):
 
 
 def is_finite(logp: float | None) -> bool:
-    """Whether a token has a log-prob that a ratio can be taken of."""
+    """Return True if a ratio can be taken of this log-prob."""
     return logp is not None and math.isfinite(logp)
 
 
@@ -64,8 +64,7 @@ class TokenStep(NamedTuple):
 class Turn:
     """One model turn as a token range: `[start, stop)` are the sampled ids.
 
-    `text_behind` is text the last sampled token holds beyond the stop string: kept in the ids,
-    never shown to the parser.
+    `text_behind` is the last token's text beyond the stop string: in the ids, but not parsed.
     """
 
     index: int
@@ -79,11 +78,10 @@ class Turn:
 class Trajectory:
     """Append-only columns over the tokens of one rollout.
 
-    `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
-    asked. `generated_text` is the decoded model and environment text after the prompt, for
-    reading only. `starts` are the places where segments begin: a segment is what the model saw at
-    once, from its first token on, and most rollouts are one (see `join_segments`). `reasons` say
-    why each begins.
+    `group_id` is unique per prompt instance, never an index. `task_id` and `env` name the task.
+    `generated_text` is the decoded model and environment text after the prompt, for reading only.
+    `starts` are the first places of segments: a segment is the text that the model saw at once, and
+    most rollouts have one (see `join_segments`). `reasons` say why each begins.
     """
 
     rollout_id: str
@@ -94,7 +92,7 @@ class Trajectory:
     starts: tuple[int, ...] = (0,)
     reasons: tuple[str, ...] = ("first",)
     own_prompt: bool = False
-    """True where an agent wrote its prompt: then those of its group may have others."""
+    """True where an agent wrote the prompt: those of its group may then differ."""
     generated_text: str = ""
     _ids: list[int] = field(default_factory=list, repr=False)
     _authors: list[Author] = field(default_factory=list, repr=False)
@@ -226,9 +224,9 @@ class Trajectory:
 
     @property
     def trained(self) -> list[bool]:
-        """Which tokens a loss may take in: the model's, of a log-prob that a ratio can be taken of.
+        """True for tokens that a loss may use: the model's with a finite log-prob.
 
-        All of a demonstration: its author took each of them with certainty.
+        All of a demonstration's: its author was certain of each.
         """
         is_certain = self.origin is Origin.DEMONSTRATION
         return [
@@ -237,7 +235,7 @@ class Trajectory:
         ]
 
     def seen_before(self, turn: Turn) -> str:
-        """Return a key of what was shown just before a turn: the prompt, or the observation.
+        """Return a key of the text just before a turn: the prompt, or the observation.
 
         Equal tokens have equal keys, in any rollout.
         """
@@ -252,13 +250,11 @@ class Trajectory:
         return sum(turn.stop - turn.start for turn in self._turns)
 
 
-def join_segments(segments: Sequence[Trajectory], asked: Sequence[int]) -> Trajectory:
-    """One rollout of several segments, one behind the other; its name is that of the first.
+def join_segments(segments: Sequence[Trajectory], segment_of: Sequence[int]) -> Trajectory:
+    """One rollout of several segments, one behind the other; it takes the first one's name.
 
-    `asked` says of each turn, in the order in which turns were asked for, which segment it is in:
-    turns are numbered so, wherever their tokens stand.
-
-    Raises ValueError if a segment has more or fewer turns than `asked` says.
+    `segment_of` holds the segment of each turn, in the order of requests, which numbers the turns.
+    Raises ValueError if a segment has more or fewer turns.
     """
     first, starts = segments[0], tuple(accumulate(map(len, segments), initial=0))[:-1]
     joined = replace(
@@ -273,23 +269,24 @@ def join_segments(segments: Sequence[Trajectory], asked: Sequence[int]) -> Traje
         _turns=[],
     )
     numbers: list[list[int]] = [[] for _ in segments]
-    for number, segment in enumerate(asked):
+    for number, segment in enumerate(segment_of):
         numbers[segment].append(number)
     turns: dict[int, Turn] = {}
-    for one, start, own in zip(segments, starts, numbers, strict=True):
-        if len(own) != len(one.turns):
-            raise ValueError(f"a segment has {len(one.turns)} turns, and {len(own)} were asked for")
-        joined._turns_of += [own[turn] if turn >= 0 else -1 for turn in one.turns_of]
-        for number, turn in zip(own, one.turns, strict=True):
+    for one, start, places in zip(segments, starts, numbers, strict=True):
+        if len(places) != len(one.turns):
+            problem = f"a segment has {len(one.turns)} turns, and {len(places)} were asked for"
+            raise ValueError(problem)
+        joined._turns_of += [places[turn] if turn >= 0 else -1 for turn in one.turns_of]
+        for number, turn in zip(places, one.turns, strict=True):
             turns[number] = replace(
                 turn, index=number, start=turn.start + start, stop=turn.stop + start
             )
-    joined._turns += [turns[number] for number in range(len(asked))]
+    joined._turns += [turns[number] for number in range(len(segment_of))]
     return joined
 
 
 class TokenColumns(NamedTuple):
-    """What the first update on a rollout saw of it, over its trained tokens in order."""
+    """Figures of a rollout's trained tokens, in order, at the first update on it."""
 
     advantage: float | tuple[float, ...]
     """One number where the algorithm gave one for the whole rollout."""
@@ -298,8 +295,8 @@ class TokenColumns(NamedTuple):
     entropy: tuple[float, ...]
     """Nats, of the full distribution at the sampling temperature."""
     weight: float | tuple[float, ...]
-    """Of each token in the loss: what its advantage is multiplied with. One number for the whole
-    rollout, unless the loss has a factor for every token."""
+    """Factor on the advantage in the loss. One number for the whole rollout, unless the loss has a
+    factor for every token."""
     clipped: tuple[int, ...] | None
     """Places of the tokens whose gradient the clip took, counted among the trained ones; None for a
     loss without a clip."""

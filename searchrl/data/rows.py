@@ -153,7 +153,6 @@ def _open(path: Path) -> io.BufferedReader:
 
 
 def _explain(error: Exception, path: Path, number: int, expected: str) -> str:
-    """The reason why a file, or the part of it behind a row, cannot be read."""
     rest = f" after row {number}; the rest was not read" if number else ""
     if isinstance(error, BadRow):
         return f"{error}{rest}"

@@ -127,7 +127,6 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
 
 
 def _episodes(driver: RolloutDriver, requests: Sequence[RolloutRequest]) -> list[Rollout]:
-    """The episode of each request; ConfigError if one failed."""
     rollouts = [rollout for group in driver.run(requests) for rollout in group.rollouts]
     for failure in (rollout.episode.failure for rollout in rollouts):
         if failure is not None:

@@ -147,7 +147,6 @@ class TrainingRun:
             observer.note(text)
 
     def _record_origin(self) -> None:
-        """Write `provenance.json`: what this run is made with."""
         trainable, total = self.policy.num_parameters
         self.writer.write_provenance(
             self.registry.provenance(),

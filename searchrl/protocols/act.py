@@ -38,7 +38,7 @@ class ThinkAct(InlineProtocol):
     ) -> None:
         names = {"think": think, "act": act, "observation": observation}
         ensure_tag_names(names)
-        # The environment's text may come from another system: its usual tag is neutralised too.
+        # The environment's text may come from another system: neutralise its usual tag, too.
         super().__init__("act", Tags(*names.values()), foreign=["act"])
         self.instruction = load_instruction(instruction, self.name, **names)
 

@@ -25,8 +25,8 @@ from searchrl.protocols.tags import (
 from searchrl.protocols.wrapping import Line, Wrapping, passage_lines
 
 INSTRUCTIONS = Path(__file__).resolve().parents[1] / "assets" / "instructions"
-"""The default instruction of each built-in protocol, as NAME.txt. That of `tool-call` is copied
-from the models' own templates in its middle, with one call instead of several."""
+"""Default instructions, as NAME.txt. The middle of that of `tool-call` is copied from the models'
+templates, with one call instead of several."""
 
 FIRST_THOUGHT = "I should look this up."
 """The thought with which a forced search begins; demonstrations begin with it too."""
@@ -41,13 +41,13 @@ class InlineProtocol:
     Args:
         name: the protocol's registered name.
         tags: its tag names.
-        wrapping: the environment's tag and the text around what it says; by default the tag with
-            a blank line on both sides.
+        wrapping: the environment's tag and the text around it; by default the tag with a blank
+            line on both sides.
         foreign: further tag names that are neutralised in foreign text.
     """
 
-    # In the reasons of invalid turns: what a request is called and holds, who alone may write the
-    # environment's tag, and what to do.
+    # Words in the reasons of invalid turns: the request and its content, the only author of the
+    # environment's tag, and the thing to do.
     request = "search"
     example = "query"
     replier = "the search engine"
@@ -68,7 +68,7 @@ class InlineProtocol:
         self._grammar = TagGrammar(tags)
         tag = tags.information
         self._wrapping = wrapping or Wrapping(tag, f"\n\n<{tag}>", f"</{tag}>\n\n")
-        # A corpus may be made for another system: the usual tags of such systems count too.
+        # A corpus may be made for another system: its usual tags count, too.
         self._foreign_tag = foreign_tags({*filter(None, tags), *foreign})
         self._reasons = self._say_reasons()
 
@@ -78,11 +78,11 @@ class InlineProtocol:
         raise NotImplementedError
 
     def parse(self, text: str) -> Action:
-        """Read one model turn: the one action it commits to, or why there is none."""
+        """Read one model turn: its one action, or the reason why there is none."""
         return self._read(self._grammar.split(text))
 
     def final_answer(self, turns: Sequence[str]) -> str | None:
-        """The answer, if the turns hold exactly one complete answer block and it was acted on."""
+        """The answer, if the turns hold exactly one complete answer block, as an action."""
         return self._final_answer([self._grammar.split(turn) for turn in turns])
 
     def format_score(self, turns: Sequence[str]) -> float:
@@ -104,13 +104,13 @@ class InlineProtocol:
     def render_notice(self, text: str, budget: TokenBudget | None = None) -> str:
         """Wrap a message of the environment for the model.
 
-        A reason of this protocol at its beginning shows the tags as they are written, because the
-        model has to write them; all other text is foreign. For the budget, see
-        `render_observation`.
+        If it begins with a reason of this protocol, the tags there stay, because the model has to
+        write them; all other text is foreign. For the budget, see `render_observation`.
         """
-        said = text.strip()
-        own = max((r for r in self._reasons.values() if said.startswith(r)), key=len, default="")
-        return self._wrapping.wrap([Line(own, self.neutralise(said[len(own) :]))], budget)
+        notice = text.strip()
+        reasons = filter(notice.startswith, self._reasons.values())
+        reason = max(reasons, key=len, default="")
+        return self._wrapping.wrap([Line(reason, self.neutralise(notice[len(reason) :]))], budget)
 
     def neutralise(self, text: str) -> str:
         """Turn every protocol tag in foreign text, in any case and spacing, into `‹tag›`."""
@@ -159,7 +159,7 @@ class InlineProtocol:
         return self._reasons["no action"]
 
     def _say_reasons(self) -> dict[str, str]:
-        """Why a turn is invalid, by the fault; none of these texts holds anything a model wrote."""
+        """Reasons why a turn is invalid, by fault; none holds text of a model."""
         one = f"one {self.request}" + (" or one answer" if self.tags.answer else "")
         blocks = zip(self._actions, (self.example, "answer"), strict=False)
         choice = " or ".join(f"<{tag}>{example}</{tag}>" for tag, example in blocks)
@@ -194,9 +194,9 @@ def invalid(reason: str) -> Action:
 def load_instruction(
     instruction: str | None, protocol: str, *, key: str = "instruction", **tags: str
 ) -> str:
-    """The text of the setting `key`: itself, or after an `@` the UTF-8 file it names.
+    """Return the text of the setting `key`: itself, or the UTF-8 file named behind an `@`.
 
-    By default it is that of `protocol` in `INSTRUCTIONS`, with the names of its `tags` put in.
+    The default is that of `protocol` in `INSTRUCTIONS`, with the names of its `tags`.
     Raises `ConfigError` if the file cannot be read.
     """
     if instruction is None:

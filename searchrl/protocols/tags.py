@@ -17,7 +17,7 @@ _TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Tags(NamedTuple):
-    """The tag names of one protocol, without angle brackets; `answer` may be "": it has none."""
+    """The tag names of one protocol, without angle brackets; `answer` may be "" for none."""
 
     think: str
     request: str
@@ -26,7 +26,7 @@ class Tags(NamedTuple):
 
 
 class Part(StrEnum):
-    """What a segment of a turn is: a complete block, a tag alone, or text."""
+    """Kind of a segment of a turn: a complete block, a tag alone, or text."""
 
     THINK = "think"
     REQUEST = "request"  # a search, a tool call, an act
@@ -63,7 +63,7 @@ class TagGrammar:
         self._parts = {tag: part for tag, part in parts if tag}
         names = "|".join(re.escape(name) for name in self._parts)
         self._tag = re.compile(rf"<(/?)({names})>")
-        # A tag may be named `s` or `eos`; then it is a tag and not an end mark.
+        # A tag named `s` or `eos` is not an end mark.
         marks = [mark for mark in _END_MARKS if mark.strip("</>") not in self._parts]
         self._end = re.compile(rf"(?:{'|'.join(marks)})\Z")
 
@@ -123,7 +123,7 @@ _LETTERS = {Part.THINK: "T", Part.REQUEST: "R", Part.ANSWER: "A"}
 
 
 def is_valid_order(turns: Iterable[Sequence[Segment]], order: re.Pattern[str]) -> bool:
-    """Whether the blocks of a dialogue's turns follow `order`.
+    """Return True if the blocks of a dialogue's turns follow `order`.
 
     It matches one letter per block: T a thought, B a blank one, R a request, A an answer, `;` the
     end of a turn, `?` anything else.
@@ -139,7 +139,7 @@ def _letter(segment: Segment) -> str:
 
 
 def ensure_tag_names(names: Mapping[str, str]) -> None:
-    """Raise `ConfigError` if the name of a setting's tag is not a tag name, or is used twice."""
+    """Raise `ConfigError` if a setting's tag name is invalid, or used twice."""
     for setting, name in names.items():
         if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
             raise ConfigError(

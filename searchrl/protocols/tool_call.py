@@ -45,13 +45,12 @@ class ToolCallProtocol(InlineProtocol):
     """Protocol `tool-call`; implements `contracts.TagProtocol`.
 
     A call of `search` with `{"query": text}` or `{"queries": [text, …]}` parses to a search. Any
-    other call parses to an action of kind `tool` whose payload is a `ToolCall`, also if the tool is
-    not listed: the environment says that it has no such tool. The tags are those of the models'
-    templates and cannot be changed.
+    other call parses to an action of kind `tool` with a `ToolCall`, also of an unknown tool, which
+    the environment then refuses. The tags are those of the models' templates and cannot be changed.
 
     Args:
-        tools: what the instruction lists: `{"name", "description", "parameters"}` each, the last
-            a JSON schema. None: those the environment registers, or a search.
+        tools: the tools in the instruction: `{"name", "description", "parameters"}` each, the last
+            a JSON schema. None: those of the environment, or a search.
         instruction: replaces the default one; `{tools}` in it is replaced by the list of tools;
             `@path` reads it from a UTF-8 file.
 
@@ -82,7 +81,7 @@ class ToolCallProtocol(InlineProtocol):
         self.instruction = text.replace("{tools}", "\n".join(listed))
 
     def read_request(self, text: str) -> Action:
-        """A call: a search, a `ToolCall`, or why it is neither."""
+        """Return a search, a `ToolCall`, or an invalid action with the reason."""
         try:
             call = _ensure_call(read_json(text))
         except ValueError as error:
@@ -149,12 +148,12 @@ def _read_search(arguments: Mapping[str, Any]) -> Action:
     is_list = isinstance(queries, list) and all(isinstance(query, str) for query in queries)
     if len(arguments) != 1 or not is_list:
         return invalid('The tool search takes {"query": "..."} or {"queries": ["...", ...]}.')
-    said = tuple(query.strip() for query in queries if query.strip())
-    return Action(SEARCH, said) if said else invalid("The search has no words to search for.")
+    words = tuple(query.strip() for query in queries if query.strip())
+    return Action(SEARCH, words) if words else invalid("The search has no words to search for.")
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text that a model wrote; any later reader of JSON can take it.
+    """Parse a JSON text of a model into a value that any other JSON reader takes.
 
     Raises:
         ValueError: it is not strict JSON, nests more than `MAX_DEPTH` levels, or holds a number
@@ -190,7 +189,6 @@ def read_calls(text: str) -> tuple[list[ToolCall], str]:
 
 
 def _scan(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value that begins at a place of a text, and where it ends."""
     try:
         value, end = _DECODER.raw_decode(text, at)
         if _depth(value) > MAX_DEPTH:

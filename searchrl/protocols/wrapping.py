@@ -14,7 +14,7 @@ from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
 
 NO_PASSAGE = "No passage matches this query."
-"""What an observation says when a search found nothing."""
+"""Observation of a search without results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """The environment's tag `name`, with the text `before` and `after` what is wrapped."""
+    """The environment's tag `name`, and the text `before` and `after` its content."""
 
     name: str
     before: str
     after: str
 
     def wrap(self, lines: Sequence[Line], budget: TokenBudget | None) -> str:
-        """Wrap lines within a budget: whole ones that fit, the next one cut, the rest dropped."""
+        """Wrap the lines that fit into a budget; cut the next one, and drop the rest."""
         whole = self._around("\n".join(line.head + line.text for line in lines))
         if budget is None or budget.count(whole) <= budget.max_tokens:
             return whole

@@ -21,9 +21,9 @@ Normalize = Callable[[str], str]
 """A normalisation dialect, one of `DIALECTS`."""
 
 NEAR_F1 = 0.6
-"""`fuzzy`: token F1 from which an answer counts as near."""
+"""Token F1 from which an answer is near, for `fuzzy`."""
 NEAR_RATIO = 0.85
-"""`fuzzy`: character similarity (`difflib` ratio) from which an answer counts as near."""
+"""Character similarity (`difflib` ratio) from which an answer is near, for `fuzzy`."""
 
 _PUNCTUATION_OUT = str.maketrans("", "", string.punctuation)
 _PUNCTUATION_TO_SPACE = str.maketrans(dict.fromkeys(string.punctuation, " "))
@@ -42,7 +42,7 @@ _DASH = re.compile(r"[\u2010-\u2015\u2212](?=\.?\d)")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[,'’]\d{2,3})*[,'’]\d{3}(?!\d|,\d)")
 _MARKUP = re.compile(r"(?<!\w)([*_`$]{1,3})(?=\S)(.+?)\1(?!\w)")
 _SPACED = re.compile(r"(?<=\w)\s+([<>=+^]+)\s+(?=\w)|(?<=\d)\s+(?=%)")
-# Punctuation that N3 deletes, but for what the first group names.
+# Punctuation that N3 deletes, except the first group.
 _LOOSE = re.compile(
     r"""((?<=\d)[.,:/*-](?=\d)           # 3.5  3,5  16:45  1/2  2*3  10-12
        | (?<=\de)-(?=\d)                 # 1e-5
@@ -55,7 +55,7 @@ _LOOSE = re.compile(
       ) | ["'(),;?@\[\]_{}\\&`!.:/*\#%+-]""",
     re.VERBOSE,
 )
-# Where none of these is in a text, N3 is N1.
+# N3 equals N1 for a text without any of these.
 _TELLING = re.compile(r"[^\w\s]|_|\b(?:a|an|the)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?:(?<![\w.])[-+]?\.?)?\d+(?:(?:[^\w\s]|e[-+]?)\d+)*")
 
@@ -98,7 +98,7 @@ def normalize_n3(text: str) -> str:
 
 def _normalize_n3_once(text: str) -> str:
     text = _MARKUP.sub(r"\2", _plain_numbers(unicodedata.normalize("NFC", text).lower()))
-    words = _LOOSE.sub(lambda found: found[1] or "", _SPACED.sub(r"\1", text)).split()
+    words = _LOOSE.sub(lambda match: match[1] or "", _SPACED.sub(r"\1", text)).split()
     # An article stands before a word: not at the end, and not in "A or B".
     kept = [
         word
@@ -112,12 +112,12 @@ def _normalize_n3_once(text: str) -> str:
 DIALECTS: Mapping[str, Normalize] = MappingProxyType(
     {"N1": normalize_n1, "N2": normalize_n2, "N3": normalize_n3}
 )
-"""The dialects by the names that the key `normalization` has."""
+"""The dialects, by the values of the key `normalization`."""
 
 
 def _plain_numbers(text: str) -> str:
     """A text with one minus sign for all, and without marks between thousands."""
-    return _GROUPED.sub(lambda found: re.sub("[,'’]", "", found[0]), _DASH.sub("-", text))
+    return _GROUPED.sub(lambda match: re.sub("[,'’]", "", match[0]), _DASH.sub("-", text))
 
 
 def find_numbers(text: str) -> Counter[str]:
@@ -128,22 +128,22 @@ def find_numbers(text: str) -> Counter[str]:
 
 
 def find_blurred(tasks: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Gold answers that N1 cannot tell from a plausible wrong one, each with such a one.
+    """Gold answers that N1 confuses with a plausible wrong one, each with the wrong one.
 
-    That is an answer of another task, or the gold answer without its sign, decimal point, symbol or
-    single letter.
+    A wrong one is an answer of another task, or the gold answer without its sign, decimal point,
+    symbol or single letter.
     """
     golds = [golds for golds in tasks if golds]
-    strict = {gold: normalize_n3(gold) for own in golds for gold in own}
+    strict = {gold: normalize_n3(gold) for answers in golds for gold in answers}
     alike: dict[str, set[str]] = {}
     for gold, text in strict.items():
         loose = normalize_n1(gold)
         alike.setdefault(loose, {normalize_n3(loose)}).add(text)
     blurred = {}
-    for own in golds:
-        right = {strict[gold] for gold in own}
-        for gold in own:
-            # What N1 makes nothing of is compared in another way.
+    for answers in golds:
+        right = {strict[gold] for gold in answers}
+        for gold in answers:
+            # Texts that N1 empties are compared in another way.
             if (loose := normalize_n1(gold)) and (wrong := alike[loose] - right):
                 blurred[gold] = min(wrong)
     return blurred
@@ -160,7 +160,7 @@ def tokenize(normalized: str) -> list[str]:
 
 
 class Compare(Protocol):
-    """A comparison of an answer with accepted ones: the best of several counts."""
+    """A comparison of an answer with accepted ones; the best one counts."""
 
     def __call__(
         self, prediction: str | None, golds: Sequence[str], normalize: Normalize | str = "N1"
@@ -169,7 +169,7 @@ class Compare(Protocol):
 
 
 def _best_of(compare: Callable[[str, str, Normalize], float]) -> Compare:
-    """The comparison with several accepted answers, from that with one."""
+    """Make a comparison with several accepted answers of one with a single answer."""
 
     @functools.wraps(compare)
     def best(

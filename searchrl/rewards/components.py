@@ -19,7 +19,7 @@ from searchrl.core.episode import Episode, Score, Task, Unscored
 from searchrl.rewards import answers
 
 SIGNAL = "signal:"
-"""With it begins a metric that is a signal of the environment, and no component by name."""
+"""Prefix of a metric that is a signal of the environment."""
 
 
 _Score = Callable[[Episode], float | Score | Unscored]
@@ -30,8 +30,8 @@ class FunctionReward:
     """A reward component made of a function: `score(episode)` with its declared values.
 
     `values` is the set of values it may return or, with `is_range`, their (low, high). `applies`
-    says of which tasks it says anything; None: of all. `figure` makes the name of its metric from
-    the name of the judge; None: the component's own.
+    picks the tasks that it scores; None: all. `figure` makes the name of its metric from the name
+    of the judge; None: the component's own.
     """
 
     name: str
@@ -50,7 +50,7 @@ class FunctionReward:
 class FunctionGroupReward:
     """A group reward made of a function: `score(episodes)` with its declared values.
 
-    `values` and `is_range` are those of each score.
+    `values` and `is_range` hold for each score.
     """
 
     name: str
@@ -78,7 +78,7 @@ def _against_golds(
 
 
 def _shown(episode: Episode) -> float | Unscored:
-    """The share of the gold passages that were shown; it says nothing where none are known."""
+    """Share of the gold passages that were shown; Unscored where none are known."""
     gold = set(episode.task.gold_ids)
     if not gold:
         return Unscored(f"task {episode.task.id!r} has no gold passages to compare with")
@@ -86,7 +86,7 @@ def _shown(episode: Episode) -> float | Unscored:
 
 
 def make_signal(metric: str) -> FunctionReward:
-    """The component of a metric `signal:NAME`: what the environment reported; else Unscored."""
+    """The component of a metric `signal:NAME`: a number of the environment; else Unscored."""
     name = metric.removeprefix(SIGNAL)
 
     def read(episode: Episode) -> float | Unscored:

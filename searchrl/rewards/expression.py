@@ -24,7 +24,7 @@ from searchrl.core.group import WeightedScore
 from searchrl.errors import ExpressionError, UnknownNameError, suggest
 
 HEADLINES = ("em", "env", "reward")
-"""What a run is judged by: the first of these that it is paid for, or that was measured."""
+"""Candidates for the headline figure of a run: the first one that is paid or was measured."""
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _IDENTIFIER = r"[^\W\d]\w*"
@@ -61,7 +61,7 @@ class Expression:
         return tuple(name for _, name in self.terms)
 
     def between(self, ranges: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-        """The least and the greatest reward of components between such values."""
+        """Least and greatest reward, given the ranges of components."""
         low = high = self.constant
         for weight, name in self.terms:
             if weight:  # 0 times an open end is no number
@@ -70,7 +70,7 @@ class Expression:
         return low, high
 
     def evaluate(self, scores: Mapping[str, float], left_out: Container[str] = ()) -> float:
-        """The reward without the terms of `left_out`, which say nothing about the task.
+        """Return the reward without the terms of `left_out`.
 
         A term of weight 0 is not read; KeyError if any other score is missing.
         """
@@ -89,7 +89,7 @@ class Expression:
         }
 
     def __str__(self) -> str:
-        # "a-b:c" reads as one qualified name, so a minus beside such a name needs its spaces.
+        # "a-b:c" reads as one qualified name, so a minus beside one needs spaces.
         gap = " " if any("-" in name for name in self.names) else ""
         pieces = [
             (weight, name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}")
@@ -144,8 +144,8 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
         if kind == "end":
             break
         if piece == "*":
-            said = "expected '+', '-' or the end, found '*' (the weight comes first: 2*em)"
-            raise _fault(text, at, said)
+            problem = "expected '+', '-' or the end, found '*' (the weight comes first: 2*em)"
+            raise _fault(text, at, problem)
         if piece not in _SIGNS:
             wanted = "'*', '+', '-'" if name is None else "'+', '-'"
             raise _fault(text, at, f"expected {wanted} or the end, found {{}}")
@@ -156,13 +156,12 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
 
 
 def _split(text: str, known: Sequence[str] | None) -> list[tuple[str, str, int]]:
-    """Names, numbers, signs and the end: the kind of each, its text and its place."""
     # Without known names "a-b:c" is one qualified name; with them, "a" minus "b:c" may be meant.
     ways = [rf"{re.escape(name)}(?!\w)" for name in known or () if ":" in name]
     ways += [_IDENTIFIER] if known is not None else [_QUALIFIED, _IDENTIFIER]
     piece = rf"\s*(?:(?P<name>{'|'.join(ways)})|(?P<number>{_NUMBER})|(?P<end>\Z)|(?P<other>.))"
-    found = re.finditer(piece, text, re.DOTALL)
-    return [(m.lastgroup or "", m[m.lastgroup or 0], m.start(m.lastgroup or 0)) for m in found]
+    matches = re.finditer(piece, text, re.DOTALL)
+    return [(m.lastgroup or "", m[m.lastgroup or 0], m.start(m.lastgroup or 0)) for m in matches]
 
 
 def _unknown(text: str, at: int, known: Sequence[str]) -> ExpressionError:
@@ -180,20 +179,20 @@ def _unknown(text: str, at: int, known: Sequence[str]) -> ExpressionError:
 def _fault(
     text: str, at: int, message: str, kind: Callable[[str], ExpressionError] = ExpressionError
 ) -> ExpressionError:
-    """The error at a place; `{}` in a message is what stands there."""
-    found = repr(text[at]) if at < len(text) else "the end"
+    """The error at a place; `{}` in a message becomes the character there."""
+    symbol = repr(text[at]) if at < len(text) else "the end"
     shown = "".join(c if c.isprintable() else " " for c in text)
     # Chinese characters take two columns in a terminal.
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text[:at])
     return kind(
-        f"reward expression, column {at + 1}: {message.replace('{}', found)}\n"
+        f"reward expression, column {at + 1}: {message.replace('{}', symbol)}\n"
         f"  {shown}\n  {' ' * (at + wide)}^\n{_SHAPE}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RewardSchedule:
-    """Which expression holds at which optimiser step. Made by `RewardSchedule.parse`.
+    """Expressions by optimiser step. Made by `RewardSchedule.parse`.
 
     `begins` are the steps after which each expression begins, ascending from 0.
     """
@@ -233,10 +232,7 @@ class RewardSchedule:
 
     @property
     def headline(self) -> str:
-        """What is judged by it: `em`, or the environment's own reward, if paid; else `reward`.
-
-        What the last expression pays counts.
-        """
+        """Headline figure: `em` or `env` if the last expression pays it; else `reward`."""
         paid = {name for weight, name in self.expressions[-1].terms if weight}
         return next((name for name in HEADLINES if name in paid), "reward")
 

@@ -49,7 +49,6 @@ class LexicalJudge:
         ]
 
     def _stands_in(self, reference: str, answer: str) -> bool:
-        """Whether an accepted answer stands in an answer that is not much longer."""
         words, wanted = (len(answers.tokenize(self._normalize(one))) for one in (answer, reference))
         is_there = answers.cover_em(answer, [reference], self._normalize) == 1
         has_numbers = answers.find_numbers(reference) <= answers.find_numbers(answer)

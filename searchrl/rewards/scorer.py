@@ -40,12 +40,12 @@ _Result = Score | Unscored
 
 @dataclass(frozen=True, slots=True)
 class ScoredEpisode:
-    """What scoring said about one episode.
+    """Scores of one episode.
 
-    `reward` is None exactly when `unscored` says why. `scores` holds every component that could
-    score, metrics included; one that could not is absent, never 0 or NaN, and its reason is in
-    `missing`. `per_turn` holds process scores, one per turn of the episode. `failure` is set if
-    something failed, and not if a component returned `Unscored`.
+    `reward` is None exactly when `unscored` says why. `scores` holds every component that scored,
+    metrics included; for any other one `missing` holds the reason. `per_turn` holds process
+    scores, one per turn of the episode. `failure` is set if something failed, and not if a
+    component returned `Unscored`.
     """
 
     reward: float | None
@@ -61,13 +61,13 @@ class Scorer:
 
     Args:
         components: by the names that the expressions use.
-        group_names: which of these score groups (`contracts.GroupReward`).
+        group_names: those that score groups (`contracts.GroupReward`).
         schedule: the expression of each step.
         metrics: names of further components to run, with weight 0.
         timeout_s: time limit of one call of a component; None: no limit.
         owners: the plugin of each component, for the text of failures.
         alone: names of components that take one call at a time.
-        judge: the judge's name, for metrics that are called by it.
+        judge: the judge's name, for the names of metrics.
 
     Raises:
         UnknownNameError: a name has no component.
@@ -94,34 +94,34 @@ class Scorer:
                     f"unknown reward component '{name}'.{suggest(name, components)}"
                 )
         self.components = tuple(name for name in self.names if not name.startswith(SIGNAL))
-        """The names that somebody registered: all but the signals of the environment."""
+        """Registered names: all but the signals of the environment."""
         self.group_names = frozenset(group_names)
         self.owners = {
             name: f"reward '{name}'" + (f" of {owners[name]}" if name in owners else "")
             for name in components
         }
-        """Under what name each component stands in failures."""
+        """Name of each component in failures."""
         self.component_of = {name: components[name] for name in self.names}
         self.ranges: Mapping[str, tuple[float, float]] = {
             name: _declared_range(component, self.owners[name])
             for name, component in self.component_of.items()
         }
-        """The least and the greatest value that each component declares."""
-        found = {name: getattr(one, "applies", None) for name, one in self.component_of.items()}
+        """Least and greatest value that each component declares."""
+        checks = {name: getattr(one, "applies", None) for name, one in self.component_of.items()}
         self.selective: Mapping[str, Callable[[Task], bool]] = {
-            name: check for name, check in found.items() if check is not None
+            name: check for name, check in checks.items() if check is not None
         }
-        """The components that say something about some tasks only, and of which."""
+        """Checks of the components that score some tasks only."""
         named = {name: getattr(one, "figure", None) for name, one in self.component_of.items()}
         self.figures = {name: make(judge) if make else name for name, make in named.items()}
-        """What the metric of each component is called."""
+        """Name of the metric of each component."""
         self.timeout_s = timeout_s
         self.alone = frozenset(self.owners[name] for name in alone)
-        """Who takes one call at a time, under the names that stand in failures."""
+        """Owners that take one call at a time."""
 
     @property
     def headline(self) -> str:
-        """What a run is judged by."""
+        """Name of the figure that a run is judged by."""
         return self.schedule.headline
 
     def score(self, episode: Episode) -> ScoredEpisode:
@@ -130,10 +130,10 @@ class Scorer:
         return scored
 
     def applies(self, name: str, task: Task | None) -> bool:
-        """Whether a component says anything about a task; raises what a plugin's check raises.
+        """Return True if a component scores a task; raises what a plugin's check raises.
 
-        Where it does not, its term is left out of the reward, for the whole group alike, and it is
-        no metric. Of a task that nobody describes (None) nothing is known, so it may.
+        Where it does not, its term is left out of the reward and its metric is absent. It may score
+        an unknown task (None).
         """
         if task is None or name not in self.selective:
             return True
@@ -145,8 +145,8 @@ def score_together(
 ) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
 
-    One component after the other over all episodes, then each reward is combined. Calls of a
-    component that wait overlap, unless it takes one at a time; quick calls run one after another.
+    Each component runs over all episodes before the next one. Calls of a component that wait
+    overlap, unless it takes one at a time; quick calls run one after another.
 
     Args:
         work: every episode with its scorer.
@@ -172,16 +172,16 @@ def score_together(
             for members, outcome in zip(those, outcomes, strict=True):
                 # A call that failed as a whole failed for all of its episodes.
                 if isinstance(outcome, Raised):
-                    said: Sequence[_Result | BaseException] = [outcome.error] * len(members)
+                    results: Sequence[_Result | BaseException] = [outcome.error] * len(members)
                 else:
-                    said = outcome.value
-                for sheet, one in zip(members, said, strict=True):
+                    results = outcome.value
+                for sheet, one in zip(members, results, strict=True):
                     sheet.take(place, one)
     return [sheet.combine() for sheet in sheets]
 
 
 class _EpisodeScores:
-    """What the components said of an episode so far; after a failure nothing more is asked."""
+    """Scores of an episode so far; after a failure no component is asked."""
 
     def __init__(self, scorer: Scorer, episode: Episode) -> None:
         self.scorer = scorer
@@ -195,11 +195,10 @@ class _EpisodeScores:
             self.reason = f"{failed.kind} failure of {failed.owner}: {failed.message}"
 
     def owner(self, place: int) -> str:
-        """Who is named if the component at a place fails."""
         return self.scorer.owners[self.scorer.names[place]]
 
     def next_name(self, place: int) -> str | None:
-        """The component to run at a place; None: there is none, or it says nothing of the task."""
+        """The component to run at a place; None: there is none, or it does not score the task."""
         if self.failure is not None or place >= len(self.scorer.names):
             return None
         name = self.scorer.names[place]
@@ -212,23 +211,22 @@ class _EpisodeScores:
         self.left_out.add(name)
         return None
 
-    def take(self, place: int, said: _Result | BaseException) -> None:
-        """Take in what came of the component at a place."""
+    def take(self, place: int, result: _Result | BaseException) -> None:
         name = self.scorer.names[place]
-        match said:
+        match result:
             case Score():
-                self.scores[name] = said.value
-                if said.per_turn is not None:
-                    self.per_turn[name] = said.per_turn
+                self.scores[name] = result.value
+                if result.per_turn is not None:
+                    self.per_turn[name] = result.per_turn
             case Unscored():
-                self.missing[name] = said.reason
+                self.missing[name] = result.reason
             case _:
-                self.failure = _failure_of(said, self.owner(place))
+                self.failure = _failure_of(result, self.owner(place))
                 self.missing[name] = self.failure.message
                 self.reason = f"{self.failure.owner}: {self.failure.message}"
 
     def combine(self) -> ScoredEpisode:
-        """The reward, where everything that it needs could score."""
+        """Return the scores, with the reward if all its terms have a score."""
         expression = self.scorer.schedule.at(self.episode.step)
         # A metric that cannot score does not change the reward.
         needed = {name for weight, name in expression.terms if weight}
@@ -250,7 +248,6 @@ class _EpisodeScores:
 def _run(
     members: Sequence[_EpisodeScores], place: int, locks: Mapping[str, CallLock]
 ) -> list[_Result | ScoringFailure]:
-    """Run one component on an episode, or on the episodes of a group; what it gave to each."""
     scorer, name = members[0].scorer, members[0].scorer.names[place]
     component: Any = scorer.component_of[name]
     episodes = tuple(sheet.episode for sheet in members)
@@ -277,13 +274,13 @@ def _run(
 
 
 def _failure_of(error: BaseException, owner: str) -> Failure:
-    """What a call that failed means; raises what is no failure of a plugin, such as Ctrl-C."""
+    """Return the failure that an error means; raise what is none of a plugin, such as Ctrl-C."""
     match error:
         case DeadlineExceeded() as late if late.owner == owner:
             # With another owner, the error is about a call that the component made itself.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
-        case BudgetSpent():  # nobody failed: what a judge may cost is spent
+        case BudgetSpent():  # no failure: the judge's budget is spent
             return Failure(FailureKind.BUDGET, owner, str(error))
         case ScoringFailure() | EndpointFailure():
             message = str(error)
@@ -331,7 +328,6 @@ def _finite(raw: object, verb: str) -> float:
 
 
 def _declared_range(component: Reward | GroupReward, owner: str) -> tuple[float, float]:
-    """The least and the greatest declared value; `PluginError` says what is missing."""
     values, is_range = getattr(component, "values", ()), getattr(component, "is_range", None)
     try:
         low, high = min(values) + 0.0, max(values) + 0.0

@@ -102,7 +102,6 @@ def ensure_unchanged(
 
 
 def _paths_in(value: Any) -> Iterator[Path]:
-    """Every file and folder that a setting names, absolute."""
     if isinstance(value, str):
         name = value.removeprefix("@")  # as instructions name the file with their text
         try:

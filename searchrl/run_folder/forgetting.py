@@ -94,7 +94,6 @@ def _group(rows: Iterable[Row]) -> _Entries:
 
 
 def _means(tasks: Mapping[str, list[Row]], figure: str) -> dict[str, float]:
-    """The mean of a figure per task that has it."""
     means = {}
     for task, rows in tasks.items():
         scores = (

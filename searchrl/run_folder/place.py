@@ -53,7 +53,6 @@ def ensure_free(path: Path) -> None:
 
 
 def _can_resume(path: Path) -> bool:
-    """True if a checkpoint is there; False where nothing can be read."""
     try:
         return next((path / "checkpoints").glob("step_*/state.json"), None) is not None
     except OSError:  # a name that is too long, say

@@ -135,5 +135,4 @@ def verify_folder(
 
 
 def _inside(folder: Path) -> dict[str, Path]:
-    """Files and folders in a folder, by name."""
     return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}

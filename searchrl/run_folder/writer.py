@@ -274,7 +274,6 @@ class _Growing:
         self.add(data)
 
     def add(self, data: bytes) -> None:
-        """Take in what was appended."""
         self._hash.update(data)
         self._num_bytes += len(data)
         self.facts = {"bytes": self._num_bytes, "sha256": self._hash.hexdigest()}

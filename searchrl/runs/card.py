@@ -130,7 +130,6 @@ def _cell(metric: Mapping[str, Any] | None) -> str:
 
 
 def _facts(source: Source) -> dict[str, str]:
-    """The facts of training, for the table of the card."""
     config, provenance = source.config, source.run.provenance
     rollout, machine = config.rollout, provenance.get("machine", {})
     steps = source.step if source.step is not None else source.run.summary.get("steps", "")

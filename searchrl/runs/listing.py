@@ -182,7 +182,6 @@ def _is_alive(process: Mapping[str, Any] | None) -> bool:
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The headline of a run."""
     before, after = summary.get("before"), summary.get("after") or summary.get("eval")
     for name in sorted(HEADLINES, key=lambda one: one != summary.get("headline")):
         first, last = ((one or {}).get(name, {}).get("value") for one in (before, after))
@@ -192,7 +191,6 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files in a folder."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:

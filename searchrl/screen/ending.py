@@ -48,7 +48,6 @@ def list_alarms(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _habit(before: Mapping[str, Metric], after: Mapping[str, Metric]) -> str:
-    """The agent's use of its search, where there is one."""
     if "searched" not in after:
         return ""
     share, was = after["searched"]["value"], before.get("searched")

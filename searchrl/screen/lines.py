@@ -69,7 +69,6 @@ class CleanStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is that of the stream."""
         return getattr(self.behind, name)
 
 

@@ -9,7 +9,7 @@ KINDS = ("linear", "parallel", "compacted", "retried", "streamed", "cut")
 
 
 def act(task, base_url, api_key):
-    """One session; says of which kind it was."""
+    """Run one session; return its kind."""
     client = OpenAI(base_url=base_url, api_key=api_key, max_retries=0)
     kind = KINDS[zlib.crc32(task["rollout_id"].encode()) % len(KINDS)]
     messages = [{"role": "user", "content": task["question"]}]

@@ -49,7 +49,7 @@ def _ask_by_http(base_url: str, api_key: str, route: str, body: Any) -> Any:
 
 
 def act(task: Any, base_url: str, api_key: str) -> str:
-    """What the built-in loop does: search until the policy answers or no turn is left."""
+    """Search until the policy answers or no turn is left, as the built-in loop does."""
     ask = _ask_by_openai if os.environ["CLIENT"] == "openai" else _ask_by_http
     messages: list[Any] = [{"role": "user", "content": task["question"]}]
     for _ in range(int(os.environ["TURNS"])):

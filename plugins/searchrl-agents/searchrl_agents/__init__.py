@@ -7,7 +7,7 @@ PLUGIN_API = 2
 
 @hookimpl
 def register_wrappers(register: Register) -> None:
-    """`agent`: an agent acts, and the policy writes what it asks for."""
+    """Offer `agent`: an agent acts, and the policy answers its requests."""
     register(
         "agent",
         "searchrl_agents.env:AgentEnv",
@@ -17,7 +17,7 @@ def register_wrappers(register: Register) -> None:
 
 @hookimpl
 def register_rewards(register: Register) -> None:
-    """What an agent gives itself."""
+    """Offer the reward that an agent gives itself."""
     register(
         "agent",
         "searchrl_agents.rewards:make_agent",

@@ -1,4 +1,4 @@
-"""How an agent is started for a rollout: a command in processes of its own, or a function.
+"""The start of an agent for a rollout: a command in processes of its own, or a function.
 
 Owns what an agent is given, how its end is told, and the errors of a wrong agent. The processes
 are the keeper's. A function has the environment and the output of the run.
@@ -34,7 +34,7 @@ from searchrl.api_client import read_key, redact
 from searchrl_agents.keeper import END_S, end_all
 
 INHERITED = "PATH HOME USER LANG TMPDIR TEMP TMP VIRTUAL_ENV PYTHONPATH CONDA_PREFIX".split()
-"""What a command gets of the environment of the run, with `LC_*`: no keys."""
+"""Variables of the run that a command gets, with `LC_*`: no keys."""
 _KEYS = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|\d|$)", re.IGNORECASE)
 """Variables that hold a secret, by their names."""
 CLOSED = "the agents were closed"
@@ -42,7 +42,7 @@ CLOSED = "the agents were closed"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the agent of one rollout gets; `task` is JSON with `rollout_id` and `question`."""
+    """Input of the agent of one rollout; `task` is JSON with `rollout_id` and `question`."""
 
     base_url: str
     key: str
@@ -50,44 +50,44 @@ class Start:
 
 
 class Ended(NamedTuple):
-    """How an agent ended."""
+    """End of an agent."""
 
     code: int | None = None
-    """The exit status; -9: by signal 9. None: a function, or it did not start, or was given up."""
+    """Exit status; -9: signal 9. None: a function, or it did not start, or was given up."""
     output: str = ""
     """The last 64 KiB of stdout and stderr in order of arrival; of a function: its traceback."""
     last_line: str = ""
-    """The last non-blank line of stdout; of a function: what it returned, if that is text."""
+    """The last non-blank line of stdout; of a function: its result, if that is text."""
     error: str = ""
-    """Empty if it ended well, else one line that says what happened."""
+    """Empty if it ended well, else the error in one line."""
 
 
 class Running:
-    """An agent at work; for several threads."""
+    """A running agent; several threads may call it."""
 
     def __init__(self, on_stop: Callable[[], None], key: str) -> None:
         self._on_stop, self.key, self.why = on_stop, key, ""
         self.ended: Future[Ended] = Future()
 
     def stop(self, why: str) -> Future[Ended]:
-        """End it with all that it started; `why` is its error, unless it has ended already."""
+        """End it with all its processes; `why` is its error, unless it has ended already."""
         if not self.ended.done():
             self.why = self.why or why
             self._on_stop()
         return self.ended
 
     def finish(self, ended: Ended) -> None:
-        """For its agent: it has ended. Only the first call counts."""
+        """Record the end; only the first call counts."""
         with suppress(InvalidStateError):
             self.ended.set_result(Ended(*redact(ended._replace(error=self.why or ended.error))))
 
 
 def make_agent(command: str, *, env: Sequence[str] = ()) -> Agent:
-    """The agent that a text means: a function, or a command, which is split but sees no shell.
+    """Make the agent of a text: a function, or a command, which runs without a shell.
 
     Args:
         command: `python my_agent.py`, `my_agent.py:function` or `package.module:function`.
-        env: more variables that a command gets of the run's environment.
+        env: further variables of the run that a command gets.
 
     Raises:
         ConfigError: if the program, file or function is not there; says what to do.
@@ -249,7 +249,7 @@ class _Functions:
         running.finish(ended)
 
     def _describe(self, error: BaseException) -> str:
-        """Type, message, and the last place in the agent's own file, if it was there."""
+        """Type, message, and the last place in the agent's own file, if any."""
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename == self._file] or frames
         text = " ".join(str(error).split())[:500]
@@ -257,5 +257,4 @@ class _Functions:
 
 
 Agent = _Commands | _Functions
-"""Starts agents, any number at the same time: `start`; what goes wrong from there is in `Ended`.
-`close` ends all that were ever started."""
+"""Starts agents (`start`), any number at once; their errors are in `Ended`. `close` ends all."""

@@ -41,11 +41,11 @@ from searchrl_agents.talk import Refused, Reply
 
 _WRAPPED = re.compile(r"\s*<(\w+)>(.*)</\1>\s*", re.DOTALL)
 _MARGIN = 0.9
-"""Share of the time limit of a step after which we give up, so that it is told in our words."""
+"""Share of a step's time limit after which we give up, to report our own error."""
 
 
 class _Office:
-    """The server of this process and the rollouts behind its keys; agents by their commands."""
+    """The server of this process, its rollouts by key, and agents by command."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class _Office:
         return next((s for s in known if hmac.compare_digest(s.key.encode(), given)), None)
 
     def open(self, session: Session) -> str:
-        """The base address for the agent of a session, which is found from now on."""
+        """Register a session; return the base address for its agent."""
         with self._lock:
             if self._server is None:
                 self._server = AgentServer(self.find)
@@ -70,19 +70,17 @@ class _Office:
             return f"{self._server.address}/v1"
 
     def end(self, session: Session) -> None:
-        """The key is valid no more."""
         session.close()
         self._sessions.pop(session.key, None)
 
     def agent(self, command: str, env: tuple[str, ...]) -> Agent:
-        """The agent of a command: a function is imported once."""
+        """Return the agent of a command; a function is imported once."""
         with self._lock:
             if (command, env) not in self._agents:
                 self._agents[command, env] = make_agent(command, env=env)
             return self._agents[command, env]
 
     def close(self) -> None:
-        """End all that was started."""
         for agent in self._agents.values():
             agent.close()
         if self._server is not None:
@@ -97,9 +95,9 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         command: the agent: a command, or `file.py:function`.
-        history: `append` goes on with the tokens that were sampled though a client left out the
-            reasoning; `as_sent` begins a segment there.
-        max_requests: replies of the policy in one episode, at most.
+        history: `append` goes on with the sampled tokens if a client leaves out the reasoning;
+            `as_sent` begins a segment there.
+        max_requests: most replies of the policy in one episode.
         env_names: further variables that its process inherits.
 
     Raises:
@@ -114,7 +112,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         "tools": "Send the same tools and the same setting of thinking with each request.",
         "reasoning": "Send reasoning_content back with replies, or --set wrapper.history=append.",
     }
-    """What to change in an agent, for each reason why a request begins another segment."""
+    """Advice for each reason why a request begins another segment."""
 
     def __init__(
         self,
@@ -146,17 +144,17 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin a task, start the agent, and return what it asks the policy first.
+        """Begin a task, start the agent, and return its first request.
 
         Raises:
-            EnvironmentFailure: it asked for nothing.
+            EnvironmentFailure: it sent no request.
         """
         serving = self._serving
         self._end("its episode was given up")
         self._serving = serving
         question, info = self.env.reset(seed=seed, options=options)
         if self._serving is None:
-            return question, info  # nobody plays: a task is looked at
+            return question, info  # a task is looked at, not played
         if not hasattr(self._serving.codec, "show"):
             raise ConfigError("an agent needs a policy with a chat template; scripts have none")
         self._session = Session(self._serving.temperature, self._max_requests)
@@ -177,7 +175,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return said, info
 
     def step(self, action: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Give the agent the policy's turn, and return what it asks next.
+        """Give the agent the policy's turn, and return its next request.
 
         Raises:
             EnvironmentFailure: it crashed, or was too slow.
@@ -209,7 +207,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().close()
 
     def _go_on(self) -> str:
-        """What the policy is asked next (`Rendered`), or the answer of an agent that ended."""
+        """Return the policy's next prompt (`Rendered`), or the answer of an agent that ended."""
         assert self._serving is not None
         limit_s = (self._serving.timeout_s or 600.0) * _MARGIN
         until = time.monotonic() + limit_s
@@ -236,7 +234,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise
 
     def _ask(self, event: Event) -> Rendered | None:
-        """The tokens that the policy goes on from; None: the request was refused."""
+        """Return the prompt of a request; None: it was refused."""
         assert self._serving is not None
         request = event.body
         if request.thinking is None:
@@ -255,7 +253,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return Rendered(text, ids, placed.segment, request.stops, most, placed.reason)
 
     def _reply(self, turn: SampledTurn) -> None:
-        """Hand a turn to the request that waits; one that wants more replies waits on."""
+        """Add a turn to the replies of the waiting request, and answer it once it has all."""
         assert self._serving is not None and self._waiting is not None
         event, request = self._waiting, self._request
         sampled = text = str(turn)
@@ -334,6 +332,6 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def _failure(ended: Ended, remedy: str = "") -> EnvironmentFailure:
-    """Why an agent gave no answer, with the end of its output."""
+    """The error of an agent without an answer, with the end of its output."""
     output = f"\n{ended.output}" * bool(ended.output.strip())
     return EnvironmentFailure(f"the agent failed: {ended.error}{remedy}{output}")

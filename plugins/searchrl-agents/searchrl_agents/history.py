@@ -20,29 +20,29 @@ from searchrl.protocols import read_json
 from searchrl_agents.talk import Called, Message, Refused, Reply, Request
 
 Parts = list[tuple[str, bool]]
-"""Texts, and whether they are the template's own."""
+"""Texts; True for those of the template."""
 
 
 class Placed(NamedTuple):
-    """Where a request goes on: `ids` are new in `segment`, and all of a segment that begins."""
+    """Place of a request: `ids` are new in `segment`, and all of a segment that begins."""
 
     segment: int
     ids: list[int]
     reason: str
-    """Why a segment begins; empty: none does."""
+    """Reason why a segment begins; empty: none does."""
 
 
 @dataclass(slots=True)
 class _Said:
-    """A reply in a segment: what it was, what was read before it, and where its tokens stand."""
+    """A reply in a segment, the messages before it, and the places of its tokens."""
 
     before: tuple[Message, ...]
-    """The messages since the reply before."""
+    """Messages since the last reply."""
     reply: Reply
     start: int
     stop: int
     ended_itself: bool
-    """Whether its last id is the one that closes a message."""
+    """True if its last id is the one that closes a message."""
 
 
 @dataclass(slots=True)
@@ -57,9 +57,9 @@ class History:
 
     Args:
         codec: the policy's renderer.
-        mode: `append` goes on with the stored ids although a client left out the reasoning;
-            `as_sent` then begins a segment, as deployment would read it.
-        max_tokens: of one segment.
+        mode: `append` goes on with the stored ids if a client leaves out the reasoning; `as_sent`
+            begins a segment, the text that a deployed model would read.
+        max_tokens: limit of one segment.
     """
 
     def __init__(self, codec: Any, mode: str = "append", max_tokens: int = 1 << 30) -> None:
@@ -71,7 +71,7 @@ class History:
         self.num_replies = 0
 
     def place(self, request: Request) -> Placed:
-        """Where the request goes on; `take` must follow with what was sampled.
+        """Return the place of a request; `take` must follow with the sampled reply.
 
         Raises:
             Refused: the template does not show a message or tool exactly once, or there is no room
@@ -90,7 +90,7 @@ class History:
             if count and rest:
                 before, shared = rest, segment.ids[: said[-1].stop]
                 new = self._behind(said[-1], request, rest)
-            else:  # the same request again: another sample of what was asked there
+            else:  # the same request again: another sample of its reply
                 again = segment.said[count]
                 before, shared, new = again.before, segment.ids[: again.start], []
         ids = [*shared, *new]
@@ -125,7 +125,7 @@ class History:
         messages: tuple[Message, ...],
         calls: tuple[Called, ...] | None = None,
     ) -> list[int]:
-        """Ids of a dialogue up to the policy's turn; with `calls`, behind its turn with these."""
+        """Ids of a dialogue up to the policy's turn; with `calls`, behind a turn with these."""
         if calls is not None:
             turns = (Message("user", "go on"), Message("assistant", "said", calls=calls))
             parts, ends = _show(self._codec, (*turns, *messages), request)
@@ -144,15 +144,15 @@ class History:
             calls = request.messages[-len(rest) - 1].calls
             if not (calls and closing):
                 raise
-            # The template wants to see the calls that tools answer; they were sampled.
+            # The template needs the calls that tools answer; they were sampled.
             new = self._encode(request, rest, calls)
             new = new[new.index(closing[0]) :]
         return new[1:] if tuple(new[:1]) == closing else new
 
     def _find(self, request: Request, tools: str) -> tuple[int, int, tuple[Message, ...], str]:
-        """(segment, replies of it that the request repeats, messages behind them, reason).
+        """Return (segment or -1, number of replies that match, messages behind them, reason).
 
-        Segment -1: none. The reason is empty where the segment simply goes on.
+        The reason is empty where the segment goes on.
         """
         found: list[tuple[int, bool, int, tuple[Message, ...], str]] = []
         missed: list[tuple[int, str]] = [(0, "first")]
@@ -170,7 +170,7 @@ class History:
         return number, count, rest, reason
 
     def _match(self, segment: _Segment, request: Request) -> tuple[int, tuple[Message, ...], str]:
-        """How many replies a request repeats, what follows them, and why it does not go on."""
+        """Number of replies that a request repeats, the rest, and why it does not go on."""
         at, messages = 0, request.messages
         for count, said in enumerate(segment.said):
             size = len(said.before)
@@ -193,7 +193,7 @@ class History:
         return len(segment.said), messages[at:], "" if messages[at:] else "shortened"
 
     def _shows_alike(self, request: Request, at: int, before: tuple[Message, ...]) -> bool:
-        """Whether messages from a place on are these, or differ in what the template trims."""
+        """Return True if messages from a place on are these, but for what the template trims."""
         head, again = request.messages[:at], request.messages[at : at + len(before)]
         if _plain(again) == _plain(before):
             return True
@@ -209,7 +209,7 @@ class History:
 
 
 def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Parts, list[int]]:
-    """The parts of a dialogue, and behind which part each message's text ends.
+    """The parts of a dialogue, and the part with which each message's text ends.
 
     Raises Refused if the template does not show each message and tool exactly once, in order.
     """
@@ -282,7 +282,6 @@ def _show(codec: Any, messages: Sequence[Message], request: Request) -> tuple[Pa
 
 
 def _arguments(text: str, sort_keys: bool = False) -> str:
-    """Arguments as a template writes them, if they are JSON."""
     try:
         return json.dumps(read_json(text.strip() or "{}"), ensure_ascii=False, sort_keys=sort_keys)
     except ValueError:
@@ -298,7 +297,6 @@ def _calls(calls: Sequence[Called]) -> list[tuple[str, str]]:
 
 
 def _sorted(text: str) -> str:
-    """Arguments in one spelling, whatever a client made of them."""
     return unicodedata.normalize("NFC", _arguments(text, sort_keys=True))
 
 
@@ -311,5 +309,5 @@ def _same_words(message: Message, reply: Reply) -> bool:
 
 
 def _plain(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
-    """What of foreign messages is compared: all that a template can show."""
+    """Return the compared part of foreign messages: all that a template can show."""
     return [(one.role, one.content, one.reasoning, _calls(one.calls)) for one in messages]

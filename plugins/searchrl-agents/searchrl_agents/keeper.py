@@ -27,20 +27,20 @@ from itertools import chain
 from typing import IO, Any, NoReturn
 
 MAX_OUTPUT_BYTES = 64 * 1024
-"""What is kept of an agent's output: its end."""
+"""Bytes kept of an agent's output: its end."""
 KILL_AFTER_S = 2.0
-"""From SIGTERM to SIGKILL of an agent; at the end, twice that for wardens."""
+"""Time from SIGTERM to SIGKILL of an agent; at the end, twice that for wardens."""
 END_S = 4 * KILL_AFTER_S
-"""How long the run waits for the keeper."""
+"""Time that the run waits for the keeper."""
 
 _AGAIN_S = 0.05
-"""Between two SIGKILLs: a process may fork while its relatives are being killed."""
+"""Time between two SIGKILLs: a process may fork while its relatives are being killed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main() -> None:
     """Keep the agents of the process that holds the other ends of standard input and output."""
-    # It waits until a warden has its handlers; the keeper itself ends with its input alone.
+    # Signals wait until a warden has its handlers; the keeper ends only with its input.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     woken = _wake_on(signal.SIGCHLD)
     _adopt(signal.SIGCONT)
@@ -86,7 +86,7 @@ def _stop(wardens: Iterable[int]) -> None:
 
 
 def _watch(command: dict[str, Any], report: IO[bytes]) -> NoReturn:
-    """Be a warden, which leaves the fields of `Ended` in a file."""
+    """Run as a warden, which leaves the fields of `Ended` in a file."""
     code = 1
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -116,7 +116,7 @@ def _tell(number: int, report: IO[bytes], status: int) -> bool:
 
 
 def _wake_on(*numbers: signal.Signals) -> int:
-    """A file from which the numbers of signals are read, which do nothing else."""
+    """Return a file that gives the numbers of signals, which then do nothing else."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -127,7 +127,7 @@ def _wake_on(*numbers: signal.Signals) -> int:
 
 
 def _adopt(signal_of_death: signal.Signals) -> None:
-    """Become the parent of all orphans below, and get a signal when the own parent dies."""
+    """Become the parent of all orphans below, and get a signal when the parent dies."""
     if sys.platform == "linux":
         import ctypes
 
@@ -137,7 +137,7 @@ def _adopt(signal_of_death: signal.Signals) -> None:
 
 
 def _keep(command: dict[str, Any]) -> dict[str, Any]:
-    """Run one agent until nothing of it is left; returns the fields of `Ended`."""
+    """Run one agent until all its processes ended; return the fields of `Ended`."""
     woken = _wake_on(signal.SIGTERM, signal.SIGCHLD)
     _adopt(signal.SIGTERM)
     (stdout, its_stdout), (stderr, its_stderr) = os.pipe(), os.pipe()
@@ -189,13 +189,12 @@ def _keep(command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode(tail: bytearray) -> tuple[str, str]:
-    """A text and its last line that is not blank."""
     text = tail.decode(errors="replace")
     return text, next((line.strip() for line in text.split("\n")[::-1] if line.strip()), "")
 
 
 def _signal_all(agent: int, number: signal.Signals) -> None:
-    """Signal all below this process; not on Linux: the group of the agent."""
+    """Signal all processes below this one; without Linux, the agent's group."""
     alive = processes()
     signal_each(below([os.getpid()], alive) if alive else [-agent], number)
 
@@ -208,7 +207,7 @@ def signal_each(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def processes() -> dict[int, tuple[int, int]]:
-    """The processes of this machine that live, by id: parent and session. Empty if not on Linux."""
+    """Parent and session of each running process, by id; empty without Linux."""
     alive = {}
     for name in filter(str.isdigit, os.listdir("/proc") if sys.platform == "linux" else ()):
         with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
@@ -222,7 +221,7 @@ def processes() -> dict[int, tuple[int, int]]:
 def below(
     roots: Iterable[int], alive: dict[int, tuple[int, int]], spared: Collection[int] = ()
 ) -> list[int]:
-    """Processes below some, without those that are spared and what is below these."""
+    """Processes below some, without spared ones and those below these."""
     pids: list[int] = []
     for root in chain(roots, pids):
         pids += [pid for pid, (parent, _) in alive.items() if parent == root and pid not in spared]
@@ -230,10 +229,10 @@ def below(
 
 
 def end_all(keeper: int, keys: Iterable[str], pids: set[int]) -> None:
-    """For the run: end a keeper that hangs or was killed, and all that it had; Linux only.
+    """End a keeper that hangs or was killed, and all its processes; Linux only.
 
-    What it left is found below it, in its session, and by the keys in environments; `pids` are
-    those that were found, and then those that could not be ended.
+    They are below it, in its session, or have a key in their environment. `pids` is filled with
+    them, and at the end holds those that could not be ended.
     """
     marks = {f"OPENAI_API_KEY={key}".encode() for key in keys}
     until = time.monotonic() + KILL_AFTER_S

@@ -26,7 +26,7 @@ from searchrl_agents.talk import Refused
 
 MAX_BODY_BYTES = 8 * 2**20
 MAX_WAITING = 4096
-"""Requests that wait for an answer, each in a thread; more stand in line."""
+"""Most requests that wait for an answer, each in a thread; more stand in line."""
 
 
 class _Asked(NamedTuple):
@@ -37,7 +37,7 @@ class _Asked(NamedTuple):
 
 
 async def _admit(request: Request) -> _Asked:
-    """Let in programs of this machine that know the key of a rollout, and no web page."""
+    """Admit programs of this machine that know the key of a rollout, and no web page."""
     port, headers = request.app.state.port, request.headers
     if "origin" in headers or headers.get("host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
         text = f"only programs on this machine may ask, at http://127.0.0.1:{port}; no web pages"
@@ -48,7 +48,7 @@ async def _admit(request: Request) -> _Asked:
         text = "no rollout under way has this key, and a key is valid for one rollout only; send "
         raise Refused(text + "'Authorization: Bearer KEY' with its own", 401, "invalid_api_key")
     body, size = bytearray(), 0
-    # Too large a body is read to its end: a client that is cut off does not see the answer.
+    # A body that is too large is read to its end, or the client would not see the answer.
     async for chunk in request.stream():
         size += len(chunk)
         if size <= MAX_BODY_BYTES:
@@ -114,7 +114,6 @@ ROUTES: dict[str, Callable[..., Response]] = {
 
 
 async def _refuse(_: Request, error: Any) -> Response:
-    """What is wrong, in OpenAI's form."""
     if isinstance(error, HTTPException):  # of FastAPI: a path or a method that no route has
         text = f"there is no such route; there are {', '.join(ROUTES)}"
         error = Refused(text, error.status_code, "unknown_route")
@@ -137,11 +136,11 @@ class AgentServer:
     """Answers agents from a thread of its own, between `start` and `close`.
 
     Args:
-        find: the rollout of a bearer token; None: it is over, or never was.
+        find: returns the rollout of a bearer token; None: it is over or unknown.
     """
 
     address = ""
-    """Such as `http://127.0.0.1:4711`, from `start` on; OPENAI_BASE_URL is this and `/v1`."""
+    """Address from `start` on, as `http://127.0.0.1:4711`; OPENAI_BASE_URL is this and `/v1`."""
 
     def __init__(self, find: Callable[[str], Session | None]) -> None:
         self._find = find
@@ -149,7 +148,7 @@ class AgentServer:
 
     def start(self) -> None:
         """Listen at a free port of 127.0.0.1."""
-        # From here on who asks waits for the answer, even if the thread is not ready.
+        # From here on clients wait for the answer, even if the thread is not ready.
         bound = socket.create_server(("127.0.0.1", 0), backlog=MAX_WAITING)
         port = bound.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"

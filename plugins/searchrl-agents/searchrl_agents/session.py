@@ -24,12 +24,12 @@ _THOUGHT = re.compile(r"\s*(?:<think>)?(.*?)</think>|\s*<think>(.*)", re.DOTALL)
 
 
 def over() -> Refused:
-    """Why a key is valid no more."""
+    """Error for the key of a rollout that is over."""
     return Refused("this rollout is over; its key is valid no more", 401, "invalid_api_key")
 
 
 class Event(NamedTuple):
-    """What an agent did: `chat` or `tool`, whose answer is awaited, or `ended`, which says how."""
+    """Event of an agent: `chat` or `tool`, which awaits an answer, or `ended`, with how."""
 
     kind: str
     body: Any
@@ -39,11 +39,11 @@ class Event(NamedTuple):
 class Session:
     """One rollout: the server calls `chat`, `tool`, `answer` and `reward`, the environment `next`.
 
-    These four may raise `Refused`; the first two block until the answer is there.
+    The first four may raise `Refused`; the first two block until the answer is there.
 
     Args:
         temperature: that of the run: a request may name no other.
-        max_requests: replies of the policy, at most.
+        max_requests: most replies of the policy.
     """
 
     def __init__(self, temperature: float, max_requests: int) -> None:
@@ -60,7 +60,7 @@ class Session:
         self._is_open = True
 
     def chat(self, request: Request) -> Sequence[Reply]:
-        """Replies of the policy. A request that is sent again gets those of the first one."""
+        """Replies of the policy. A repeated request gets those of the first one."""
         with self._lock:
             future = self._asked.get(request.key) if request.is_again else None
             if future is None:
@@ -89,7 +89,7 @@ class Session:
         self.posted = text
 
     def reward(self, value: float) -> None:
-        """Take what the agent gives itself; the last one counts."""
+        """Take the agent's own reward; the last one counts."""
         self._ensure_open()
         self.rewarded = value
 
@@ -100,7 +100,7 @@ class Session:
         return None
 
     def end(self, ended: Future[Any]) -> None:
-        """The agent has ended, which is its last event: all that it asked for came before."""
+        """Add the end of the agent as its last event."""
         self._events.put(Event("ended", None, ended))
 
     def close(self) -> None:

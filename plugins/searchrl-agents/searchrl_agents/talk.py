@@ -1,7 +1,7 @@
-"""What an agent and the policy say to each other, whatever the wire.
+"""Messages between an agent and the policy, independent of the wire.
 
-Owns the request and the reply in neutral form, between the server, which knows HTTP, and a rollout,
-which knows tokens.
+Owns the request and the reply between the server, which knows HTTP, and a rollout, which knows
+tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A tool call: of a reply, or in a message that repeats one. `arguments` is JSON as written."""
+    """A tool call in a reply, or in a message that repeats one. `arguments` is JSON as written."""
 
     id: str
     name: str
@@ -28,10 +28,10 @@ class Message:
     content: str = ""
     """Parts of text are joined; null is empty."""
     reasoning: str = ""
-    """Of an assistant: what a client sent back as `reasoning_content`."""
+    """The `reasoning_content` that a client sent back in an assistant's message."""
     calls: tuple[Called, ...] = ()
     call_id: str = ""
-    """Of a tool: which call it answers."""
+    """Call that a tool's message answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class Request:
     max_tokens: int | None = None
     """Tokens of the reply, at most; None: as many as the run allows."""
     count: int = 1
-    """How many replies."""
+    """Number of replies."""
     thinking: bool | None = None
-    """Whether the chat template lets the policy think; None: as the run says."""
+    """True if the chat template lets the policy think; None: as the run says."""
     keeps_stop: bool = False
-    """Whether the stop string that ended a reply is part of its content."""
+    """True if the stop string that ended a reply is part of its content."""
     key: str = ""
-    """Equal for requests of equal content."""
+    """Key of the content: equal for equal requests."""
     is_again: bool = False
-    """Whether its client says that it sent it before and has no answer."""
+    """True if the client says that it repeats a request without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class Reply:
     ids: tuple[int, ...]
     """Every sampled id, the closing one included."""
     logps: tuple[float, ...]
-    """Of each id, at the temperature of the run over the full vocabulary."""
+    """Log-prob of each id, at the temperature of the run over the full vocabulary."""
     tokens: tuple[str, ...]
     """The text of each id."""
     num_prompt: int
     """Tokens that the policy had read."""
     text: str = ""
-    """All that was written, as it was sampled; empty: it is the content."""
+    """The whole text as sampled; empty: it equals the content."""
 
 
 class Refused(Exception):

@@ -26,14 +26,14 @@ from searchrl.api_client import redact
 from searchrl_agents.talk import Called, Message, Refused, Reply, Request
 
 MODEL = "policy"
-"""What the trained policy is called."""
+"""Name of the trained policy."""
 
 T = TypeVar("T")
 _adapter_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # making one is slow
 
 
 class BadField(Refused):
-    """A body that cannot be used; `param` is where, such as `messages[0].content`."""
+    """A body that cannot be used; `param` is the place, such as `messages[0].content`."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(f"{param}: {message}" if param else message)
@@ -75,7 +75,7 @@ def _join_parts(content: Any) -> Any:
 
 
 def _check_tool(tool: Any) -> Any:
-    """Let a tool through as it was sent: the policy reads its keys in that order."""
+    """Return a tool as it was sent: the policy reads its keys in that order."""
     _Tool.model_validate(tool)
     return tool
 
@@ -158,7 +158,7 @@ class Chat(_Form):
     functions: Annotated[Any, _only([[]], "`tools` took its place")] = None
 
     def to_request(self, temperature: float, key: str, is_again: bool) -> Request:
-        """What is asked of a policy that samples at `temperature`.
+        """Return the request to a policy that samples at `temperature`.
 
         Raises:
             BadField: if another model or another temperature is wanted.
@@ -261,7 +261,7 @@ def _write_message(reply: Reply) -> dict[str, Any]:
 
 
 def _write_logprobs(reply: Reply) -> dict[str, Any]:
-    """Of every sampled token, as `usage` counts them: those of reasoning and calls, too.
+    """Log-probs of every sampled token, as `usage` counts them: of reasoning and calls, too.
 
     The bytes join to the text: a character of several tokens is in the last of them.
     """

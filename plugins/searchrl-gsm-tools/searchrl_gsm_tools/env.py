@@ -27,7 +27,7 @@ class GsmTools(gymnasium.Env):
         self.task, self.turns_left = None, 0
 
     def num_tasks(self, split):
-        """How many problems a split has."""
+        """Number of problems in a split."""
         return NUM_TASKS[ensure_split("gsm_tools", split, NUM_TASKS)]
 
     def reset(self, *, seed=None, options=None):
@@ -53,7 +53,7 @@ class GsmTools(gymnasium.Env):
         return reply, reward, is_over, not is_over and not self.turns_left, info
 
     def draw_episode(self, episode):
-        """What was calculated, and with which result."""
+        """Table of the calculations and their results."""
         rows = [
             [number, turn.action.payload.arguments["expression"], _reply(turn.action)]
             for number, turn in enumerate(episode.turns, 1)
@@ -63,7 +63,7 @@ class GsmTools(gymnasium.Env):
 
 
 def _reply(action):
-    """What comes back to a turn that is no answer: a result, or what is wrong, as text."""
+    """Reply to a turn that is no answer: a result or an error, as text."""
     if _is_calculation(action):
         return calculate(action.payload.arguments["expression"])
     return action.reason or 'Error: the only tool is calculator with {"expression": "..."}.'

@@ -66,7 +66,7 @@ class EndpointJudge:
 
     @property
     def traffic(self) -> Traffic:
-        """What was sent and spent so far."""
+        """Requests, tokens and cost so far."""
         return self._client.traffic
 
     def estimate(self, num_groups: int, group_size: int) -> Traffic:

@@ -1,4 +1,4 @@
-"""What a judge's model is told and shown: rubrics, and answers as data that cannot give orders.
+"""Prompts of a judge's model: rubrics, and answers as data that cannot give orders.
 
 Owns the messages and the JSON schemas of both questions: one verdict, and the scores of a list.
 Every text of a model is inside a JSON string, so it cannot end the frame it stands in, nor begin a

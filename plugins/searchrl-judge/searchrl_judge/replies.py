@@ -1,6 +1,6 @@
-"""What a model said, read as a verdict or as scores.
+"""Replies of a judge's model, read as a verdict or as scores.
 
-Owns the check of replies: whatever is not what was asked for is `Unreadable`, never a guess. A
+Owns the check of replies: one of another form is `Unreadable`, never a guess. A
 reply is one JSON object with the keys of its schema, each once, and nothing else; it may stand in a
 fence and behind a thought (`<think>`). An object in prose may be a quotation of an answer.
 """

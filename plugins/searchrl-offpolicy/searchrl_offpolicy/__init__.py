@@ -7,7 +7,7 @@ PLUGIN_API = 2
 
 @hookimpl
 def register_algorithms(register: Register) -> None:
-    """Three ways to fill a group."""
+    """Offer `luffy`, `exgrpo` and `hybrid`."""
     register(
         "luffy",
         "searchrl_offpolicy.algorithm:make_luffy",

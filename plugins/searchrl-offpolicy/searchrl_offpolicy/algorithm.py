@@ -58,15 +58,14 @@ def make_luffy(
 
     Args:
         traces: a file of traces, or a run folder whose episodes are taken.
-        on: weight of what was sampled.
+        on: weight of sampled rollouts.
         off: weight of demonstrations; 0: GRPO, without any.
-        demonstrations: in a group whose task has some; they take the places of rollouts.
-        share: of the prompts of a step that are to have demonstrations; such tasks take the place
-            of others. 0: the order of the tasks stays as it is.
-        min_reward: least reward of a demonstration, by the reward of the run; by default it has to
-            be a success.
-        success: the component whose greatest value is one; by default the headline of the task.
-        gamma: of f(x) = x / (x + gamma), with which a demonstration is weighed.
+        demonstrations: number in a group whose task has some; they take the places of rollouts.
+        share: least share of prompts with demonstrations; their tasks replace others. 0: tasks keep
+            their order.
+        min_reward: least reward of a demonstration; by default it must be a success.
+        success: component whose greatest value is a success; by default the task's headline.
+        gamma: of f(x) = x / (x + gamma), the weight of a demonstration.
         shaping: `rational` is that f; `none` is f(x) = x.
     """
     mixer = Mixer(
@@ -93,11 +92,11 @@ def make_exgrpo(
     """ExGRPO (arXiv 2510.02245): prompts that sometimes succeed are asked again, with a success.
 
     Args:
-        on: weight of what was sampled.
+        on: weight of sampled rollouts.
         off: weight of replayed successes; 0: GRPO, without any.
-        ratio: share of the prompts of a step that are asked again, once that has begun.
-        threshold: it begins after the first step of which more rollouts than this share succeed.
-        success: the component whose greatest value is one; by default the headline of the task.
+        ratio: share of the prompts of a step that are asked again, once replay has begun.
+        threshold: replay begins after a step with a larger share of successes.
+        success: component whose greatest value is a success; by default the task's headline.
         buffer: most rollouts that are kept.
         gamma: of f(x) = x / (x + gamma), x the ratio to the recorded log-probs.
         shaping: `rational` is that f; `none` is f(x) = x.
@@ -123,20 +122,19 @@ def make_hybrid(
     gamma: Positive = 0.1,
     shaping: Shaping = "rational",
 ) -> Algorithm:
-    """LUFFY and ExGRPO together; a prompt that is asked again gets no demonstration besides.
+    """LUFFY and ExGRPO together; a prompt that is asked again gets no demonstration.
 
     Args:
         traces: a file of traces, or a run folder whose episodes are taken.
-        on: weight of what was sampled.
+        on: weight of sampled rollouts.
         off: weight of demonstrations and replayed successes; 0: GRPO, without any.
-        demonstrations: in a group whose task has some; they take the places of rollouts.
-        share: of the prompts of a step that are to have demonstrations; such tasks take the place
-            of others. 0: the order of the tasks stays as it is.
-        ratio: share of the prompts of a step that are asked again, once that has begun.
-        threshold: it begins after the first step of which more rollouts than this share succeed.
-        min_reward: least reward of a demonstration, by the reward of the run; by default it has to
-            be a success.
-        success: the component whose greatest value is one; by default the headline of the task.
+        demonstrations: number in a group whose task has some; they take the places of rollouts.
+        share: least share of prompts with demonstrations; their tasks replace others. 0: tasks keep
+            their order.
+        ratio: share of the prompts of a step that are asked again, once replay has begun.
+        threshold: replay begins after a step with a larger share of successes.
+        min_reward: least reward of a demonstration; by default it must be a success.
+        success: component whose greatest value is a success; by default the task's headline.
         buffer: most rollouts that are kept.
         gamma: of f(x) = x / (x + gamma).
         shaping: `rational` is that f; `none` is f(x) = x.
@@ -156,10 +154,10 @@ def make_hybrid(
 
 @dataclass
 class Mixer(Hooks):
-    """What is added to the groups of a step, and which prompts are asked again."""
+    """Adds rollouts to the groups of a step, and picks prompts to ask again."""
 
     traces: str | None = None
-    """None: no demonstrations are wanted."""
+    """File or run folder of demonstrations; None: no demonstrations."""
     per_group: int = 1
     share: float = 0.0
     min_reward: float | None = None
@@ -169,19 +167,19 @@ class Mixer(Hooks):
     capacity: int = 10_000
     experience: Experience = field(init=False)
     has_begun: bool = False
-    """Whether the success of a step was above the threshold."""
+    """True once the success of a step was above the threshold."""
     demonstrations: dict[Task, list[Any]] = field(default_factory=dict)
     trainer: Trainer | None = None
     _asked: dict[str, Prompt] = field(default_factory=dict)
     """The prompts of the step, by group."""
     _again: set[str] = field(default_factory=set)
-    """Groups that were asked before."""
+    """Groups whose prompt is asked again."""
     _news: list[Any] = field(default_factory=list)
-    """What the groups of a step showed, until they are trained on."""
+    """Results of a step's groups, until they are trained on."""
     _begins: bool = False
     _num_off: int = 0
     _size: int = 0
-    """Of a group."""
+    """Rollouts of a group."""
 
     def __post_init__(self) -> None:
         self.experience = Experience(self.capacity)
@@ -189,7 +187,7 @@ class Mixer(Hooks):
     def algorithm(
         self, name: str, on: float, off: float, gamma: float, shaping: Shaping
     ) -> Algorithm:
-        """The algorithm that mixes with this."""
+        """Make the algorithm with these hooks."""
         return Algorithm(
             name,
             grpo_advantages,
@@ -201,7 +199,7 @@ class Mixer(Hooks):
     def begin(self, trainer: Trainer) -> None:
         """Read the traces and play them.
 
-        Raises ConfigError if none are named, or nothing says what a success is.
+        Raises ConfigError without traces, or without a component that defines a success.
         """
         self.trainer = trainer
         if self.traces == "":
@@ -229,7 +227,6 @@ class Mixer(Hooks):
             )
 
     def _is_success(self, rollout: Any) -> bool:
-        """Whether it is one; of a demonstration `min_reward` decides, if it is set."""
         is_shown = rollout.trajectory.origin is Origin.DEMONSTRATION
         if is_shown and self.min_reward is not None:
             return bool(rollout.reward >= self.min_reward)
@@ -239,15 +236,15 @@ class Mixer(Hooks):
         return bool(value >= _top(scorer, name, rollout.episode.step) - _ROUNDING)
 
     def ask(self, prompts: Sequence[Prompt], step: int) -> list[Prompt]:
-        """The prompts of a step: the last ones are known ones, and all ask for less."""
+        """Return the prompts of a step: known ones last, fewer rollouts where some are added."""
         assert self.trainer is not None
         asked, self._size = list(prompts), prompts[0].num_rollouts
         rng = random.Random(f"{self.trainer.seed}/again/{step}")
         count = _share(self.ratio, len(asked)) if self.has_begun else 0
         drawn = self.experience.draw(count, self._size, rng)
         first = len(asked) - len(drawn)
-        # Tasks with a demonstration take the first places that have none, up to their share; each
-        # that of a task of its own environment, so that a mixture stays what it is.
+        # Tasks with a demonstration replace the first ones without, up to their share, within one
+        # environment, so that a mixture keeps its shares.
         free = [n for n in range(first) if not self._own(asked[n])]
         missing = max(0, _share(self.share, len(asked)) - (first - len(free)))
         for n in free:
@@ -265,7 +262,7 @@ class Mixer(Hooks):
         return asked
 
     def extend(self, groups: Sequence[Any], step: int) -> list[Any]:
-        """Add what belongs to the groups; what they show is taken in once they are trained on."""
+        """Add rollouts to the groups; `metrics` takes in their results after training."""
         replays = self._replays(groups)
         mixed, num_successes, num_scored = list[Any](), 0, 0
         self._news, self._num_off = [], 0
@@ -275,7 +272,7 @@ class Mixer(Hooks):
             if beside := _played(group):
                 own = [*self._demonstrated(prompt, step), *replays.get(group.id, ())]
                 named = [_renamed(one, f"{group.id}/off{n}", step) for n, one in enumerate(own)]
-                # A prompt that is drawn from the seed may be another one this time.
+                # A prompt that is drawn from the seed may differ this time.
                 added = [
                     one
                     for one in named
@@ -299,7 +296,7 @@ class Mixer(Hooks):
         return mixed
 
     def metrics(self) -> dict[str, float]:
-        """Figures of the step that was trained on; what its groups showed is taken in now."""
+        """Take in the results of the step's groups after training; return its figures."""
         for news in self._news:
             self.experience.learn(*news)
         self.has_begun |= self._begins
@@ -316,7 +313,7 @@ class Mixer(Hooks):
         return figures
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs; demonstrations are read anew."""
+        """State for a resumed run; demonstrations are read anew."""
         if not self.ratio:
             return {}
         return {"experience": self.experience.state_dict(), "has_begun": self.has_begun}
@@ -328,7 +325,7 @@ class Mixer(Hooks):
             self.has_begun = state["has_begun"]
 
     def _own(self, prompt: Prompt) -> list[Any]:
-        """Those of its task; they were played at the last difficulty."""
+        """Demonstrations of a prompt's task; they were played at the last difficulty."""
         return (
             self.demonstrations.get((prompt.entry, prompt.index), [])
             if prompt.level is None
@@ -336,7 +333,7 @@ class Mixer(Hooks):
         )
 
     def _demonstrated(self, prompt: Prompt, step: int) -> list[Any]:
-        """The demonstrations of a group: others in every step, where the task has several."""
+        """The demonstrations of a group; they change with the step if the task has several."""
         own = self._own(prompt)
         if not own or prompt.group_id in self._again or self.trainer is None:
             return []
@@ -344,7 +341,7 @@ class Mixer(Hooks):
         return rng.sample(own, min(self.per_group, len(own), self._size - 1))
 
     def _replays(self, groups: Sequence[Any]) -> dict[str, list[Any]]:
-        """Of each prompt that was asked again, the success that is most certain now."""
+        """The success that is most certain now, for each prompt that was asked again."""
         assert self.trainer is not None
         known = {
             group.id: list(
@@ -391,7 +388,7 @@ def _place(prompt: Prompt) -> Place:
 
 
 def _share(share: float, count: int) -> int:
-    """So many of `count`: at least one, where some are wanted."""
+    """Number of a share of `count`; at least 1 for a share above 0."""
     return max(1, round(share * count)) if share else 0
 
 
@@ -403,7 +400,7 @@ def _top(scorer: Any, name: str, step: int) -> float:
 
 
 def _played(group: Any) -> Any:
-    """A rollout of a group whose environment did begin; None without any."""
+    """A rollout of a group whose environment has begun; None without any."""
     return next((one for one in group.rollouts if one.trajectory.turns), None)
 
 
@@ -420,7 +417,7 @@ def _success(rollout: Any) -> Success:
 
 
 def _replayed(success: Success, beside: Any) -> Any:
-    """A success as an episode of the task of `beside`; what it had read is in its observations."""
+    """A success as an episode of the task of `beside`, with its own observations."""
     protocol, texts = beside.world.protocol, [text for text, _ in success.said]
     episode = Episode(
         task=beside.episode.task,
@@ -450,12 +447,12 @@ def _replayed(success: Success, beside: Any) -> Any:
 
 
 def _renamed(rollout: Any, name: str, step: int) -> Any:
-    """One of a group of this step, with the reward of the step, where that changes in training."""
+    """A rollout as one of a group of this step, with the reward expression of the step."""
     group_id = name.rpartition("/")[0]
     trajectory = replace(rollout.trajectory, rollout_id=name, group_id=group_id)
     schedule, scored = rollout.world.scorer.schedule, rollout.scored
     if len(schedule.expressions) > 1:
-        with suppress(KeyError):  # a score that this task does not have
+        with suppress(KeyError):  # the task lacks a score
             scored = replace(scored, reward=schedule.at(step).evaluate(scored.scores))
     episode = replace(rollout.episode, step=step)
     return replace(rollout, trajectory=trajectory, episode=episode, scored=scored)

@@ -34,7 +34,7 @@ TWICE = "it is there twice"
 def load(
     traces: Iterable[Trace], trainer: Trainer, is_success: Callable[[Any], bool]
 ) -> dict[Task, list[Any]]:
-    """Play traces; those that fit, by their tasks. The user is told how many and why not.
+    """Play traces; return those that fit, by task. Tell the user the counts and the reasons.
 
     Raises:
         DataError: none fits.
@@ -67,7 +67,7 @@ def load(
 def _placed(traces: Sequence[Trace], trainer: Trainer) -> Iterator[tuple[Task | None, Trace]]:
     """Each trace with the training task whose question it answers.
 
-    That is its whole prompt or a line of it; or the task has its id, and the prompt holds it.
+    The question is its whole prompt or a line of it; or the task has its id, and is in the prompt.
     """
     keys = [set(filter(None, trace.questions())) for trace in traces]
     wanted = set().union(*keys)
@@ -94,7 +94,6 @@ def _placed(traces: Sequence[Trace], trainer: Trainer) -> Iterator[tuple[Task | 
 
 
 def _play(trace: Trace, place: Task, trainer: Trainer) -> tuple[Any, str]:
-    """The trace as an episode, and why it is none."""
     if trace.holds_template:
         return None, TEMPLATE
     stops = trainer.protocols[place[0]].stops
@@ -103,7 +102,7 @@ def _play(trace: Trace, place: Task, trainer: Trainer) -> tuple[Any, str]:
     rollout = trainer.imitate(*place, trace.turns)
     played = rollout.episode.turns
     if played and trace.turns and played[0].text != trace.turns[0]:
-        # The chat template has begun the turn already, as that of a thinking model does.
+        # The chat template has begun the turn already, as for a thinking model.
         prefix = played[0].text.removesuffix(trace.turns[0])
         turns = (trace.turns[0].removeprefix(prefix), *trace.turns[1:])
         rollout = trainer.imitate(*place, turns)

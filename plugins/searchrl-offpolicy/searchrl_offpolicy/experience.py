@@ -21,7 +21,7 @@ import torch
 from searchrl.algorithms import Trajectory, TurnStop
 
 Place = tuple[int, Any, int]
-"""Entry, difficulty (None: it has none) and index of a training task."""
+"""Entry, difficulty (or None) and index of a training task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Success:
 
 @dataclass(slots=True)
 class Known:
-    """What is known of a prompt: successes of the last group, and rollouts that succeeded."""
+    """Record of a prompt: successes of the last group, and rollouts that succeeded."""
 
     num_successes: int
     successes: dict[str, Success] = field(default_factory=dict)
@@ -45,23 +45,22 @@ class Known:
 
 
 class Experience:
-    """The buffer; `capacity` counts rollouts, of which the oldest leave first."""
+    """The buffer of at most `capacity` rollouts; the oldest leave first."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.prompts: dict[Place, Known] = {}
         self.retired: set[Place] = set()
         self._order: dict[str, Place] = {}
-        """Whose a rollout is, oldest first."""
+        """Prompt of each rollout, oldest first."""
 
     def __len__(self) -> int:
-        """Rollouts that are kept."""
         return len(self._order)
 
     def learn(
         self, prompt: Place, num_successes: int, group_size: int, new: Mapping[str, Success]
     ) -> None:
-        """Take in a group: so many successes in it, and the new ones by their names."""
+        """Take in a group: its number of successes, and the new ones by name."""
         if prompt in self.retired or not (new or prompt in self.prompts):
             return
         if not 0 < num_successes < group_size:
@@ -166,6 +165,6 @@ def _restore(
 
 
 def _ends(turns: Sequence[tuple[int, int, str, str, int]], ids: Sequence[int]) -> Iterator[int]:
-    """Where what was said to each turn ends: at the next one, or the end."""
+    """End of the observation of each turn: the next turn, or the end."""
     yield from (turn[0] for turn in turns[1:])
     yield len(ids)

@@ -24,7 +24,7 @@ _MOST = 20.0
 """Log-ratios are clamped to it, either way, as all of the core are."""
 
 Shaping = Literal["rational", "none"]
-"""What f is: x / (x + gamma), or x itself."""
+"""The function f: x / (x + gamma), or x itself."""
 
 
 def mixed_loss(
@@ -38,8 +38,8 @@ def mixed_loss(
 ) -> Any:
     """Return the loss of one micro-batch and its statistics; without `is_off_T`, GRPO's.
 
-    `LossStats.factor_T` is what weight and advantage of a token are multiplied with in the
-    gradient with respect to its log-prob, before the ratio of a token that was sampled now.
+    `LossStats.factor_T` is a token's factor on weight times advantage in the gradient of its
+    log-prob, before the ratio of a token that was sampled now.
     """
     adv_T, is_off_T = columns.adv_T, columns.is_off_T
     ratio_T = torch.exp((columns.logp_T - columns.old_logp_T).clamp(-_MOST, _MOST))

@@ -27,23 +27,23 @@ _REASONING = ("reasoning_content", "reasoning", "thinking", "deepseek_thinking_t
 _RESPONSE = ("response", "content", "completion", "output", "generations", "deepseek_attempt")
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TEMPLATE = re.compile(r"<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|\[/?INST\]")
-"""What stands around messages in the chat templates of Qwen, Llama, DeepSeek and Mistral."""
+"""Marks around messages in the chat templates of Qwen, Llama, DeepSeek and Mistral."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Turns that somebody wrote; `observations` are what was shown after each, "" if unknown."""
+    """Turns of an author; `observations` were shown after each, "" if unknown."""
 
     question: str
     turns: tuple[str, ...]
     observations: tuple[str, ...] = ()
     task_id: str = ""
     index: int | None = None
-    """Of the task, if an episode of a run says it."""
+    """Index of the task, if an episode of a run says it."""
 
     @property
     def holds_template(self) -> bool:
-        """Whether tokens of a chat template are in it: it was not taken apart."""
+        """True if tokens of a chat template are left in the text of its turns."""
         return any(_TEMPLATE.search(text) for text in self.turns)
 
     def questions(self) -> Iterator[str]:
@@ -54,7 +54,7 @@ class Trace:
 
 
 def key_of(question: str) -> str:
-    """A question without what may differ between copies: case and white space."""
+    """A question without differences of case and white space."""
     return " ".join(question.split()).casefold()
 
 
@@ -76,9 +76,9 @@ def read_traces(source: str) -> Iterator[Trace]:
 
 
 def written_by(trace: Trace, protocol: TagProtocol) -> Trace:
-    """The trace in the protocol's words: reasoning and an answer become its one turn.
+    """The trace in the protocol's form: reasoning and an answer become its one turn.
 
-    What holds an end of the protocol's turns stays as it is: it was written for it.
+    A trace with an end of the protocol's turns stays as it is.
     """
     if len(trace.turns) != 1 or any(stop in trace.turns[0] for stop in protocol.stops):
         return trace
@@ -155,7 +155,7 @@ def _responses(value: Mapping[str, Any]) -> list[str]:
 def _messages(messages: Any, where: str) -> tuple[str, tuple[str, ...]]:
     """(the last user message, the turns of the assistant after it).
 
-    Messages between turns are observations: the environment will say what it says.
+    Messages between turns are observations; the environment makes its own.
     """
     if not isinstance(messages, list):
         raise BadRow(f'expected "{where}" to be a list, got {show_value(messages)}')

@@ -121,7 +121,7 @@ class Estimator:
         return [[1] * sum(sizes) if self.per_token else sizes for sizes in step.turn_sizes]
 
     def _rewards(self, step: StepScores) -> list[list[float]]:
-        """What every point earns: the score of its turn at its last token, less the KL."""
+        """Rewards of every point: the score of its turn at its last token, less the KL."""
         found = []
         kls = step.token_kl or [Column([0.0] * sum(sizes), "token") for sizes in step.turn_sizes]
         rows = zip(step.turn_rewards or (), step.turn_sizes, kls, strict=True)

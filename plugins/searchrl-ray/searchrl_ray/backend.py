@@ -29,16 +29,16 @@ from searchrl.contracts import Address
 MAX_LOST = 3
 """Workers that may be lost with one job: another would be lost with it, too."""
 TICK_S = 1.0
-"""How often somebody who waits is asked whether to go on."""
+"""Time between two questions whether to wait on."""
 
 Weights = tuple[int, Sequence[Any]]
 Worker = Callable[[bytes, Weights], bytes]
 
 
 class Player:
-    """What an actor holds: the worker, made when it is first needed.
+    """An actor with a worker, made when it is first needed.
 
-    Not in `__init__`: only what a method raises reaches whoever called it.
+    Not in `__init__`: only errors of a method reach its caller.
     """
 
     def __init__(self, make_worker: Callable[[], Worker]) -> None:

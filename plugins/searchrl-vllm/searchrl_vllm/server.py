@@ -34,14 +34,14 @@ MODEL = "policy"
 
 _BESIDE = Path(__file__).resolve().parent / "beside"
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Of adapters, as vLLM has them."""
+"""Ranks of adapters that vLLM has."""
 _START_S, _RETURN_S, _HEALTH_S, _END_S = 1800.0, 60.0, 30.0, 15.0
-"""How long a server may take to start, to come back at its address, to say it is well, to end."""
+"""Time for a server to start, to come back at its address, to say it is well, to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a server is started. `lora_rank` 0: it serves the model's own weights."""
+    """Settings of a server. `lora_rank` 0: it serves the model's own weights."""
 
     python: str
     dtype: str

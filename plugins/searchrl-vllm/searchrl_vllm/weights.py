@@ -30,7 +30,7 @@ from searchrl_vllm.wire import ServerHangs, ServerLost
 State = Mapping[str, torch.Tensor] | None
 """Whole weights by name, where processes hold them together; None: they are the model's."""
 MAX_TRIES = 3
-"""How often in a row a server may be lost."""
+"""Times in a row that a server may be lost."""
 
 
 class Weights:

@@ -1,4 +1,4 @@
-"""What is said to vLLM: the bodies of requests, what replies mean, and which failures may pass.
+"""Messages to and from vLLM: bodies of requests, replies, and failures that may pass.
 
 A turn is `POST /inference/v1/generate`: ids in; ids, log-probs and the label of the weights out.
 """
@@ -13,10 +13,10 @@ import httpx2
 from searchrl import ConfigError, GenerationFailure, show_value
 
 KNOWN_VERSIONS = ("0.32.0",)
-"""Of vLLM: those that the tests of this package were run with."""
+"""Versions of vLLM that the tests of this package ran with."""
 
 _NOT_A_NUMBER = -9999.0
-"""What vLLM says in place of a log-prob that is not finite."""
+"""Number that vLLM gives in place of a log-prob that is not finite."""
 
 
 class ServerLost(Exception):
@@ -64,7 +64,7 @@ def request_body(
 
 
 def read_reply(said: Any) -> Reply:
-    """What a reply says.
+    """Parse a reply.
 
     Raises:
         GenerationFailure: a log-prob is not finite, or the reply has another form.

@@ -229,7 +229,6 @@ def _normal(text: str) -> str:
 
 
 def _difference(want: str, have: str) -> str:
-    """Describe the first difference of two texts, in a few characters."""
     at = first_difference(have, want)
     part = slice(max(0, at - _AROUND), at + _AROUND)
     return f"expected {want[part]!r}, found {have[part]!r}"

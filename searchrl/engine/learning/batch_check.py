@@ -42,7 +42,7 @@ class BatchCheck:
 
     Args:
         decode: ids to text, for pictures.
-        tolerance: how far log-probs may be apart.
+        tolerance: largest difference of log-probs.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], tolerance: Tolerance) -> None:
@@ -104,7 +104,7 @@ class BatchCheck:
         return sampled
 
     def conclude(self, sampled: SampledTokens) -> None:
-        """Look at the differences of the whole step, before its first update.
+        """Check the differences of the whole step, before its first update.
 
         Raises:
             CheckError: `mismatch`, if their mean is above the limit.
@@ -134,7 +134,6 @@ class BatchCheck:
                 )
 
     def _check_prompt(self, group: str, first: Trajectory, other: Trajectory) -> None:
-        """The rollouts of a group answer one prompt of one task."""
         prompts = [one.ids[: one.num_prompt_tokens] for one in (first, other)]
         tasks = [(one.env, one.task_id) for one in (first, other)]
         if other.own_prompt:
@@ -151,7 +150,6 @@ class BatchCheck:
             )
 
     def _check_packed(self, rollout: PackedRow, trajectory: Trajectory, places: range) -> None:
-        """A packed rollout has the ids of its trajectory, and trains those that the model wrote."""
         ids = list(trajectory.ids[places.start : places.stop])
         if rollout.ids != ids:
             place = first_difference(rollout.ids, ids)
@@ -174,7 +172,6 @@ class BatchCheck:
             self._fail("mask", what, trajectory, place, before + rollout.mask)
 
     def _worst_of(self, batch: MicroBatch, logp_N: Tensor, is_own_N: Tensor) -> Excerpt:
-        """The tokens around the one with the largest difference."""
         gap_N = (logp_N - batch[LOGP]).abs().nan_to_num(torch.inf, torch.inf)
         number = int(torch.where((batch[WEIGHT] > 0) & is_own_N, gap_N, -1.0).argmax())
         owner = int(batch.segment_N[number])
@@ -199,12 +196,11 @@ class BatchCheck:
 
 
 def _model_places(trajectory: Trajectory) -> list[int]:
-    """Where the tokens of turns stand: from the turns, not from the authors that packing reads."""
+    """Places of the tokens of turns: from the turns, not from the authors that packing reads."""
     return [n for turn in trajectory.turns for n in range(turn.start, turn.stop)]
 
 
 def _is_own(trajectory: Trajectory, version: int) -> bool:
-    """Whether weights of this version sampled every token of a rollout."""
     return trajectory.origin is Origin.SAMPLED and all(
         trajectory.policy_versions[turn.start] == version
         for turn in trajectory.turns
@@ -213,7 +209,7 @@ def _is_own(trajectory: Trajectory, version: int) -> bool:
 
 
 def first_difference(have: Sequence[object], want: Sequence[object]) -> int:
-    """The place at which two sequences part; if one begins with the other, where that one ends."""
+    """Return the first place at which two sequences differ, at most the end of the shorter one."""
     pairs = zip(have, want, strict=False)
     shortest = min(len(have), len(want))
     return next((n for n, (one, other) in enumerate(pairs) if one != other), shortest)

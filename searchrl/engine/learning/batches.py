@@ -30,7 +30,7 @@ from searchrl.engine.model.layout import Layout, TokenTree, pack, pad, padded_ba
 class MicroBatch:
     """Some rows and their columns: one entry per trained token, in order.
 
-    `layout` is how the rows go through the policy; its log-probs stand in the same order.
+    `layout` is the form in which the policy reads them; its log-probs are in the same order.
     """
 
     rows: tuple[PackedRow, ...]
@@ -43,7 +43,6 @@ class MicroBatch:
     """True at tokens that were not sampled in this step; None: all were."""
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return a column."""
         return self.columns[name]
 
     @property
@@ -58,7 +57,7 @@ class MicroBatch:
 
     @property
     def rollout_N(self) -> Tensor:
-        """A number for each token that its rollout's other segments have, too."""
+        """Number of each token's rollout."""
         names = [row.rollout_id for row in self.rows]
         numbers = torch.tensor([names.index(name) for name in names], device=self.segment_N.device)
         return numbers[self.segment_N]
@@ -104,8 +103,8 @@ def mini_batches(
 ) -> list[tuple[Group[PackedRow], ...]]:
     """Split a training step into optimiser steps of whole groups, each with its own denominator.
 
-    At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
-    Groups that are only in other terms go with the others and make no step of their own.
+    At most `num_batches`, as even as groups allow; `key` decides which groups meet. Groups that
+    are only in other terms make no step of their own.
     """
     in_loss = [
         group.id for group in groups if any(r.columns[WEIGHT].values[0] for r in group.rollouts)
@@ -135,7 +134,7 @@ def micro_batches(
     """Split into batches of at most `max_tokens` tokens that are computed, padding included.
 
     A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
-    it fits: every part of a group computes again what its rows share. The split changes no
+    it fits, because every part of it computes the shared tokens again. The split changes no
     gradient: weights were fixed over the whole step.
     """
     if is_packed:
@@ -148,7 +147,7 @@ def micro_batches(
 def _packs(
     groups: Sequence[Group[PackedRow]], max_tokens: int
 ) -> Iterator[list[tuple[PackedRow, str]]]:
-    """Rows with the ids of their groups. In a group that is torn, those that share most meet."""
+    """Rows with the ids of their groups. In a split group, rows that share most stay together."""
     part: list[tuple[PackedRow, str]] = []
     tree = TokenTree()
     for group in groups:

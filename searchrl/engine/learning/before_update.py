@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def look(learner: Learner, groups: Sequence[Group[Trainable]]) -> Known:
-    """Return the values of the critic and the KL to the reference, where they are asked for."""
+    """Return the critic's values and the KL to the reference, if the algorithm asks for them."""
     values = end_values = kl = None
     if (critic := learner.critic) is not None and learner.algorithm.critic is not None:
         per = Per.TOKEN if learner.algorithm.critic.per_token else Per.TURN
@@ -73,14 +73,14 @@ def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
         groups.setdefault(trajectory.group_id, []).append(row)
 
     def compute(layout: Layout) -> Tensor:
-        told = learner.policy.logps(layout, temperature=learner.temperature, with_entropy=True)
-        assert told.entropy_N is not None
-        return torch.stack((told.logp_N, told.entropy_N), 1)
+        output = learner.policy.logps(layout, temperature=learner.temperature, with_entropy=True)
+        assert output.entropy_N is not None
+        return torch.stack((output.logp_N, output.entropy_N), 1)
 
-    asked = [Group(name, tuple(rows)) for name, rows in groups.items()]
-    figures, _ = _compute(learner, asked, compute)
+    probed = [Group(name, tuple(rows)) for name, rows in groups.items()]
+    figures, _ = _compute(learner, probed, compute)
     pairs = (figures[str(number), 0] for number in range(len(probes)))
-    return [Reading(*zip(*own, strict=True)) if own else Reading((), ()) for own in pairs]
+    return [Reading(*zip(*pair, strict=True)) if pair else Reading((), ()) for pair in pairs]
 
 
 def _at_points(
@@ -90,9 +90,9 @@ def _at_points(
     compute: Callable[[Layout], Tensor],
     with_end: bool,
 ) -> tuple[list[Column], list[float | None]]:
-    """A number before every turn, or every token that the model wrote, of each rollout.
+    """Return a number before every turn, or every token that the model wrote, of each rollout.
 
-    `with_end`: and one of what was seen last, where a limit cut the episode; None elsewhere.
+    `with_end` adds one for the last text seen, where a limit cut the episode; None elsewhere.
     """
 
     def has_end(item: Trainable) -> bool:
@@ -107,7 +107,7 @@ def _at_points(
                 stop = turn.stop if per is Per.TOKEN else turn.start + 1
                 mask[turn.start - places.start : stop - places.start] = [True] * (stop - turn.start)
             if has_end(item) and trajectory.turns[-1] in turns:
-                # One more token behind the segment that was asked last: what is before it was seen.
+                # One more token behind the last segment: its number is that of all text before it.
                 ids.append(1)
                 mask.append(True)
             first = turns[0].start - places.start if turns else len(places)
@@ -121,11 +121,11 @@ def _at_points(
         trajectory, end = item.trajectory, None
         parts: list[list[float]] = [[] for _ in trajectory.turns]
         for number, (_, turns) in enumerate(turns_of_segments(trajectory)):
-            own = iter(figures[trajectory.rollout_id, number])
+            values = iter(figures[trajectory.rollout_id, number])
             for turn in turns:
                 size = turn.stop - turn.start if per is Per.TOKEN else 1
-                parts[turn.index] = list(islice(own, size))
-            end = next(own, end)
+                parts[turn.index] = list(islice(values, size))
+            end = next(values, end)
         columns.append(Column([*chain(*parts)], per))
         ends.append(end)
     return columns, ends
@@ -143,9 +143,9 @@ def _compute(
 
     figures: dict[RowId, list[Any]] = {row.row_id: [] for row in members(groups)}
     unmarked = {row.row_id for row in members(groups) if not any(row.mask)}
-    asked = without(groups, unmarked)
+    marked = without(groups, unmarked)
     num_splits = 0
-    for parts, splits in learner.workers.gather(learner.in_micro_batches(asked, run)):
+    for parts, splits in learner.workers.gather(learner.in_micro_batches(marked, run)):
         num_splits += splits
         for part in parts:
             figures |= part

@@ -45,21 +45,21 @@ def save_checkpoint(
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder.
 
-    Where weights are sharded, all processes must call this; `Policy.is_writer` says which writes.
+    With sharded weights all processes must call this; `Policy.is_writer` says which one writes.
 
     Weights and optimiser are a function of the step: if its checkpoint is there already, only the
     JSON state is replaced. A whole checkpoint is never deleted to write it again.
 
     Raises:
         PolicyError: if a weight or a number of the optimiser's state is not finite: a run cannot go
-            on from it, and as the newest one it would hide those from which it can.
+            on from such a checkpoint, and it would hide older ones.
         RunFolderError: if it could not be written. The older ones are as they were.
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     text = encode_sealed(state)
     is_there = folder in list_checkpoints(run_dir)
     if policy.is_sharded:
-        (is_there,) = agree([is_there or not policy.is_writer])  # what the writer sees
+        (is_there,) = agree([is_there or not policy.is_writer])
     if is_there:
         if policy.is_writer:
             with guarding(run_dir):
@@ -69,7 +69,7 @@ def save_checkpoint(
     optimizer = learner.state_dict()
     ensure_finite(policy, optimizer, f"after step {state['step']}")
     critic = optimizer.pop("critic", {})
-    # A folder that is not whole may be replaced.
+    # An incomplete folder may be replaced.
     with _whole(run_dir, folder, is_writer=policy.is_writer) as beside:
         with naming_write_errors("policy"):
             policy.save(beside / "policy")
@@ -88,7 +88,7 @@ def save_checkpoint(
 def save_policy(run_dir: Path, policy: Policy) -> Path:
     """Write the final policy to `policy/`, whole or not at all; returns its folder.
 
-    All processes must call this where weights are sharded, as for `save_checkpoint`.
+    With sharded weights all processes must call this.
 
     Raises:
         PolicyError: if a weight is not finite.
@@ -107,19 +107,19 @@ def save_policy(run_dir: Path, policy: Policy) -> Path:
 def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> None:
     """Raise `PolicyError` if a trained weight, or a tensor of a learner's state, is not finite.
 
-    An optimiser that is not finite makes the weights so at its next step, so it counts the same.
-    What an algorithm keeps for itself is its own business.
+    An optimiser that is not finite makes the weights so at its next step. An algorithm's own state
+    is not checked.
     """
     named = [(f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad]
-    for number, own in optimizer.get("optimizer", {}).get("state", {}).items():
+    for number, state in optimizer.get("optimizer", {}).get("state", {}).items():
         where = f"the optimiser's state['state'][{number}]"
-        named += [(f"{where}[{name!r}]", one) for name, one in own.items()]
+        named += [(f"{where}[{name!r}]", one) for name, one in state.items()]
     named += [(f"the critic[{name!r}]", one) for name, one in optimizer.get("critic", {}).items()]
-    found = [one for one in named if torch.is_tensor(one[1]) and one[1].is_floating_point()]
-    are_finite = [bool(torch.isfinite(local(tensor)).all()) for _, tensor in found]
+    tensors = [one for one in named if torch.is_tensor(one[1]) and one[1].is_floating_point()]
+    are_finite = [bool(torch.isfinite(local(tensor)).all()) for _, tensor in tensors]
     if policy.is_sharded:
         are_finite = agree(are_finite)
-    for (name, _), is_finite in zip(found, are_finite, strict=True):
+    for (name, _), is_finite in zip(tensors, are_finite, strict=True):
         if not is_finite:
             raise PolicyError(
                 f"{name} is not finite {when}: training has diverged, and nothing of it is "
@@ -130,7 +130,7 @@ def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> No
 
 @contextmanager
 def naming_write_errors(what: str) -> Iterator[None]:
-    """Turn what the writers of weights raise for a full disk into the `OSError` it is.
+    """Turn errors of the writers of weights on a full disk into an `OSError`.
 
     safetensors has an exception of its own, torch raises RuntimeError, tokenizers a bare Exception.
     """
@@ -147,8 +147,7 @@ def naming_write_errors(what: str) -> Iterator[None]:
 def _whole(run_dir: Path, folder: Path, *, is_writer: bool) -> Iterator[Path]:
     """A folder to write into that takes the place of `folder` once all of it is on disk.
 
-    After an error nothing of it is left: on a full disk, space is what is missing. All of this is
-    the writer's work.
+    After an error nothing of it is left, because a full disk needs the space.
     """
     beside, before = partial_of(folder), partial_of(folder.with_name(f"{folder.name}.before"))
     if not is_writer:
@@ -163,7 +162,7 @@ def _whole(run_dir: Path, folder: Path, *, is_writer: bool) -> Iterator[Path]:
             for path in beside.rglob("*"):
                 if path.is_file():
                     _sync(path)
-            # Out of the way in one go: a kill leaves the old one, the new one or none, never parts.
+            # Moved at once: a kill leaves the old one, the new one or none, never parts.
             if os.path.lexists(folder):
                 folder.rename(before)
             beside.rename(folder)

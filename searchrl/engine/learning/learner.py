@@ -48,20 +48,20 @@ T = TypeVar("T")
 
 
 class Learned(NamedTuple):
-    """What a training step did.
+    """Result of a training step.
 
     `metrics` are means over the trained tokens of all updates (`clip_frac`, `entropy`, …), means
-    over updates (`loss`, `grad_norm` before clipping), what the trainer saw before the first update
-    (`SampledTokens.means`), counts of what left the step, `skipped_steps` (updates not taken
-    because their gradient was not finite) and the learning rate used. What was not measured is
-    absent: `kl` without a reference, `grad_norm` where no update was taken, every mean where there
-    was nothing to train on (nothing is updated then). So are `num_updates`, unless a step may have
-    several, `oom_splits`, unless memory ran out, and `loss_scale`, except in float16.
+    over updates (`loss`, `grad_norm` before clipping), figures before the first update
+    (`SampledTokens.means`), counts of dropped tokens and groups, `skipped_steps` (updates not taken
+    because their gradient was not finite) and the learning rate used. Figures that were not
+    measured are absent: `kl` without a reference, `grad_norm` without an update, every mean of a
+    step without trained tokens, `num_updates` unless a step may have several, `oom_splits` unless
+    memory ran out, and `loss_scale` except in float16.
     """
 
     metrics: dict[str, float]
     tokens: dict[str, TokenColumns]
-    """What the first update on each trained rollout saw of it, by its name."""
+    """Figures of each trained rollout at its first update, by its name."""
 
 
 class Learner:
@@ -74,12 +74,11 @@ class Learner:
         optim: learning rate, schedule, clipping, updates per step, micro-batch size.
         max_steps: length of the schedule in steps.
         temperature: the sampler's.
-        constant: most tokens of a rollout: the constant reduction divides by it, and a length
-            penalty is relative to it.
+        constant: most tokens of a rollout, for the constant reduction and the length penalty.
         seed: decides which groups meet in a mini-batch.
-        workers: who shares the work: each computes the gradient of its groups, all of them take
-            the same optimiser step.
-        check: looks at every step before its first update; None: nobody does.
+        workers: the processes: each computes the gradient of its groups, and all take the same
+            optimiser step.
+        check: checks every step before its first update; None: no check.
     """
 
     def __init__(
@@ -112,12 +111,12 @@ class Learner:
         self.lr_scale = 1.0
         """Factor on the learning rate; below 1 after a rollback."""
         self.is_halfway = False
-        """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
+        """True if `train_step` changed weights but did not finish: they are not worth keeping."""
         critic = algorithm.critic
         self.critic = None if critic is None else critic.make(policy.hidden_size).to(policy.device)
         """The value head, if the algorithm has one."""
-        own = [*policy.parameters, *algorithm.hooks.parameters()]
-        groups: list[dict[str, Any]] = [{"params": own, "lr": optim.lr}]
+        trained = [*policy.parameters, *algorithm.hooks.parameters()]
+        groups: list[dict[str, Any]] = [{"params": trained, "lr": optim.lr}]
         if critic is not None and self.critic is not None:
             groups.append({"params": [*self.critic.parameters()], "lr": critic.lr})
         self._peaks = [group["lr"] for group in groups]
@@ -137,7 +136,7 @@ class Learner:
         return self.optim.epochs * self.optim.mini_batches
 
     def describe(self) -> str:
-        """One line for a person: how many updates a step has and how rollouts are computed."""
+        """One line for a person: the updates of a step, and packed or padded rollouts."""
         count = self.max_updates
         updates = f"{count} per step" if count == 1 else f"up to {count} per step"
         if self.packing_fault is None:
@@ -145,15 +144,15 @@ class Learner:
         return f"{updates}, padded: this model cannot share prompts ({self.packing_fault})"
 
     def train_step(self, groups: Sequence[Group[Trainable]]) -> Learned:
-        """Do the optimiser steps on the rollouts of one sampling phase: one, unless asked for more.
+        """Do the optimiser steps on the rollouts of one sampling phase.
 
         Args:
-            groups: all rollouts of the step with their rewards; unscored ones are counted only.
-                The same in every process. `core.group.make_groups` makes groups of trajectories
+            groups: all rollouts of the step with their rewards, the same in every process; unscored
+                ones are only counted. `core.group.make_groups` makes groups of trajectories
                 that have no episode.
 
         Raises:
-            CheckError: if what would be trained is not what was sampled.
+            CheckError: if the packed rollouts differ from the sampled ones.
             PolicyError: if memory runs out for a single rollout.
             WorkerError: if another process failed, or holds other weights afterwards.
         """
@@ -187,7 +186,7 @@ class Learner:
         ]
         with self.computing():
             old_logps = None
-            # With a single update its own log-probs, detached, are those before it.
+            # With a single update, its log-probs are those before it.
             if self.asks_own_logps and len(updates) > 1:
                 old_logps, sums.num_splits = before_update.logps(self, packed.groups)
             for number, batch in enumerate(updates):
@@ -198,7 +197,7 @@ class Learner:
                     self.check.conclude(sums.sampled)
                 self._update(sums)
         stats, num_taken = sums.stats, sums.num_updates - sums.num_skipped
-        # Here only: a step that was not taken must not move the schedule.
+        # Only here: a step that was not taken must not move the schedule.
         self.step += num_taken > 0
         self.ensure_same_weights(f"after step {self.step}")
         self.is_halfway = False
@@ -233,7 +232,7 @@ class Learner:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """How the model is while the log-probs of an update are computed."""
+        """Put the model in the state in which the log-probs of an update are computed."""
         is_packed = self.packing_fault is None
         with self.policy.updating(), self.policy.attending() if is_packed else nullcontext():
             yield
@@ -251,12 +250,11 @@ class Learner:
     ) -> list[Sums]:
         """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
 
-        It is the sum over processes, each of which computes a share of the groups: weights carry
-        the denominator of all of them. All processes learn of a failure before weights change.
-        Each micro-batch has a `.grad` of its own until its backward pass is through: one that
-        runs out of memory half-way leaves nothing behind. `num_updates` were done before in this
-        step; `is_first`: these groups are trained on for the first time. Returns what each process
-        saw.
+        It is the sum over processes, each of which computes a share of the groups. All processes
+        learn of a failure before weights change. Each micro-batch has its own `.grad` until the end
+        of its backward pass: one that runs out of memory leaves nothing behind. `num_updates` were
+        done before in this step; `is_first`: these groups are trained on for the first time.
+        Returns the sums of each process.
         """
         totals: list[Tensor | None] = [None] * len(self.parameters)
 
@@ -295,11 +293,10 @@ class Learner:
     def in_micro_batches(
         self, groups: Sequence[Group[PackedRow]], run: Callable[[MicroBatch], T]
     ) -> tuple[list[T], int]:
-        """What `run` makes of the rollouts of this process, and how often memory ran out.
+        """Return the results of `run` for this process's rollouts, and how often memory ran out.
 
-        What memory does not hold is split and run again. Sharded weights are gathered by all
-        processes at once: one that is done goes on with a batch without weight while others are
-        not, and none can split what the others wait for.
+        A batch too large for memory is split and run again. All processes gather sharded weights at
+        once: a process that is done goes on with an empty batch, and none can split a batch.
         """
         is_packed, is_sharded = self.packing_fault is None, self.policy.is_sharded
         waiting = share_groups(groups, self.workers, is_packed=is_packed)
@@ -341,17 +338,17 @@ class Learner:
         self, batch: MicroBatch, old_logps: Mapping[RowId, Tensor] | None
     ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
         """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
-        told = self.policy.logps(
+        output = self.policy.logps(
             batch.layout,
             temperature=self.temperature,
             with_entropy=True,
             entropy_gradient=Ask.ENTROPY in self.algorithm.asks,
         )
-        logp_N, entropy_N, value_N = told.logp_N, told.entropy_N, None
+        logp_N, entropy_N, value_N = output.logp_N, output.entropy_N, None
         assert entropy_N is not None
-        if self.critic is not None and told.hidden_ND is not None and self.algorithm.critic:
+        if self.critic is not None and output.hidden_ND is not None and self.algorithm.critic:
             is_shared = self.algorithm.critic.trains_policy
-            hidden_ND = told.hidden_ND if is_shared else told.hidden_ND.detach()
+            hidden_ND = output.hidden_ND if is_shared else output.hidden_ND.detach()
             value_N = self.critic(hidden_ND.float())
             value_N = value_N if self.algorithm.critic.per_token else value_N[batch.first_N]
         ref_logp_N = None
@@ -386,7 +383,7 @@ class Learner:
     def _update(self, sums: Sums) -> None:
         """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
         self.loss_scale.unscale(self.parameters)
-        # Each by itself: the gradient of a critic may be much the larger one.
+        # Each group by itself: the gradient of a critic may be much larger.
         norm, *others = (
             whole(torch.nn.utils.clip_grad_norm_(group["params"], self.optim.max_grad_norm))
             for group in self.optimizer.param_groups
@@ -428,7 +425,7 @@ class Learner:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether memory ran out: CUDA has an exception for it, the CPU allocator only a text."""
+    """Return True if memory ran out: CUDA has an exception for it, the CPU only a text."""
     text = str(error)
     return isinstance(error, torch.OutOfMemoryError) or any(
         part in text for part in ("can't allocate memory", "not enough memory")

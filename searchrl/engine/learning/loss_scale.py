@@ -14,7 +14,7 @@ from torch import Tensor
 
 _GROWTH, _BACKOFF, _GROWTH_INTERVAL = 2.0, 0.5, 2000
 _LEAST = 2.0**-14
-"""The scale never falls below this: if gradients overflow even here, something else is wrong."""
+"""Least scale: if gradients overflow even here, something else is wrong."""
 
 
 class LossScale:

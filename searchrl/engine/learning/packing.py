@@ -29,15 +29,14 @@ RowId = tuple[str, int]
 """A rollout by its name, and the number of a segment."""
 
 ADVANTAGE, WEIGHT, LOGP = "advantage", "weight", "sampler_logp"
-"""Columns of every row; others are those of the algorithm."""
+"""Columns of every row; the algorithm adds others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedRow(TokenRow):
     """One segment of a rollout: `ids` and `mask` over its tokens, columns over the trained ones.
 
-    `mask` marks the tokens that are trained. A column is one number for the whole rollout, or one
-    per trained token.
+    `mask` marks the trained tokens. A column is one number, or one per trained token.
     """
 
     rollout_id: str
@@ -47,7 +46,7 @@ class PackedRow(TokenRow):
     """True for a demonstration or a replay: not sampled in this step."""
     columns: Mapping[str, Column] = field(default_factory=dict)
     terms: Sequence[str] = ()
-    """The columns that are weights of a term of the loss; 0: the token is not in that term."""
+    """Columns that weigh a term of the loss; 0: the token is not in that term."""
 
     @property
     def row_id(self) -> RowId:
@@ -74,7 +73,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackedStep:
-    """Everything one training step trains on, and what left it."""
+    """Everything one training step trains on, and counts of what it dropped."""
 
     groups: tuple[Group[PackedRow], ...]
     num_unscored: int
@@ -110,13 +109,12 @@ def pack_step(
     Raises:
         ValueError: if a demonstration is offered (it has no sampler log-probs) and the algorithm is
             not `off_policy`, or two groups or two rollouts have one id.
-        PluginError: if a group is none, or columns of the algorithm do not fit the rollouts.
+        PluginError: if `groups` holds something else, or columns do not fit the rollouts.
     """
     owner = f"algorithm '{algorithm.name}'"
     items = _select(groups, owner, algorithm.off_policy)
     penalty = algorithm.length_penalty_of(constant)
     added = [0.0 if penalty is None else penalty(i.trajectory.num_model_tokens) for i in items]
-    # Of an unscored rollout the reward is not read.
     rewards = [(item.reward or 0.0) + more for item, more in zip(items, added, strict=True)]
     scores = StepScores(
         rewards=rewards,
@@ -124,9 +122,9 @@ def pack_step(
         is_scored=[item.reward is not None for item in items],
         rollouts=items,
         turn_rewards=[
-            (*own[:-1], own[-1] + more) if own else settle(item.turn_rewards, reward)
+            (*scored[:-1], scored[-1] + more) if scored else settle(item.turn_rewards, reward)
             for item, more, reward in zip(items, added, rewards, strict=True)
-            for own in [item.turn_scores]
+            for scored in [item.turn_scores]
         ],
         max_updates=max_updates,
         **known._asdict(),
@@ -144,7 +142,7 @@ def pack_step(
                 f"{owner}: its term '{term}' must be a column of 0 and 1; it adds {[*extra]}"
             )
     if algorithm.critic is not None and not algorithm.critic.per_token:
-        extra[TURN] = [Column(range(len(own.trajectory.turns))) for own in items]
+        extra[TURN] = [Column(range(len(item.trajectory.turns))) for item in items]
     plain = [one.values[0] if one.per is Per.ROLLOUT else one for one in advantages]
     dead = dead_groups(plain, scores.group_ids, scores.is_scored)
     keeps_dead = settings.beta > 0 or algorithm.critic is not None
@@ -156,10 +154,10 @@ def pack_step(
     packed: dict[str, list[PackedRow]] = {group.id: [] for group in groups}
     num_nonfinite = 0
     for number, (item, name) in enumerate(zip(items, scores.group_ids, strict=True)):
-        own = {key: column[number] for key, column in columns.items()}
-        if item.reward is None or not any(any(own[term].values) for term in terms):
+        values = {key: column[number] for key, column in columns.items()}
+        if item.reward is None or not any(any(values[term].values) for term in terms):
             continue
-        rows = _rows(item.trajectory, own, terms)
+        rows = _rows(item.trajectory, values, terms)
         num_nonfinite += item.trajectory.num_model_tokens - sum(row.num_trained for row in rows)
         packed[name] += [row for row in rows if row.num_trained]
     kept = [Group(name, tuple(rows)) for name, rows in packed.items() if rows]
@@ -177,7 +175,7 @@ TURN = "turn"
 
 
 def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) -> list[Trainable]:
-    """The rollouts of a step, group after group; whatever cannot enter a ratio is refused."""
+    """Return the rollouts of a step in order; raise for any that cannot enter a ratio."""
     if strange := [group for group in groups if not isinstance(group, Group)]:
         raise PluginError(
             f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
@@ -214,7 +212,6 @@ def turns_of_segments(trajectory: Trajectory) -> Iterator[tuple[range, list[Turn
 def _rows(
     trajectory: Trajectory, columns: Mapping[str, Column], terms: Sequence[str]
 ) -> list[PackedRow]:
-    """The segments of a rollout, each with its part of the columns."""
     trained, logps = trajectory.trained, trajectory.sampler_logps
     sizes = [turn.stop - turn.start for turn in trajectory.turns]
     spread = {name: one.over(sizes) for name, one in columns.items() if one.per is not Per.ROLLOUT}
@@ -247,10 +244,7 @@ def _rows(
 
 
 def _checked(values: Any, scores: StepScores, owner: str, what: str) -> list[Column]:
-    """The entries of a column of the algorithm, each fit for its rollout.
-
-    Whatever an unscored rollout was given is not read; it becomes 0.
-    """
+    """Check a column of the algorithm against the rollouts. Unscored ones get 0."""
     values = values.tolist() if hasattr(values, "tolist") else values
     count = len(scores.rollouts)
     if not isinstance(values, list | tuple) or len(values) != count:
@@ -297,13 +291,13 @@ def weigh(
         weights[term] = dict(zip(counts, each, strict=True))
 
     def weighed(row: PackedRow) -> PackedRow:
-        own = {
+        reweighed = {
             term: Column([weights[term][row.rollout_id] if v > 0 else 0.0 for v in old.values], per)
             for term in row.terms
             for old in [row.columns[term]]
             for per in [old.per]
         }
-        return replace(row, columns={**row.columns, **own})
+        return replace(row, columns={**row.columns, **reweighed})
 
     return tuple(Group(group.id, tuple(map(weighed, group.rollouts))) for group in groups)
 

@@ -1,7 +1,7 @@
-"""What the trainer sees before the first update of a step, when it has the sampler's weights.
+"""Figures of a step before its first update, when trainer and sampler have the same weights.
 
-Owns two figures that need this moment: how far sampler and trainer disagree about the sampled
-tokens, and how likely the rollouts are that did well. Shape: N tokens of a micro-batch.
+Owns the gap between sampler and trainer on the sampled tokens, and the likelihood of the rollouts
+that did well. Shape: N tokens of a micro-batch.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class SampledTokens:
 
         Args:
             logp_N: the trainer's log-probs, before any update of the step.
-            sampler_logp_N: what the sampler recorded.
+            sampler_logp_N: the sampler's record.
             adv_N: advantages.
             weight_N: weights in the loss; tokens of weight 0 are left out, and so are those with a
                 log-prob that is not finite.
-            is_own_N: tokens that these weights sampled; only those are compared with the record.
+            is_own_N: tokens that these weights sampled: only those are compared with the record.
                 None: all of them.
-            is_off_N: tokens of demonstrations and replays, which nothing is measured of.
+            is_off_N: tokens of demonstrations and replays, which are left out.
         """
         with torch.no_grad():
             logp_N, sampler_logp_N = logp_N.float(), sampler_logp_N.float()
@@ -67,7 +67,7 @@ class SampledTokens:
                 return torch.where(is_in_N, column_N, 0.0).sum()
 
             one_N = torch.ones_like(logp_N)
-            # One transfer for all of them.
+            # One transfer for all.
             sums = torch.stack(
                 (
                     total(one_N),
@@ -81,7 +81,6 @@ class SampledTokens:
         return SampledTokens(*sums)
 
     def __add__(self, other: SampledTokens) -> SampledTokens:
-        """Return the sums of both."""
         both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return SampledTokens(**both | {"max_gap": max(self.max_gap, other.max_gap)})
 
@@ -91,13 +90,11 @@ class SampledTokens:
         return self.sum_gap / self.num_tokens if self.num_tokens else 0.0
 
     def means(self) -> dict[str, float]:
-        """What a tracker shows, in nats per token.
+        """Figures for a tracker, in nats per token; one that was not measured is absent.
 
         `mismatch` is the mean of |trainer - sampler|, `mismatch_max` the largest, `mismatch_k3` the
         k3 of the two, `good_logp` the mean log-prob, as sampled, of the tokens with a positive
         advantage.
-
-        What was not measured is absent.
         """
         means = {}
         if self.num_tokens:
@@ -112,10 +109,10 @@ class SampledTokens:
 def token_columns(
     batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, stats: LossStats
 ) -> dict[RowId, TokenColumns]:
-    """What an update with these figures saw of each segment of each rollout."""
+    """Figures of each segment of each rollout at an update."""
     sizes = batch.num_tokens
     ratio_N = (logp_N - batch[LOGP]).exp()
-    found = {}
+    figures = {}
     none: list[Tensor | None] = [None] * len(sizes)
     clipped, factors = (
         none if column_N is None else column_N.split(sizes)
@@ -127,37 +124,38 @@ def token_columns(
         if factor is not None:
             each = tuple((row.columns[WEIGHT].values[0] * factor).tolist())
             weight = each if row.is_off else each[0]
-        found[row.row_id] = TokenColumns(
+        figures[row.row_id] = TokenColumns(
             advantage,
             tuple(ratio.tolist()),
             tuple(entropy.tolist()),
             weight,
             None if cut is None else tuple(cut.nonzero().flatten().tolist()),
         )
-    return found
+    return figures
 
 
 def _plain(column: Column) -> float | tuple[float, ...]:
-    """One number where it is one for the whole rollout."""
     return column.values[0] if column.per is Per.ROLLOUT else tuple(column.values)
 
 
-def join_columns(found: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]:
-    """The columns of whole rollouts, by their names: those of a segment behind the one before."""
+def join_columns(columns: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]:
+    """Join the columns of segments to those of whole rollouts, by their names."""
     joined: dict[str, TokenColumns] = {}
-    for (name, _), own in sorted(found.items(), key=lambda pair: pair[0][1]):
+    for (name, _), segment in sorted(columns.items(), key=lambda pair: pair[0][1]):
         before = joined.get(name)
         if before is None:
-            joined[name] = own
+            joined[name] = segment
             continue
         count = len(before.ratio)
-        places = None if own.clipped is None else tuple(count + place for place in own.clipped)
+        clipped = None
+        if before.clipped is not None and segment.clipped is not None:
+            clipped = before.clipped + tuple(count + place for place in segment.clipped)
         joined[name] = TokenColumns(
-            _behind(before.advantage, own.advantage),
-            before.ratio + own.ratio,
-            before.entropy + own.entropy,
-            _behind(before.weight, own.weight),
-            None if before.clipped is None or places is None else before.clipped + places,
+            _behind(before.advantage, segment.advantage),
+            before.ratio + segment.ratio,
+            before.entropy + segment.entropy,
+            _behind(before.weight, segment.weight),
+            clipped,
         )
     return joined
 
@@ -165,27 +163,26 @@ def join_columns(found: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]
 def _behind(
     one: float | tuple[float, ...], other: float | tuple[float, ...]
 ) -> float | tuple[float, ...]:
-    """Columns one behind the other; one number for a whole rollout stays one."""
     return one + other if isinstance(one, tuple) and isinstance(other, tuple) else one
 
 
 @dataclass(slots=True)
 class Sums:
-    """What the updates of one training step add up to, and what the first one saw of each token."""
+    """Sums over the updates of one training step, and the tokens' figures at the first one."""
 
     stats: LossStats = field(default_factory=LossStats)
     sampled: SampledTokens = field(default_factory=SampledTokens)
     entropy: float = 0.0
     tokens: dict[RowId, TokenColumns] = field(default_factory=dict)
-    """Of the segments that were trained on."""
+    """Figures of the segments that were trained on."""
     num_splits: int = 0
-    """How often memory ran out."""
+    """Times that memory ran out."""
     grad_norm: float = 0.0
     num_updates: int = 0
     num_skipped: int = 0
 
     def take_in(self, share: Sums) -> None:
-        """Add what a micro-batch, or one process, saw of an update."""
+        """Add the sums of a micro-batch, or of one process."""
         self.stats = self.stats + share.stats
         self.sampled = self.sampled + share.sampled
         self.entropy += share.entropy

@@ -1,8 +1,8 @@
-"""Who does what in a step that several processes share: prompts to sample, groups to learn from.
+"""The split of a step over processes: prompts to sample, groups to learn from.
 
 Owns the split, and which parts of a rollout are sent. A draw depends on the key of its rollout and
-on its position alone, and every process packs the whole step. So the split decides where something
-is computed, never what. A `TaskWorld` is not sent: every process has its own.
+on its position alone, and every process packs the whole step. So the split changes no result.
+A `TaskWorld` is not sent: every process has its own.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def play_shared(
     on_progress: Callable[[int, int], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Group[Rollout]]:
-    """Play every n-th prompt here and have the others played by the other processes.
+    """Play every n-th prompt here; the other processes play the others.
 
-    What it returns is the same in every process. See `RolloutDriver.run`; progress is that of this
+    The result is the same in every process. See `RolloutDriver.run`; progress is that of this
     process, scaled to all requests.
 
     Raises:
@@ -47,9 +47,9 @@ def play_shared(
 
     played: list[Group[Rollout]] = []
     is_interrupted = False
-    own = requests[workers.rank :: workers.size]
+    share = requests[workers.rank :: workers.size]
     try:
-        played = play(own, on_progress=progress, should_stop=should_stop)
+        played = play(share, on_progress=progress, should_stop=should_stop)
     except Interrupted:
         is_interrupted = True
     if workers.agree_to_stop(is_interrupted):
@@ -62,14 +62,14 @@ def play_shared(
 
 
 def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
-    """The driver; where several processes share the work, one that plays its share."""
+    """Return the driver; with several processes, it plays its share."""
     if workers.size > 1:
         driver.shared_play = partial(play_shared, driver.play, workers)
     return driver
 
 
 def pack_group(group: Group[Rollout]) -> bytes:
-    """A group without its world, to be sent; PluginError if an env makes that impossible."""
+    """Pickle a group without its world; PluginError if an env makes that impossible."""
     sent = [(r.trajectory, r.episode, r.scored, r.reset_options) for r in group.rollouts]
     try:
         return pickle.dumps(sent)
@@ -83,7 +83,7 @@ def pack_group(group: Group[Rollout]) -> bytes:
 
 
 def unpack_group(data: bytes, request: RolloutRequest) -> Group[Rollout]:
-    """The group that was packed, in the world of the request that asked for it."""
+    """Return a packed group, in the world of its request."""
     return Group(
         request.group_id,
         tuple(
@@ -98,8 +98,8 @@ def share_groups(
 ) -> list[Group[PackedRow]]:
     """The groups whose gradient this process computes: even in tokens.
 
-    The longest group first, each to the process that has the least; equal ones in order, so that
-    all processes agree. `is_packed` counts what rows of a group share once.
+    The longest group goes first, to the process that has the least; equal ones in order, so that
+    all processes agree. `is_packed` counts shared tokens of a group once.
     """
     if workers.size == 1:
         return list(groups)
@@ -110,10 +110,10 @@ def share_groups(
         for group in groups
     ]
     loads = [0] * workers.size
-    own = set()
+    places = set()
     for place in sorted(range(len(groups)), key=lambda place: -costs[place]):
         owner = loads.index(min(loads))
         loads[owner] += costs[place]
         if owner == workers.rank:
-            own.add(place)
-    return [group for place, group in enumerate(groups) if place in own]
+            places.add(place)
+    return [group for place, group in enumerate(groups) if place in places]

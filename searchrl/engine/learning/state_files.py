@@ -22,7 +22,7 @@ from searchrl.engine.model.sharding import whole
 from searchrl.errors import DamagedError, PluginError
 
 MAX_FILE_BYTES = 2**30
-"""Tensors of one file: they are all in memory once more while it is written."""
+"""Most tensors of one file: writing it takes that memory once more."""
 
 _PLAIN = (str, int, bool, type(None))
 
@@ -32,11 +32,11 @@ def save_state(
 ) -> None:
     """Write a state of dicts, lists, tuples, sets, texts, numbers, None and tensors.
 
-    A tensor that is there twice is written once. Its device is not written. Sharded tensors are
-    gathered, those of one file at a time: all processes must call this, one of them as the writer.
+    A tensor that occurs twice is written once, without its device. Sharded tensors are gathered,
+    one file at a time: all processes must call this, one of them as the writer.
 
     Raises:
-        PluginError: if something else is in it; says where.
+        PluginError: if it holds something else; says where.
     """
     tensors: list[Tensor] = []
     keys: dict[int, str] = {}
@@ -77,7 +77,7 @@ def load_state(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _encode(value: Any, keep: Any, where: str) -> Any:
-    """JSON for a value: what JSON has no word for is a list that begins with its kind."""
+    """Return JSON for a value; a type that JSON lacks is a list that begins with its name."""
     if isinstance(value, Tensor):
         return ["tensor", keep(value)]
     if type(value) is float:

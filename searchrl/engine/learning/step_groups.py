@@ -25,12 +25,12 @@ from searchrl.statistics import exact, finite_figures, mean, proportion
 
 @dataclass(frozen=True, slots=True)
 class StepGroups:
-    """What a step sampled: one group per place to train on, and the groups that were replaced."""
+    """Groups of a step: one per place to train on, and the groups that were replaced."""
 
     groups: tuple[Group[Rollout], ...]
     replaced: tuple[Group[Rollout], ...] = ()
     num_refills: int = 0
-    """How often places were filled anew, at most `max_refills`."""
+    """Times that places were filled anew, at most `max_refills`."""
     num_late: int = 0
     """Rollouts that were dropped because they took too long (`rollout.step_timeout_s`)."""
 
@@ -52,9 +52,8 @@ def sample_groups(
 ) -> StepGroups:
     """Sample a group for each prompt of the step and replace groups of constant reward.
 
-    At most `max_refills` times; a group that is still constant then keeps its place. The reward is
-    that of the reward expression, and a group without a scored rollout is constant, too. `ask` is
-    that of an `Algorithm`, for the prompts of the step.
+    At most `max_refills` times; a group that is still constant then keeps its place. A group
+    without a scored rollout is constant, too. `ask` is `Hooks.ask` of the algorithm.
     """
     places: Sequence[int] = range(prompts.prompts_per_step)
     standing: dict[int, Group[Rollout]] = {}
@@ -76,7 +75,7 @@ def sample_groups(
 
 
 def is_constant(group: Group[Trainable]) -> bool:
-    """Whether all scored rollouts of a group have the same reward, bit for bit."""
+    """Return True if all scored rollouts of a group have the same reward, bit for bit."""
     return len({r.reward for r in group.rollouts if r.reward is not None}) < 2
 
 
@@ -87,12 +86,12 @@ def update_metrics(
     max_refills: int | None,
     max_total_tokens: int,
 ) -> Metrics:
-    """What the update (`Learner.train_step`) and the choice of groups say of a step.
+    """Metrics of a step's update (`Learner.train_step`) and of its choice of groups.
 
-    `turn_surplus` is there only if a reward scores turns: what they add up to, less the reward.
-    `overlong` is there only with a `length_penalty`, and lies between 0 and the penalty of a
-    rollout of `max_total_tokens`. `refills` is there only if the algorithm may refill. A figure
-    that is not finite is left out (`finite_figures`).
+    `turn_surplus` is there only if a reward scores turns: their sum, less the reward. `overlong`
+    is there only with a `length_penalty`, and lies between 0 and the penalty of a rollout of
+    `max_total_tokens`. `refills` is there only if the algorithm may refill. A figure that is not
+    finite is left out.
     """
     rest = finite_figures(stats)
     num_tokens, num_groups = int(rest.pop("num_tokens")), int(rest.pop("num_groups"))
@@ -115,20 +114,20 @@ def update_metrics(
 
 
 def turn_surplus(rollout: Rollout) -> float | None:
-    """What the scores of its turns add up to, less its reward; None: nobody scores turns."""
+    """Sum of a rollout's turn scores, less its reward; None: nobody scores turns."""
     if rollout.reward is None or rollout.turn_scores is None:
         return None
     return round(math.fsum(rollout.turn_scores) - rollout.reward, 9)
 
 
 def staleness(drawn: StepGroups, version: int) -> Metric:
-    """How many updates older than `version` the weights were that sampled, mean over the tokens."""
-    versions = [own for r in drawn.rollouts for own in r.trajectory.policy_versions if own >= 0]
+    """Age of the sampler's weights, in updates before `version`: mean over the tokens."""
+    versions = [one for r in drawn.rollouts for one in r.trajectory.policy_versions if one >= 0]
     return exact(version - sum(versions) / max(1, len(versions)), len(versions))
 
 
 def sampler_metrics(driver: RolloutDriver, workers: Workers) -> Metrics:
-    """What a driver that counts says of this step, over all processes; it restarts from 0."""
+    """Metrics of a driver that counts, over all processes; it restarts from 0."""
     stats = driver.stats
     if not isinstance(stats, SlotStats):
         return {}
@@ -138,7 +137,7 @@ def sampler_metrics(driver: RolloutDriver, workers: Workers) -> Metrics:
     if num_row_ticks:
         metrics["slot_use"] = exact(num_decoded / num_row_ticks, int(num_row_ticks))
     if sum_log_mass:
-        # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
+        # The ratio is too large by this factor (in nats, per token), the mass that was cut.
         metrics["log_kept_mass"] = exact(sum_log_mass / num_decoded)
     stats.restart()
     return metrics

@@ -40,14 +40,14 @@ class SupervisedLearner:
     def train_step(
         self, trajectories: Sequence[Trajectory], stage: SftStage, stage_step: int, seed: int = 0
     ) -> dict[str, float]:
-        """One optimiser step; returns `loss` (nats per target), `token_accuracy`, `grad_norm`, ….
+        """Do one optimiser step; return `loss` (nats per target), `token_accuracy`, `grad_norm`, ….
 
-        A step whose loss or gradient is not finite updates nothing and is counted in
-        `skipped_steps`. What is not finite is absent, and so are all three without any target.
+        A step whose loss or gradient is not finite updates nothing and counts in `skipped_steps`.
+        Figures that are not finite are absent, and so are all three without a target.
 
         Args:
             trajectories: demonstrations of this step.
-            stage: learning rate, schedule and what the loss covers.
+            stage: learning rate, schedule and the tokens of the loss.
             stage_step: steps done in this stage before.
             seed: of the dropout masks of this step, so that a resumed run draws the same ones.
         """
@@ -106,7 +106,7 @@ class SupervisedLearner:
 
 
 def _rows(trajectory: Trajectory, loss_on: str) -> list[TokenRow]:
-    """A row for each segment. Predicted are the model's tokens, or all but each row's first."""
+    """A row for each segment. Targets are the model's tokens, or all but each row's first."""
     rows = []
     for part in trajectory.segments:
         place = slice(part.start, part.stop)

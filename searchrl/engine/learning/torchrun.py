@@ -1,8 +1,7 @@
-"""What torchrun tells a process it started: its place among the others.
+"""Place of a process that torchrun started, among the others.
 
-Owns the environment variables and what they mean; imports no torch, so that a command knows before
-it does anything whether it is the one that speaks. What processes say to each other is
-`engine.workers`.
+Owns the environment variables; imports no torch, so that a command knows early whether it is the
+one that prints. `engine.learning.workers` owns the messages between processes.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from searchrl.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which of how many processes this one is; the only one unless torchrun says otherwise."""
+    """Rank of this process and number of processes; by default the only one."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-    """How many of them are on this node."""
+    """Processes on this node."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes and speaks for all of them."""
+        """True if this process writes and prints for all."""
         return self.rank == 0
 
 
 ONLY = Place()
-"""Of a process that torchrun did not start."""
+"""Place of a process that torchrun did not start."""
 
 
 def read_place(environ: Mapping[str, str] | None = None) -> Place:

@@ -30,7 +30,7 @@ from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
 
 TIMEOUT_S = 1800.0
-"""How long to wait for the others: longer than any process is late after sampling its share."""
+"""Wait for the others: longer than any process is late after sampling its share."""
 
 _BUCKET_BYTES = 1 << 26
 """Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
@@ -60,23 +60,23 @@ class Workers:
         self.rank, self.size, self.is_first = place.rank, place.size, place.is_first
         self.timeout_s = timeout_s
         self._has_all_heard = False
-        """All processes know that it ends. After this, nothing is exchanged."""
+        """True once all processes know of the end. After this, nothing is exchanged."""
         self._is_lost = False
-        """A process is gone, or out of step: there is no exchange at the end."""
+        """True once a process is gone or out of step: there is no exchange at the end."""
 
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[Workers]:
-        """Join the others, and leave together; if one ends early, all of them learn why.
+        """Join the others, and leave together; if one ends early, all learn why.
 
-        A process that failed leaves only after the others have: torchrun kills the others as soon
-        as one is gone, and they may be busy saving.
+        A failed process leaves last: torchrun kills the others as soon as one is gone, and they
+        may be saving.
 
         Args:
-            device: what kind of device the policy will be on; on cuda each process takes its own.
+            device: kind of device of the policy; on cuda each process takes its own.
 
         Raises:
             ConfigError: if there are more processes than GPUs, or several nodes.
-            WorkerError: if the others do not come, or one of them failed.
+            WorkerError: if another process does not come, or failed.
         """
         if self.size == 1:
             yield self
@@ -98,10 +98,10 @@ class Workers:
 
     @contextmanager
     def in_lockstep(self) -> Iterator[None]:
-        """Around what torch exchanges by itself, such as shards of weights.
+        """Guard exchanges that torch makes itself, such as of shards of weights.
 
-        The others wait there for a process that fails, and cannot be told: it says why itself and
-        ends, and torchrun ends them.
+        The others wait inside torch and cannot hear of a failure. So a process that fails says why
+        and ends, and torchrun ends the others.
         """
         try:
             yield
@@ -111,7 +111,7 @@ class Workers:
             raise
 
     def gather(self, value: T) -> list[T]:
-        """What everybody has, in order of ranks. It must survive `pickle`."""
+        """Values of all processes, in order of ranks. They must survive `pickle`."""
         return [value] if self.size == 1 else self._exchange("values", value)
 
     def barrier(self) -> None:
@@ -120,7 +120,7 @@ class Workers:
             self._exchange("a barrier", None)
 
     def agree_to_stop(self, is_asked: bool) -> bool:
-        """Whether any process was asked to stop. Then all stop, and nothing more is exchanged."""
+        """Return True if any process was asked to stop. Then all stop and exchange nothing more."""
         if self.size == 1:
             return is_asked
         self._has_all_heard = any(self._exchange("whether to stop", is_asked))
@@ -138,10 +138,9 @@ class Workers:
         wanted: list[Tensor] = []
         for number, column in enumerate(zip(*has, strict=True)):
             if any(column) and not isinstance(parameters[number], DTensor):
-                own = gradients[number]
-                own = torch.zeros_like(parameters[number]) if own is None else own
-                gradients[number] = own
-                wanted.append(own)
+                if (gradient := gradients[number]) is None:
+                    gradient = gradients[number] = torch.zeros_like(parameters[number])
+                wanted.append(gradient)
         for bucket in _buckets(wanted):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
             with self._in_touch():
@@ -166,7 +165,7 @@ class Workers:
                 continue
             pairs = enumerate(itertools.zip_longest(marks[0], theirs))
             number = next(n for n, (ours, others) in pairs if ours != others)
-            # All of them find this and end, so no message is needed.
+            # All processes find this and end, so no message is needed.
             self._has_all_heard = True
             raise WorkerError(
                 f"{when}: process {rank} holds other weights than process 0 (trained tensor "
@@ -178,7 +177,7 @@ class Workers:
     # The process group
 
     def _join(self, device: torch.device) -> None:
-        if self.place.local_size != self.size:  # they read and write one folder, on one disk
+        if self.place.local_size != self.size:  # they share one folder on one disk
             raise ConfigError(
                 f"torchrun started {self.size} processes, {self.place.local_size} of them on this "
                 "node: training in several processes works on one node; start it with --nnodes 1"
@@ -232,14 +231,14 @@ class Workers:
         return [envelope.value for envelope in envelopes]
 
     def _meet(self, envelope: _Envelope) -> list[_Envelope]:
-        found: list[Any] = [None] * self.size
+        envelopes: list[Any] = [None] * self.size
         with self._in_touch():
-            dist.all_gather_object(found, envelope)
-        return found
+            dist.all_gather_object(envelopes, envelope)
+        return envelopes
 
     @contextmanager
     def _in_touch(self) -> Iterator[None]:
-        """Around an exchange: it fails where another process is gone."""
+        """Guard an exchange: it fails if another process is gone."""
         try:
             yield
         except (RuntimeError, ValueError) as error:
@@ -251,7 +250,6 @@ class Workers:
             ) from error
 
     def _tell(self, error: str) -> None:
-        """Tell the others at their next exchange."""
         if self._has_all_heard or self._is_lost:
             return
         with suppress(WorkerError):
@@ -267,7 +265,7 @@ class Workers:
 
 
 ALONE = Workers()
-"""One process: what every exchange is without others."""
+"""Workers of a single process."""
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -277,7 +275,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _marks(tensors: Sequence[Tensor]) -> list[str]:
-    """A digest of the bytes of each tensor: whatever differs, a sign or a last bit, changes it."""
+    """A digest of the bytes of each tensor."""
     return [
         hashlib.blake2b(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         .hexdigest()

@@ -183,7 +183,6 @@ class _KeptPlan:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None
     ) -> Tensor:
-        """See `AttentionPlan.attend`."""
         output: Tensor = _Kept.apply(query, key, value)  # type: ignore[no-untyped-call]
         return output
 

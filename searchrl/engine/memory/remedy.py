@@ -45,7 +45,6 @@ def find_remedy(
 
 
 def _switches(config: RunConfig, plan: MemoryPlan) -> Iterator[tuple[str, Any]]:
-    """Settings that take less, the cheapest first."""
     has_adapters = any(part.name == "adapters" for part in plan.parts)
     is_plain = config.model.quantize == "none" and config.optim.optimizer == "adamw"
     if not config.model.gradient_checkpointing:

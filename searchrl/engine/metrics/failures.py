@@ -102,6 +102,5 @@ def tell_unscored(rollouts: Sequence[Rollout]) -> str:
 
 
 def _find_unpaid(rollouts: Sequence[Rollout]) -> list[Failure]:
-    """The failures of episodes that a budget ended."""
     failures = (rollout.scored.failure for rollout in rollouts)
     return [f for f in failures if f is not None and f.kind is FailureKind.BUDGET]

@@ -150,6 +150,5 @@ def find_headline(worlds: Iterable[TaskWorld]) -> str:
 
 
 def _union(ranges: Iterable[Range]) -> Range:
-    """The least range that holds all of these."""
     both = list(ranges)
     return min((low for low, _ in both), default=0.0), max((high for _, high in both), default=1.0)

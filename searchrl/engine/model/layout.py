@@ -310,7 +310,6 @@ def _pad(rows: Sequence[Tensor]) -> Tensor:
 
 
 def _unpad(padded: Tensor, lengths: Sequence[int]) -> Sequence[Tensor]:
-    """Undo `_pad`."""
     sizes = [size for length in lengths for size in (length, padded.shape[1] - length)]
     parts: Sequence[Tensor] = padded.flatten(0, 1).split(sizes)
     return parts[::2]

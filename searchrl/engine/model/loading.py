@@ -348,7 +348,6 @@ def load_policy(
 
 
 def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainable: bool) -> Any:
-    """Wrap with a new adapter, or load a saved one."""
     hush_bitsandbytes()
     from peft import PeftModelForCausalLM, get_peft_model
 

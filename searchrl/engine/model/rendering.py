@@ -344,7 +344,6 @@ class _AddedTokens:
         self._pattern = re.compile("|".join(f"({p})" for p in patterns)) if patterns else None
 
     def find(self, text: str) -> Iterable[tuple[int, int, int]]:
-        """Yield (start, end, id)."""
         if self._pattern is None:
             return
         for match in self._pattern.finditer(text):

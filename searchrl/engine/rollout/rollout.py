@@ -379,7 +379,6 @@ class RolloutDriver:
         return ready, [one for one in stepping if id(one) not in over]
 
     def _take_in(self, ready: Sequence[Stepping], live: dict[Handle, Dialogue]) -> None:
-        """Go on with what environments made of the turns."""
         for one in ready:
             dialogue, _, text, call = one
             if isinstance(call.result, Raised):
@@ -394,7 +393,6 @@ class RolloutDriver:
         self._close_stopped([one.turn.handle for one in ready], live)
 
     def _advance(self, one: Stepping, made: Stepped, live: dict[Handle, Dialogue]) -> None:
-        """Take in what the environment made of a turn."""
         dialogue, turn, text, _ = one
         action = made.action or self._parse(dialogue, text)
         if dialogue.failure is not None:
@@ -433,7 +431,6 @@ class RolloutDriver:
     def _score(
         self, played: Sequence[Dialogue], episodes: Sequence[Episode]
     ) -> list[ScoredEpisode]:
-        """Score all episodes together."""
         scorers = [dialogue.request.world.scorer for dialogue in played]
         groups = [dialogue.request.group_id for dialogue in played]
         return score_together(list(zip(scorers, episodes, strict=True)), groups)

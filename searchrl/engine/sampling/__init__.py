@@ -1,7 +1,6 @@
-"""What samples tokens: the generator contract and its implementations.
+"""Generators, which sample tokens: the contract and its implementations.
 
-What it exports is public, for packages with a generator: the contract, and the automaton that finds
-stop strings in sampled ids.
+The contract, and the automaton that finds stop strings in sampled ids, are public.
 """
 
 import lazy_loader

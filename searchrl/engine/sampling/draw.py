@@ -62,7 +62,7 @@ def draw_tokens(logits_BV: Tensor, sampling: Sampling, key_B: Tensor, position_B
 
 
 def truncate(prob_BV: Tensor, sampling: Sampling) -> Tensor:
-    """The probabilities with those set to 0 that top-k, top-p or min-p cut; not renormalised."""
+    """Set probabilities to 0 that top-k, top-p or min-p cut, without renormalising."""
     if sampling.top_k:
         least_B1 = prob_BV.topk(min(sampling.top_k, prob_BV.shape[-1]), dim=-1).values[:, -1:]
         prob_BV = prob_BV.where(prob_BV >= least_B1, 0.0)
@@ -97,8 +97,8 @@ def inverse_cdf(prob_BV: Tensor, uniform_B: Tensor) -> Tensor:
 
 
 def _first_above(cdf_BN: Tensor, threshold_B1: Tensor) -> Tensor:
-    """First entry above a threshold, as [B, 1]; where that rounds up to the total, the last
-    possible one: never one that adds nothing."""
+    """First entry above a threshold, as [B, 1]; the last one with a probability where the threshold
+    rounds up to the total."""
     total_B1 = cdf_BN[:, -1:].contiguous()
     place_B1 = torch.searchsorted(cdf_BN, threshold_B1, right=True)
     return torch.minimum(place_B1, torch.searchsorted(cdf_BN, total_B1))
@@ -116,7 +116,6 @@ def uniforms(key_B: Tensor, position_B: Tensor) -> Tensor:
 
 
 def _shift(value: Tensor, bits: int) -> Tensor:
-    """Logical right shift of int64."""
     return (value >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -30,20 +30,20 @@ SYSTEM, USER, ASSISTANT, END = range(256, 260)
 
 _ROLES: Mapping[int, Role] = {SYSTEM: "system", USER: "user", ASSISTANT: "assistant"}
 _SHOWN = {SYSTEM: "", USER: "\n\n", ASSISTANT: "\n", END: ""}
-"""What a reader sees of them."""
+"""Text of each control id for a reader."""
 _CLOSING = re.compile(r"</([\w-]+)>")
 
 
 class MessageCodec(ByteCodec):
-    """Bytes, and control ids between them that say which message they belong to."""
+    """Bytes, with control ids between messages."""
 
     def render_prompt(
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
     ) -> RenderedPrompt:
         """Render messages: the instruction for the system, the prompt for the user.
 
-        `forced_opening` begins the assistant's message. Only completions can be committed to it:
-        a chat server begins a message of its own.
+        `forced_opening` begins the assistant's message; only completions use it, because a chat
+        server begins its own message.
         """
         ids = [SYSTEM, *self.encode_plain(instruction)] if instruction else []
         ids += [USER, *self.encode_plain(user_text)]
@@ -51,7 +51,7 @@ class MessageCodec(ByteCodec):
         return RenderedPrompt(ids, forced_opening, self.decode(ids))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, messages apart."""
+        """The text of ids, with white space between messages."""
         parts = [
             _SHOWN[control] if control is not None else super(MessageCodec, self).decode(piece)
             for control, piece in _pieces(ids)
@@ -59,7 +59,7 @@ class MessageCodec(ByteCodec):
         return "".join(parts)
 
     def read_messages(self, prompt_ids: Sequence[int]) -> list[Message]:
-        """The messages of a rendered prompt; an assistant's that is empty is none."""
+        """The messages of a rendered prompt, without an empty one of the assistant."""
         messages: list[Message] = []
         role: Role = "user"
         for control, piece in _pieces(prompt_ids):
@@ -71,7 +71,7 @@ class MessageCodec(ByteCodec):
 
 
 def _pieces(ids: Sequence[int]) -> list[tuple[int | None, list[int]]]:
-    """Ids cut at control ids: (control, []) for each of these, (None, bytes) for others."""
+    """Ids split at control ids: (control, []) for each of these, (None, bytes) for others."""
     found: list[tuple[int | None, list[int]]] = []
     for one in ids:
         if one > 255:
@@ -85,7 +85,7 @@ def _pieces(ids: Sequence[int]) -> list[tuple[int | None, list[int]]]:
 
 @dataclass(slots=True)
 class _Dialogue:
-    """One open dialogue: its messages so far, and the turn that is asked for."""
+    """One open dialogue: its messages so far, and its current turn."""
 
     messages: list[Message]
     draw: int
@@ -93,14 +93,14 @@ class _Dialogue:
     max_tokens: int = 0
     asked: Future[Reply] | None = None
     has_begun: bool = False
-    """Whether a turn of it was asked for, now or before."""
+    """True once a turn of it was asked for."""
 
 
 class EndpointGenerator:
     """Asks an endpoint for every turn of at most `concurrency` dialogues; then others begin.
 
-    A dialogue whose environment is still at work counts as well. So when a budget ends, no more
-    than these are half played.
+    Dialogues that wait for their environment count, too: at the end of a budget, at most
+    `concurrency` are half played.
     """
 
     def __init__(
@@ -112,13 +112,13 @@ class EndpointGenerator:
         self._top_p = top_p
         self._dialogues: dict[Handle, _Dialogue] = {}
         self._waiting: list[tuple[bool, Handle]] = []
-        """A heap: those that have begun come first."""
+        """A heap: dialogues that have begun come first."""
         self._numbers = itertools.count()
 
     def open(
         self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
     ) -> list[Handle]:
-        """See `Generator.open`. A key tells the draws of one prompt apart; it is not sent."""
+        """See `Generator.open`. Keys distinguish the draws of one prompt; they are not sent."""
         handles = [Handle(next(self._numbers)) for _ in range(n)]
         for handle, key in zip(handles, rng_keys, strict=True):
             messages = self._codec.read_messages(prompt_ids)
@@ -157,7 +157,6 @@ class EndpointGenerator:
         return 0
 
     def _start(self) -> None:
-        """Ask for waiting turns, as many as may be under way."""
         room = self.client.concurrency
         room -= sum(dialogue.has_begun for dialogue in self._dialogues.values())
         while self._waiting and (room > 0 or not self._waiting[0][0]):
@@ -190,10 +189,9 @@ class EndpointGenerator:
 def read_turn(reply: Reply, told: Sequence[str], stops: Sequence[str]) -> tuple[str, TurnStop]:
     """The text of a turn with its stop string, and why it ended.
 
-    A server leaves the stop string out of its answer and says `stop` for it as well as for the end
-    of a message. So it is put back: the one that the server names or, if it does not tell, the
-    closing tag among `told` (those that were sent) whose opening tag is the last that was left
-    open. What follows a stop string is cut.
+    A server leaves the stop string out and says `stop` for it as well as for the end of a message.
+    So the stop string is put back: the one that the server names, else the closing tag among `told`
+    (those sent) of the last open tag. Text behind a stop string is cut.
 
     Raises:
         GenerationFailure: if the server withheld the answer.

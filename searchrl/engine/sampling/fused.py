@@ -47,8 +47,8 @@ class FusedDecoder:
     """Hidden states of the next token of every row.
 
     Raises:
-        AttributeError, TypeError: if the model is not built like Llama, Qwen2 or Qwen3, or not of
-            plain matrices (four-bit weights).
+        AttributeError, TypeError: if the model is not built like Llama, Qwen2 or Qwen3, or has
+            no plain matrices (four-bit weights).
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -67,7 +67,7 @@ class FusedDecoder:
 
         Args:
             id_B: the tokens.
-            position_B: where they stand; `cache.scratch` for rows that nobody reads.
+            position_B: their positions; `cache.scratch` for rows that nobody reads.
             cache: with room for `span` positions.
             span: largest position + 1 of the rows that are read.
         """
@@ -151,7 +151,7 @@ def _bias(linear: Any) -> Any:
 
 
 def find_fusing_fault(policy: Policy) -> str | None:
-    """Why fused decoding cannot stand in for this model, or None: compared on a few tokens."""
+    """Reason why fused decoding differs from this model on a few tokens, or None."""
     if policy.num_parameters[1] > MAX_PARAMETERS:
         return f"it has more than {MAX_PARAMETERS:,} weights"
     model, device = policy.base_model, policy.device

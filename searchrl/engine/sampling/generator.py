@@ -16,7 +16,7 @@ from searchrl.core.trajectory import TurnStop
 from searchrl.errors import SearchRLError
 
 Handle = NewType("Handle", int)
-"""Names one open dialogue inside a generator."""
+"""Name of an open dialogue inside a generator."""
 
 Experts = Sequence[Expert] | None
 """The env's scripted policy of each dialogue."""
@@ -24,7 +24,7 @@ Experts = Sequence[Expert] | None
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn. `temperature` 0 is greedy; log-probs are then those at 1.
+    """Settings for drawing tokens. `temperature` 0 is greedy; log-probs are then those at 1.
 
     `top_k` (0: all), `top_p` and `min_p` cut what can be drawn, not the log-probs: those are of
     the full vocabulary. They are for evaluation; in training they bias the ratio.
@@ -37,7 +37,7 @@ class Sampling:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether some tokens can never be drawn."""
+        """True if some tokens can never be drawn."""
         return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1 or self.min_p > 0)
 
 
@@ -45,8 +45,8 @@ class Sampling:
 class FinishedTurn:
     """One finished model turn: exactly the sampled ids and the log-prob of each.
 
-    `logps` is None when nothing was sampled (a scripted turn). `error` says why there is no turn:
-    this dialogue cannot go on, the others can.
+    `logps` is None for a scripted turn. `error` says why there is no turn: this dialogue ends, and
+    the others go on.
     """
 
     handle: Handle
@@ -67,7 +67,7 @@ class OpenSequence:
     stops: tuple[str, ...] = ()
     max_tokens: int = 0
     is_asked: bool = False
-    """Whether a turn was asked for and has not ended."""
+    """True while a turn was asked for and has not ended."""
     new_ids: list[int] = field(default_factory=list)
     new_logps: list[float] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class Generator(Protocol):
         Args:
             prompt_ids: rendered prompt, shared by all n.
             n: dialogues to open (the group).
-            rng_keys: one 64-bit key per dialogue; its draws depend on nothing else.
+            rng_keys: one 64-bit key per dialogue, on which its draws depend alone.
             experts: the env's scripted policy per dialogue; only the scripted generator reads it.
         """
 
@@ -119,7 +119,7 @@ class Generator(Protocol):
         """
 
     def close(self, handle: Handle) -> None:
-        """End a dialogue and free what it held."""
+        """End a dialogue and free its memory."""
 
     def sync(self, policy: Any) -> int:
         """Take the policy's current weights; returns the new version."""

@@ -17,8 +17,8 @@ from searchrl.engine.sampling.generator import Dialogues, FinishedTurn, OpenSequ
 from searchrl.engine.sampling.stops import find_stop_end
 
 _SCAN_EXTRA = 4
-"""Stop strings are looked for in as many last tokens as they have bytes, and this many more (a
-tail that begins inside a character decodes it wrongly)."""
+"""Tokens beyond a stop string's bytes that are searched for it: a tail that begins inside a
+character decodes it wrongly."""
 
 
 class HFGenerator(Dialogues):
@@ -39,7 +39,7 @@ class HFGenerator(Dialogues):
     def poll(self) -> list[FinishedTurn]:
         """Decode the waiting sequences, longest first, one batch per call."""
         waiting = [s for s in self._sequences.values() if s.is_asked]
-        # Equal lengths together waste no padding; the order depends on the seed alone.
+        # Equal lengths together need no padding; the order depends on the seed alone.
         waiting.sort(key=lambda s: (-len(s.ids), s.handle))
         if not waiting:
             return []
@@ -103,7 +103,6 @@ class HFGenerator(Dialogues):
         return turns
 
     def _stop_reason(self, sequence: OpenSequence) -> TurnStop | None:
-        """Whether the turn ended with its latest token."""
         if sequence.new_ids[-1] in self.policy.eos_ids:
             return TurnStop.EOS
         # No token is shorter than a byte, so a stop string never spans more tokens than bytes.

@@ -55,7 +55,7 @@ class ScriptedGenerator:
     def __init__(self, codec: TextCodec) -> None:
         self._codec = codec
         self._dialogues: dict[Handle, tuple[Expert, str]] = {}
-        """Whose turn it is, and what was shown last."""
+        """Expert of each dialogue, and the text shown to it last."""
         self._limits: dict[Handle, tuple[int, bool]] = {}
         """Tokens of the turn, and whether a stop string ends it."""
         self._numbers = itertools.count()

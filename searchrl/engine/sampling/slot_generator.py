@@ -27,7 +27,7 @@ from searchrl.engine.sampling.stops import START, STOPPED, StopTable, vocabulary
 from searchrl.errors import PolicyError
 
 _EXTEND_SHARE = 8
-"""Observations wait until one slot in so many has one (or nothing is left to decode): appended
+"""Observations wait until one slot in so many has one (or nothing is left to decode), because
 together they cost one pass."""
 
 _READY_SHARE = 0.75
@@ -36,7 +36,7 @@ _READY_SHARE = 0.75
 
 @dataclass(slots=True)
 class SlotStats:
-    """What the engine computed since it was made; `slot_use` is the share of rows not wasted."""
+    """Work of the engine since it was made; `slot_use` is the share of rows not wasted."""
 
     num_prefilled: int = 0
     """Prompt tokens computed: once per group."""
@@ -62,11 +62,11 @@ class SlotStats:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SlotSequence(OpenSequence):
-    """A sequence that may have a slot: keys and values of its first `cached` ids are there."""
+    """A sequence that may have a slot with keys and values of its first `cached` ids."""
 
     group: int
     num_shared: int
-    """Prompt tokens that the group has in common in the cache: all but the last."""
+    """Prompt tokens that the group shares in the cache: all but the last."""
     cached: int = 0
     slot: int = -1
     """-1: none yet."""
@@ -81,7 +81,7 @@ class SlotSequence(OpenSequence):
 def pass_tokens(device: torch.device) -> int:
     """Most tokens of one pass over prompts or observations.
 
-    Rows of a pass are padded to the longest: a CPU is as fast with few rows, and pads less.
+    Rows are padded to the longest one: a CPU is as fast with few rows, and pads less.
     """
     return 2048 if device.type == "cpu" else 8192
 
@@ -98,7 +98,7 @@ class SlotGenerator:
             them (small models on a CPU).
 
     Raises:
-        PolicyError: if the model's attention or vocabulary cannot be handled here; says why.
+        PolicyError: if it cannot handle the model's attention or vocabulary; says why.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class SlotGenerator:
         self._sequences: dict[Handle, SlotSequence] = {}
         self._queue: deque[SlotSequence] = deque()
         self._held: list[SlotSequence | None] = []
-        """The sequence of each slot in use; free ones among them are None."""
+        """Sequence of each slot; None for a free one."""
         self._prompts: list[int] = []
-        """The group whose prompt each slot begins with, even after its sequence has gone."""
+        """Group whose prompt each slot begins with, even after the end of its sequence."""
         self._numbers, self._groups = itertools.count(), itertools.count()
         self._fused: FusedDecoder | None = None
         self._is_fused = self._choose_fused(fused)
@@ -200,7 +200,7 @@ class SlotGenerator:
         return self.version
 
     def stops_in(self, ids: Sequence[int], stops: Sequence[str]) -> bool:
-        """Whether a turn of these ids would end with one of the stop strings."""
+        """Return True if a turn of these ids would end with one of the stop strings."""
         return self._table(tuple(stops)).find_end(ids) is not None
 
     def _choose_fused(self, wanted: bool | None) -> bool:
@@ -221,7 +221,7 @@ class SlotGenerator:
                 free.append(len(self._held))
                 self._held.append(None)
                 self._prompts.append(-1)
-            # The slot that a sibling left begins with the prompt already.
+            # A slot that a sibling left begins with the prompt already.
             place = next((i for i, s in enumerate(free) if self._prompts[s] == sequence.group), 0)
             sequence.slot = free.pop(place)
             self._held[sequence.slot] = sequence
@@ -267,7 +267,6 @@ class SlotGenerator:
         self._compute([(d, len(d.ids) - 1) for d in waiting])
 
     def _compute(self, targets: Sequence[tuple[SlotSequence, int]]) -> None:
-        """Write keys and values up to a length each; no logits are made."""
         ordered = sorted(targets, key=lambda one: one[0].handle)
         max_tokens = pass_tokens(self.policy.device)
         for batch in padded_batches(ordered, lambda one: one[1] - one[0].cached, max_tokens):
@@ -285,7 +284,6 @@ class SlotGenerator:
                 sequence.cached = stop
 
     def _decode(self, ready: list[SlotSequence]) -> list[FinishedTurn]:
-        """One token for every sequence that is ready."""
         ready = self._bring_forward(ready)
         slots = [d.slot for d in ready]
         num_rows = 1 + max(slots)
@@ -318,7 +316,7 @@ class SlotGenerator:
     def _record(
         self, ready: Sequence[SlotSequence], tokens: list[int], logps: list[float]
     ) -> list[FinishedTurn]:
-        """Append the tokens drawn; the turns that ended with them, in order of slots."""
+        """Append the tokens drawn; return the turns that ended with them, in order of slots."""
         finished = []
         for sequence, token, logp in zip(ready, tokens, logps, strict=True):
             sequence.cached = len(sequence.ids)
@@ -329,7 +327,6 @@ class SlotGenerator:
         return finished
 
     def _stop_reason(self, sequence: SlotSequence, token: int) -> TurnStop | None:
-        """Whether the turn ended with this token."""
         if token in self.policy.eos_ids:
             return TurnStop.EOS
         sequence.stop_state = self._table(sequence.stops).feed(sequence.stop_state, token)
@@ -345,10 +342,10 @@ class SlotGenerator:
         return self._tables[stops]
 
     def _bring_forward(self, ready: list[SlotSequence]) -> list[SlotSequence]:
-        """Give those that are ready the first slots if too many rows are idle; in slot order.
+        """Give ready sequences the first slots if too many rows are idle; in slot order.
 
-        Idle rows between them are computed, too: those of sequences that have gone, and of those
-        that wait for their environment.
+        Idle rows between them are computed, too: those of sequences that ended, or that wait for
+        their environment.
         """
         num_ready = len(ready)
         if num_ready > _READY_SHARE * (1 + ready[-1].slot):

@@ -16,14 +16,14 @@ from torch import Tensor
 from searchrl.engine.model.attention import grouped_attention, mask_for
 
 _GROWTH = 128
-"""Positions are added in such steps."""
+"""Positions that are added at once."""
 
 _KEPT_BYTES = 1 << 27
-"""A cache of at most so many bytes keeps its memory when it is empty: fresh pages cost time."""
+"""Bytes up to which an empty cache keeps its memory: fresh pages cost time."""
 
 
 class CacheShape(NamedTuple):
-    """What one cached position costs."""
+    """Shape of one cached position."""
 
     num_layers: int
     num_heads: int
@@ -32,7 +32,7 @@ class CacheShape(NamedTuple):
 
     @classmethod
     def of(cls, model: Any) -> CacheShape:
-        """The shape that a model's attention layers ask for."""
+        """The shape for a model's attention layers."""
         config = model.config
         heads = int(config.num_attention_heads)
         width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
@@ -71,7 +71,7 @@ class SlotCache:
 
     @property
     def scratch(self) -> int:
-        """A position past every dialogue, for what has to be written and is never read."""
+        """A position past every dialogue, for values that are written and never read."""
         return self.length
 
     def reserve(self, length: int) -> None:
@@ -134,7 +134,7 @@ class SlotPlan:
         self._positions_BT = positions_BT
         self._rows_B1 = torch.tensor(slots, device=cache.device)[:, None]
         is_run = slots == list(range(slots[0], slots[0] + num_rows))
-        # A run of slots is read where it lies; others have to be copied side by side.
+        # Neighbouring slots are read in place; others are copied together.
         self._read: slice | Tensor = (
             slice(slots[0], slots[0] + num_rows) if is_run else self._rows_B1[:, 0]
         )

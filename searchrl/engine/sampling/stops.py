@@ -14,11 +14,11 @@ import numpy as np
 from searchrl.errors import PolicyError
 
 START, STOPPED = 0, 1
-"""States of every table: nothing read yet, and a stop string was read (it stays so)."""
+"""States of every table: nothing read yet; a stop string was read (final)."""
 
 
 def find_stop_end(text: str, stops: Sequence[str]) -> int | None:
-    """Where the stop string that ends first in a text ends; None: there is none.
+    """End of the stop string that ends first in a text; None: there is none.
 
     >>> find_stop_end("a</search>b", ("</answer>", "</search>"))
     10
@@ -46,7 +46,7 @@ class StopTable:
         return int(self.next_SV[state, token])
 
     def find_end(self, ids: Sequence[int]) -> int | None:
-        """How many of these tokens there are up to the one that completes a stop string."""
+        """Number of tokens up to the one that completes a stop string; None: none does."""
         state = START
         for number, token in enumerate(ids):
             state = self.feed(state, token)
@@ -88,11 +88,11 @@ def _byte_automaton(stops: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.int64
 
 
 def vocabulary_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
-    """The bytes each token stands for in the middle of a text; empty for ids beyond the tokenizer.
+    """The bytes of each token in the middle of a text; empty for ids beyond the tokenizer.
 
     Raises:
         PolicyError: if the tokenizer is neither byte-level nor of pieces with byte fallback, or
-            reads its own tokens otherwise than their bytes say.
+            decodes its tokens to other bytes.
     """
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 

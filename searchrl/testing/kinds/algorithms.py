@@ -54,7 +54,6 @@ ADVANTAGES = Trial(lambda subject: STEPS, _give)
 
 
 def _find_problem(step: StepScores, values: Any) -> str:
-    """Say what is wrong with the advantages of a step, or ""."""
     if not isinstance(values, list | tuple):
         return f"the advantages are {type(values).__name__}; expected a list"
     if len(values) != len(step.rewards):
@@ -78,7 +77,6 @@ _takes_dead_groups = criterion("A4")(
 
 
 def _advantages(algorithm: Algorithm, step: StepScores) -> Any:
-    """The advantages of a step as lists, if there is one for each rollout."""
     values = _give(algorithm, copy.deepcopy(step))
     if problem := _find_problem(step, values):
         raise NotApplicable(f"{problem} (A2, A4)")

@@ -24,7 +24,6 @@ class _Wrapped(Subject):
     wrapper: Subject | None = None
 
     def make(self, *args: Any, **parts: Any) -> Any:
-        """The environment in the wrapper."""
         assert self.wrapper is not None
         return self.wrapper.make(super().make(*args, **parts))
 

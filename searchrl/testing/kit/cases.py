@@ -149,8 +149,6 @@ def _write_parts(protocol: TagProtocol) -> dict[str, str]:
 def _make_case(
     name: str, row: Mapping[str, Any], protocol: TagProtocol, parts: Mapping[str, str]
 ) -> Episode:
-    """The episode of a row of the table."""
-
     def fill(text: str) -> str:
         for part, written in parts.items():
             text = text.replace(part, written)

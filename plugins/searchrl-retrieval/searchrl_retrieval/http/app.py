@@ -27,7 +27,7 @@ from searchrl_retrieval.http import wire
 from searchrl_retrieval.http.wire import Asked, BadRequest, Limits
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")
-"""What a client on this machine may call it. A page that was led here (DNS rebinding) does not."""
+"""Host names that a client on this machine uses. A page with DNS rebinding uses another."""
 
 MAX_CONNECTIONS = 2048
 """More are told 503: each of them takes memory."""
@@ -41,7 +41,7 @@ OPEN_PATH = "/health"
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What is served: a name to show, what searches, and how many passages it has if that is known.
+    """A service: a name to show, its retriever, and the number of its passages if it is known.
 
     `key` is what clients must know; None: nothing. `is_local`: only this machine is answered.
     `is_front`: others do the work, so `FRONT_CALLS` calls at once gain time.
@@ -107,7 +107,7 @@ class Handler:
         return [list(passages)[: asked.k] for passages in found]
 
     def describe(self) -> dict[str, Any]:
-        """What the server serves, and its limits."""
+        """Return the state of the server and its limits."""
         return {
             "status": "ok",
             "retriever": self.serving.name,
@@ -189,7 +189,7 @@ def _refuse(error: BadRequest) -> JSONResponse:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return True if only this machine can reach an address."""
     return host in LOCAL_HOSTS and host != "0.0.0.0"
 
 
@@ -219,7 +219,7 @@ def show_address(bound: socket.socket) -> str:
 
 
 def make_server(app: FastAPI) -> uvicorn.Server:
-    """What runs an application: `make_server(app).run(sockets=[bound])`, until a signal ends it."""
+    """Server of an application: `make_server(app).run(sockets=[bound])` runs until a signal."""
     return make_http_server(
         app,
         max_connections=MAX_CONNECTIONS,

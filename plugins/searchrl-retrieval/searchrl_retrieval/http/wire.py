@@ -23,7 +23,7 @@ from searchrl.data import BadRow, parse_passage
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server takes, and how many passages it gives if nothing is said.
+    """Limits of a server, and the default number of passages (`topk`).
 
     `passages` (queries times k) bounds one answer; `max_k` allows `hybrid` lists of 100;
     `search_s` is how long a search may take.
@@ -67,7 +67,7 @@ class _Body(BaseModel):
 
 
 def read_request(raw: bytes, limits: Limits) -> Asked:
-    """What a body asks for.
+    """Parse the body of a request.
 
     Raises:
         BadRequest: if it is no JSON, or no request.

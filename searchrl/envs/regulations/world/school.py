@@ -407,7 +407,6 @@ class _Founder:
         self._articles.append(write(rules))
 
     def _numbered(self) -> tuple[Article, ...]:
-        """The articles in random order, with their numbers."""
         self._rng.shuffle(self._articles)
         return tuple(
             article._replace(passage=replace(article.passage, id=f"art-{number:02d}"))

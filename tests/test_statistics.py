@@ -124,6 +124,9 @@ def test_a_value_alone_in_its_stratum_is_spread_about_the_mean_of_all() -> None:
     errors = np.array([-0.1, 0.0, 0.1, 0.0]) * math.sqrt(3 / 2)
     errors[3] = 5.0 - values.mean()
     assert high - low > 2 * 1.96 * math.sqrt((errors**2).mean() / 4)
+    # All alone: they share the mean of all, so 7 of 8 deviations are free. t(7) is 2.3646.
+    even = find_interval(np.array([1.0, -1.0] * 4), range(8))
+    assert even == pytest.approx((-2.3646 / math.sqrt(8), 2.3646 / math.sqrt(8)), abs=1e-4)
 
 
 def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:

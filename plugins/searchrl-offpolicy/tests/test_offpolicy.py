@@ -292,6 +292,15 @@ def test_a_step_asks_known_prompts_again_and_adds_their_most_certain_success() -
     assert mixer.experience.retired == {(0, None, 12), (0, None, 10)} and not mixer.experience
 
 
+def test_an_entropy_is_the_mean_over_the_tokens_of_all_turns() -> None:
+    nats = {(3,): (1.0,), (4, 5): (2.0, 4.5)}
+    mixer = Mixer()
+    mixer.trainer = SimpleNamespace(  # type: ignore[assignment]
+        read=lambda probes: [Reading((0.0,) * len(p.text), nats[p.text]) for p in probes]
+    )
+    assert mixer._entropies([rollout("r", [[3], [4, 5]]), Trajectory("mute", "g")]) == [2.5, 0.0]
+
+
 def test_of_several_successes_the_one_with_the_lowest_entropy_is_replayed() -> None:
     mixer = Mixer(ratio=1.0, threshold=0.0)
     mixer.begin(World({"s1/0/0": 2.0, "s1/0/1": 0.5, "s1/0/2": 1.0}))  # type: ignore[arg-type]

@@ -136,18 +136,18 @@ def test_what_follows_a_cut_is_seen_where_the_last_turn_was_asked(
 
 
 def test_points_and_weights_of_segments_are_those_of_the_rollout() -> None:
-    items = [TrainItem(two_segments(), 1.0), TrainItem(segment("g/1", PROMPT, [31]), 0.0)]
+    items = [TrainItem(segment("g/1", PROMPT, [31]), 0.0), TrainItem(two_segments(), 1.0)]
     watched = replace(
-        actor_critic(), terms=["hold"], advantages=lambda step: [Column((1.0, 1.0, -1.0)), 0.0],
-        columns=lambda step: {"hold": [Column((1.0, 1.0, 0.0)), 1.0]},
+        actor_critic(), terms=["hold"], advantages=lambda step: [0.0, Column((1.0, 1.0, -1.0))],
+        columns=lambda step: {"hold": [1.0, Column((1.0, 1.0, 0.0))]},
     )  # fmt: skip
     packed = pack_step(make_groups(items), watched, LossSettings())
     (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"), is_packed=True)
-    # The first tokens of turns of two, three, one and one token.
-    assert batch.first_N.tolist() == [0, 0, 2, 2, 2, 5, 6]
+    # The first tokens of turns of one, two, three and one token.
+    assert batch.first_N.tolist() == [0, 1, 1, 3, 3, 3, 6]
     # The term holds three tokens of one rollout, in two segments, and one of the other.
     held = [list(row.over_tokens("hold")) for row in packed.rows]
-    assert held == [[1 / 6, 1 / 6, 0.0, 0.0, 0.0], [1 / 6], [1 / 2]]
+    assert held == [[1 / 2], [1 / 6, 1 / 6, 0.0, 0.0, 0.0], [1 / 6]]
 
 
 def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: Path) -> None:

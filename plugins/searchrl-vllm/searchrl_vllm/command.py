@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from searchrl import PolicyError
+
 
 @click.command("serve-generator", context_settings={"ignore_unknown_options": True})
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -69,6 +71,10 @@ def _write_whole(model: str, dtype: str, folder: Path) -> str:
 
     from searchrl_vllm.weights import write_model
 
-    loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+    loaded, read = AutoModelForCausalLM.from_pretrained(
+        model, dtype=dtype, output_loading_info=True
+    )
+    if missing := sorted({*read["missing_keys"], *read["unexpected_keys"]}):
+        raise PolicyError(f"the weights of '{model}' are not those of its model: {missing[:5]}")
     write_model(loaded, AutoTokenizer.from_pretrained(model), folder)
     return str(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,8 @@ import pytest
 from click.testing import CliRunner
 from engine_toy import lora_policy
 from generator_play import finish, run
-from searchrl_vllm.command import serve_generator
+from safetensors.torch import load_file, save_file
+from searchrl_vllm.command import _write_whole, serve_generator
 from searchrl_vllm.generator import make_vllm
 from searchrl_vllm.server import _BESIDE, Launch, Server
 
@@ -222,6 +224,16 @@ def test_full_weights_are_read_from_a_folder_with_an_output_matrix_of_its_own(
     folder = Path(reload["kwargs"]["weights_path"])
     assert not json.loads((folder / "config.json").read_text())["tie_word_embeddings"]
     assert (folder / "output.safetensors").is_file()
+
+
+def test_a_model_without_a_tensor_is_not_served(micro_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(micro_model, tmp_path / "broken")
+    (file,) = folder.glob("*.safetensors")
+    tensors = load_file(file)
+    del tensors["model.norm.weight"]
+    save_file(tensors, file, {"format": "pt"})
+    with pytest.raises(PolicyError, match=r"not those of its model: \['model.norm.weight'\]"):
+        _write_whole(str(folder), "float32", tmp_path / "served")
 
 
 def test_an_unknown_version_is_said_in_one_sentence(make: Make, server: StandIn) -> None:

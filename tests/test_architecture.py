@@ -29,7 +29,6 @@ FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc
 
 PARTS = {
     *("protocols", "envs", "rewards", "retrieval", "trackers", "alarms", "algorithms", "config"),
-    "endpoints",
 }
 """Floor-1 parts. They meet in the contracts and do not know each other."""
 

@@ -7,9 +7,9 @@
     J_t     = min(surr1_t, surr2_t) - beta * k3_t                 GRPO, arXiv 2402.03300, eq. 3, 4
     loss    = - sum_t weight_t * J_t                              `core.reduction.token_weights`
 
-Left out: the value loss (the core has no critic), the entropy bonus (clip-higher serves the same
-end; the loss of a plugin may read `LossColumns.entropy_T`), sequence-level ratios and truncated
-importance sampling (`core.losses`, same columns).
+Left out: the value loss (the loss of an algorithm with a critic adds it), the entropy bonus
+(clip-higher serves the same end; the loss of a plugin may read `LossColumns.entropy_T`),
+sequence-level ratios and truncated importance sampling (`core.losses`, same columns).
 The columns, their precision and the last line are the same for all losses: `core.columns`.
 The learner calls the loss of its algorithm once per micro-batch.
 

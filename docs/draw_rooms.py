@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -247,7 +248,7 @@ def _arrange(rows: list[list[Spot]]) -> None:
 
 
 def _pull(neighbours: Sequence[Spot], otherwise: float) -> float:
-    return sum(n.x for n in neighbours) / len(neighbours) if neighbours else otherwise
+    return math.fsum(n.x for n in neighbours) / len(neighbours) if neighbours else otherwise
 
 
 def _spread(row: Sequence[Spot], wanted: Sequence[float]) -> None:

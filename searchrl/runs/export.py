@@ -146,7 +146,7 @@ def _write_merged(source: Source, weights: ResolvedModel, folder: Path) -> None:
 def _some_logps(policy: Policy, *, reference: bool = False) -> torch.Tensor:
     """Log-probs of a few tokens, from all over the vocabulary."""
     ids = [number * policy.vocab_size // _NUM_TRIED for number in range(_NUM_TRIED)]
-    row = TokenRow(ids, [False] + [True] * (_NUM_TRIED - 1), 1)
+    row = TokenRow(ids, [False] + [True] * (_NUM_TRIED - 1))
     with torch.no_grad():
         return policy.logps(pad([row], CPU), reference=reference).logp_N
 

@@ -28,9 +28,8 @@ from searchrl.algorithms import (
     Trajectory,
     grpo_advantages,
 )
-from searchrl.contracts import Episode, EpisodeTurn
 from searchrl_offpolicy.demonstrations import Task, load
-from searchrl_offpolicy.experience import Experience, Place, Success
+from searchrl_offpolicy.experience import Experience, Place, replayed, take_success
 from searchrl_offpolicy.loss import Shaping, mixed_loss
 from searchrl_offpolicy.traces import read_traces
 
@@ -286,7 +285,7 @@ class Mixer(Hooks):
             if self.ratio and scored:
                 again = len(added) if group.id in self._again else 0
                 kept = {
-                    one.trajectory.rollout_id: _success(one)
+                    one.trajectory.rollout_id: take_success(one)
                     for one in won
                     if not one.trajectory.own_prompt
                 }  # an agent's is replayed by nobody
@@ -356,7 +355,7 @@ class Mixer(Hooks):
         )
         return {
             group.id: [
-                _replayed(
+                replayed(
                     min(
                         known[group.id],
                         key=lambda one: entropy_of.get(one.trajectory.rollout_id, 0.0),
@@ -407,43 +406,6 @@ def _played(group: Any) -> Any:
 def _prompt_ids(rollout: Any) -> tuple[int, ...]:
     trajectory = rollout.trajectory
     return tuple(trajectory.ids[: trajectory.num_prompt_tokens])
-
-
-def _success(rollout: Any) -> Success:
-    said = tuple((turn.text, turn.observation) for turn in rollout.episode.turns)
-    scored = rollout.scored
-    stop = str(rollout.episode.stop_reason)
-    return Success(rollout.trajectory, scored.reward or 0.0, dict(scored.scores), said, stop)
-
-
-def _replayed(success: Success, beside: Any) -> Any:
-    """A success as an episode of the task of `beside`, with its own observations."""
-    protocol, texts = beside.world.protocol, [text for text, _ in success.said]
-    episode = Episode(
-        task=beside.episode.task,
-        turns=tuple(
-            EpisodeTurn(text, protocol.parse(text), observation=shown)
-            for text, shown in success.said
-        ),
-        final_answer=protocol.final_answer(texts),
-        format_score=protocol.format_score(texts),
-        num_model_tokens=success.trajectory.num_model_tokens,
-        stop_reason=type(beside.episode.stop_reason)(success.stop_reason),
-    )
-    return replace(
-        beside,
-        trajectory=replace(success.trajectory, origin=Origin.REPLAY),
-        episode=episode,
-        scored=replace(
-            beside.scored,
-            reward=success.reward,
-            scores=success.scores,
-            per_turn={},
-            missing={},
-            unscored=None,
-            failure=None,
-        ),
-    )
 
 
 def _renamed(rollout: Any, name: str, step: int) -> Any:

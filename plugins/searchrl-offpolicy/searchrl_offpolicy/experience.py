@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from searchrl.algorithms import Trajectory, TurnStop
+from searchrl.algorithms import Origin, Trajectory, TurnStop
+from searchrl.contracts import Episode, EpisodeTurn
 
 Place = tuple[int, Any, int]
 """Entry, difficulty (or None) and index of a training task."""
@@ -168,3 +169,41 @@ def _ends(turns: Sequence[tuple[int, int, str, str, int]], ids: Sequence[int]) -
     """End of the observation of each turn: the next turn, or the end."""
     yield from (turn[0] for turn in turns[1:])
     yield len(ids)
+
+
+def take_success(rollout: Any) -> Success:
+    """Return the parts of a rollout that a replay needs."""
+    said = tuple((turn.text, turn.observation) for turn in rollout.episode.turns)
+    scored = rollout.scored
+    stop = str(rollout.episode.stop_reason)
+    return Success(rollout.trajectory, scored.reward or 0.0, dict(scored.scores), said, stop)
+
+
+def replayed(success: Success, beside: Any) -> Any:
+    """A success as an episode of the task of `beside`, with its own observations."""
+    protocol, texts = beside.world.protocol, [text for text, _ in success.said]
+    episode = Episode(
+        task=beside.episode.task,
+        turns=tuple(
+            EpisodeTurn(text, protocol.parse(text), observation=shown)
+            for text, shown in success.said
+        ),
+        final_answer=protocol.final_answer(texts),
+        format_score=protocol.format_score(texts),
+        num_model_tokens=success.trajectory.num_model_tokens,
+        stop_reason=type(beside.episode.stop_reason)(success.stop_reason),
+    )
+    return replace(
+        beside,
+        trajectory=replace(success.trajectory, origin=Origin.REPLAY),
+        episode=episode,
+        scored=replace(
+            beside.scored,
+            reward=success.reward,
+            scores=success.scores,
+            per_turn={},
+            missing={},
+            unscored=None,
+            failure=None,
+        ),
+    )

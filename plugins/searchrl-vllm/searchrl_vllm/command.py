@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -71,9 +72,8 @@ def _write_whole(model: str, dtype: str, folder: Path) -> str:
 
     from searchrl_vllm.weights import write_model
 
-    loaded, read = AutoModelForCausalLM.from_pretrained(
-        model, dtype=dtype, output_loading_info=True
-    )
+    pair: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, output_loading_info=True)
+    loaded, read = pair
     if missing := sorted({*read["missing_keys"], *read["unexpected_keys"]}):
         raise PolicyError(f"the weights of '{model}' are not those of its model: {missing[:5]}")
     write_model(loaded, AutoTokenizer.from_pretrained(model), folder)

@@ -69,7 +69,7 @@ def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
         begin = max(start for start in trajectory.starts if start < probe.stop)
         prefix = trajectory.ids[begin : probe.stop]
         mask = [False] * len(prefix) + [True] * len(ids)
-        row = PackedRow([*prefix, *ids], mask, len(prefix), str(number))
+        row = PackedRow([*prefix, *ids], mask, str(number))
         groups.setdefault(trajectory.group_id, []).append(row)
 
     def compute(layout: Layout) -> Tensor:
@@ -110,8 +110,7 @@ def _at_points(
                 # One more token behind the last segment: its number is that of all text before it.
                 ids.append(1)
                 mask.append(True)
-            first = turns[0].start - places.start if turns else len(places)
-            made.append(PackedRow(ids, mask, first, trajectory.rollout_id, number))
+            made.append(PackedRow(ids, mask, trajectory.rollout_id, number))
         return made
 
     packed = [Group(group.id, tuple(chain(*map(rows, group.rollouts)))) for group in groups]

@@ -30,6 +30,8 @@ RowId = tuple[str, int]
 
 ADVANTAGE, WEIGHT, LOGP = "advantage", "weight", "sampler_logp"
 """Columns of every row; the algorithm adds others."""
+TURN = "turn"
+"""Number of a token's turn, where a critic has one value per turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +172,6 @@ def pack_step(
     )
 
 
-TURN = "turn"
-"""Number of a token's turn, where a critic has one value per turn."""
-
-
 def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) -> list[Trainable]:
     """Return the rollouts of a step in order; raise for any that cannot enter a ratio."""
     if strange := [group for group in groups if not isinstance(group, Group)]:
@@ -232,7 +230,6 @@ def _rows(
             PackedRow(
                 list(trajectory.ids[places.start : places.stop]),
                 trained[places.start : places.stop],
-                (turns[0].start if turns else places.stop) - places.start,
                 trajectory.rollout_id,
                 number,
                 trajectory.origin is not Origin.SAMPLED,

@@ -113,5 +113,5 @@ def _rows(trajectory: Trajectory, loss_on: str) -> list[TokenRow]:
         mask = [author is Author.MODEL for author in trajectory.authors[place]]
         if loss_on == "all":
             mask = [False] + [True] * (len(part) - 1)
-        rows.append(TokenRow(list(trajectory.ids[place]), mask, trajectory.num_prompt_tokens))
+        rows.append(TokenRow(list(trajectory.ids[place]), mask))
     return rows

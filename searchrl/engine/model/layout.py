@@ -42,8 +42,6 @@ class TokenRow:
     """Prompt first."""
     mask: list[bool]
     """True at the tokens whose log-probs are wanted."""
-    num_prompt: int
-    """Tokens before the first the model wrote."""
 
 
 @dataclass(frozen=True, slots=True)

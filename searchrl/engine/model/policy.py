@@ -162,7 +162,7 @@ class Policy:
         for number, length in enumerate(_SUFFIXES):
             suffix = ids[number * width + _PROMPT :][:length]
             mask = [False] * _PROMPT + [True] * length
-            rollouts.append(TokenRow(ids[:_PROMPT] + suffix, mask, _PROMPT))
+            rollouts.append(TokenRow(ids[:_PROMPT] + suffix, mask))
         with torch.no_grad(), self.evaluating():
             padded_N = self.logps(pad(rollouts, self.device)).logp_N
             try:

@@ -227,7 +227,7 @@ def test_an_extension_that_returns_no_groups_is_the_algorithms_fault():
 
 def test_every_part_of_a_group_counts_what_its_rows_share_once() -> None:
     def make(kind: int, number: int) -> Any:
-        return TokenRow([1, 2, 3, 4, kind, number, 0, 0, 0, 0], [False] * 4 + [True] * 6, 4)
+        return TokenRow([1, 2, 3, 4, kind, number, 0, 0, 0, 0], [False] * 4 + [True] * 6)
 
     # Rows of a kind share a token more than their prompt.
     group = Group("g", tuple(make(kind, number) for number in range(10, 14) for kind in (5, 6)))

@@ -176,10 +176,10 @@ def test_slots_at_full_length_are_counted_to_the_byte(small_qwen3: Path):
 def probed_row(num_tokens: int, num_probes: int = 0) -> list[TokenRow]:
     """A long rollout, and as many short texts behind a part of it each."""
     ids = (torch.arange(num_tokens) * 7 % 300).tolist()
-    rows = [TokenRow(ids, [False] * 5 + [True] * (num_tokens - 5), 5)]
+    rows = [TokenRow(ids, [False] * 5 + [True] * (num_tokens - 5))]
     for number in range(num_probes):
         begin = ids[: num_tokens * (number + 1) // (num_probes + 1)]
-        rows.append(TokenRow([*begin, *[301] * 10], [False] * len(begin) + [True] * 10, 5))
+        rows.append(TokenRow([*begin, *[301] * 10], [False] * len(begin) + [True] * 10))
     return rows
 
 

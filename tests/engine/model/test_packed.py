@@ -107,7 +107,7 @@ def tree_rows(draw: st.DrawFn) -> list[TokenRow]:
         rows.append([*stem[: rng.randint(1, len(stem))], *tail])
     masks = [[False, *(rng.random() < 0.5 for _ in ids[1:])] for ids in rows]
     masks[0][-1] = True
-    return [TokenRow(ids, mask, 1) for ids, mask in zip(rows, masks, strict=True)]
+    return [TokenRow(ids, mask) for ids, mask in zip(rows, masks, strict=True)]
 
 
 class TestTrees:

@@ -195,4 +195,4 @@ def test_the_row_of_a_rollout_is_documented_key_by_key() -> None:
     rollout = evaluate({"policy": "scripted", "eval": {"num_tasks": 1}}).rollouts[0]
     text = page("reference/file-formats.md").partition("### A rollout row")[2].partition("\n##")[0]
     named = {name for cell in rows_of(text) for name in re.findall(r"`(\w+)`", cell)}
-    assert named == set(rollout_record(rollout, "eval", None))
+    assert named == set(rollout_record(rollout, "eval", {}))

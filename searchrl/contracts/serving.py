@@ -1,9 +1,9 @@
 """Contracts of a wrapper that serves the policy to somebody who acts: it speaks in tokens.
 
-An environment that returns `Rendered` text, at reset and at each step, has made its ids itself; a
-step is then given a `SampledTurn`. Such a wrapper has a method `serve(serving)`, called before
-`reset`; with None nobody plays. It may have `remedies`: for each reason why it begins another
-segment, a sentence that says what to change in whoever acts.
+Such a wrapper has a method `serve(serving)`, called before `reset`; with None nobody plays. Its
+`reset` and `step` return a `Rendered` in place of text, whose ids it made itself (the last step: a
+text), and a step is given a `SampledTurn`. It may have `remedies`: for each reason why it begins
+another segment, a sentence that says what to change in whoever acts.
 """
 
 from __future__ import annotations
@@ -13,59 +13,36 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Rendered(str):
-    """Text for the policy with its token ids; the policy writes next.
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What the policy reads next, as token ids; it then writes."""
 
-    Attributes:
-        ids: a prompt where a segment begins, else the tokens behind the last one there.
-        segment: number of the segment that goes on; the next number begins one.
-        stops: strings that end the turn, besides the policy's own end.
-        max_tokens: limit of the turn; None: that of the run.
-        reason: a word for why a segment begins, `first` for the first; empty: it goes on.
-    """
-
+    text: str
+    """The ids as text, for the record."""
     ids: tuple[int, ...]
-    segment: int
-    stops: tuple[str, ...]
-    max_tokens: int | None
-    reason: str
-
-    def __new__(
-        cls,
-        text: str,
-        ids: tuple[int, ...],
-        segment: int = 0,
-        stops: tuple[str, ...] = (),
-        max_tokens: int | None = None,
-        reason: str = "",
-    ) -> Rendered:
-        """See the class."""
-        made = super().__new__(cls, text)
-        made.ids, made.segment, made.stops, made.max_tokens = ids, segment, stops, max_tokens
-        made.reason = reason
-        return made
+    """A prompt where a segment begins, else the tokens behind the last one there."""
+    segment: int = 0
+    """Number of the segment that goes on; the next number begins one."""
+    stops: tuple[str, ...] = ()
+    """Strings that end the turn, besides the policy's own end."""
+    max_tokens: int | None = None
+    """Limit of the turn; None: that of the run."""
+    reason: str = ""
+    """A word for why another segment begins; empty: it goes on."""
 
 
-class SampledTurn(str):
-    """A turn of the policy without its stop string. `reason` is a `TurnStop`.
+@dataclass(frozen=True, slots=True)
+class SampledTurn:
+    """A turn of the policy."""
 
-    Attributes:
-        ids: every sampled id, those that ended the turn included.
-        logps: log-prob of each, at the sampling temperature over the full vocabulary.
-        reason: `eos`, `stop_string` or `max_tokens`.
-    """
-
+    text: str
+    """The turn without its stop string."""
     ids: tuple[int, ...]
+    """Every sampled id, those that ended the turn included."""
     logps: tuple[float, ...]
+    """Log-prob of each, at the sampling temperature over the full vocabulary."""
     reason: str
-
-    def __new__(
-        cls, text: str, ids: tuple[int, ...], logps: tuple[float, ...], reason: str
-    ) -> SampledTurn:
-        """See the class."""
-        made = super().__new__(cls, text)
-        made.ids, made.logps, made.reason = ids, logps, reason
-        return made
+    """`eos`, `stop_string` or `max_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class ShownToken(NamedTuple):
     """One token of an excerpt. Unknown or missing values are None."""
 
     place: int
-    """Its number in the rollout, from 0."""
+    """Its number in the segment, from 0."""
     id: int
     text: str
     author: str
@@ -44,7 +44,7 @@ class ShownToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Neighbouring tokens of the rollout `rollout_id`, which has `num_tokens` of them."""
+    """Neighbouring tokens of one segment of a rollout, which has `num_tokens` of them."""
 
     rollout_id: str
     num_tokens: int
@@ -88,34 +88,36 @@ def take_excerpt(
     place: int,
     decode: Callable[[Sequence[int]], str],
     *,
+    segment: int = 0,
     is_trained: Sequence[bool] | None = None,
     trainer_logps: Mapping[int, float] | None = None,
 ) -> Excerpt:
-    """The tokens of a rollout around a place; `place` itself is marked.
+    """The tokens of a segment around a place; `place` itself is marked.
 
     Args:
-        trajectory: the rollout; it has at least one token.
+        trajectory: the rollout.
         place: the number of a token; one beyond the end marks the last token.
         decode: ids to text.
+        segment: its number; it has at least one token.
         is_trained: True for each trained token; by default those that the model wrote.
         trainer_logps: the trainer's log-probs by place, as far as they are known.
     """
-    rows = list(trajectory)
-    place = min(max(place, 0), len(rows) - 1)
-    shown = range(max(0, place - AROUND), min(len(rows), place + AROUND + 1))
-    mask = is_trained if is_trained is not None else [row.author is Author.MODEL for row in rows]
+    row = trajectory.segments[segment]
+    place = min(max(place, 0), len(row) - 1)
+    shown = range(max(0, place - AROUND), min(len(row), place + AROUND + 1))
+    mask = is_trained if is_trained is not None else [one is Author.MODEL for one in row.authors]
     logps = trainer_logps or {}
     tokens = tuple(
         ShownToken(
             place=at,
-            id=rows[at].id,
-            text=decode([rows[at].id]),
-            author=rows[at].author.name.lower(),
+            id=row.ids[at],
+            text=decode([row.ids[at]]),
+            author=row.authors[at].name.lower(),
             is_trained=mask[at] if at < len(mask) else None,
-            sampler_logp=rows[at].sampler_logp,
+            sampler_logp=row.logps[at],
             trainer_logp=logps.get(at),
             is_fault=at == place,
         )
         for at in shown
     )
-    return Excerpt(trajectory.rollout_id, len(rows), tokens)
+    return Excerpt(trajectory.rollout_id, len(row), tokens)

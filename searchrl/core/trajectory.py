@@ -8,12 +8,11 @@ rewards or tensors. The rollout driver appends, the packer reads. Standard libra
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from hashlib import blake2b
-from itertools import accumulate, pairwise
+from itertools import chain
 from typing import NamedTuple
 
 
@@ -62,7 +61,7 @@ class TokenStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One model turn as a token range: `[start, stop)` are the sampled ids.
+    """One model turn: the sampled ids are `[start, stop)` of its segment.
 
     `text_behind` is the last token's text beyond the stop string: in the ids, but not parsed.
     """
@@ -72,16 +71,72 @@ class Turn:
     stop: int
     reason: TurnStop
     text_behind: str = ""
+    segment: int = 0
+    """Number of the segment in which it stands."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """A row of tokens that the model saw at once, as columns. `reason` says why it begins.
+
+    A later segment may begin with tokens that an earlier one holds: they are part of its prompt,
+    and so a sampled token is trained once, where it was sampled.
+    """
+
+    reason: str = "first"
+    ids: list[int] = field(default_factory=list)
+    authors: list[Author] = field(default_factory=list)
+    logps: list[float | None] = field(default_factory=list)
+    """Sampler log-prob; None where the model did not sample, and in a demonstration."""
+    turns: list[int] = field(default_factory=list)
+    """Turn index per token; −1 in the prompt."""
+    versions: list[int] = field(default_factory=list)
+    """Policy version per token; −1 where the model did not sample."""
+
+    def extend(
+        self,
+        ids: Sequence[int],
+        author: Author,
+        logps: Sequence[float | None] | None = None,
+        turn: int = -1,
+        version: int = -1,
+    ) -> None:
+        """Append tokens of one author and turn."""
+        n = len(ids)
+        self.ids.extend(ids)
+        self.authors.extend([author] * n)
+        self.logps.extend([None] * n if logps is None else logps)
+        self.turns.extend([turn] * n)
+        self.versions.extend([version] * n)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def prompt(self) -> list[int]:
+        """Ids before the first model turn."""
+        return self.ids[: self.authors.count(Author.PROMPT)]
+
+    @property
+    def trained(self) -> list[bool]:
+        """True for tokens that a loss may use: the model's with a finite log-prob.
+
+        All of a demonstration's: its author was certain of each.
+        """
+        return [
+            author is Author.MODEL and (logp is None or math.isfinite(logp))
+            for author, logp in zip(self.authors, self.logps, strict=True)
+        ]
 
 
 @dataclass(slots=True)
 class Trajectory:
-    """Append-only columns over the tokens of one rollout.
+    """Append-only record of one rollout: segments of tokens, and the turns that stand in them.
 
     `group_id` is unique per prompt instance, never an index. `task_id` and `env` name the task.
     `generated_text` is the decoded model and environment text after the prompt, for reading only.
-    `starts` are the first places of segments: a segment is the text that the model saw at once, and
-    most rollouts have one (see `join_segments`). `reasons` say why each begins.
+    Most rollouts have one segment. An agent's may have several: it forks, or compacts its context.
+    The columns `ids`, `authors`, … hold the tokens of all segments, one behind the other.
     """
 
     rollout_id: str
@@ -89,27 +144,27 @@ class Trajectory:
     env: str = ""
     task_id: str = ""
     origin: Origin = Origin.SAMPLED
-    starts: tuple[int, ...] = (0,)
-    reasons: tuple[str, ...] = ("first",)
-    own_prompt: bool = False
-    """True where an agent wrote the prompt: those of its group may then differ."""
     generated_text: str = ""
-    _ids: list[int] = field(default_factory=list, repr=False)
-    _authors: list[Author] = field(default_factory=list, repr=False)
-    _logps: list[float | None] = field(default_factory=list, repr=False)
-    _turns_of: list[int] = field(default_factory=list, repr=False)
-    _versions: list[int] = field(default_factory=list, repr=False)
-    _turns: list[Turn] = field(default_factory=list, repr=False)
+    segments: list[Segment] = field(default_factory=lambda: [Segment()], repr=False)
+    turns: list[Turn] = field(default_factory=list, repr=False)
+    """Turns in the order in which they were asked for."""
+    current: int = 0
+    """Number of the segment to which tokens are appended."""
 
     def append_prompt(self, ids: Sequence[int]) -> None:
-        """Append the rendered prompt (once, first).
+        """Append the rendered prompt (once in a segment, first).
 
         Raises:
             ValueError: if tokens were appended before; a prompt is never re-rendered.
         """
-        if self._ids:
+        if self.segments[self.current]:
             raise ValueError("the prompt is appended once, before any other token")
-        self._extend(ids, Author.PROMPT, [None] * len(ids), turn=-1, version=-1)
+        self.segments[self.current].extend(ids, Author.PROMPT)
+
+    def begin_segment(self, reason: str) -> None:
+        """Begin another segment, which has a prompt of its own."""
+        self.segments.append(Segment(reason))
+        self.current = len(self.segments) - 1
 
     def append_model(
         self,
@@ -132,161 +187,101 @@ class Trajectory:
 
         Raises:
             ValueError: if lengths differ, or log-probs are given for a demonstration or missing
-                for a sampled turn.
+                for a sampled turn or token.
         """
         if (logps is None) != (self.origin is Origin.DEMONSTRATION):
             has = "needs" if logps is None else "has no"
             raise ValueError(f"a {self.origin} trajectory {has} sampler log-probs")
-        columns: Sequence[float | None] = [None] * len(ids) if logps is None else logps
-        if len(columns) != len(ids):
-            raise ValueError(f"{len(ids)} ids but {len(columns)} log-probs")
-        start = len(self._ids)
-        turn = Turn(len(self._turns), start, start + len(ids), reason, text_behind)
-        self._extend(ids, Author.MODEL, columns, turn=turn.index, version=version)
-        self._turns.append(turn)
+        if logps is not None and len(logps) != len(ids):
+            raise ValueError(f"{len(ids)} ids but {len(logps)} log-probs")
+        if logps is not None and None in logps:
+            raise ValueError("a token was sampled without a log-prob")
+        segment = self.segments[self.current]
+        start, stop = len(segment), len(segment) + len(ids)
+        turn = Turn(len(self.turns), start, stop, reason, text_behind, self.current)
+        segment.extend(ids, Author.MODEL, logps, turn.index, version)
+        self.turns.append(turn)
         return turn
 
     def append_env(self, ids: Sequence[int]) -> None:
-        """Append an observation after the last model turn."""
-        if not self._turns:
+        """Append an observation behind the last model turn of the segment."""
+        last = [turn.index for turn in self.turns if turn.segment == self.current][-1:]
+        if not last:
             raise ValueError("an observation follows a model turn")
-        self._extend(ids, Author.ENV, [None] * len(ids), turn=self._turns[-1].index, version=-1)
-
-    def _extend(
-        self,
-        ids: Sequence[int],
-        author: Author,
-        logps: Sequence[float | None],
-        *,
-        turn: int,
-        version: int,
-    ) -> None:
-        n = len(ids)
-        self._ids.extend(ids)
-        self._authors.extend([author] * n)
-        self._logps.extend(logps)
-        self._turns_of.extend([turn] * n)
-        self._versions.extend([version] * n)
+        self.segments[self.current].extend(ids, Author.ENV, turn=last[0])
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return sum(map(len, self.segments))
 
     def __iter__(self) -> Iterator[TokenStep]:
-        columns = (self._ids, self._authors, self._logps, self._turns_of, self._versions)
+        columns = (self.ids, self.authors, self.sampler_logps, self.turns_of, self.policy_versions)
         return map(TokenStep, *columns)
 
     @property
     def ids(self) -> tuple[int, ...]:
         """All token ids, prompt first."""
-        return tuple(self._ids)
+        return tuple(chain(*(one.ids for one in self.segments)))
 
     @property
     def authors(self) -> tuple[Author, ...]:
         """Author per token."""
-        return tuple(self._authors)
+        return tuple(chain(*(one.authors for one in self.segments)))
 
     @property
     def sampler_logps(self) -> tuple[float | None, ...]:
         """Sampler log-prob per token; None where the model did not sample."""
-        return tuple(self._logps)
+        return tuple(chain(*(one.logps for one in self.segments)))
 
     @property
     def turns_of(self) -> tuple[int, ...]:
-        """Turn index per token; −1 in the prompt."""
-        return tuple(self._turns_of)
+        """Turn index per token; −1 in a prompt."""
+        return tuple(chain(*(one.turns for one in self.segments)))
 
     @property
     def policy_versions(self) -> tuple[int, ...]:
         """Policy version per token; −1 where the model did not sample."""
-        return tuple(self._versions)
-
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The model turns as token ranges."""
-        return tuple(self._turns)
+        return tuple(chain(*(one.versions for one in self.segments)))
 
     @property
     def num_prompt_tokens(self) -> int:
         """Tokens before the first model turn."""
-        return self._turns[0].start if self._turns else len(self._ids)
+        return len(self.segments[0].prompt)
 
     @property
-    def segments(self) -> list[range]:
-        """The places of each segment's tokens."""
-        return [range(*pair) for pair in pairwise((*self.starts, len(self._ids)))]
+    def num_model_tokens(self) -> int:
+        """Tokens the model wrote: the only ones a loss may touch."""
+        return sum(turn.stop - turn.start for turn in self.turns)
+
+    def by_segment(self) -> Iterator[tuple[Segment, list[Turn]]]:
+        """Yield each segment with the turns that stand in it, in their order there."""
+        for number, segment in enumerate(self.segments):
+            yield segment, [turn for turn in self.turns if turn.segment == number]
+
+    def turn_ids(self, turn: Turn) -> tuple[int, ...]:
+        """The sampled ids of a turn."""
+        return tuple(self.segments[turn.segment].ids[turn.start : turn.stop])
 
     @property
     def forks(self) -> list[tuple[int, str]]:
         """The turn that began each segment after the first, and the reason."""
-        first = {bisect_right(self.starts, turn.start): turn.index for turn in self._turns[::-1]}
-        numbered = enumerate(self.reasons, 1)
-        return [(first[number], why) for number, why in numbered if number in first][1:]
-
-    @property
-    def trained(self) -> list[bool]:
-        """True for tokens that a loss may use: the model's with a finite log-prob.
-
-        All of a demonstration's: its author was certain of each.
-        """
-        is_certain = self.origin is Origin.DEMONSTRATION
-        return [
-            author is Author.MODEL and (is_certain or is_finite(logp))
-            for author, logp in zip(self._authors, self._logps, strict=True)
-        ]
+        return [(turns[0].index, one.reason) for one, turns in self.by_segment() if turns][1:]
 
     def seen_before(self, turn: Turn) -> str:
         """Return a key of the text just before a turn: the prompt, or the observation.
 
         Equal tokens have equal keys, in any rollout.
         """
-        behind = [one.stop for one in self._turns if one.stop <= turn.start]
-        begin = self.starts[bisect_right(self.starts, turn.start) - 1]
-        shown = self._ids[max([begin, *behind]) : turn.start]
+        before = [one.stop for one in self.turns[: turn.index] if one.segment == turn.segment]
+        shown = self.segments[turn.segment].ids[max(before, default=0) : turn.start]
         return blake2b(repr(shown).encode(), digest_size=8).hexdigest()
 
-    @property
-    def num_model_tokens(self) -> int:
-        """Tokens the model wrote: the only ones a loss may touch."""
-        return sum(turn.stop - turn.start for turn in self._turns)
 
-
-def join_segments(segments: Sequence[Trajectory], segment_of: Sequence[int]) -> Trajectory:
-    """One rollout of several segments, one behind the other; it takes the first one's name.
-
-    `segment_of` holds the segment of each turn, in the order of requests, which numbers the turns.
-    Raises ValueError if a segment has more or fewer turns.
-    """
-    first, starts = segments[0], tuple(accumulate(map(len, segments), initial=0))[:-1]
-    joined = replace(
-        first,
-        starts=starts,
-        reasons=tuple(reason for one in segments for reason in one.reasons),
-        _ids=[token for one in segments for token in one.ids],
-        _authors=[author for one in segments for author in one.authors],
-        _logps=[logp for one in segments for logp in one.sampler_logps],
-        _versions=[version for one in segments for version in one.policy_versions],
-        _turns_of=[],
-        _turns=[],
-    )
-    numbers: list[list[int]] = [[] for _ in segments]
-    for number, segment in enumerate(segment_of):
-        numbers[segment].append(number)
-    turns: dict[int, Turn] = {}
-    for one, start, places in zip(segments, starts, numbers, strict=True):
-        if len(places) != len(one.turns):
-            problem = f"a segment has {len(one.turns)} turns, and {len(places)} were asked for"
-            raise ValueError(problem)
-        joined._turns_of += [places[turn] if turn >= 0 else -1 for turn in one.turns_of]
-        for number, turn in zip(places, one.turns, strict=True):
-            turns[number] = replace(
-                turn, index=number, start=turn.start + start, stop=turn.stop + start
-            )
-    joined._turns += [turns[number] for number in range(len(segment_of))]
-    return joined
+RowId = tuple[str, int]
+"""A rollout by its name, and the number of a segment."""
 
 
 class TokenColumns(NamedTuple):
-    """Figures of a rollout's trained tokens, in order, at the first update on it."""
+    """Figures of a segment's trained tokens, in order, at the first update on it."""
 
     advantage: float | tuple[float, ...]
     """One number where the algorithm gave one for the whole rollout."""
@@ -304,22 +299,23 @@ class TokenColumns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A text behind the first tokens of a rollout: `stop` is where they end in its record.
+    """A text behind the first `stop` tokens of a rollout's segment.
 
-    The model sees the tokens of the segment in which the last of them stands. `text` is a string,
-    or token ids.
+    `text` is a string, or token ids. For a text before a turn: its `start`, and its `segment`.
     """
 
     trajectory: Trajectory
     stop: int
     text: str | tuple[int, ...]
+    segment: int = 0
 
     def __post_init__(self) -> None:
         """Raise ValueError for a place that is not in the record."""
-        if not 1 <= self.stop <= len(self.trajectory):
+        length = len(self.trajectory.segments[self.segment])
+        if not 1 <= self.stop <= length:
             raise ValueError(
-                f"a probe behind {self.stop} tokens of {self.trajectory.rollout_id}, which has "
-                f"{len(self.trajectory)}: expected 1 to that"
+                f"a probe behind {self.stop} tokens of segment {self.segment} of "
+                f"{self.trajectory.rollout_id}, which has {length}: expected 1 to that"
             )
 
 

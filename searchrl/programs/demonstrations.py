@@ -149,7 +149,7 @@ def _whole_turns(trajectory: Trajectory) -> Trajectory:
     """The trajectory without a last turn that was cut: or the model would learn to stop there."""
     turns = trajectory.turns
     is_cut = bool(turns) and turns[-1].reason is TurnStop.MAX_TOKENS
-    if not is_cut or len(trajectory.starts) > 1:
+    if not is_cut or len(trajectory.segments) > 1:
         return trajectory
     whole = Trajectory(
         trajectory.rollout_id,

@@ -279,11 +279,8 @@ class _Training(TrainingRun):
         self.unrecorded = step
         updated = time.perf_counter()
         if config.log.rollouts:
-            trained = learned.tokens
-            rows = (
-                rollout_record(r, "train", trained.get(r.trajectory.rollout_id))
-                for r in (*rollouts, *session.added)
-            )
+            every = (*rollouts, *session.added)
+            rows = (rollout_record(r, "train", learned.tokens) for r in every)
             name, keep = f"step_{step:06d}", config.log.max_rollout_files
             self.writer.write_rollouts(name, rows, compress=config.log.compress, keep=keep)
         metrics = summarise(rollouts, session.worlds)

@@ -174,7 +174,7 @@ class TrainingRun:
         keep = log.max_rollout_files if of_step else 0
         for forced, rollouts in (("", result.rollouts), ("_forced", result.forced)):
             if log.rollouts and rollouts:
-                rows = (rollout_record(r, f"{phase}{forced}", None) for r in rollouts)
+                rows = (rollout_record(r, f"{phase}{forced}", {}) for r in rollouts)
                 name = f"eval_{phase}{forced}{of_step}"
                 self.writer.write_rollouts(name, rows, compress=log.compress, keep=keep)
         self.limit.ensure((*result.rollouts, *result.forced), where, f"eval_{phase}{of_step}")

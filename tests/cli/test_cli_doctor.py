@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import call, succeed
 
-from searchrl.core.trajectory import Author, Trajectory
+from searchrl.core.trajectory import Author, Segment
 from searchrl.engine.checks.doctor import CHECKS
 
 
@@ -53,7 +53,7 @@ def test_training_that_would_go_wrong_ends_before_it_begins(
     micro_flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        Trajectory,
+        Segment,
         "trained",
         property(lambda t: [author is not Author.PROMPT for author in t.authors]),
     )

@@ -36,7 +36,7 @@ def test_every_token_has_its_author_log_prob_turn_and_policy_version() -> None:
         (7, model, -2.0, 1, 8),
         (9, env, None, 1, -1),
     ]
-    assert trajectory.turns == (Turn(0, 2, 4, STOP, "\n"), Turn(1, 5, 6, EOS, "")) and (
+    assert trajectory.turns == [Turn(0, 2, 4, STOP, "\n"), Turn(1, 5, 6, EOS, "")] and (
         turn is trajectory.turns[1]
     )
     assert (len(trajectory), trajectory.num_prompt_tokens, trajectory.num_model_tokens) == (7, 2, 3)
@@ -51,6 +51,7 @@ def test_every_token_has_its_author_log_prob_turn_and_policy_version() -> None:
         (Origin.SAMPLED, lambda t: t.append_env([3]), "follows a model turn"),
         (Origin.SAMPLED, lambda t: t.append_model([3], [], version=0, reason=EOS), "1 ids but 0"),
         (Origin.SAMPLED, lambda t: t.append_model([3], [-1, -1], version=0, reason=EOS), "but 2"),
+        (Origin.SAMPLED, lambda t: t.append_model([3], [None], version=0, reason=EOS), "without a"),
         (Origin.REPLAY, lambda t: t.append_model([3], None, version=0, reason=EOS), "needs"),
         (
             Origin.DEMONSTRATION,
@@ -65,7 +66,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_appended(
     trajectory = played(origin)
     with pytest.raises(ValueError, match=message):
         append(trajectory)
-    assert trajectory.ids == (1, 2) and trajectory.turns == ()
+    assert trajectory.ids == (1, 2) and trajectory.turns == []
 
 
 def test_rollouts_are_grouped_in_order_and_the_last_turn_earns_the_reward() -> None:

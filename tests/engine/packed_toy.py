@@ -89,7 +89,7 @@ def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
                     policy, torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
                 )
             values = iter(logp_N.tolist())
-            item.trajectory._logps[:] = [next(values) if c else None for c in chosen]
+            item.trajectory.segments[0].logps[:] = [next(values) if c else None for c in chosen]
         made.append(item)
     return made
 

@@ -33,7 +33,7 @@ CONFIG = name_defaults(build_config(ASKED), PLUGINS)
 def row() -> dict[str, Any]:
     """A row that a program wrote."""
     rollout = evaluate(CONFIG).rollouts[0]
-    written: dict[str, Any] = json.loads(json.dumps(rollout_record(rollout, "eval", None)))
+    written: dict[str, Any] = json.loads(json.dumps(rollout_record(rollout, "eval", {})))
     return written
 
 

@@ -59,7 +59,7 @@ def test_numbers_keep_the_digits_that_mean_something() -> None:
 
 
 def rows_of(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
-    return [rollout_record(rollout, "eval", None) for rollout in rollouts]
+    return [rollout_record(rollout, "eval", {}) for rollout in rollouts]
 
 
 def test_pair_shows_one_task_that_was_wrong_and_is_right(episodes: dict[str, tuple[Rollout, ...]]):

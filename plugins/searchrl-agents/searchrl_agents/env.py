@@ -143,7 +143,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Begin a task, start the agent, and return its first request.
 
         Raises:
@@ -174,7 +174,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EnvironmentFailure("the agent ended and never asked the policy for anything")
         return said, info
 
-    def step(self, action: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Give the agent the policy's turn, and return its next request.
 
         Raises:
@@ -206,7 +206,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._end("the run is over")
         super().close()
 
-    def _go_on(self) -> str:
+    def _go_on(self) -> Rendered | str:
         """Return the policy's next prompt (`Rendered`), or the answer of an agent that ended."""
         assert self._serving is not None
         limit_s = (self._serving.timeout_s or 600.0) * _MARGIN
@@ -256,7 +256,7 @@ class AgentEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Add a turn to the replies of the waiting request, and answer it once it has all."""
         assert self._serving is not None and self._waiting is not None
         event, request = self._waiting, self._request
-        sampled = text = str(turn)
+        sampled = text = turn.text
         ends = [text.index(stop) for stop in request.stops if stop in text]
         if ends and not request.keeps_stop:
             text = text[: min(ends)]

@@ -287,7 +287,7 @@ class Mixer(Hooks):
                 kept = {
                     one.trajectory.rollout_id: take_success(one)
                     for one in won
-                    if not one.trajectory.own_prompt
+                    if not one.world.is_served
                 }  # an agent's is replayed by nobody
                 counts = len(won) + again, len(group.rollouts) + again
                 self._news.append((_place(prompt), *counts, kept))
@@ -371,9 +371,9 @@ class Mixer(Hooks):
         """Mean nats per token that the model wrote, under the current policy; 0 without any."""
         assert self.trainer is not None
         probes = [
-            (number, Probe(one, turn.start, one.ids[turn.start : turn.stop]))
+            (number, Probe(one, turn.start, one.turn_ids(turn), turn.segment))
             for number, one in enumerate(trajectories)
-            for turn in sorted(one.turns, key=lambda turn: turn.start)
+            for turn in one.turns
         ]
         nats: list[list[float]] = [[] for _ in trajectories]
         readings = self.trainer.read([probe for _, probe in probes]) if probes else []

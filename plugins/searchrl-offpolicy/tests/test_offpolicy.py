@@ -240,7 +240,7 @@ def played(prompt: Prompt, rewards: list[float]) -> Group[Rollout]:
     protocol = SimpleNamespace(
         parse=lambda text: None, final_answer=lambda texts: "x", format_score=lambda texts: 1.0
     )
-    world: Any = SimpleNamespace(protocol=protocol, scorer=SCORER)
+    world: Any = SimpleNamespace(protocol=protocol, scorer=SCORER, is_served=False)
     rollouts = []
     for n in range(prompt.num_rollouts):
         trajectory = replace(rollout(f"{prompt.group_id}/{n}", [[3]]), group_id=prompt.group_id)
@@ -338,7 +338,7 @@ def test_a_success_is_the_headline_at_its_greatest_value(
     scored = [
         ScoredEpisode(sum(own.values()), own) for own in (scores, *3 * [{"format": 0.0, "em": 0.0}])
     ]
-    world: Any = SimpleNamespace(protocol=None, scorer=MIXED)
+    world: Any = SimpleNamespace(protocol=None, scorer=MIXED, is_served=False)
     marked = zip(group.rollouts, scored, strict=True)
     rollouts = tuple(replace(one, scored=own, world=world) for one, own in marked)
     trained(mixer, [replace(group, rollouts=rollouts)], 1)

@@ -197,7 +197,7 @@ def _record(
         for name, one in zip(_NAMES, results, strict=False):
             for phase, played in ((name, one.rollouts), (f"{name}_forced", one.forced)):
                 if played:
-                    rows = (rollout_record(r, phase, None) for r in played)
+                    rows = (rollout_record(r, phase, {}) for r in played)
                     writer.write_rollouts(phase, rows, compress=config.log.compress)
         if is_over:
             metrics = results[0].metrics
@@ -220,7 +220,7 @@ def _show(
 
     console, config = make_console(sys.stdout), both[0].config
     for rollout in results[0].rollouts[: values["show"]]:
-        console.print(render_rollout("episode", rollout_record(rollout, "eval", None)), "")
+        console.print(render_rollout("episode", rollout_record(rollout, "eval", {})), "")
     envs = ", ".join(task.env.name for task in config.tasks)
     names = [one.name for one in both]
     console.print(f"{' against '.join(names)} on {envs}, split {config.eval.split}")

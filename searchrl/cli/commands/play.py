@@ -96,7 +96,7 @@ def play(**values: Any) -> None:
     if episode.turns and episode.turns[-1].action.reason:
         console.print(episode.turns[-1].action.reason, style="yellow")
     console.print(f"The episode is over ({episode.stop_reason}).")
-    for line in verdict_lines(rollout_record(rollout, "play", None)):
+    for line in verdict_lines(rollout_record(rollout, "play", {})):
         console.print(line)
     if episode.failure is not None:
         # The same status as for a run with too many failures: the command line was right.

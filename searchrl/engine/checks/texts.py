@@ -7,7 +7,6 @@ functions, or what an environment said.
 from __future__ import annotations
 
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -183,22 +182,24 @@ def check_observations(subject: Subject) -> Verdict:
     for one in subject.played:
         trajectory, told = one.trajectory, one.episode.turns
         num_cut += int(one.episode.signals.get("observations_cut", 0))
-        read_to = dict(enumerate(trajectory.starts, 1))  # of each segment, by the turns so far
+        read_to = [0] * len(trajectory.segments)  # by the turns so far
         for turn in trajectory.turns:
-            number = bisect_right(trajectory.starts, turn.start)
-            place, read_to[number] = read_to[number], turn.stop
+            place, read_to[turn.segment] = read_to[turn.segment], turn.stop
             if turn.index == 0:
                 continue  # the prompt, which `check_template` looks at
             said = told[turn.index - 1]
             num_read += turn.start - place
-            shown = _normal(_read(subject, trajectory.ids[place : turn.start])).lstrip(" ")
+            ids = trajectory.segments[turn.segment].ids[place : turn.start]
+            shown = _normal(_read(subject, ids)).lstrip(" ")
             if shown != _normal(said.observation).lstrip(" "):
                 return Verdict(
                     State.FAILED,
                     "the model reads another observation than the environment gave: "
                     f"{_difference(said.observation, shown)}",
                     "The tokenizer strips or inserts characters: use another, or report it",
-                    excerpt=take_excerpt(trajectory, place, subject.sampler.codec.decode),
+                    excerpt=take_excerpt(
+                        trajectory, place, subject.sampler.codec.decode, segment=turn.segment
+                    ),
                 )
     figures = {"observation_tokens": num_read, "cut": num_cut}
     if num_cut:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from searchrl.core.excerpt import Excerpt, take_excerpt
 from searchrl.core.group import Group, Trainable
-from searchrl.core.trajectory import Origin, Trajectory
+from searchrl.core.trajectory import Origin, RowId, Trajectory
 from searchrl.engine.learning.batches import MicroBatch
 from searchrl.engine.learning.packing import (
     ADVANTAGE,
@@ -25,7 +25,6 @@ from searchrl.engine.learning.packing import (
     WEIGHT,
     PackedRow,
     PackedStep,
-    RowId,
 )
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.model.tolerance import Tolerance
@@ -48,7 +47,7 @@ class BatchCheck:
     def __init__(self, decode: Callable[[Sequence[int]], str], tolerance: Tolerance) -> None:
         self.decode = decode
         self.tolerance = tolerance
-        self._recorded: dict[RowId, tuple[Trajectory, range]] = {}
+        self._recorded: dict[RowId, Trajectory] = {}
         self._worst: tuple[float, Excerpt] | None = None
 
     def begin(self, groups: Sequence[Group[Trainable]], packed: PackedStep) -> None:
@@ -61,12 +60,12 @@ class BatchCheck:
         for group in groups:
             scored = [item.trajectory for item in group.rollouts if item.reward is not None]
             for trajectory in scored:
-                for number, places in enumerate(trajectory.segments):
-                    self._recorded[trajectory.rollout_id, number] = trajectory, places
+                for number in range(len(trajectory.segments)):
+                    self._recorded[trajectory.rollout_id, number] = trajectory
                 self._check_finite(trajectory)
-                self._check_prompt(group.id, scored[0], trajectory)
-        for rollout in packed.rows:
-            self._check_packed(rollout, *self._recorded[rollout.row_id])
+                self._check_task(group.id, scored[0], trajectory)
+        for row in packed.rows:
+            self._check_packed(row, self._recorded[row.row_id])
 
     def look_at(self, batch: MicroBatch, logp_N: Tensor, version: int) -> SampledTokens:
         """Compare the trainer's log-probs with the sampler's record.
@@ -79,7 +78,7 @@ class BatchCheck:
         Raises:
             CheckError: `finite` or `mismatch` (a single token).
         """
-        is_own = [_is_own(self._recorded[name][0], version) for name in batch.row_ids]
+        is_own = [_is_own(self._recorded[name], version) for name in batch.row_ids]
         is_own_N = torch.tensor(is_own, device=batch.segment_N.device)[batch.segment_N]
         columns = batch[LOGP], batch[ADVANTAGE], batch[WEIGHT]
         sampled = SampledTokens.measure(logp_N, *columns, is_own_N, batch.is_off_N)
@@ -121,88 +120,96 @@ class BatchCheck:
     def _check_finite(self, trajectory: Trajectory) -> None:
         if trajectory.origin is Origin.DEMONSTRATION:
             return
-        for place in _model_places(trajectory):
-            logp = trajectory.sampler_logps[place]
-            if logp is None or not math.isfinite(logp):
-                self._fail(
-                    "finite",
-                    f"the sampler recorded the log-prob {logp} for a token that it drew; no ratio "
-                    "can be taken of it. The generator is at fault: a token that was drawn has a "
-                    "probability above 0",
-                    trajectory,
-                    place,
-                )
+        for number, segment in enumerate(trajectory.segments):
+            for place in _model_places(trajectory, number):
+                logp = segment.logps[place]
+                if logp is None or not math.isfinite(logp):
+                    self._fail(
+                        "finite",
+                        f"the sampler recorded the log-prob {logp} for a token that it drew; no "
+                        "ratio can be taken of it. The generator is at fault: a token that was "
+                        "drawn has a probability above 0",
+                        trajectory,
+                        number,
+                        place,
+                    )
 
-    def _check_prompt(self, group: str, first: Trajectory, other: Trajectory) -> None:
-        prompts = [one.ids[: one.num_prompt_tokens] for one in (first, other)]
+    def _check_task(self, group: str, first: Trajectory, other: Trajectory) -> None:
         tasks = [(one.env, one.task_id) for one in (first, other)]
-        if other.own_prompt:
-            prompts[1] = prompts[0]
-        if prompts[0] != prompts[1] or tasks[0] != tasks[1]:
-            what = "prompts" if prompts[0] != prompts[1] else f"tasks ({tasks[0]} and {tasks[1]})"
+        prompts = [one.segments[0].prompt for one in (first, other)]
+        # A task without a name is known by its prompt. An agent writes prompts of its own.
+        is_other_prompt = not first.task_id and prompts[0] != prompts[1]
+        if is_other_prompt or tasks[0] != tasks[1]:
+            what = "prompts" if is_other_prompt else f"tasks ({tasks[0]} and {tasks[1]})"
             self._fail(
                 "groups",
                 f"group {group!r} holds {first.rollout_id!r} and {other.rollout_id!r}, and their "
                 f"{what} differ. Rewards are compared within a group, so it must be one prompt of "
                 "one task; look at the algorithm's extend()",
                 other,
+                0,
                 first_difference(prompts[1], prompts[0]),
             )
 
-    def _check_packed(self, rollout: PackedRow, trajectory: Trajectory, places: range) -> None:
-        ids = list(trajectory.ids[places.start : places.stop])
-        if rollout.ids != ids:
-            place = first_difference(rollout.ids, ids)
-            was, now = (x[place] if place < len(x) else "nothing" for x in (ids, rollout.ids))
-            place += places.start
+    def _check_packed(self, row: PackedRow, trajectory: Trajectory) -> None:
+        ids = trajectory.segments[row.segment].ids
+        if row.ids != ids:
+            place = first_difference(row.ids, ids)
+            was, now = (x[place] if place < len(x) else "nothing" for x in (ids, row.ids))
             self._fail(
                 "ids",
                 f"token {place} was sampled as {was} and packed as {now}: what would be trained is "
                 "not what was sampled",
                 trajectory,
+                row.segment,
                 place,
             )
-        written = set(_model_places(trajectory))
-        mask = [place in written for place in places]
-        if rollout.mask != mask:
-            place = places.start + first_difference(rollout.mask, mask)
+        written = set(_model_places(trajectory, row.segment))
+        mask = [place in written for place in range(len(ids))]
+        if row.mask != mask:
+            place = first_difference(row.mask, mask)
             what = "not trained and was" if place in written else "trained and was not"
             what = f"token {place} is {what} written by the model"
-            before = [False] * places.start
-            self._fail("mask", what, trajectory, place, before + rollout.mask)
+            self._fail("mask", what, trajectory, row.segment, place, row.mask)
 
     def _worst_of(self, batch: MicroBatch, logp_N: Tensor, is_own_N: Tensor) -> Excerpt:
         gap_N = (logp_N - batch[LOGP]).abs().nan_to_num(torch.inf, torch.inf)
         number = int(torch.where((batch[WEIGHT] > 0) & is_own_N, gap_N, -1.0).argmax())
         owner = int(batch.segment_N[number])
-        rollout = batch.rows[owner]
-        trajectory, segment = self._recorded[rollout.row_id]
-        mask = [False] * segment.start + rollout.mask
-        places = [place for place, is_trained in enumerate(mask) if is_trained]
+        row = batch.rows[owner]
+        places = [place for place, is_trained in enumerate(row.mask) if is_trained]
         known = dict(zip(places, logp_N.split(batch.num_tokens)[owner].tolist(), strict=True))
-        place = places[number - sum(batch.num_tokens[:owner])]
-        return take_excerpt(trajectory, place, self.decode, is_trained=mask, trainer_logps=known)
+        return take_excerpt(
+            self._recorded[row.row_id],
+            places[number - sum(batch.num_tokens[:owner])],
+            self.decode,
+            segment=row.segment,
+            is_trained=row.mask,
+            trainer_logps=known,
+        )
 
     def _fail(
         self,
         check: str,
         what: str,
         trajectory: Trajectory,
+        segment: int,
         place: int,
         is_trained: Sequence[bool] | None = None,
     ) -> NoReturn:
-        shown = take_excerpt(trajectory, place, self.decode, is_trained=is_trained)
+        shown = take_excerpt(trajectory, place, self.decode, segment=segment, is_trained=is_trained)
         raise CheckError(what, check, shown)
 
 
-def _model_places(trajectory: Trajectory) -> list[int]:
+def _model_places(trajectory: Trajectory, segment: int) -> list[int]:
     """Places of the tokens of turns: from the turns, not from the authors that packing reads."""
-    return [n for turn in trajectory.turns for n in range(turn.start, turn.stop)]
+    turns = (turn for turn in trajectory.turns if turn.segment == segment)
+    return [place for turn in turns for place in range(turn.start, turn.stop)]
 
 
 def _is_own(trajectory: Trajectory, version: int) -> bool:
     return trajectory.origin is Origin.SAMPLED and all(
-        trajectory.policy_versions[turn.start] == version
+        trajectory.segments[turn.segment].versions[turn.start] == version
         for turn in trajectory.turns
         if turn.stop > turn.start
     )

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from searchrl.core.group import Group
 from searchrl.core.reduction import Reduction
+from searchrl.core.trajectory import RowId
 from searchrl.engine.learning.packing import (
     TURN,
     WEIGHT,
     PackedRow,
-    RowId,
     members,
     weigh,
 )

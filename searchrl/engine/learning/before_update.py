@@ -16,9 +16,9 @@ from torch import Tensor
 from searchrl.algorithms.record import Ask
 from searchrl.core.advantage import Column, Per
 from searchrl.core.group import Group, Trainable
-from searchrl.core.trajectory import Probe, Reading
+from searchrl.core.trajectory import Probe, Reading, RowId
 from searchrl.engine.learning.batches import MicroBatch, without
-from searchrl.engine.learning.packing import Known, PackedRow, RowId, members, turns_of_segments
+from searchrl.engine.learning.packing import Known, PackedRow, members
 from searchrl.engine.model.layout import Layout
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
     for number, probe in enumerate(probes):
         trajectory, text = probe.trajectory, probe.text
         ids = learner.policy.renderer.encode_model_text(text) if isinstance(text, str) else text
-        begin = max(start for start in trajectory.starts if start < probe.stop)
-        prefix = trajectory.ids[begin : probe.stop]
+        prefix = trajectory.segments[probe.segment].ids[: probe.stop]
         mask = [False] * len(prefix) + [True] * len(ids)
         row = PackedRow([*prefix, *ids], mask, str(number))
         groups.setdefault(trajectory.group_id, []).append(row)
@@ -101,11 +100,11 @@ def _at_points(
     def rows(item: Trainable) -> list[PackedRow]:
         trajectory = item.trajectory
         made = []
-        for number, (places, turns) in enumerate(turns_of_segments(trajectory)):
-            ids, mask = list(trajectory.ids[places.start : places.stop]), [False] * len(places)
+        for number, (segment, turns) in enumerate(trajectory.by_segment()):
+            ids, mask = list(segment.ids), [False] * len(segment)
             for turn in turns:
                 stop = turn.stop if per is Per.TOKEN else turn.start + 1
-                mask[turn.start - places.start : stop - places.start] = [True] * (stop - turn.start)
+                mask[turn.start : stop] = [True] * (stop - turn.start)
             if has_end(item) and trajectory.turns[-1] in turns:
                 # One more token behind the last segment: its number is that of all text before it.
                 ids.append(1)
@@ -119,7 +118,7 @@ def _at_points(
     for item in members(groups):
         trajectory, end = item.trajectory, None
         parts: list[list[float]] = [[] for _ in trajectory.turns]
-        for number, (_, turns) in enumerate(turns_of_segments(trajectory)):
+        for number, (_, turns) in enumerate(trajectory.by_segment()):
             values = iter(figures[trajectory.rollout_id, number])
             for turn in turns:
                 size = turn.stop - turn.start if per is Per.TOKEN else 1

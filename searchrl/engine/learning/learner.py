@@ -22,7 +22,7 @@ from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.columns import LossStats, loss_columns
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction
-from searchrl.core.trajectory import TokenColumns
+from searchrl.core.trajectory import RowId, TokenColumns
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import MicroBatch, micro_batches, mini_batches, without
@@ -32,10 +32,9 @@ from searchrl.engine.learning.packing import (
     LOGP,
     WEIGHT,
     PackedRow,
-    RowId,
     pack_step,
 )
-from searchrl.engine.learning.sampled import SampledTokens, Sums, join_columns, token_columns
+from searchrl.engine.learning.sampled import SampledTokens, Sums, token_columns
 from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
@@ -60,8 +59,8 @@ class Learned(NamedTuple):
     """
 
     metrics: dict[str, float]
-    tokens: dict[str, TokenColumns]
-    """Figures of each trained rollout at its first update, by its name."""
+    tokens: dict[RowId, TokenColumns]
+    """Figures of each trained segment at its first update."""
 
 
 class Learner:
@@ -228,7 +227,7 @@ class Learner:
             "lr": self.optimizer.param_groups[0]["lr"],
             **extra,
         }
-        return Learned(metrics, join_columns(sums.tokens))
+        return Learned(metrics, sums.tokens)
 
     @contextmanager
     def computing(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,14 +19,11 @@ from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import Column, Per, StepScores, dead_groups
 from searchrl.core.group import Group, Trainable, settle
 from searchrl.core.reduction import LossSettings, Reduction, token_weights
-from searchrl.core.trajectory import Origin, Trajectory, Turn
+from searchrl.core.trajectory import Origin, RowId, Trajectory
 from searchrl.engine.model.layout import TokenRow
 from searchrl.errors import PluginError
 
 R = TypeVar("R")
-
-RowId = tuple[str, int]
-"""A rollout by its name, and the number of a segment."""
 
 ADVANTAGE, WEIGHT, LOGP = "advantage", "weight", "sampler_logp"
 """Columns of every row; the algorithm adds others."""
@@ -200,21 +197,14 @@ def _select(groups: Sequence[Group[Trainable]], owner: str, off_policy: bool) ->
     return items
 
 
-def turns_of_segments(trajectory: Trajectory) -> Iterator[tuple[range, list[Turn]]]:
-    """Yield each segment's places in the record, and its turns as they stand there."""
-    for places in trajectory.segments:
-        turns = [turn for turn in trajectory.turns if turn.start in places]
-        yield places, sorted(turns, key=lambda turn: turn.start)
-
-
 def _rows(
     trajectory: Trajectory, columns: Mapping[str, Column], terms: Sequence[str]
 ) -> list[PackedRow]:
-    trained, logps = trajectory.trained, trajectory.sampler_logps
     sizes = [turn.stop - turn.start for turn in trajectory.turns]
     spread = {name: one.over(sizes) for name, one in columns.items() if one.per is not Per.ROLLOUT}
     rows = []
-    for number, (places, turns) in enumerate(turns_of_segments(trajectory)):
+    for number, (segment, turns) in enumerate(trajectory.by_segment()):
+        trained = segment.trained
         kept = [
             (turn.index, place - turn.start, place)
             for turn in turns
@@ -225,11 +215,11 @@ def _rows(
             name: Column([parts[turn][at] for turn, at, _ in kept], Per.TOKEN)
             for name, parts in spread.items()
         }
-        over[LOGP] = Column([logps[place] or 0.0 for *_, place in kept], Per.TOKEN)
+        over[LOGP] = Column([segment.logps[place] or 0.0 for *_, place in kept], Per.TOKEN)
         rows.append(
             PackedRow(
-                list(trajectory.ids[places.start : places.stop]),
-                trained[places.start : places.stop],
+                list(segment.ids),
+                trained,
                 trajectory.rollout_id,
                 number,
                 trajectory.origin is not Origin.SAMPLED,

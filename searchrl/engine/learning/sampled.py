@@ -6,7 +6,6 @@ that did well. Shape: N tokens of a micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -15,9 +14,9 @@ from torch import Tensor
 from searchrl.core.advantage import Column, Per
 from searchrl.core.columns import LossStats
 from searchrl.core.kl import k3
-from searchrl.core.trajectory import TokenColumns
+from searchrl.core.trajectory import RowId, TokenColumns
 from searchrl.engine.learning.batches import MicroBatch
-from searchrl.engine.learning.packing import ADVANTAGE, LOGP, WEIGHT, RowId
+from searchrl.engine.learning.packing import ADVANTAGE, LOGP, WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,34 +135,6 @@ def token_columns(
 
 def _plain(column: Column) -> float | tuple[float, ...]:
     return column.values[0] if column.per is Per.ROLLOUT else tuple(column.values)
-
-
-def join_columns(columns: Mapping[RowId, TokenColumns]) -> dict[str, TokenColumns]:
-    """Join the columns of segments to those of whole rollouts, by their names."""
-    joined: dict[str, TokenColumns] = {}
-    for (name, _), segment in sorted(columns.items(), key=lambda pair: pair[0][1]):
-        before = joined.get(name)
-        if before is None:
-            joined[name] = segment
-            continue
-        count = len(before.ratio)
-        clipped = None
-        if before.clipped is not None and segment.clipped is not None:
-            clipped = before.clipped + tuple(count + place for place in segment.clipped)
-        joined[name] = TokenColumns(
-            _behind(before.advantage, segment.advantage),
-            before.ratio + segment.ratio,
-            before.entropy + segment.entropy,
-            _behind(before.weight, segment.weight),
-            clipped,
-        )
-    return joined
-
-
-def _behind(
-    one: float | tuple[float, ...], other: float | tuple[float, ...]
-) -> float | tuple[float, ...]:
-    return one + other if isinstance(one, tuple) and isinstance(other, tuple) else one
 
 
 @dataclass(slots=True)

@@ -108,10 +108,9 @@ class SupervisedLearner:
 def _rows(trajectory: Trajectory, loss_on: str) -> list[TokenRow]:
     """A row for each segment. Targets are the model's tokens, or all but each row's first."""
     rows = []
-    for part in trajectory.segments:
-        place = slice(part.start, part.stop)
-        mask = [author is Author.MODEL for author in trajectory.authors[place]]
+    for segment in trajectory.segments:
+        mask = [author is Author.MODEL for author in segment.authors]
         if loss_on == "all":
-            mask = [False] + [True] * (len(part) - 1)
-        rows.append(TokenRow(list(trajectory.ids[place]), mask))
+            mask = [False] + [True] * (len(segment) - 1)
+        rows.append(TokenRow(segment.ids, mask))
     return rows

@@ -15,7 +15,7 @@ import gymnasium
 from searchrl.contracts import Expert, TokenBudget, find_passages_problem
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.contracts.problems import find_action_problem, find_ranks_problem, find_task_problem
-from searchrl.contracts.serving import Serving
+from searchrl.contracts.serving import Rendered, Serving
 from searchrl.core.episode import (
     Action,
     Failure,
@@ -42,7 +42,7 @@ from searchrl.trust.secrets import redact
 class Begun(NamedTuple):
     """An episode that has begun. `cut_reward` is that of a turn that a limit cut."""
 
-    prompt: str
+    prompt: Any
     task: Task
     expert: Expert | None = None
     cut_reward: float = 0.0
@@ -51,7 +51,7 @@ class Begun(NamedTuple):
 class Stepped(NamedTuple):
     """Outcome of a turn in an environment. `action` None: ask the protocol."""
 
-    observation: str
+    observation: Any
     reward: float
     terminated: bool
     truncated: bool
@@ -76,13 +76,13 @@ def begin_episode(
     """Reset an environment of the world, and make its scripted policy if there is one."""
     if hasattr(env.unwrapped, "budget"):
         env.unwrapped.budget = budget
-    if hasattr(env, "serve"):
-        env.serve(serving)
+    if world.is_served:
+        env.serve(serving)  # type: ignore[attr-defined]
     prompt, info = env.reset(seed=seed, options=dict(options))
-    _ensure_text(prompt, "reset", "prompt")
+    _ensure_type(prompt, Rendered if serving else str, "reset", "prompt")
     task = info.get("task")
     if task is None:
-        task = anonymous_task(world.name, options, prompt)
+        task = anonymous_task(world.name, options, getattr(prompt, "text", prompt))
     elif problem := find_task_problem(task):
         raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
     own = env.unwrapped
@@ -98,10 +98,10 @@ def begin_episode(
         raise GenerationFailure(f"it could not be made: {describe_error(error)}") from error
 
 
-def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
-    """Step an environment and check everything that it returns."""
-    observation, reward, terminated, truncated, info = env.step(text)
-    _ensure_text(observation, "step", "observation")
+def step_env(env: gymnasium.Env[Any, Any], action: Any, observes: type = str) -> Stepped:
+    """Step an environment and check everything that it returns; `observes` is not for the last."""
+    observation, reward, terminated, truncated, info = env.step(action)
+    _ensure_type(observation, str if terminated or truncated else observes, "step", "observation")
     action, passages = info.get("action"), info.get("passages", ())
     if action is not None and (problem := find_action_problem(action)):
         raise EnvironmentFailure(f"step() put into info['action'] {problem}")
@@ -132,9 +132,7 @@ def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
 def anonymous_task(env: str, options: Mapping[str, Any], prompt: str) -> Task:
     """The task record of an env that does not describe its tasks."""
     split, index = options["split"], options.get("index", -1)
-    return Task(
-        id=f"{env}/{split}/{index}", split=split, index=index, question=str(prompt), env=env
-    )
+    return Task(id=f"{env}/{split}/{index}", split=split, index=index, question=prompt, env=env)
 
 
 def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
@@ -162,10 +160,11 @@ def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
     return Failure(kind, owner, redact(describe_error(error)), detail)
 
 
-def _ensure_text(value: object, call: str, what: str) -> None:
-    if not isinstance(value, str):
+def _ensure_type(value: object, expected: type, call: str, what: str) -> None:
+    if not isinstance(value, expected):
+        wanted = "text" if expected is str else expected.__name__
         raise EnvironmentFailure(
-            f"{call}() returned {type(value).__name__} as its {what}; expected text"
+            f"{call}() returned {type(value).__name__} as its {what}; expected {wanted}"
         )
 
 

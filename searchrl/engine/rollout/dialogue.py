@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from searchrl.contracts import Expert
 from searchrl.contracts.playing import ExpertFactory
-from searchrl.contracts.serving import Rendered
 from searchrl.core.episode import (
     Episode,
     EpisodeTurn,
@@ -21,7 +20,7 @@ from searchrl.core.episode import (
     StopReason,
     Task,
 )
-from searchrl.core.trajectory import Origin, Trajectory, join_segments
+from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.rollout.boundary import Stepped, anonymous_task, classify
 from searchrl.engine.rollout.world import Env, TaskWorld
@@ -105,14 +104,13 @@ class Dialogue:
         self.sample = sample
         self.env: Pinned[Env] | None = None
         self.task: Task | None = None
-        self.prompt = ""
+        self.prompt: Any = ""
+        """Text, or what a wrapper made that serves the policy (`Rendered`)."""
         self.prefix = ""
         self.expert: Expert | None = None
-        self.segments: list[Trajectory] = []
-        """Segments, where a wrapper serves the policy; `trajectory` is the one that goes on."""
-        self.asked: list[int] = []
-        """The segment of each turn."""
-        self.stops: tuple[str, ...] = request.world.protocol.stops
+        self.stops: Sequence[str] = ()
+        self.max_tokens: int | None = None
+        """Limit of a turn; None: that of the run."""
         self.answer: str | None = None
         """The answer as the environment read it."""
         self.turns: list[EpisodeTurn] = []
@@ -122,23 +120,12 @@ class Dialogue:
         self.over: Future[None] = Future()
         """Done when nobody plays it any more."""
         self.failure: Failure | None = None
-        self.trajectory = self.new_segment()
-
-    def new_segment(self, reason: str = "first") -> Trajectory:
-        """A record without tokens."""
-        return Trajectory(
-            rollout_id=f"{self.request.group_id}/{self.sample}",
-            group_id=self.request.group_id,
-            env=self.request.world.name,
-            task_id=self.task.id if self.task else "",
-            origin=self.request.origin,
-            reasons=(reason,),
+        self.trajectory = Trajectory(
+            rollout_id=f"{request.group_id}/{sample}",
+            group_id=request.group_id,
+            env=request.world.name,
+            origin=request.origin,
         )
-
-    @property
-    def is_served(self) -> bool:
-        """True if its environment serves the policy and makes the ids of its prompts itself."""
-        return isinstance(self.prompt, Rendered)
 
     def fail(self, error: BaseException) -> None:
         """End it because something in it failed; its environment is not used again."""
@@ -155,20 +142,18 @@ class Dialogue:
             error = "RuntimeError: the generator lost this dialogue"
             self.failure = Failure(FailureKind.GENERATION, "generator", error)
             self.stop = StopReason.FAILED
-        if len(self.segments) > 1:
-            self.trajectory = join_segments(self.segments, self.asked)
         request, trajectory = self.request, self.trajectory
         trajectory.generated_text = codec.decode(trajectory.ids[trajectory.num_prompt_tokens :])
         texts = [turn.text for turn in self.turns]
-        final_answer, format_score = None, 0.0
-        try:
-            final_answer = request.world.protocol.final_answer(texts)
-            format_score = request.world.protocol.format_score(texts)
-        except ProtocolFailure as error:
-            if self.failure is None:  # the first failure is the one that is told
-                self.fail(error)
-        if self.is_served:
-            final_answer, format_score = self.answer, 0.0
+        final_answer, format_score = self.answer, 0.0
+        if not request.world.is_served:
+            try:
+                final_answer = request.world.protocol.final_answer(texts)
+                format_score = request.world.protocol.format_score(texts)
+            except ProtocolFailure as error:
+                final_answer = None
+                if self.failure is None:  # the first failure is the one that is told
+                    self.fail(error)
         assert self.stop is not None
         return Episode(
             task=self.task or anonymous_task(request.world.name, request.reset_options, ""),

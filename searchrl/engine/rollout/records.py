@@ -7,17 +7,21 @@ trained.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from itertools import accumulate
 from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, EpisodeTurn
-from searchrl.core.trajectory import TokenColumns, Trajectory, is_finite
+from searchrl.core.trajectory import RowId, TokenColumns, Trajectory, is_finite
 from searchrl.engine.rollout.drawing import draw_rollout
 from searchrl.engine.rollout.rollout import Rollout
 
 
-def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:
-    """Describe a rollout completely; `columns` are those of the update, if it was trained on.
+def rollout_record(
+    rollout: Rollout, phase: str, columns: Mapping[RowId, TokenColumns]
+) -> dict[str, Any]:
+    """Describe a rollout completely; `columns` are those of the segments that were trained on.
 
     `phase` is `train`, `during`, `before` or `after`, with `_forced` where the first turn was
     forced; other programs have their own name.
@@ -28,8 +32,8 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
     return {
         "rollout_id": trajectory.rollout_id,
         "group_id": trajectory.group_id,
-        "segments": list(trajectory.starts),
-        "segment_reasons": list(trajectory.reasons),
+        "segments": [0, *accumulate(map(len, trajectory.segments))][:-1],
+        "segment_reasons": [segment.reason for segment in trajectory.segments],
         "origin": str(trajectory.origin),
         "phase": phase,
         "step": episode.step,
@@ -96,25 +100,23 @@ def plain_payload(action: Action) -> Any:
         return repr(action.payload)
 
 
-def _spread(trajectory: Trajectory, columns: TokenColumns | None) -> dict[str, Any]:
+def _spread(
+    trajectory: Trajectory, columns: Mapping[RowId, TokenColumns]
+) -> dict[str, float | list[Any] | None]:
     """Columns of the update over all tokens; null where it saw none, or no finite number."""
-    if columns is None:
-        return dict.fromkeys(("ratio", "entropy", "advantage", "weight", "clipped"))
-    trained = [place for place, is_trained in enumerate(trajectory.trained) if is_trained]
-
-    def over_all(said: float | tuple[float, ...]) -> float | list[float | None]:
-        if not isinstance(said, tuple):
-            return said
-        row: list[float | None] = [None] * len(trajectory)
-        for place, value in zip(trained, said, strict=True):
-            row[place] = value if is_finite(value) else None
-        return row
-
-    clipped = columns.clipped
-    return {
-        "ratio": over_all(columns.ratio),
-        "entropy": over_all(columns.entropy),
-        "advantage": over_all(columns.advantage),
-        "weight": over_all(columns.weight),
-        "clipped": None if clipped is None else [trained[number] for number in clipped],
-    }
+    spread: dict[str, Any] = dict.fromkeys(("ratio", "entropy", "advantage", "weight", "clipped"))
+    start = 0
+    for number, segment in enumerate(trajectory.segments):
+        figures = columns.get((trajectory.rollout_id, number))
+        trained = [place for place, is_trained in enumerate(segment.trained) if is_trained]
+        for name, values in () if figures is None else figures._asdict().items():
+            if name == "clipped" and values is not None:
+                spread[name] = (spread[name] or []) + [start + trained[one] for one in values]
+            elif isinstance(values, tuple):
+                row = spread[name] = spread[name] or [None] * len(trajectory)
+                for place, value in zip(trained, values, strict=True):
+                    row[start + place] = value if is_finite(value) else None
+            else:
+                spread[name] = values
+        start += len(segment)
+    return spread

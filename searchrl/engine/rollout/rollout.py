@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from searchrl.contracts.serving import Rendered, SampledTurn
 from searchrl.core.episode import INVALID, Action, Episode, EpisodeTurn, StopReason, Task
 from searchrl.core.group import Group, WeightedScore, settle
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -28,20 +27,16 @@ from searchrl.engine.rollout.dialogue import (
     release,
 )
 from searchrl.engine.rollout.served import Served
+from searchrl.engine.rollout.talk import Talk
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
-from searchrl.errors import EnvironmentFailure, ProtocolFailure
+from searchrl.errors import ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
 from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
 
 UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
 """The action of a turn where `parse` fails."""
-
-_TWO_PROMPTS = (
-    "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
-    "split, index and seed"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +122,8 @@ class RolloutDriver:
         self.generator = generator
         self.codec = codec
         self.limits = limits
+        self._talks = Talk(generator, codec, limits), Served(generator, codec, limits)
         self.deterministic = deterministic
-        self._served = Served(generator, limits)
         self.shared_play: Play | None = None
         """Has the others of several processes play their part; None: this one plays everything."""
         self.keeps_finished = False
@@ -200,7 +195,8 @@ class RolloutDriver:
         self._reset(waiting)
         live: dict[Handle, Dialogue] = {}
         for request, group in zip(requests, dialogues, strict=True):
-            live |= self._open(request, group)
+            if begun := [dialogue for dialogue in group if dialogue.stop is None]:
+                live |= self._talk(request).open(request, begun)
         total, began = len(waiting), time.monotonic()
         with closing(CallQueue(self.limits.env_timeout_s)) as queue:
             stepping: list[Stepping] = []
@@ -240,7 +236,7 @@ class RolloutDriver:
                     options=request.reset_options,
                     seed=request.env_seed,
                     budget=self.codec.budget(self.limits.max_observation_tokens),
-                    serving=self._served.serving(dialogue, self.codec),
+                    serving=self._talk(request).serving(dialogue),
                     script=request.script,
                 )
                 calls.append(dialogue.env.call(queue, begin))
@@ -255,66 +251,14 @@ class RolloutDriver:
                 dialogue.expert = ExpertAtHome(begun.expert, dialogue.env)
             dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id
 
+    def _talk(self, request: RolloutRequest) -> Talk:
+        return self._talks[request.world.is_served]
+
     def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
         for handle in handles:
             if handle in live and live[handle].stop is not None:
                 self.generator.close(handle)
                 del live[handle]
-
-    def _open(
-        self, request: RolloutRequest, dialogues: Sequence[Dialogue]
-    ) -> dict[Handle, Dialogue]:
-        """Open the dialogues of a group on one rendered prompt; those now in flight."""
-        ready = [d for d in dialogues if d.stop is None]
-        if not ready:
-            return {}
-        for dialogue in ready:
-            # The group shares one rendered prompt; another one would be answered blindly.
-            if dialogue.prompt != ready[0].prompt and not dialogue.is_served:
-                dialogue.fail(EnvironmentFailure(_TWO_PROMPTS))
-        ready = [d for d in ready if d.stop is None]
-        if ready[0].is_served:
-            return self._served.open(request, ready)
-        protocol = request.world.protocol
-        try:
-            opening = protocol.opening(request.forced) if request.forced else ""
-        except ProtocolFailure as error:
-            for dialogue in ready:
-                dialogue.fail(error)
-            return {}
-        rendered = self.codec.render_prompt(
-            protocol.instruction,
-            ready[0].prompt,
-            thinking=self.limits.thinking,
-            forced_opening=opening,
-        )
-        handles = self.generator.open(
-            rendered.ids,
-            len(ready),
-            [request.rng_keys[d.sample] for d in ready],
-            [d.expert for d in ready if d.expert is not None] or None,
-        )
-        live = {}
-        for dialogue, handle in zip(ready, handles, strict=True):
-            dialogue.prefix = rendered.assistant_prefix
-            dialogue.trajectory.append_prompt(rendered.ids)
-            if self._submit(dialogue, handle, []):
-                live[handle] = dialogue
-            else:
-                self.generator.close(handle)
-        return live
-
-    def _submit(self, dialogue: Dialogue, handle: Handle, append_ids: list[int]) -> bool:
-        """Ask for the next turn; False (and a stop reason) when no token is left for it."""
-        room = self.limits.max_total_tokens - len(dialogue.trajectory) - len(append_ids)
-        if room < 1:
-            dialogue.stop = StopReason.TOTAL_TOKENS
-            return False
-        if append_ids:
-            dialogue.trajectory.append_env(append_ids)
-        stops = dialogue.request.world.protocol.stops
-        self.generator.submit(handle, append_ids, stops, min(self.limits.max_turn_tokens, room))
-        return True
 
     def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
         """Record one model turn and return its text; a turn that was cut ends the episode."""
@@ -330,10 +274,7 @@ class RolloutDriver:
         dialogue.trajectory.append_model(
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
-        if dialogue.is_served:
-            return SampledTurn(text, turn.ids, turn.logps or (), turn.reason)
-        if turn.reason is TurnStop.MAX_TOKENS:
-            # An unfinished turn never reaches the environment: half a query is no action.
+        if turn.reason is TurnStop.MAX_TOKENS and not self._talk(dialogue.request).takes_cut_turns:
             out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
             dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
             dialogue.env_return += dialogue.cut_reward
@@ -359,7 +300,11 @@ class RolloutDriver:
             text = self._record(dialogue, turn)
             if dialogue.stop is None:
                 assert dialogue.env is not None
-                call = dialogue.env.call(queue, functools.partial(step_env, text=text))
+                talk = self._talk(dialogue.request)
+                step = functools.partial(
+                    step_env, action=talk.action(text, turn), observes=talk.observes
+                )
+                call = dialogue.env.call(queue, step)
                 begun.append(Stepping(dialogue, turn, text, call))
         self._close_stopped([turn.handle for turn in finished], live)
         return begun
@@ -386,7 +331,7 @@ class RolloutDriver:
                 # A protocol that hung would hang again here, where no clock runs.
                 is_stuck = isinstance(error, DeadlineExceeded) and error.owner == protocol
                 action = UNREAD if is_stuck else self._parse(dialogue, text)
-                dialogue.turns.append(EpisodeTurn(str(text), action))
+                dialogue.turns.append(EpisodeTurn(text, action))
                 dialogue.fail(error)
             else:
                 self._advance(one, call.result.value, live)
@@ -396,7 +341,7 @@ class RolloutDriver:
         dialogue, turn, text, _ = one
         action = made.action or self._parse(dialogue, text)
         if dialogue.failure is not None:
-            dialogue.turns.append(EpisodeTurn(str(text), action))
+            dialogue.turns.append(EpisodeTurn(text, action))
             return
         dialogue.env_return += made.reward
         dialogue.signals.update(made.signals)
@@ -405,28 +350,13 @@ class RolloutDriver:
             dialogue.stop = StopReason.ANSWERED
         elif made.truncated:
             dialogue.stop = StopReason.TURN_LIMIT
-        elif isinstance(made.observation, Rendered) and dialogue.is_served:
-            shown = made.observation
-            live[self._served.go_on(live.pop(turn.handle), turn.handle, shown)] = dialogue
-        elif turn.reason is TurnStop.EOS:
-            dialogue.stop = StopReason.EOS
         else:
-            shown = self._observe(dialogue, turn.handle, made.observation)
+            talk = self._talk(dialogue.request)
+            shown = talk.go_on(dialogue, turn, made.observation, live)
         # What the model never read does not count as shown to it.
         passages, ranks = (made.passages, made.ranks) if shown else ((), ())
-        told = EpisodeTurn(str(text), action, passages, str(shown), made.reward, ranks)
+        told = EpisodeTurn(text, action, passages, shown, made.reward, ranks)
         dialogue.turns.append(told)
-
-    def _observe(self, dialogue: Dialogue, handle: Handle, observation: str) -> str:
-        """Append an observation and ask for the next turn; returns the text appended."""
-        # Measured as the env's own budget is: the byte codec has no tokens and counts words.
-        budget = self.codec.budget(self.limits.max_observation_tokens)
-        if budget.count(observation) > budget.max_tokens:
-            # An env that ignores its budget: cut what it said, and say that it was cut.
-            observation = budget.cut(observation, budget.max_tokens)
-            dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
-        ids = self.codec.encode_plain(observation)
-        return observation if self._submit(dialogue, handle, ids) else ""
 
     def _score(
         self, played: Sequence[Dialogue], episodes: Sequence[Episode]

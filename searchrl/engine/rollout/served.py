@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from searchrl.contracts.serving import Rendered, Serving
-from searchrl.core.episode import StopReason
-from searchrl.engine.rollout.dialogue import Dialogue, Limits, RolloutRequest
-from searchrl.engine.sampling.generator import Generator, Handle, mix_key
+from searchrl.contracts.serving import Rendered, SampledTurn, Serving
+from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
+from searchrl.engine.rollout.talk import Talk
+from searchrl.engine.sampling.generator import FinishedTurn, Handle, mix_key
 
 
-class Served:
+class Served(Talk):
     """Opens and continues them on one generator."""
 
-    def __init__(self, generator: Generator, limits: Limits) -> None:
-        self.generator = generator
-        self.limits = limits
+    observes = Rendered
+    takes_cut_turns = True
 
-    def serving(self, dialogue: Dialogue, codec: Any) -> Serving:
-        """The record for a wrapper that serves the policy."""
+    def serving(self, dialogue: Dialogue) -> Serving:
+        """See the base."""
         sampling = getattr(self.generator, "sampling", None)
         limits = self.limits
         return Serving(
             dialogue.trajectory.rollout_id,
-            codec,
+            self.codec,
             getattr(sampling, "temperature", 1.0),
             limits.thinking,
             limits.max_total_tokens,
@@ -32,62 +30,55 @@ class Served:
             dialogue.over,
         )
 
-    def open(self, request: RolloutRequest, ready: Sequence[Dialogue]) -> dict[Handle, Dialogue]:
-        """Open dialogues whose prompts are those of agents; equal ones are computed once."""
+    def action(self, text: str, turn: FinishedTurn) -> SampledTurn:
+        """See the base."""
+        return SampledTurn(text, turn.ids, turn.logps or (), turn.reason)
+
+    def open(
+        self, request: RolloutRequest, dialogues: Sequence[Dialogue]
+    ) -> dict[Handle, Dialogue]:
+        """See the base; prompts are those of agents, and equal ones are computed once."""
         live: dict[Handle, Dialogue] = {}
-        for ids in dict.fromkeys(said_by(d).ids for d in ready):
-            own = [d for d in ready if said_by(d).ids == ids]
-            keys = [request.rng_keys[d.sample] for d in own]
-            experts = [d.expert for d in own if d.expert is not None]
-            handles = self.generator.open(ids, len(own), keys, experts or None)
-            for dialogue, handle in zip(own, handles, strict=True):
-                dialogue.trajectory.own_prompt = True
-                dialogue.trajectory.append_prompt(ids)
-                dialogue.segments.append(dialogue.trajectory)
-                self._ask(dialogue, handle, said_by(dialogue), [])
-                if dialogue.stop is None:
-                    live[handle] = dialogue
-                else:
-                    self.generator.close(handle)
+        for prompt in dict.fromkeys(dialogue.prompt for dialogue in dialogues):
+            ready = [dialogue for dialogue in dialogues if dialogue.prompt == prompt]
+            for dialogue in ready:
+                dialogue.stops, dialogue.max_tokens = prompt.stops, prompt.max_tokens
+            live |= self._open(request, ready, prompt.ids)
         return live
 
-    def go_on(self, dialogue: Dialogue, handle: Handle, said: Rendered) -> Handle:
-        """Ask for the turn that a wrapper wants next; returns the handle of its segment."""
-        segments, number, ids = dialogue.segments, said.segment, list(said.ids)
-        if number == dialogue.asked[-1]:
-            dialogue.trajectory.append_env(ids)
-        else:
-            if number == len(segments):
-                segments.append(dialogue.new_segment(said.reason))
-                segments[number].append_prompt(ids)
-            else:
-                segments[number].append_env(ids)
-            dialogue.trajectory = segments[number]
-            prompt = segments[number].ids[: segments[number].num_prompt_tokens]
-            # Of what it begins with, so that it is the same in whatever slot it is.
-            place = sum(one.ids[: len(prompt)] == prompt for one in segments[:number])
-            own = dialogue.request.rng_keys[dialogue.sample]
-            key = mix_key(own, *prompt, place) if number else own
+    def go_on(
+        self,
+        dialogue: Dialogue,
+        turn: FinishedTurn,
+        observation: Rendered,
+        live: dict[Handle, Dialogue],
+    ) -> str:
+        """See the base; the wrapper says which segment goes on."""
+        trajectory, handle, ids = dialogue.trajectory, turn.handle, list(observation.ids)
+        dialogue.stops, dialogue.max_tokens = observation.stops, observation.max_tokens
+        number = observation.segment
+        if number != trajectory.current:
             self.generator.close(handle)
-            experts = [dialogue.expert] if dialogue.expert is not None else None
-            (handle,) = self.generator.open(segments[number].ids, 1, [key], experts)
+            del live[handle]
+            if number == len(trajectory.segments):
+                trajectory.begin_segment(observation.reason)
+                trajectory.append_prompt(ids)
+            else:
+                trajectory.current = number
+                trajectory.append_env(ids)
+            segment = trajectory.segments[number]
+            prompt, key = segment.prompt, dialogue.request.rng_keys[dialogue.sample]
+            if number:
+                # Of what it begins with, so that it is the same in whatever slot it is.
+                before = trajectory.segments[:number]
+                place = sum(one.ids[: len(prompt)] == prompt for one in before)
+                key = mix_key(key, *prompt, place)
+            experts = None if dialogue.expert is None else [dialogue.expert]
+            (handle,) = self.generator.open(segment.ids, 1, [key], experts)
+            live[handle] = dialogue
             ids = []
-        self._ask(dialogue, handle, said, ids)
-        return handle
-
-    def _ask(self, dialogue: Dialogue, handle: Handle, said: Rendered, ids: list[int]) -> None:
-        """Submit the turn of a dialogue that is served, unless its segment is full."""
-        room = self.limits.max_total_tokens - len(dialogue.trajectory)
-        if room < 1:
-            dialogue.stop = StopReason.TOTAL_TOKENS
-            return
-        dialogue.asked.append(said.segment)
-        dialogue.stops = said.stops
-        most = min(self.limits.max_turn_tokens, room, said.max_tokens or room)
-        self.generator.submit(handle, ids, said.stops, most)
-
-
-def said_by(dialogue: Dialogue) -> Rendered:
-    """The prompt of a dialogue, which is rendered."""
-    assert isinstance(dialogue.prompt, Rendered)
-    return dialogue.prompt
+        if self._submit(dialogue, handle, ids):
+            return observation.text
+        self.generator.close(handle)
+        del live[handle]
+        return ""

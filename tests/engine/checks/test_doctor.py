@@ -13,7 +13,7 @@ from session_toy import LORA, TAGS, MakeSession, failures, same_weights
 from torch import Tensor
 
 from searchrl.core.excerpt import Excerpt
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.core.trajectory import Segment, Trajectory, TurnStop
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import State
 from searchrl.engine.checks.texts import check_observations
@@ -92,7 +92,7 @@ def other_forward_pass(patch: Patch, session: Session) -> None:
 
 
 def train_observations(patch: Patch, session: Session) -> None:
-    patch.setattr(Trajectory, "trained", property(lambda t: [n > 2 for n in range(len(t))]))
+    patch.setattr(Segment, "trained", property(lambda t: [n > 2 for n in range(len(t))]))
 
 
 def keep_the_version(patch: Patch, session: Session) -> None:

@@ -19,7 +19,7 @@ from searchrl.algorithms.record import Hooks
 from searchrl.core.advantage import Column
 from searchrl.core.excerpt import Excerpt
 from searchrl.core.group import Group, TrainItem, make_groups
-from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
+from searchrl.core.trajectory import Author, Origin, Segment, Trajectory, TurnStop
 from searchrl.engine.learning import learner, packing
 from searchrl.engine.learning.batch_check import BatchCheck, _is_own
 from searchrl.engine.learning.batches import micro_batches
@@ -40,14 +40,14 @@ def ledgers(drawn: StepGroups) -> list[Trajectory]:
 
 def shift_mask(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """Off by one: the tokens behind those that the model wrote."""
-    trained = Trajectory.trained.fget
-    patch.setattr(Trajectory, "trained", property(lambda t: [False, *trained(t)[:-1]]))
+    trained = Segment.trained.fget
+    patch.setattr(Segment, "trained", property(lambda t: [False, *trained(t)[:-1]]))
 
 
 def train_observations(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """A patched trainer that ignores the mask (unsloth #5673)."""
     patch.setattr(
-        Trajectory,
+        Segment,
         "trained",
         property(lambda t: [author is not Author.PROMPT for author in t.authors]),
     )
@@ -56,11 +56,11 @@ def train_observations(patch: Patch, session: Session, drawn: StepGroups) -> Non
 def lose_the_end(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """Everything behind a length is dropped (rllm PR#575)."""
 
-    def short(trajectory: Trajectory) -> list[bool]:
-        mask = [author is Author.MODEL for author in trajectory.authors]
+    def short(segment: Segment) -> list[bool]:
+        mask = [author is Author.MODEL for author in segment.authors]
         return [m and n < len(mask) - 1 for n, m in enumerate(mask)]
 
-    patch.setattr(Trajectory, "trained", property(short))
+    patch.setattr(Segment, "trained", property(short))
 
 
 def change_ids(change: Callable[[list[int]], list[int]]) -> Inject:
@@ -112,23 +112,23 @@ def swap_rollouts(patch: Patch, session: Session, drawn: StepGroups) -> None:
 
 def record_nan(patch: Patch, session: Session, drawn: StepGroups) -> None:
     trajectory = ledgers(drawn)[0]
-    trajectory._logps[trajectory.num_prompt_tokens] = math.nan
+    trajectory.segments[0].logps[trajectory.num_prompt_tokens] = math.nan
 
 
 def add_noise(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """Noise of 1e-2 in the sampler's log-probs: it looks like a healthy run."""
     rng = torch.Generator().manual_seed(0)
     for trajectory in ledgers(drawn):
-        trajectory._logps = [
+        trajectory.segments[0].logps = [
             logp if logp is None else logp + 0.01 * float(torch.randn((), generator=rng))
-            for logp in trajectory._logps
+            for logp in trajectory.sampler_logps
         ]
 
 
 def one_wild_token(patch: Patch, session: Session, drawn: StepGroups) -> None:
     trajectory = ledgers(drawn)[0]
-    place = trajectory.num_prompt_tokens
-    trajectory._logps[place] = (trajectory._logps[place] or 0.0) - 0.2
+    logps, place = trajectory.segments[0].logps, trajectory.num_prompt_tokens
+    logps[place] = (logps[place] or 0.0) - 0.2
 
 
 def other_temperature(patch: Patch, session: Session, drawn: StepGroups) -> None:
@@ -216,7 +216,8 @@ def test_replayed_rollouts_are_not_held_to_the_weights_of_today(make_session: Ma
     drawn = session.sample(1)
     for trajectory in ledgers(drawn):
         trajectory.origin = Origin.REPLAY
-        trajectory._logps = [None if logp is None else logp - 1 for logp in trajectory._logps]
+        (segment,) = trajectory.segments
+        segment.logps = [None if logp is None else logp - 1 for logp in segment.logps]
     assert "mismatch" not in session.update(drawn, 1).metrics
 
 
@@ -270,7 +271,8 @@ def test_the_mean_of_a_step_is_held_to_its_limit_and_the_worst_token_of_it_is_sh
 def test_one_token_is_held_to_its_limit_and_tokens_that_are_not_compared_are_not_shown() -> None:
     """`old` was sampled by other weights; the weight of `held` in the loss is 0."""
     own, old, held = (item(n, float(n)) for n in range(3))
-    old.trajectory._versions = [7 if v == 0 else v for v in old.trajectory._versions]
+    (segment,) = old.trajectory.segments
+    segment.versions = [7 if v == 0 else v for v in segment.versions]
     own.trajectory.append_model([], [], version=5, reason=TurnStop.EOS)  # nothing was sampled
     packed = pack_items([own, old, held])
     (batch,) = micro_batches(packed.groups, 10**6, torch.device("cpu"))
@@ -318,5 +320,5 @@ def test_what_is_compared_with_the_trajectories_of_a_step() -> None:
 def test_a_rollout_of_two_versions_is_of_neither() -> None:
     mixed = item(0, 1.0, TURNS, [8], TURNS).trajectory
     assert _is_own(mixed, 0)
-    mixed._versions[-4:] = [7] * 4
+    mixed.segments[0].versions[-4:] = [7] * 4
     assert not _is_own(mixed, 0) and not _is_own(mixed, 7)

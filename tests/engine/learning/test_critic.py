@@ -168,7 +168,7 @@ def test_kl_and_texts_are_read_at_the_temperature_token_by_token(micro_model: Pa
         for one in (False, True)
     )
     probes = [
-        Probe(one.trajectory, turn.start, one.trajectory.ids[turn.start : turn.stop])
+        Probe(one.trajectory, turn.start, one.trajectory.turn_ids(turn))
         for one in items()
         for turn in one.trajectory.turns
     ]
@@ -178,7 +178,7 @@ def test_kl_and_texts_are_read_at_the_temperature_token_by_token(micro_model: Pa
     told = torch.tensor([one.values for one in kls]).flatten()
     assert torch.allclose(told, ours.logp_N - theirs.logp_N, atol=1e-6) and told.abs().max() > 0.1
     assert ours.entropy_N is not None and readings.pop() == Reading((), ())
-    with pytest.raises(ValueError, match="behind 0 tokens of g/0, which has 6"):
+    with pytest.raises(ValueError, match="behind 0 tokens of segment 0 of g/0, which has 6"):
         Probe(items()[0].trajectory, 0, "")
     for figures, name in ((ours.logp_N, "logps"), (ours.entropy_N, "entropies")):
         read = [one for reading in readings for one in getattr(reading, name)]

@@ -178,8 +178,8 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
     items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
     columns = make_learner(policy, mixed).train_step(make_groups(items)).tokens
     for number, rollout in enumerate(rollouts):
-        seen = columns[rollout.trajectory.rollout_id]
-        row = json.loads(json.dumps(rollout_record(rollout, "train", seen), allow_nan=False))
+        seen = columns[rollout.trajectory.rollout_id, 0]
+        row = json.loads(json.dumps(rollout_record(rollout, "train", columns), allow_nan=False))
         if number % 2:
             assert row["advantage"] == 0.5
             continue

@@ -11,7 +11,7 @@ from packed_toy import make_items, make_learner, make_policy, with_own_logps
 
 from searchrl.algorithms.builtin import make_cispo, make_grpo
 from searchrl.core.group import make_groups
-from searchrl.core.trajectory import TokenColumns
+from searchrl.core.trajectory import RowId, TokenColumns
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sampled import SampledTokens
 
@@ -60,7 +60,7 @@ def test_a_step_measures_it_before_its_first_update(micro_model: Path, updates: 
         assert stats["max_abs_log_ratio"] > 1e-3, "the updates did move"
 
 
-def seen_by(learner: Learner) -> tuple[dict[str, TokenColumns], dict[str, float]]:
+def seen_by(learner: Learner) -> tuple[dict[RowId, TokenColumns], dict[str, float]]:
     learned = learner.train_step(make_groups(make_items()))
     return learned.tokens, learned.metrics
 
@@ -104,7 +104,7 @@ def test_every_mini_batch_hands_on_its_tokens_once(micro_model: Path):
     seen = learner.train_step(groups).tokens
     # A group of one rollout is dead, and one of "a" has no token.
     live = [one for group in groups if group.id != "c" for one in group.rollouts]
-    assert sorted(seen) == sorted(
+    assert sorted(name for name, _ in seen) == sorted(
         one.trajectory.rollout_id for one in live if one.trajectory.num_model_tokens
     )
 

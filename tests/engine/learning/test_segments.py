@@ -16,7 +16,7 @@ from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import Column
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import LossSettings
-from searchrl.core.trajectory import Probe, Trajectory, join_segments
+from searchrl.core.trajectory import Probe, Trajectory, TurnStop
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.batches import micro_batches
@@ -32,27 +32,35 @@ def pack(items: list[TrainItem], advantages: list[Any]) -> PackedStep:
 
 
 def segment(name: str, prompt: list[int], *parts: Any) -> Trajectory:
-    """A segment; a part of numbers below 100 was sampled, another is an observation."""
+    """A rollout of one segment; numbers below 100 were sampled, others are an observation."""
     said = [(ids, [LOGP] * len(ids)) if ids[0] < 100 else ids for ids in parts]
     return make_trajectory(name, "g", prompt, *said)
 
 
+def forked(name: str, first: list[int], other: list[int], last: list[int]) -> Trajectory:
+    """Requests went to the first segment, a second, and the first again."""
+    made = segment(name, PROMPT, first)
+    made.begin_segment("edited")
+    made.append_prompt([*PROMPT, 11, 12, 102])
+    made.append_model(other, [LOGP] * len(other), version=0, reason=TurnStop.EOS)
+    made.current = 0
+    made.append_env([101])
+    made.append_model(last, [LOGP] * len(last), version=0, reason=TurnStop.EOS)
+    return made
+
+
 def two_segments(name: str = "g/0") -> Trajectory:
-    """Requests went to the first, the second, and the first again."""
-    first = segment(name, PROMPT, [11, 12], [101], [13, 14, 15])
-    return join_segments([first, segment(name, [*PROMPT, 11, 12, 102], [21])], [0, 1, 0])
+    return forked(name, [11, 12], [21], [13, 14, 15])
 
 
 def test_turns_are_numbered_as_they_were_asked_for_wherever_their_tokens_stand() -> None:
-    joined = two_segments()
-    assert joined.starts == (0, 9) and [one.start for one in joined.segments] == [0, 9]
-    asked = [[joined.ids[n] for n in range(turn.start, turn.stop)] for turn in joined.turns]
-    assert asked == [[11, 12], [21], [13, 14, 15]]
-    assert [turn.index for turn in joined.turns] == [0, 1, 2]
-    assert joined.turns_of == (-1, -1, -1, 0, 0, 0, 2, 2, 2, *[-1] * 6, 1)
-    assert (joined.num_model_tokens, joined.num_prompt_tokens) == (6, 3)
-    with pytest.raises(ValueError, match="has 2 turns, and 1 were asked for"):
-        join_segments([segment("g/0", PROMPT, [11], [101], [12])], [0])
+    made = two_segments()
+    assert [len(one) for one in made.segments] == [9, 7] and made.forks == [(1, "edited")]
+    asked = [made.turn_ids(turn) for turn in made.turns]
+    assert asked == [(11, 12), (21,), (13, 14, 15)]
+    assert [turn.index for turn in made.turns] == [0, 1, 2]
+    assert made.turns_of == (-1, -1, -1, 0, 0, 0, 2, 2, 2, *[-1] * 6, 1)
+    assert (made.num_model_tokens, made.num_prompt_tokens) == (6, 3)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +101,7 @@ def test_each_segment_has_a_ratio_of_its_own_where_a_sequence_has_one() -> None:
 
 def test_columns_come_in_the_order_of_turns_whatever_their_length() -> None:
     """Segments [t0, t2] and [t1] with tokens 1, 2, 1: columns were told apart by their lengths."""
-    first = segment("g/0", PROMPT, [11], [101], [12])
-    joined = join_segments([first, segment("g/0", PROMPT, [21, 22])], [0, 1, 0])
-    items = [TrainItem(joined, 1.0, is_cut=True)]
+    items = [TrainItem(forked("g/0", [11], [21, 22], [12]), 1.0, is_cut=True)]
     for per, values, expected in (
         ("turn", [0.1, 0.2, 0.3], [(0.1, 0.3), (0.2, 0.2)]),
         ("token", [0.1, 0.2, 0.3, 0.4], [(0.1, 0.4), (0.2, 0.3)]),
@@ -109,17 +115,17 @@ def test_what_follows_a_cut_is_seen_where_the_last_turn_was_asked(
     micro_model: Path, per_token: bool
 ) -> None:
     """The value was taken at the end of the last segment of the record; that was asked before."""
-    first = segment("g/0", PROMPT, [11, 12], [101], [13, 14, 15], [102, 103])
-    second = segment("g/0", [*PROMPT, 11, 12, 102], [21])
-    joined = join_segments([first, second], [0, 1, 0])
+    made = two_segments()
+    made.append_env([102, 103])
+    first, second = made.segments
     policy = make_policy(micro_model)
     learner = make_learner(policy, actor_critic(per_token=per_token, looks_ahead=False))
     assert learner.critic is not None
     torch.nn.init.normal_(learner.critic[0].weight)  # type: ignore[index, arg-type]
-    groups = make_groups([TrainItem(joined, 1.0, is_cut=True)])
+    groups = make_groups([TrainItem(made, 1.0, is_cut=True)])
     with learner.computing():
         known = before_update.look(learner, groups)
-        (reading,) = before_update.read(learner, [Probe(joined, len(joined), (31,))])
+        (reading,) = before_update.read(learner, [Probe(made, len(second), (31,), 1)])
     assert known.values is not None and known.end_values is not None
     with torch.no_grad():
         decode = policy.base_model.get_decoder()
@@ -169,4 +175,5 @@ def test_a_step_on_segments_has_the_gradient_of_each_of_them_alone(micro_model: 
         (whole,), (split,) = (caught_gradients(learner, items) for items in (joined, alone))
         assert is_close(whole, factor * split, 1e-6)
     learned = make_learner(policy).train_step(make_groups(joined))
-    assert len(learned.tokens["g/0"].ratio) == 6 and learned.metrics["num_rollouts"] == 2
+    assert [len(learned.tokens["g/0", number].ratio) for number in range(2)] == [5, 1]
+    assert learned.metrics["num_rollouts"] == 2

@@ -71,7 +71,7 @@ def test_a_length_penalty_tells_rollouts_of_one_reward_apart(micro_model: Path) 
     learner = make_learner(make_policy(micro_model), algorithm=make_dapo())
     members = [rollout(f"g{n}", length, 0.5) for n, length in enumerate((80, 90, 100, 120))]
     learned = learner.train_step(make_groups(members))
-    advantages = [learned.tokens[f"g{n}"].advantage for n in range(4)]
+    advantages = [learned.tokens[f"g{n}", 0].advantage for n in range(4)]
     deviations = [0.625, 0.125, -0.375, -0.375]
     scale = advantages[0] / deviations[0]  # type: ignore[operator]
     assert advantages == pytest.approx([scale * one for one in deviations])
@@ -318,7 +318,7 @@ def test_llds_pulls_all_correct_groups_up_from_the_second_update_on(micro_model:
     columns = make_learner(make_policy(micro_model), algorithm=algorithm).train_step(
         make_groups(items)
     )
-    assert {name[0] for name in columns.tokens} == {"a"}, "one update: nothing to hold"
+    assert {name[0] for name, _ in columns.tokens} == {"a"}, "one update: nothing to hold"
     plain, _ = step(0.0, epochs=2)
     weak, told = step(0.1, epochs=2)
     strong, _ = step(0.3, epochs=2)

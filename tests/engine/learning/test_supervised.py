@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from engine_toy import kept_hiddens, lora_policy, micro_policy
 from packed_toy import make_policy
 
 from searchrl.config.sft import SftStage
-from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop, join_segments
+from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
@@ -56,7 +57,9 @@ class TestLoss:
         self, micro_model: Path, stage: SftStage
     ):
         apart = [demonstration(0), demonstration(1)]
-        joined = join_segments(apart, [0, 0, 1, 1])
+        joined, other = demonstration(0), apart[1]
+        joined.segments += other.segments
+        joined.turns += [replace(turn, index=turn.index + 2, segment=1) for turn in other.turns]
         first, second = (
             SupervisedLearner(make_policy(micro_model), 1.0, 10**6).train_step(batch, stage, 0)
             for batch in (apart, [joined])

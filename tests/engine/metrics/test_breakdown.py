@@ -164,7 +164,7 @@ def test_a_signal_is_a_metric_where_the_task_asks_for_it() -> None:
 def test_without_being_asked_for_it_is_in_the_record_alone() -> None:
     result = evaluate(build_config(ASKED))
     assert not [name for name in result.metrics if "gold_shown" in name]
-    rows = [rollout_record(r, "eval", None) for r in result.rollouts]
+    rows = [rollout_record(r, "eval", {}) for r in result.rollouts]
     assert {"gold_shown": 1.0} in [row["signals"] for row in rows]
 
 

@@ -48,7 +48,7 @@ def world(registry: Registry) -> Callable[..., TaskWorld]:
 
 def play(world: TaskWorld, turns: tuple[str, ...] = (SEARCH, ANSWER), **options: Any) -> Rollout:
     (rollout,), _ = say(world, turns, ByteCodec(), **options)
-    json.dumps(rollout_record(rollout, "train", None), allow_nan=False)
+    json.dumps(rollout_record(rollout, "train", {}), allow_nan=False)
     return rollout
 
 

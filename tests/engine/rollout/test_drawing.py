@@ -88,7 +88,7 @@ def draw(folder: Path, reward: str, num_tasks: int = 1, **more: Any) -> list[lis
         **more,
     }
     rollouts = evaluate(build_config(config)).rollouts
-    rows = [json.loads(json.dumps(rollout_record(r, "eval", None))) for r in rollouts]
+    rows = [json.loads(json.dumps(rollout_record(r, "eval", {}))) for r in rollouts]
     assert all(row["reward"] == 1.0 for row in rows)
     return [row["drawings"] for row in rows]
 
@@ -132,7 +132,7 @@ def test_a_row_holds_so_many_drawings(tmp_path: Path):
 def test_without_drawings_the_row_has_none():
     config = {"policy": "scripted", "eval": {"num_tasks": 1, "forced": False}}
     rollouts = evaluate(build_config({"env": "corpus"}, config)).rollouts
-    row = rollout_record(rollouts[0], "eval", None)
+    row = rollout_record(rollouts[0], "eval", {})
     assert row["drawings"] == []
     ranks = [turn["ranks"] for turn in row["turns"] if turn["queries"]]
     assert ranks and ranks[0][0][row["task"]["gold_ids"][0]] >= 1

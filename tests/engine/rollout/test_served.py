@@ -97,9 +97,9 @@ def test_what_was_sampled_is_recorded_once_in_the_segment_where_it_was_asked_for
     for rollout in played():
         trajectory, episode = rollout.trajectory, rollout.episode
         assert episode.stop_reason is StopReason.ANSWERED and episode.final_answer == "4"
-        first, second = ([*map(trajectory.ids.__getitem__, one)] for one in trajectory.segments)
+        first, second = (one.ids for one in trajectory.segments)
         assert tuple(first[:4]) == PROMPT and tuple(second[:3]) == OTHER
-        turns = [trajectory.ids[turn.start : turn.stop] for turn in trajectory.turns]
+        turns = [trajectory.turn_ids(turn) for turn in trajectory.turns]
         assert len(turns) == 4 and len(turns[1]) <= 3
         said = [12, 13]
         assert first == [*PROMPT, *turns[0], *said, *turns[2]]
@@ -108,8 +108,6 @@ def test_what_was_sampled_is_recorded_once_in_the_segment_where_it_was_asked_for
             policy.renderer.decode([i for i in ids if i not in policy.eos_ids]) for ids in turns
         ]
         assert episode.signals["n"] == 4 and episode.env_return == 0.5
-        # Plain texts: an episode is sent to other processes.
-        assert {type(t) for turn in episode.turns for t in (turn.text, turn.observation)} == {str}
         written = sum(author is Author.MODEL for author in trajectory.authors)
         assert written == sum(map(len, turns)) == trajectory.num_model_tokens
 
@@ -125,7 +123,7 @@ def test_segments_that_begin_alike_have_keys_of_their_own(played: Any) -> None:
     """Else two segments with one prompt would say the same, word for word."""
     for rollout in played(asked=((OTHER, 1, 8, "a"), (OTHER, 2, 8, "b"), (OTHER, 3, 8, "c"))):
         trajectory = rollout.trajectory
-        said = [trajectory.ids[turn.start : turn.stop] for turn in trajectory.turns[1:]]
+        said = [trajectory.turn_ids(turn) for turn in trajectory.turns[1:]]
         assert len(said) == len({*said}) == 3
 
 
@@ -161,7 +159,7 @@ def test_segments_are_counted_and_many_forks_are_said_with_what_to_change(played
     sizes = [[len(one) for one in r.trajectory.segments] for r in rollouts]
     second = sum(size for _, size in sizes) / sum(map(sum, sizes))
     assert metrics["fork_tokens"]["value"] == pytest.approx(second)
-    assert rollout_record(rollouts[0], "train", None)["segment_reasons"] == ["first", "edited"]
+    assert rollout_record(rollouts[0], "train", {})["segment_reasons"] == ["first", "edited"]
     (said,) = find_forks(rollouts)
     assert "25%" in said and "'edited' (4 of 4)" in said and said.endswith("Do not edit.")
     assert f"request 2 of rollout {rollouts[0].trajectory.rollout_id}." in said

@@ -262,14 +262,14 @@ def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_w
     columns = make_learner(policy, beta=None).train_step(make_groups(rollouts)).tokens
     for rollout in rollouts:
         name = rollout.trajectory.rollout_id
-        record = rollout_record(rollout, "train", columns.get(name))
+        record = rollout_record(rollout, "train", columns)
         row = json.loads(json.dumps(record, allow_nan=False))
         assert len(row["ids"]) == len(row["authors"]) == len(row["sampler_logp"])
         assert row["ids"] == list(rollout.trajectory.ids)
         kinds = zip(row["authors"], row["sampler_logp"], row["ratio"], strict=True)
         for author, logp, ratio in kinds:
             assert (author == "M") == (logp is not None) == (ratio is not None)
-        assert row["advantage"] == pytest.approx(columns[name].advantage)
+        assert row["advantage"] == pytest.approx(columns[name, 0].advantage)
         assert row["generated_text"].startswith(rollout.episode.turns[0].text[:1])
         assert (row["reward"], row["scores"]) == (rollout.reward, dict(rollout.scored.scores))
         assert (row["policy_version"], row["stop_reason"]) == (0, rollout.episode.stop_reason)
@@ -285,7 +285,7 @@ def test_record_of_a_broken_ratio_is_null_not_a_crash(policy: Policy, short_worl
     n = rollout.trajectory.num_model_tokens
     ratio = (float("inf"), float("nan"), *[1.0] * (n - 2))
     broken = TokenColumns(0.5, ratio, (float("nan"),) * n, 0.25, (0, n - 1))
-    row = rollout_record(rollout, "train", broken)
+    row = rollout_record(rollout, "train", {(rollout.trajectory.rollout_id, 0): broken})
     text = json.dumps(row, allow_nan=False)
     assert gzip.decompress(gzip.compress(text.encode())).decode() == text
     model = [r for r, a in zip(row["ratio"], row["authors"], strict=True) if a == "M"]

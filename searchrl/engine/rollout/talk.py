@@ -1,0 +1,120 @@
+"""Dialogues in text: one rendered prompt for a group, observations, and the room for each turn.
+
+Owns what the policy reads of an episode, and when it is asked for its next turn. `served` does the
+same where a wrapper makes the ids itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from searchrl.contracts.serving import Serving
+from searchrl.core.episode import StopReason
+from searchrl.core.trajectory import TurnStop
+from searchrl.engine.model.rendering import TextCodec
+from searchrl.engine.rollout.dialogue import Dialogue, Limits, RolloutRequest
+from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
+from searchrl.errors import EnvironmentFailure, ProtocolFailure
+
+_TWO_PROMPTS = (
+    "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
+    "split, index and seed"
+)
+
+
+class Talk:
+    """Opens and continues dialogues on one generator."""
+
+    observes: type = str
+    """Type of a prompt, and of an observation after which the policy writes."""
+    takes_cut_turns = False
+    """Hand turns that the token limit cut to the environment: half a query is no action."""
+
+    def __init__(self, generator: Generator, codec: TextCodec, limits: Limits) -> None:
+        self.generator = generator
+        self.codec = codec
+        self.limits = limits
+
+    def serving(self, dialogue: Dialogue) -> Serving | None:
+        """The policy for a wrapper that serves it."""
+        return None
+
+    def action(self, text: str, turn: FinishedTurn) -> Any:
+        """The argument of the environment's step."""
+        return text
+
+    def open(
+        self, request: RolloutRequest, dialogues: Sequence[Dialogue]
+    ) -> dict[Handle, Dialogue]:
+        """Open the dialogues of a group and ask for their first turns; return those in flight."""
+        for dialogue in dialogues:
+            # The group shares one rendered prompt; another one would be answered blindly.
+            if dialogue.prompt != dialogues[0].prompt:
+                dialogue.fail(EnvironmentFailure(_TWO_PROMPTS))
+        ready = [d for d in dialogues if d.stop is None]
+        protocol = request.world.protocol
+        try:
+            opening = protocol.opening(request.forced) if request.forced else ""
+        except ProtocolFailure as error:
+            for dialogue in ready:
+                dialogue.fail(error)
+            return {}
+        rendered = self.codec.render_prompt(
+            protocol.instruction,
+            ready[0].prompt,
+            thinking=self.limits.thinking,
+            forced_opening=opening,
+        )
+        for dialogue in ready:
+            dialogue.prefix, dialogue.stops = rendered.assistant_prefix, protocol.stops
+        return self._open(request, ready, rendered.ids)
+
+    def _open(
+        self, request: RolloutRequest, ready: Sequence[Dialogue], ids: Sequence[int]
+    ) -> dict[Handle, Dialogue]:
+        """Open dialogues on one prompt, which is computed once."""
+        handles = self.generator.open(
+            ids,
+            len(ready),
+            [request.rng_keys[d.sample] for d in ready],
+            [d.expert for d in ready if d.expert is not None] or None,
+        )
+        live = {}
+        for dialogue, handle in zip(ready, handles, strict=True):
+            dialogue.trajectory.append_prompt(ids)
+            if self._submit(dialogue, handle, []):
+                live[handle] = dialogue
+            else:
+                self.generator.close(handle)
+        return live
+
+    def go_on(
+        self, dialogue: Dialogue, turn: FinishedTurn, observation: Any, live: dict[Handle, Dialogue]
+    ) -> str:
+        """Append an observation and ask for the next turn; return the text that was shown."""
+        if turn.reason is TurnStop.EOS:
+            dialogue.stop = StopReason.EOS
+            return ""
+        # Measured as the env's own budget is: the byte codec has no tokens and counts words.
+        budget, shown = self.codec.budget(self.limits.max_observation_tokens), str(observation)
+        if budget.count(shown) > budget.max_tokens:
+            # An env that ignores its budget: cut what it said, and say that it was cut.
+            shown = budget.cut(shown, budget.max_tokens)
+            dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
+        ids = self.codec.encode_plain(shown)
+        return shown if self._submit(dialogue, turn.handle, ids) else ""
+
+    def _submit(self, dialogue: Dialogue, handle: Handle, append_ids: list[int]) -> bool:
+        """Ask for the next turn; False (and a stop reason) when no token is left for it."""
+        trajectory = dialogue.trajectory
+        length = len(trajectory.segments[trajectory.current]) + len(append_ids)
+        room = self.limits.max_total_tokens - length
+        if room < 1:
+            dialogue.stop = StopReason.TOTAL_TOKENS
+            return False
+        if append_ids:
+            trajectory.append_env(append_ids)
+        most = min(self.limits.max_turn_tokens, room, dialogue.max_tokens or room)
+        self.generator.submit(handle, append_ids, dialogue.stops, most)
+        return True

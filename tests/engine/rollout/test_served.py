@@ -132,9 +132,20 @@ def test_a_turn_has_the_room_that_its_own_segment_leaves(played: Any) -> None:
         first, second = rollout.trajectory.segments
         assert len(first) <= 12 and len(second) <= 12
         assert max(len(first), len(second)) == 12
-    # Without room for a token, the episode ends there.
-    (full,) = played(samples=1, max_total_tokens=5, asked=((tuple(range(40, 45)), 1, None, ""),))
-    assert full.episode.stop_reason is StopReason.TOTAL_TOKENS and len(full.trajectory.turns) == 1
+    # Without room for a token, the episode ends there, and its slot is the next one's.
+    long = (tuple(range(40, 45)), 1, None, "")
+    for full in played(num_slots=1, samples=2, max_total_tokens=5, asked=(long,)):
+        assert full.episode.stop_reason is StopReason.TOTAL_TOKENS
+        assert len(full.trajectory.turns) == 1 and full.episode.turns[0].observation == ""
+
+
+def test_a_text_where_the_policy_needs_ids_is_the_wrappers_fault(
+    played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Asking, "step", lambda self, action: ("", 0.0, False, False, {}))
+    (rollout,) = played(samples=1)
+    failure = rollout.episode.failure
+    assert failure is not None and failure.message.endswith("expected Rendered")
 
 
 def test_the_trainer_has_the_log_probs_of_the_sampler_in_every_segment(

@@ -20,7 +20,6 @@ from searchrl.engine.model.attention import attending
 from searchrl.engine.model.layout import padded_batches
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
-from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
 from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle, OpenSequence, Sampling
 from searchrl.engine.sampling.slots import CacheShape, SlotCache, SlotPlan
 from searchrl.engine.sampling.stops import START, STOPPED, StopTable, vocabulary_bytes
@@ -94,8 +93,6 @@ class SlotGenerator:
         sampling: temperature and truncation.
         num_slots: sequences held at the same time.
         max_length: most tokens of one sequence.
-        fused: decode without the model's modules; None: where that is faster and agrees with
-            them (small models on a CPU).
 
     Raises:
         PolicyError: if it cannot handle the model's attention or vocabulary; says why.
@@ -107,7 +104,6 @@ class SlotGenerator:
         sampling: Sampling,
         num_slots: int = 64,
         max_length: int = 4096,
-        fused: bool | None = None,
     ) -> None:
         if problem := policy.find_packing_fault():
             raise PolicyError(f"the slot engine cannot run this model: {problem}")
@@ -133,8 +129,6 @@ class SlotGenerator:
         self._prompts: list[int] = []
         """Group whose prompt each slot begins with, even after the end of its sequence."""
         self._numbers, self._groups = itertools.count(), itertools.count()
-        self._fused: FusedDecoder | None = None
-        self._is_fused = self._choose_fused(fused)
 
     def open(
         self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
@@ -190,7 +184,6 @@ class SlotGenerator:
 
     def sync(self, policy: Policy) -> int:
         """Take the policy's weights; what was cached under others is dropped."""
-        self._fused = None
         self.policy = policy
         self.version = policy.version
         self._weights = policy.weights_stamp()
@@ -202,14 +195,6 @@ class SlotGenerator:
     def stops_in(self, ids: Sequence[int], stops: Sequence[str]) -> bool:
         """Return True if a turn of these ids would end with one of the stop strings."""
         return self._table(tuple(stops)).find_end(ids) is not None
-
-    def _choose_fused(self, wanted: bool | None) -> bool:
-        if wanted is False or (wanted is None and self.policy.device.type != "cpu"):
-            return False
-        fault = find_fusing_fault(self.policy)
-        if wanted and fault:
-            raise PolicyError(f"fused decoding cannot stand in for this model: {fault}")
-        return fault is None
 
     def _admit(self) -> None:
         """Give free slots to sequences in the queue, in order, each with its group's prompt."""
@@ -295,12 +280,7 @@ class SlotGenerator:
         position_B[slots] = torch.tensor([len(d.ids) - 1 for d in ready])
         span = max(len(d.ids) for d in ready)
         device = self.policy.device
-        if self._is_fused:
-            self._fused = self._fused or FusedDecoder(self.policy)
-            ids_B, position_B = ids_B.to(device), position_B.to(device)
-            hidden_BD = self._fused.hidden(ids_B, position_B, self._cache, span)
-        else:
-            hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
+        hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
         draw = draw_tokens(
             self.policy.head(hidden_BD[torch.tensor(slots, device=device)]),
             self.sampling,

@@ -22,8 +22,8 @@ from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.rollout.dialogue import Limits
 from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.sampling import slot_generator
-from searchrl.engine.sampling.fused import FusedDecoder
 from searchrl.engine.sampling.generator import FinishedTurn, Handle
+from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.engine.sampling.stops import StopTable
 from searchrl.errors import CheckError
 from searchrl.plugins import Registry
@@ -82,13 +82,13 @@ def draw_colder(patch: Patch, session: Session) -> None:
 
 def other_forward_pass(patch: Patch, session: Session) -> None:
     """A fast path that is not quite the model."""
-    hidden = FusedDecoder.hidden
+    forward = SlotGenerator._forward
 
-    def scaled(self: FusedDecoder, *args: Any) -> Tensor:
+    def scaled(self: SlotGenerator, *args: Any) -> Tensor:
         noise = torch.randn(32, generator=torch.Generator().manual_seed(0))
-        return hidden(self, *args) + 0.3 * noise
+        return forward(self, *args) + 0.3 * noise
 
-    patch.setattr(FusedDecoder, "hidden", scaled)
+    patch.setattr(SlotGenerator, "_forward", scaled)
 
 
 def train_observations(patch: Patch, session: Session) -> None:

@@ -21,7 +21,6 @@ from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.optimizers import MIN_8BIT_SIZE, OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import num_weights
-from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import ConfigError, PolicyError
@@ -80,15 +79,8 @@ def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3
         assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
 
 
-def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
-    fault = find_fusing_fault(four_bit)
-    assert fault is not None and "its layers are Linear4bit, not plain matrices" in fault
-    with pytest.raises(TypeError, match="Linear4bit"):
-        FusedDecoder(four_bit)
+def test_slot_engine_runs_it(four_bit: Policy):
     generator = SlotGenerator(four_bit, Sampling(1.0), num_slots=3, max_length=64)
-    assert generator._is_fused is False
-    with pytest.raises(PolicyError, match="fused decoding cannot stand in .*Linear4bit"):
-        SlotGenerator(four_bit, Sampling(1.0), num_slots=3, max_length=64, fused=True)
     prompt = list(range(1, 12))
     for turn in run(generator, [prompt] * 3, [1, 2, 3]):
         ids_BT = torch.tensor([[*prompt, *turn.ids]])

@@ -1,9 +1,8 @@
-"""The contract of generators, kept by the plain one and by the slot engine, fused or not: against
+"""The contract of generators, kept by the plain one and by the slot engine: against
 `model.generate`, against the trainer's forward pass, and against each other."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,18 +24,10 @@ Make = Callable[..., Generator]
 thorough = pytest.mark.thorough
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("hf", marks=thorough),
-        "slots",
-        pytest.param("slots-fused", marks=thorough),
-    ]
-)
+@pytest.fixture(params=[pytest.param("hf", marks=thorough), "slots"])
 def make(request: pytest.FixtureRequest) -> Make:
     """Every generator keeps the same contract; `hf` is the reference."""
-    if request.param == "hf":
-        return HFGenerator
-    return functools.partial(SlotGenerator, fused=request.param == "slots-fused")
+    return HFGenerator if request.param == "hf" else SlotGenerator
 
 
 def test_greedy_is_what_model_generate_writes(make: Make, policy: Policy):

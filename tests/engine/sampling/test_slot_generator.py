@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +46,12 @@ def plain() -> dict[bool, list[Trajectory]]:
     return {}
 
 
-@pytest.mark.parametrize(("num_slots", "fused"), [(3, False), (3, True), (64, True)])
+@pytest.mark.parametrize("num_slots", [3, 64])
 def test_episodes_are_those_of_the_plain_generator(
-    any_policy: Policy, short_world: Any, plain: Any, num_slots: int, fused: bool
+    any_policy: Policy, short_world: Any, plain: Any, num_slots: int
 ):
     """Fork, decode, observations appended, slots refilled: ids equal, log-probs to 1e-5."""
-    slots = SlotGenerator(any_policy, Sampling(), num_slots, 800, fused=fused)
+    slots = SlotGenerator(any_policy, Sampling(), num_slots, 800)
     ours = episodes(slots, any_policy, short_world)
     if any_policy.is_lora not in plain:
         generator = HFGenerator(any_policy, Sampling())
@@ -65,7 +64,7 @@ def test_episodes_are_those_of_the_plain_generator(
 
 
 def test_sampled_logprobs_are_the_trainers(any_policy: Policy, short_world: Any):
-    generator = SlotGenerator(any_policy, Sampling(), 4, 800, fused=True)
+    generator = SlotGenerator(any_policy, Sampling(), 4, 800)
     for trajectory in episodes(generator, any_policy, short_world):
         ids_BT = torch.tensor([list(trajectory.ids)])
         chosen_BT = torch.tensor([[author is Author.MODEL for author in trajectory.authors]])
@@ -180,14 +179,3 @@ def test_model_with_logits_behind_its_head_is_refused(policy: Policy):
     policy.model.forward = scaled
     with pytest.raises(PolicyError, match="scaled or capped behind its head"):
         SlotGenerator(policy, Sampling())
-
-
-def test_fused_decoding_that_disagrees_is_not_used(policy: Policy, monkeypatch: pytest.MonkeyPatch):
-    from searchrl.engine.sampling import fused
-
-    monkeypatch.setattr(fused, "_rotate", lambda x, cos, sin: x)
-    with pytest.raises(PolicyError, match="hidden states differ"):
-        SlotGenerator(policy, Sampling(), fused=True)
-    plain = functools.partial(SlotGenerator, policy, Sampling())
-    (turn,) = run(plain(), [PROMPTS[0]], [3])
-    assert turn.ids == run(HFGenerator(policy, Sampling()), [PROMPTS[0]], [3])[0].ids

@@ -190,20 +190,20 @@ def estimate(figures: Figures) -> dict[str, Metric]:
     and 1 if all values are. A figure without any task is left out. Over a few seeds of which one in
     several fails, no t-interval holds the truth: most samples have no failure (docs/log.md).
     """
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for name, of_task in figures.items():
         values = np.array(list(of_task.values()), dtype=np.float64)
         if not len(values):
             continue
         if np.isin(values, (0.0, 1.0)).all():
-            found[name] = proportion(float(values.sum()), len(values))
+            metrics[name] = proportion(float(values.sum()), len(values))
             continue
-        found[name] = {"value": float(values.mean()), "n": len(values)}
+        metrics[name] = {"value": float(values.mean()), "n": len(values)}
         if ends := find_interval(values):
             if values.min() >= 0 and values.max() <= 1:
                 ends = max(0.0, ends[0]), min(1.0, ends[1])
-            found[name] |= {"low": ends[0], "high": ends[1]}
-    return found
+            metrics[name] |= {"low": ends[0], "high": ends[1]}
+    return metrics
 
 
 def compare(
@@ -222,13 +222,13 @@ def compare(
         for name, values in first.items()
         if name in second
     }  # fmt: skip
-    found: dict[str, Paired] = {}
+    pairs_of: dict[str, Paired] = {}
     for names, tasks in _alike(both):
         pairs = np.array([[both[name][task] for name in names] for task in tasks])
         labels = [strata[task] for task in tasks] if strata else ()
         columns = _compare_columns(pairs[..., 0], pairs[..., 1], labels)
-        found |= zip(names, columns, strict=True)
-    return {name: found[name] for name in both if name in found}
+        pairs_of |= zip(names, columns, strict=True)
+    return {name: pairs_of[name] for name in both if name in pairs_of}
 
 
 def mcnemar(won: int, lost: int) -> float:
@@ -278,8 +278,10 @@ def find_interval(
     labels = np.unique(np.array([str(one) for one in strata] or [""] * n), return_inverse=True)[1]
     sizes = np.bincount(labels)
     for label in np.flatnonzero(sizes > 1):
-        own = values[labels == label]
-        errors[labels == label] = (own - own.mean()) * math.sqrt(len(own) / (len(own) - 1))
+        members = values[labels == label]
+        errors[labels == label] = (members - members.mean()) * math.sqrt(
+            len(members) / (len(members) - 1)
+        )
     square = (errors**2).mean()
     if square == 0:
         return None
@@ -299,7 +301,7 @@ def _compare_columns(
     differences = first - second
     is_share = np.logical_and.reduce(np.isin((first, second), (0.0, 1.0)), axis=(0, 1))
     flipped = iter(_flip_signs(differences[:, ~is_share]))
-    found: list[Paired] = []
+    paired: list[Paired] = []
     for column, of_tasks in enumerate(differences.T):
         won, lost = int((of_tasks > 0).sum()), int((of_tasks < 0).sum())
         ends: tuple[float, float] | None
@@ -311,8 +313,8 @@ def _compare_columns(
         one: Paired = {"value": value, "n": len(of_tasks), "p": p, "test": test}
         if ends:
             one |= {"low": min(value, ends[0]), "high": max(value, ends[1])}
-        found.append(one)
-    return found
+        paired.append(one)
+    return paired
 
 
 def _bonett_price(won: int, lost: int, n: int) -> tuple[float, float]:

@@ -186,9 +186,9 @@ class Algorithm:
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run: its own, and the algorithm's where it sets none."""
         given = settings.clip_low, settings.clip_high, settings.beta
-        own = self.clip_low, self.clip_high, self.beta
+        defaults = self.clip_low, self.clip_high, self.beta
         clip_low, clip_high, beta = (
-            mine if value is None else value for value, mine in zip(given, own, strict=True)
+            mine if value is None else value for value, mine in zip(given, defaults, strict=True)
         )
         reduction = self.reduction if settings.reduction == "auto" else settings.reduction
         return LossSettings(clip_low, clip_high, beta, reduction)

@@ -319,7 +319,7 @@ def loss_columns(
     Raises ValueError for columns of different shape and segments or rollouts that are no integers.
     """
     extra = extra or {}
-    own = {
+    given = {
         "old_logp_T": old_logp_T,
         "adv_T": adv_T,
         "weight_T": weight_T,
@@ -331,7 +331,7 @@ def loss_columns(
         "value_T": value_T,
         "is_off_T": is_off_T,
     }
-    _ensure_columns(logp_T, [*own.items(), *extra.items()])
+    _ensure_columns(logp_T, [*given.items(), *extra.items()])
     has_weight_T = weight_T > 0
     for name in terms:
         has_weight_T = has_weight_T | (extra[name] > 0)

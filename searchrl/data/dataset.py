@@ -114,8 +114,8 @@ def read_gold(
     pool = Pool()
     read = [[one if corpus else pool.take(one) for one in questions] for questions in files]
     passages = load_corpus(corpus, problems) if corpus else tuple(pool.passages)
-    found, notes = find_gold([one for questions in read for one in questions], passages)
-    rest = iter(found)
+    resolved, notes = find_gold([one for questions in read for one in questions], passages)
+    rest = iter(resolved)
     return [list(islice(rest, len(questions))) for questions in read], passages, notes
 
 

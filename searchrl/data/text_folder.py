@@ -65,8 +65,8 @@ def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
         sections = split_markdown(_FRONT_MATTER.sub("", text, count=1))
     pieces = [
         (" > ".join(headings) or file_title, piece)
-        for headings, own in sections
-        for piece in split_prose(own)
+        for headings, prose in sections
+        for piece in split_prose(prose)
     ]
     return [
         Passage(id=f"{name}#{number}" if len(pieces) > 1 else name, title=title, text=piece)

@@ -73,8 +73,8 @@ class Report:
     def summary(self) -> str:
         """Counts of the outcomes, and the time, in one line."""
         counts = ((len(self.of(state)), state) for state in State)
-        said = ", ".join(f"{count} {state}" for count, state in counts if count)
-        return f"{said} ({self.took_s:.2f} s)"
+        summary = ", ".join(f"{count} {state}" for count, state in counts if count)
+        return f"{summary} ({self.took_s:.2f} s)"
 
     def ensure_good(self) -> None:
         """Raise CheckError for the first failure, with the names of the others."""
@@ -82,8 +82,8 @@ class Report:
             verdict = bad[0]
             also = ", ".join(f"'{one.name}'" for one in bad[1:])
             rest = f" (failed as well: {also})" if also else ""
-            said = f"{verdict.says}. {verdict.fix}".removesuffix(". ")
-            raise CheckError(f"{said}{rest}", verdict.name, verdict.excerpt)
+            message = f"{verdict.says}. {verdict.fix}".removesuffix(". ")
+            raise CheckError(f"{message}{rest}", verdict.name, verdict.excerpt)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -47,11 +47,11 @@ def check_template(subject: Subject) -> Verdict:
             return Verdict(
                 State.FAILED, f"the ids of a prompt do not read as its text: {where}", fix
             )
-        own = _by_template(subject, prompt)
-        if own is None or own == made.text:
+        whole = _by_template(subject, prompt)
+        if whole is None or whole == made.text:
             continue
-        where = _difference(own, made.text)
-        if "".join(own.split()) != "".join(made.text.split()):
+        where = _difference(whole, made.text)
+        if "".join(whole.split()) != "".join(made.text.split()):
             says = f"the chat template itself makes another prompt: {where}"
             return Verdict(State.FAILED, says, fix)
         return Verdict(
@@ -171,8 +171,8 @@ def _find_unread(protocol: TagProtocol) -> str:
             return f"it writes {turn!r}, which ends with none of its stop strings: {shown}"
         read = protocol.parse(turn)
         if read.kind != action.kind:
-            said = f"{read.kind} {read.reason}".rstrip()
-            return f"it writes {turn!r} for {action.kind}, and reads {said}"
+            action_read = f"{read.kind} {read.reason}".rstrip()
+            return f"it writes {turn!r} for {action.kind}, and reads {action_read}"
     return ""
 
 
@@ -187,15 +187,15 @@ def check_observations(subject: Subject) -> Verdict:
             place, read_to[turn.segment] = read_to[turn.segment], turn.stop
             if turn.index == 0:
                 continue  # the prompt, which `check_template` looks at
-            said = told[turn.index - 1]
+            played = told[turn.index - 1]
             num_read += turn.start - place
             ids = trajectory.segments[turn.segment].ids[place : turn.start]
             shown = _normal(_read(subject, ids)).lstrip(" ")
-            if shown != _normal(said.observation).lstrip(" "):
+            if shown != _normal(played.observation).lstrip(" "):
                 return Verdict(
                     State.FAILED,
                     "the model reads another observation than the environment gave: "
-                    f"{_difference(said.observation, shown)}",
+                    f"{_difference(played.observation, shown)}",
                     "The tokenizer strips or inserts characters: use another, or report it",
                     excerpt=take_excerpt(
                         trajectory, place, subject.sampler.codec.decode, segment=turn.segment

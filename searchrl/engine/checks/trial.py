@@ -122,10 +122,10 @@ class Subject:
 class _TrialDriver(RolloutDriver):
     """A driver that plays a few short turns of each episode and does not score it."""
 
-    def __init__(self, own: RolloutDriver, size: Size) -> None:
-        most = min(own.limits.max_turn_tokens, size.turn_tokens)
-        limits = replace(own.limits, max_turn_tokens=most)
-        super().__init__(own.generator, own.codec, limits, own.deterministic)
+    def __init__(self, driver: RolloutDriver, size: Size) -> None:
+        most = min(driver.limits.max_turn_tokens, size.turn_tokens)
+        limits = replace(driver.limits, max_turn_tokens=most)
+        super().__init__(driver.generator, driver.codec, limits, driver.deterministic)
         self.num_turns = size.num_turns
 
     def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:

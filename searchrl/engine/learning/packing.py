@@ -136,7 +136,9 @@ def pack_step(
     if taken := {LOGP, ADVANTAGE, WEIGHT, TURN} & extra.keys():
         raise PluginError(f"{owner}: its column '{taken.pop()}' is the learner's; rename it")
     for term in algorithm.terms if extra else ():
-        if any(one not in (0, 1) for own in extra.get(term, [Column([-1])]) for one in own.values):
+        if any(
+            one not in (0, 1) for flags in extra.get(term, [Column([-1])]) for one in flags.values
+        ):
             raise PluginError(
                 f"{owner}: its term '{term}' must be a column of 0 and 1; it adds {[*extra]}"
             )

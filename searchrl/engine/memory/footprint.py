@@ -204,12 +204,12 @@ def _saved_bytes(base: Any) -> tuple[int, int]:
 
 def _saved_by_pass(base: Any) -> int:
     """Bytes per token that a pass through the decoder saves, parameters left out."""
-    own = {p.untyped_storage()._cdata for p in base.parameters()}
+    weights = {p.untyped_storage()._cdata for p in base.parameters()}
     saved: dict[int, Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         name = tensor.untyped_storage()._cdata
-        if name not in own:
+        if name not in weights:
             saved[name] = tensor  # held, so that no other storage gets its name
         return tensor
 

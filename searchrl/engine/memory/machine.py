@@ -24,7 +24,7 @@ def available(device: torch.device) -> int | None:
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
     """Processor, cores, memory in bytes and, if a run trains there, the GPU."""
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
         "memory": _status_fields(Path("/proc/meminfo")).get("MemTotal"),
@@ -32,10 +32,10 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
     }
     if device.type == "cuda":
         card = torch.cuda.get_device_properties(device)
-        found |= {"gpu": card.name, "gpu_memory": card.total_memory, "cuda": torch.version.cuda}
+        facts |= {"gpu": card.name, "gpu_memory": card.total_memory, "cuda": torch.version.cuda}
     elif device.type != "cpu":
-        found["gpu"] = device.type
-    return found
+        facts["gpu"] = device.type
+    return facts
 
 
 def _cpu_name() -> str:

@@ -37,8 +37,8 @@ DIFFICULTY = "difficulty."
 
 def with_components(config: RunConfig, registry: Registry) -> RunConfig:
     """The config whose tasks are measured with all `COMPONENTS`, besides their own metrics."""
-    own = set(registry.names("reward"))
-    added = [name if name in own else f"searchrl:{name}" for name in COMPONENTS]
+    registered = set(registry.names("reward"))
+    added = [name if name in registered else f"searchrl:{name}" for name in COMPONENTS]
     tasks = [
         task.model_copy(update={"metrics": list(dict.fromkeys((*task.metrics, *added)))})
         for task in config.tasks
@@ -135,6 +135,6 @@ def task_means(rollouts: Iterable[Rollout]) -> Mapping[str, Mapping[str, float]]
             of_task = values.setdefault(name, {})
             of_task.setdefault(rollout.trajectory.group_id, []).append(value)
     return {
-        name: {task: math.fsum(found) / len(found) for task, found in of_task.items()}
+        name: {task: math.fsum(of_one) / len(of_one) for task, of_one in of_task.items()}
         for name, of_task in values.items()
     }

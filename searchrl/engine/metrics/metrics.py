@@ -114,10 +114,10 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     add("requests", served, [float(len(one.turns)) for one in records], COUNT)
     add("segments", served, [float(len(one.segments)) for one in records], COUNT)
     begun = [(r, dict(r.trajectory.forks)) for r in served]
-    asked = [(r, why.get(turn.index, "")) for r, why in begun for turn in r.trajectory.turns]
-    for reason in sorted({why for _, why in asked if why}):
-        shares = [float(why == reason) for _, why in asked]
-        add(f"forks/{reason}", [r for r, _ in asked], shares, ZERO_OR_ONE)
+    turns = [(r, why.get(turn.index, "")) for r, why in begun for turn in r.trajectory.turns]
+    for reason in sorted({why for _, why in turns if why}):
+        shares = [float(why == reason) for _, why in turns]
+        add(f"forks/{reason}", [r for r, _ in turns], shares, ZERO_OR_ONE)
     if served:
         num_again = sum(len(one) - len(one.segments[0]) for one in records)
         metrics["fork_tokens"] = exact(num_again / sum(map(len, records)), len(served))
@@ -145,8 +145,8 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
 
 def find_headline(worlds: Iterable[TaskWorld]) -> str:
     """The metric that all tasks are judged by; `reward` where that differs."""
-    found = {world.scorer.headline for world in worlds}
-    return found.pop() if len(found) == 1 else "reward"
+    headlines = {world.scorer.headline for world in worlds}
+    return headlines.pop() if len(headlines) == 1 else "reward"
 
 
 def _union(ranges: Iterable[Range]) -> Range:

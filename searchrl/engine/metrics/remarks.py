@@ -20,20 +20,20 @@ MANY_FORKS = 0.2
 
 def find_remarks(rollouts: Sequence[Rollout]) -> list[str]:
     """A sentence for each note of an environment, and for each signal that no episode has."""
-    found = []
+    notes = []
     for world in {id(rollout.world): rollout.world for rollout in rollouts}.values():
-        found += [f"env '{world.name}': {note}" for note in world.notes]
-        own = [rollout.episode.signals for rollout in rollouts if rollout.world is world]
-        there = sorted({name for signals in own for name in signals})
+        notes += [f"env '{world.name}': {note}" for note in world.notes]
+        signals_of = [rollout.episode.signals for rollout in rollouts if rollout.world is world]
+        there = sorted({name for signals in signals_of for name in signals})
         for metric in world.config.metrics:
             name = metric.removeprefix(SIGNAL)
             if metric.startswith(SIGNAL) and name not in there:
                 known = suggest(name, there, "It reports none in info['signals'].")
-                found.append(
+                notes.append(
                     f"metric {metric}: no episode of {world.who['env']} has a "
                     f"signal {name!r}.{known}"
                 )
-    return found
+    return notes
 
 
 def find_blurred_golds(worlds: Sequence[TaskWorld], normalization: str) -> Iterator[str]:
@@ -51,19 +51,19 @@ def find_blurred_golds(worlds: Sequence[TaskWorld], normalization: str) -> Itera
 
 def find_forks(rollouts: Sequence[Rollout]) -> list[str]:
     """A sentence for each task whose agent begins another segment with many of its requests."""
-    found = []
+    notes = []
     for world in {id(one.world): one.world for one in rollouts if one.world.is_served}.values():
-        own = [one.trajectory for one in rollouts if one.world is world]
-        forks = [(reason, turn, one) for one in own for turn, reason in one.forks]
-        share = len(forks) / max(1, sum(len(one.turns) for one in own))
+        trajectories = [one.trajectory for one in rollouts if one.world is world]
+        forks = [(reason, turn, one) for one in trajectories for turn, reason in one.forks]
+        share = len(forks) / max(1, sum(len(one.turns) for one in trajectories))
         if share <= MANY_FORKS:
             continue
         reason, count = Counter(reason for reason, *_ in forks).most_common(1)[0]
         turn, example = next((turn, one) for why, turn, one in forks if why == reason)
         remedies = world.ask(lambda env: attribute_of(env, "remedies", {}))
-        found.append(
+        notes.append(
             f"env '{world.name}': {share:.0%} of the agent's requests began another segment, most "
             f"often for the reason '{reason}' ({count} of {len(forks)}), such as request "
             f"{turn + 1} of rollout {example.rollout_id}. {remedies.get(reason, '')}".rstrip()
         )
-    return found
+    return notes

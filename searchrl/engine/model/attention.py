@@ -47,9 +47,9 @@ def _attend(
 ) -> tuple[Tensor, None]:
     if plan is None:
         raise PolicyError("this model does not pass options on to its attention layers")
-    asked = [name for name in _UNSUPPORTED if options.get(name) is not None]
-    if asked or dropout:
-        raise PolicyError(f"this model's attention uses {', '.join(asked) or 'dropout'}")
+    unsupported = [name for name in _UNSUPPORTED if options.get(name) is not None]
+    if unsupported or dropout:
+        raise PolicyError(f"this model's attention uses {', '.join(unsupported) or 'dropout'}")
     layer: Any = module.layer_idx
     output = plan.attend(int(layer), query, key, value, scaling)
     return output.transpose(1, 2).contiguous(), None

@@ -65,9 +65,9 @@ def head_logps(
     """
     if with_entropy and entropy_gradient and torch.is_grad_enabled():
         return _chunked_logps(head, hidden_ND, target_N, temperature, with_best)
-    asked = (temperature, with_entropy, with_best, torch.is_grad_enabled())
+    settings = (temperature, with_entropy, with_best, torch.is_grad_enabled())
     apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _HeadLogps.apply
-    logp_N, entropy_N, is_best_N = apply(hidden_ND, head.weight, head.bias, target_N, asked)
+    logp_N, entropy_N, is_best_N = apply(hidden_ND, head.weight, head.bias, target_N, settings)
     return TokenLogps(logp_N, entropy_N if with_entropy else None, is_best_N if with_best else None)
 
 
@@ -97,12 +97,12 @@ def _chunked_logps(
     """Log-probs and entropies whose gradients are both those of the logits, chunk by chunk."""
 
     def compute(hidden_nD: Tensor, target_n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        found = logits_logps(
+        figures = logits_logps(
             head(hidden_nD), target_n, temperature=temperature,
             with_entropy=True, with_best=True, entropy_gradient=True,
         )  # fmt: skip
-        assert found.entropy_N is not None and found.is_best_N is not None
-        return found.logp_N, found.entropy_N, found.is_best_N
+        assert figures.entropy_N is not None and figures.is_best_N is not None
+        return figures.logp_N, figures.entropy_N, figures.is_best_N
 
     parts = [
         checkpoint(compute, hidden_ND[rows], target_N[rows], use_reentrant=False)
@@ -126,9 +126,9 @@ class _HeadLogps(torch.autograd.Function):
         weight_VD: Tensor,
         bias_V: Tensor | None,
         target_N: Tensor,
-        asked: tuple[float, bool, bool, bool],
+        settings: tuple[float, bool, bool, bool],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        temperature, with_entropy, with_best, with_grad = asked
+        temperature, with_entropy, with_best, with_grad = settings
         num_rows, dtype = len(hidden_ND), _precision(hidden_ND.dtype)
         logp_N = torch.empty(num_rows, dtype=dtype, device=hidden_ND.device)
         entropy_N = torch.empty_like(logp_N if with_entropy else logp_N[:0])

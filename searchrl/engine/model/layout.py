@@ -154,11 +154,11 @@ class TokenTree:
     def indices(self, row: TokenRow, group: Hashable = None) -> list[int]:
         """The index of each computed token of a row in the packed row, after `lay_out`."""
         ids, node = _computed_ids(row), self._root
-        found: list[int] = []
-        while len(found) < len(ids):
-            node = node.children[group, ids[len(found)]]
-            found += range(node.start, node.start + len(node.ids))
-        return found[: len(ids)]
+        places: list[int] = []
+        while len(places) < len(ids):
+            node = node.children[group, ids[len(places)]]
+            places += range(node.start, node.start + len(node.ids))
+        return places[: len(ids)]
 
 
 def _computed_ids(row: TokenRow) -> list[int]:
@@ -236,8 +236,8 @@ class PackedPlan:
             if above:
                 _, *before = _heads_first(torch.cat([*above])[None], heads, kv_heads)
                 key, value = (
-                    torch.cat([one.expand(len(rows), -1, -1, -1), own], dim=2)
-                    for one, own in zip(before, (key, value), strict=True)
+                    torch.cat([one.expand(len(rows), -1, -1, -1), mine], dim=2)
+                    for one, mine in zip(before, (key, value), strict=True)
                 )
             lengths = [len(row) for row in rows]
             return _unpad(self._causal(query, key, value, lengths, scale), lengths)

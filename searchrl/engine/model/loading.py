@@ -134,8 +134,8 @@ def resolve_model(name: str, device: torch.device, init_from: str | None = None)
 
 def _find_embedded(name: str) -> Path:
     """The folder of a policy that a package brings. Raises `PolicyError` if it is not here."""
-    if (found := find_packaged(name)) is not None and found.is_dir():
-        return found
+    if (packaged := find_packaged(name)) is not None and packaged.is_dir():
+        return packaged
     package, _, folder = name.partition(":")
     raise PolicyError(
         f"there is no model '{name}': no folder '{folder}' in an installed package '{package}'. "
@@ -148,11 +148,11 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
     Run.find(folder)  # one that is no plain folder is refused
     chosen = choose_policy(folder)
     if chosen is not None:
-        found, notes = chosen
-        if not os.path.isfile(found / "adapter_config.json"):
-            return ResolvedModel(str(found), None, _is_tiny(found), notes)
-        path, of_base = _find_base(found, base)
-        return ResolvedModel(path, str(found), _is_tiny(Path(path)), (*notes, *of_base))
+        place, notes = chosen
+        if not os.path.isfile(place / "adapter_config.json"):
+            return ResolvedModel(str(place), None, _is_tiny(place), notes)
+        path, of_base = _find_base(place, base)
+        return ResolvedModel(path, str(place), _is_tiny(Path(path)), (*notes, *of_base))
     if not os.path.isdir(folder):
         raise PolicyError(
             f"there is no folder '{folder}'; expected a run, a checkpoint or an adapter."
@@ -178,8 +178,8 @@ def _find_base(adapter: Path, base: str | None) -> tuple[str, tuple[str, ...]]:
     if is_packaged(path) and not os.path.isdir(path):
         return str(_find_embedded(path)), ()
     if os.path.isdir(path):
-        found = _resolve_folder(Path(path), base=None)  # the base may be a run
-        return found.path, found.notes
+        resolved = _resolve_folder(Path(path), base=None)  # the base may be a run
+        return resolved.path, resolved.notes
     return path, ()
 
 

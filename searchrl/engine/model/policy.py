@@ -216,15 +216,15 @@ class Policy:
         Sharded ones are gathered one by one, so all processes must call this together; where they
         are not kept there is nothing to return. Of tied weights there is one.
         """
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         seen: set[int] = set()
         for name, tensor in self.model.state_dict(keep_vars=True).items():
             if id(tensor) not in seen and (tensor.requires_grad or not self.is_lora):
                 seen.add(id(tensor))
                 gathered = sharding.whole(tensor)
                 if is_kept:
-                    found[name] = gathered
-        return found
+                    tensors[name] = gathered
+        return tensors
 
     @contextmanager
     def attending(self) -> Iterator[None]:
@@ -255,7 +255,7 @@ class Policy:
             reference: under the reference policy instead of the current one.
             entropy_gradient: let gradients flow through the entropies as well.
         """
-        asked: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "temperature": temperature,
             "with_entropy": with_entropy,
             "with_best": with_best,
@@ -265,9 +265,9 @@ class Policy:
         def compute() -> TokenLogps:
             rows_ND, head = self._rows(layout, reference)
             if head is None:
-                return logits_logps(rows_ND, layout.target_N, **asked)
-            found = head_logps(head, rows_ND, layout.target_N, **asked)
-            return found._replace(hidden_ND=rows_ND)
+                return logits_logps(rows_ND, layout.target_N, **settings)
+            figures = head_logps(head, rows_ND, layout.target_N, **settings)
+            return figures._replace(hidden_ND=rows_ND)
 
         return self._make_pass(compute, reference)
 

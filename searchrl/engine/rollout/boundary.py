@@ -85,8 +85,8 @@ def begin_episode(
         task = anonymous_task(world.name, options, getattr(prompt, "text", prompt))
     elif problem := find_task_problem(task):
         raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
-    own = env.unwrapped
-    cut_reward = own.invalid_reward if isinstance(own, TextAdapter) else 0.0
+    inner = env.unwrapped
+    cut_reward = inner.invalid_reward if isinstance(inner, TextAdapter) else 0.0
     begun = Begun(prompt, task, cut_reward=cut_reward)
     if script is None:
         return begun

@@ -49,13 +49,13 @@ class Curriculum:
 
     def figures(self, done: int) -> list[tuple[int, str, float]]:
         """Task, name and figure after so many steps: the weight, or the stage counted from 1."""
-        found = []
+        changes = []
         for task, key, stages in self._schedules:
             at = stage_at(stages, done)
             is_weight = key == "weight"
             name = key if is_weight else f"{key}_stage"
-            found.append((task, name, float(stages[at][1]) if is_weight else float(at + 1)))
-        return found
+            changes.append((task, name, float(stages[at][1]) if is_weight else float(at + 1)))
+        return changes
 
     def __str__(self) -> str:
         return "; ".join(describe_stages([world.config for world in self.worlds]))

@@ -24,18 +24,18 @@ MAX_DRAWINGS = 8
 
 def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
     """The drawings of an episode: `{"by", "kind", "title", …}` each, with its own fields."""
-    found: list[dict[str, Any]] = []
+    drawn: list[dict[str, Any]] = []
     env = world.acquire()
     for who, drawer in _find_drawers(world, env):
         if who not in world.not_drawing:
             at_home = env if who == world.who["env"] else None
             drawings = _ask(world, who, drawer, episode, at_home)
-            found += [
+            drawn += [
                 {"by": who, "kind": type(drawing).__name__.lower(), **asdict(drawing)}
                 for drawing in drawings
             ]
     world.release(env)
-    return found
+    return drawn
 
 
 def _find_drawers(world: TaskWorld, env: Pinned[Env]) -> Iterator[tuple[str, Drawer]]:

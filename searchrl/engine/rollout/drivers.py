@@ -58,8 +58,8 @@ def make_driver(
         on_note(f"generator: auto → hf ({error})")
         made = registry.get("generator", "hf").make(policy, sampling, **sizes)
     generator: Generator = made
-    asked = config.engine.deterministic
-    is_deterministic = policy.device.type == "cpu" if asked == "auto" else asked
+    setting = config.engine.deterministic
+    is_deterministic = policy.device.type == "cpu" if setting == "auto" else setting
     return RolloutDriver(generator, policy.renderer, limits, is_deterministic)
 
 

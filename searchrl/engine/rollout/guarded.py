@@ -201,16 +201,16 @@ class GuardedRetriever:
         with inside(self._guard.who):
             if self._guard.lock is None:
                 return self._retriever.search(queries, k)
-            asked = _Asked(list(queries), k)
+            search = _Asked(list(queries), k)
             with self._lock:
-                self._asked.append(asked)
+                self._asked.append(search)
             with self._guard.lock:
-                if asked.outcome is None:
-                    self._search_beside(asked)
-        assert asked.outcome is not None
-        if isinstance(asked.outcome, Raised):
-            raise asked.outcome.error
-        return asked.outcome.value
+                if search.outcome is None:
+                    self._search_beside(search)
+        assert search.outcome is not None
+        if isinstance(search.outcome, Raised):
+            raise search.outcome.error
+        return search.outcome.value
 
     def ranks(
         self, queries: Sequence[str], ids: Sequence[str]
@@ -221,33 +221,33 @@ class GuardedRetriever:
         with inside(self._guard.who), self._guard.lock or nullcontext():
             return self._retriever.ranks(queries, ids)
 
-    def _search_beside(self, own: _Asked) -> None:
+    def _search_beside(self, search: _Asked) -> None:
         """Ask one batch: this search, and others that wait with the same k."""
-        sizes, k = self._guard.sizes, own.k
+        sizes, k = self._guard.sizes, search.k
         with self._lock:
-            others = [asked for asked in self._asked if asked.k == k and asked is not own]
-            batch = [own, *others[: sizes.most - 1]]
-            self._asked = [asked for asked in self._asked if asked not in batch]
+            others = [one for one in self._asked if one.k == k and one is not search]
+            batch = [search, *others[: sizes.most - 1]]
+            self._asked = [one for one in self._asked if one not in batch]
         began = time.monotonic()
         if self._search_all(batch, k):
             sizes.learn(len(batch), time.monotonic() - began, self._guard.timeout_s)
 
     def _search_all(self, batch: Sequence[_Asked], k: int) -> bool:
         """Ask for all of them at once; False if that failed, and they were asked one by one."""
-        queries = [query for asked in batch for query in asked.queries]
-        found = self._try(queries, k)
+        queries = [query for search in batch for query in search.queries]
+        outcome = self._try(queries, k)
         if len(batch) == 1:
-            batch[0].outcome = found
+            batch[0].outcome = outcome
             return True
-        results = found.value if isinstance(found, Returned) else None
+        results = outcome.value if isinstance(outcome, Returned) else None
         if not isinstance(results, list | tuple) or len(results) != len(queries):
             # Somebody's query is at fault. The others must not fail with it.
-            for asked in batch:
-                asked.outcome = self._try(asked.queries, k)
+            for search in batch:
+                search.outcome = self._try(search.queries, k)
             return False
         rest = iter(results)
-        for asked in batch:
-            asked.outcome = Returned([next(rest) for _ in asked.queries])
+        for search in batch:
+            search.outcome = Returned([next(rest) for _ in search.queries])
         return True
 
     def _try(self, queries: list[str], k: int) -> Returned[list[list[Passage]]] | Raised:

@@ -94,7 +94,9 @@ class Rollout:
         scores[-1] = expression.constant
         for weight, name in expression.terms:
             if name in per_turn:
-                scores = [s + weight * own for s, own in zip(scores, per_turn[name], strict=True)]
+                scores = [
+                    s + weight * added for s, added in zip(scores, per_turn[name], strict=True)
+                ]
             else:
                 scores[-1] += weight * values.get(name, 0.0)
         return tuple(scores)

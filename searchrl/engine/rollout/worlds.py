@@ -112,14 +112,14 @@ def name_defaults(config: RunConfig, registry: Registry) -> RunConfig:
     """The config with each task's `auto` decided: its env's protocol, reward and retriever."""
 
     def named(task: TaskConfig) -> TaskConfig:
-        own = registry.get("env", task.env.name)
+        entry = registry.get("env", task.env.name)
         decided: dict[str, Any] = {}
         if task.protocol.name == AUTO:
-            decided["protocol"] = task.protocol.model_copy(update={"name": own.protocol})
+            decided["protocol"] = task.protocol.model_copy(update={"name": entry.protocol})
         if task.retriever.name == AUTO:
-            decided["retriever"] = task.retriever.model_copy(update={"name": own.retriever})
+            decided["retriever"] = task.retriever.model_copy(update={"name": entry.retriever})
         if task.reward == AUTO:
-            decided["reward"] = own.reward
+            decided["reward"] = entry.reward
         return task.model_copy(update=decided)
 
     return config.model_copy(update={"tasks": [named(task) for task in config.tasks]})
@@ -166,8 +166,8 @@ def _make_levels(config: TaskConfig, make: Callable[[TaskConfig], TaskWorld]) ->
     levels: dict[Any, TaskWorld] = {}
     for _, value in stages_of(config.difficulty):
         env = Named(**{**config.env.model_dump(), "difficulty": value})
-        own = config.model_copy(update={"env": env})
-        levels[value] = levels.get(value) or make(own)
+        leveled = config.model_copy(update={"env": env})
+        levels[value] = levels.get(value) or make(leveled)
         last = levels[value]
     last.levels = levels
     return last

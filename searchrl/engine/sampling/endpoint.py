@@ -72,15 +72,15 @@ class MessageCodec(ByteCodec):
 
 def _pieces(ids: Sequence[int]) -> list[tuple[int | None, list[int]]]:
     """Ids split at control ids: (control, []) for each of these, (None, bytes) for others."""
-    found: list[tuple[int | None, list[int]]] = []
+    parts: list[tuple[int | None, list[int]]] = []
     for one in ids:
         if one > 255:
-            found.append((one, []))
-        elif found and found[-1][0] is None:
-            found[-1][1].append(one)
+            parts.append((one, []))
+        elif parts and parts[-1][0] is None:
+            parts[-1][1].append(one)
         else:
-            found.append((None, [one]))
-    return found
+            parts.append((None, [one]))
+    return parts
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class _Dialogue:
     draw: int
     stops: tuple[str, ...] = ()
     max_tokens: int = 0
-    asked: Future[Reply] | None = None
+    reply: Future[Reply] | None = None
     has_begun: bool = False
     """True once a turn of it was asked for."""
 
@@ -139,18 +139,18 @@ class EndpointGenerator:
     def poll(self) -> list[FinishedTurn]:
         """See `Generator.poll`: waits until at least one reply is there."""
         self._start()
-        asked = {d.asked: h for h, d in self._dialogues.items() if d.asked is not None}
-        if not asked:
+        pending = {d.reply: h for h, d in self._dialogues.items() if d.reply is not None}
+        if not pending:
             return []
-        done, _ = wait(asked, return_when=FIRST_COMPLETED)
+        done, _ = wait(pending, return_when=FIRST_COMPLETED)
         # In the order of their dialogues, whichever came first.
-        return [self._finish(handle) for handle in sorted(asked[one] for one in done)]
+        return [self._finish(handle) for handle in sorted(pending[one] for one in done)]
 
     def close(self, handle: Handle) -> None:
         """See `Generator.close`."""
         dialogue = self._dialogues.pop(handle, None)
-        if dialogue is not None and dialogue.asked is not None:
-            dialogue.asked.cancel()
+        if dialogue is not None and dialogue.reply is not None:
+            dialogue.reply.cancel()
 
     def sync(self, policy: Any) -> int:
         """The weights are elsewhere."""
@@ -166,17 +166,17 @@ class EndpointGenerator:
                 continue
             room -= is_new
             dialogue.has_begun = True
-            asked = (tuple(dialogue.messages), dialogue.max_tokens, dialogue.stops)
-            request = Request(*asked, self._temperature, self._top_p, dialogue.draw)
-            dialogue.asked = self.client.start(request)
+            parts = (tuple(dialogue.messages), dialogue.max_tokens, dialogue.stops)
+            request = Request(*parts, self._temperature, self._top_p, dialogue.draw)
+            dialogue.reply = self.client.start(request)
 
     def _finish(self, handle: Handle) -> FinishedTurn:
         dialogue = self._dialogues[handle]
-        asked, dialogue.asked = dialogue.asked, None
-        assert asked is not None
+        pending, dialogue.reply = dialogue.reply, None
+        assert pending is not None
         try:
             told = self.client.told(dialogue.stops)
-            text, reason = read_turn(asked.result(), told, dialogue.stops)
+            text, reason = read_turn(pending.result(), told, dialogue.stops)
         except (EndpointFailure, GenerationFailure) as error:
             return FinishedTurn(handle, (), None, TurnStop.EOS, version=0, error=error)
         dialogue.messages.append(Message("assistant", text))
@@ -211,9 +211,9 @@ def read_turn(reply: Reply, told: Sequence[str], stops: Sequence[str]) -> tuple[
 
 def _left_open(text: str, stops: Sequence[str]) -> str | None:
     """The stop string that closes the last tag left open in a text; None: no tag is open."""
-    found: dict[int, str] = {}
+    stop_at: dict[int, str] = {}
     for stop in stops:
         if tag := _CLOSING.fullmatch(stop):
-            found[text.rfind(f"<{tag[1]}>")] = stop
-    opened = max(found, default=-1)
-    return found[opened] if opened >= 0 else None
+            stop_at[text.rfind(f"<{tag[1]}>")] = stop
+    opened = max(stop_at, default=-1)
+    return stop_at[opened] if opened >= 0 else None

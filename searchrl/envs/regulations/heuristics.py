@@ -64,8 +64,10 @@ class _WordMatcher:
         kind = name = ""
         described = rf"\bthe (?=(?:form|paper|fund|building|place|home|venue|{_WHO})\b)"
         for text in reversed(re.split(described, question)):
-            asked = re.split(r"[,.:] (?:so )?(?=(?:\w+ )?(?:who|wh[aei]|how))", text)[-1]
-            starts = {one: len(re.split(rf"\b(?:{_KINDS[one][0]})", asked)[0]) for one in _KINDS}
+            last_part = re.split(r"[,.:] (?:so )?(?=(?:\w+ )?(?:who|wh[aei]|how))", text)[-1]
+            starts = {
+                one: len(re.split(rf"\b(?:{_KINDS[one][0]})", last_part)[0]) for one in _KINDS
+            }
             kinds = [one for one in _KINDS if starts[one] == min(starts.values())]
             if kind and (kinds[0] == kind or kinds == [*_KINDS]):
                 continue
@@ -89,8 +91,11 @@ class _WordMatcher:
         total = sum(weights.values()) or 1
         for (_, body), words in docs.items():
             for clause in re.split(r"[.!?] |[;:] |, (?:although|but|while) |, (?=after)", body):
-                said = _words(clause)
-                score = sum(weights[w] * ((w in words) + 0.7 * (w in said)) for w in seen) / total
+                clause_words = _words(clause)
+                score = (
+                    sum(weights[w] * ((w in words) + 0.7 * (w in clause_words)) for w in seen)
+                    / total
+                )
                 score -= 0.8 * bool(re.search(r"\b(was|were|took|had been|used to|once)\b", clause))
                 if only := _IF.match(clause):
                     score += 0.8 if only[0].lower().split()[-1][:4] in self._only else -0.8

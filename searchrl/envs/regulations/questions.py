@@ -179,19 +179,22 @@ class _Writer:
         """The hops of a chain; None if a search does not find one."""
         family, relation = link.family, link.relation
         first, second = link.abouts
-        asked, descriptions = family, [family.descriptions]
+        wanted, descriptions = family, [family.descriptions]
         # A word beside the name would find articles about others of its kind.
         hops = [(second, link.entity, family.attribute)]
         if is_long and relation is not None:
             # Asked is the room of a person who has to do with the entity.
-            asked, (who, where) = room_family(), link.further
+            wanted, (who, where) = room_family(), link.further
             descriptions.append(relation.descriptions)
             hops = [
                 (who, link.entity, relation.attribute),
-                (where, link.person, asked.attribute),
+                (where, link.person, wanted.attribute),
             ]
         asking = _Asking(
-            asked.entity_questions, asked.entity_indirect, _names(link.subject), tuple(descriptions)
+            wanted.entity_questions,
+            wanted.entity_indirect,
+            _names(link.subject),
+            tuple(descriptions),
         )
         queries = tuple(self._query_for(*hop) for hop in hops)
         abouts = (first, *(about for about, _, _ in hops))
@@ -330,8 +333,8 @@ class _Writer:
             framed = core_in_frame(text, frame, when, is_direct, is_first)
             # Of several descriptions, the innermost is what has to be found first.
             first = framed if len(asking.descriptions) < 2 else innermost
-            asked = frame.text.format(i=framed, q=framed, Q=framed)
-            yield Question(asked, content_words(first), core.text, is_seen and frame.is_seen)
+            question = frame.text.format(i=framed, q=framed, Q=framed)
+            yield Question(question, content_words(first), core.text, is_seen and frame.is_seen)
 
     def _draft(
         self,

@@ -92,14 +92,14 @@ class HandbookExpert:
         if not self._statements:
             return self._read_fixed(observation)
         wanted, about = meta["gists"][self._hop], meta["abouts"][self._hop]
-        asked = condition_of(meta["abouts"][-1])
-        need = f"{wanted} {WANTED}" + (f", {asked} {WANTED}" if asked else "")
+        under = condition_of(meta["abouts"][-1])
+        need = f"{wanted} {WANTED}" + (f", {under} {WANTED}" if under else "")
         thought, says = [f"I need {need}."], None
         for rank, passage in enumerate(self.env.last_passages, 1):
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
             if not shown and not _begins(rank, passage, observation):
                 break  # the observation was cut before it
-            thought.append(_judge(rank, shown, wanted, asked))
+            thought.append(_judge(rank, shown, wanted, under))
             for one in shown:
                 if one.about == about and (says is None or one.status is Status.NEW):
                     says = one
@@ -137,7 +137,7 @@ def _begins(rank: int, passage: Passage, observation: str) -> bool:
     return bool(re.search(rf"\bDoc {rank}\b", observation)) or passage.text in observation
 
 
-def _judge(rank: int, shown: Sequence[Statement], wanted: str, asked: str) -> str:
+def _judge(rank: int, shown: Sequence[Statement], wanted: str, under: str) -> str:
     """The verdict on a document's rules, and on exceptions of the wanted rule, with values."""
 
     def judged(name: str, is_wanted: bool, one: Statement) -> str:
@@ -150,7 +150,7 @@ def _judge(rank: int, shown: Sequence[Statement], wanted: str, asked: str) -> st
             name = f"{'new ' * (one.status is Status.NEW)}{one.gist}"
             verdicts.append(judged(name, one.gist == wanted, one))
         elif one.gist == wanted:
-            verdicts.append(judged(condition, condition == asked, one))
+            verdicts.append(judged(condition, condition == under, one))
     return f"Doc {rank} {', '.join(verdicts) or 'no rule'}."
 
 

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from searchrl.config.alarms import AlarmSpec
-from searchrl.contracts.problems import find_alert_problem
-from searchrl.contracts.watching import Alarm, Alert
-from searchrl.core.history import History
+from searchrl.config.alarms import OFF, AlarmSpec
+from searchrl.config.sections import AUTO
+from searchrl.contracts.history import History
+from searchrl.contracts.watching import Alarm, Alert, find_alert_problem
 from searchrl.errors import PluginError, SearchRLError
 from searchrl.plugins import Entry, Registry
 from searchrl.plugins.registry import describe_error
@@ -28,7 +28,7 @@ def find_alarms(registry: Registry, specs: Mapping[str, AlarmSpec]) -> dict[str,
     found = {name: registry.get("alarm", name) for name in specs}
     for name, entry in found.items():
         entry.ensure_settings(specs[name].settings)
-    return {name: entry for name, entry in found.items() if specs[name].is_on}
+    return {name: entry for name, entry in found.items() if specs[name].action != OFF}
 
 
 class Watch:
@@ -46,8 +46,8 @@ class Watch:
         rewards: Mapping[str, RewardSchedule] | None = None,
     ) -> None:
         self.history = history
-        self._alarms: list[tuple[str, Entry, Alarm, str | None]] = [
-            (name, entry, entry.make(**specs[name].settings), specs[name].chosen_action)
+        self._alarms: list[tuple[str, Entry, Alarm, str]] = [
+            (name, entry, entry.make(**specs[name].settings), specs[name].action)
             for name, entry in find_alarms(registry, specs).items()
         ]
         self._rewards = dict(rewards or {})
@@ -60,7 +60,7 @@ class Watch:
             for name, schedule in self._rewards.items()
         }
         new = []
-        for name, entry, alarm, chosen in self._alarms:
+        for name, entry, alarm, action in self._alarms:
             alert = _ask(entry, alarm, self.history)
             if alert is None:
                 continue
@@ -70,7 +70,7 @@ class Watch:
                     "step": step,
                     "alarm": name,
                     "severity": alert.severity,
-                    "action": chosen or alert.action,
+                    "action": alert.action if action == AUTO else action,
                     "since": alert.since,
                     "what": alert.what,
                     "why": alert.why,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError
@@ -77,6 +77,15 @@ def _ensure_weight(tasks: list[TaskConfig]) -> list[TaskConfig]:
     return tasks
 
 
+class Part(NamedTuple):
+    """A plugin part that a run names: the key of its section, its kind, name and settings."""
+
+    key: str
+    kind: str
+    name: str
+    settings: Mapping[str, Any]
+
+
 class RunConfig(Section):
     """The whole run."""
 
@@ -134,6 +143,23 @@ class RunConfig(Section):
     """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
     `searchrl sft`. Of a run, [what it learned to play
     with](../how-to/run-and-resume.md#start-from-a-run) is taken over too."""
+
+    def parts(self) -> Iterator[Part]:
+        """Yield every plugin part that the run names, rewards apart."""
+        for number, task in enumerate(self.tasks):
+            for kind in ("env", "wrapper", "protocol", "retriever", "judge"):
+                if (named := getattr(task, kind)) is not None:
+                    key = f"tasks.{number}.{kind}"
+                    yield Part(key, kind, named.name, named.settings)
+        algorithm, generator, backend = self.algorithm, self.engine.generator, self.scale.backend
+        yield Part("algorithm.settings", "algorithm", algorithm.name, algorithm.settings)
+        yield Part("engine.generator", "generator", generator.name, generator.settings)
+        if backend is not None:
+            yield Part("scale.backend", "backend", backend.name, backend.settings)
+        for number, tracker in enumerate(self.log.trackers):
+            yield Part(f"log.trackers.{number}", "tracker", tracker.name, tracker.settings)
+        for alarm, spec in self.alarms.watch.items():
+            yield Part(f"alarms.watch.{alarm}", "alarm", alarm, spec.settings)
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain JSON-able values."""
@@ -310,8 +336,15 @@ def build_config(*layers: Mapping[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
-        from searchrl.config.keys import config_keys
-
-        known = [*TASK_KEYS, *(key.key.replace("[]", ".0") for key in config_keys())]
+        known = [*TASK_KEYS, *_paths(RunConfig().to_dict())]
         lines = explain(error, merged, layers, known)
         raise ConfigError(f"the configuration is not valid:\n{lines}") from None  # it shows values
+
+
+def _paths(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield every key of a tree, as `sft.stages.0.lr`."""
+    for name, value in tree.items():
+        yield f"{above}{name}"
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, Mapping):
+            yield from _paths(first, f"{above}{name}." if first is value else f"{above}{name}.0.")

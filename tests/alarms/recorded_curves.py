@@ -13,7 +13,7 @@ from typing import Any
 
 from searchrl.alarms.watch import Watch
 from searchrl.config import build_config
-from searchrl.core.history import History
+from searchrl.contracts.history import History
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.rewards.expression import RewardSchedule

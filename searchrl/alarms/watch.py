@@ -23,14 +23,6 @@ QUIET = 20
 """Steps without its trouble after which an alarm may sound again."""
 
 
-def find_alarms(registry: Registry, specs: Mapping[str, AlarmSpec]) -> dict[str, Entry]:
-    """The alarms that are on, by name; `SearchRLError` for a wrong name or setting of any."""
-    found = {name: registry.get("alarm", name) for name in specs}
-    for name, entry in found.items():
-        entry.ensure_settings(specs[name].settings)
-    return {name: entry for name, entry in found.items() if specs[name].action != OFF}
-
-
 class Watch:
     """Asks the alarms of a run after every step.
 
@@ -46,10 +38,11 @@ class Watch:
         rewards: Mapping[str, RewardSchedule] | None = None,
     ) -> None:
         self.history = history
-        self._alarms: list[tuple[str, Entry, Alarm, str]] = [
-            (name, entry, entry.make(**specs[name].settings), specs[name].action)
-            for name, entry in find_alarms(registry, specs).items()
-        ]
+        self._alarms: list[tuple[str, Entry, Alarm, str]] = []
+        for name, spec in specs.items():
+            if spec.action != OFF:
+                entry = registry.get("alarm", name)
+                self._alarms.append((name, entry, entry.make(**spec.settings), spec.action))
         self._rewards = dict(rewards or {})
         self._held: dict[str, int] = {}
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -47,6 +46,8 @@ TASK_KEYS = ("env", "wrapper", "reward", "judge", "protocol", "retriever")
 
 NAMED_SECTIONS = ("model", "algorithm")
 """Keys whose text is read as the name: `model: PATH`, `algorithm: dapo`."""
+
+_PRESETS = "searchrl:assets/presets"
 
 _PLUGIN_KEYS = ("env", "wrapper", "judge", "protocol", "retriever", "backend")
 
@@ -180,8 +181,9 @@ class RunConfig(Section):
 
 def preset_names() -> list[str]:
     """Names of the presets shipped with the package."""
-    folder = resources.files("searchrl") / "assets" / "presets"
-    return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".yaml"))
+    folder = find_packaged(_PRESETS)
+    assert folder is not None
+    return sorted(file.stem for file in folder.glob("*.yaml"))
 
 
 def load_preset(name: str) -> dict[str, Any]:
@@ -189,18 +191,16 @@ def load_preset(name: str) -> dict[str, Any]:
 
     `package:path` is the file `path.yaml` in an installed package.
     """
-    if is_packaged(name):
-        if (path := find_packaged(f"{name}.yaml")) is None:
-            package, _, inner = name.partition(":")
-            raise ConfigError(
-                f"there is no preset '{name}': no file '{inner}.yaml' in an installed package "
-                f"'{package}'. Install that package, or use one of {', '.join(preset_names())}"
-            )
+    place = name if is_packaged(name) else f"{_PRESETS}/{name}"
+    if path := find_packaged(f"{place}.yaml"):
         return load_yaml(path)
-    if name not in preset_names():
+    if not is_packaged(name):
         raise ConfigError(f"unknown preset '{name}'.{suggest(name, preset_names())}")
-    text = (resources.files("searchrl") / "assets" / "presets" / f"{name}.yaml").read_text("utf-8")
-    return dict(yaml.safe_load(text) or {})
+    package, _, inner = name.partition(":")
+    raise ConfigError(
+        f"there is no preset '{name}': no file '{inner}.yaml' in an installed package "
+        f"'{package}'. Install that package, or use one of {', '.join(preset_names())}"
+    )
 
 
 def load_yaml(path: str | Path) -> FileLayer:

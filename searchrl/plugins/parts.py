@@ -24,7 +24,6 @@ from searchrl.plugins.signatures import (
     find_retriever_settings,
     has_setting,
     passed_keywords,
-    takes_judge,
 )
 
 
@@ -85,7 +84,7 @@ def find_judged(
 ) -> Judged | None:
     """The judge `named`, and which of these components ask it; None if none does."""
     entries = [registry.get("reward", one) for one in components]
-    asking = [entry for entry in entries if takes_judge(entry.load())]
+    asking = [entry for entry in entries if has_setting(entry.load(), "judge")]
     if not asking:
         return None
     groups = tuple(entry.name for entry in asking if entry.is_of_group)
@@ -98,7 +97,7 @@ def make_component(
 ) -> Reward | GroupReward:
     """Make a reward component; `judge` is called only if it takes one."""
     factory = entry.load()
-    parts: dict[str, Any] = {"judge": judge()} if takes_judge(factory) else {}
+    parts: dict[str, Any] = {"judge": judge()} if has_setting(factory, "judge") else {}
     if has_setting(factory, "normalization"):
         parts["normalization"] = normalization
     return cast(Reward | GroupReward, entry.make(**parts))

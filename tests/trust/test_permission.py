@@ -71,13 +71,16 @@ def run(tmp_path: Path, plugin: Path) -> Path:
     return folder
 
 
-def test_one_sentence_says_what_it_wants_to_run_and_the_flag_allows_it_once(
+def test_code_runs_only_if_it_is_allowed_once_or_named(
     run: Path, plugin: Path, trace: Path
 ) -> None:
     text = complaint("eval", run)
     assert f"the code '{plugin}' (plugins)" in text and "--trust" in text
     assert f"searchrl trust '{run}'" in text and len(text.strip().splitlines()) == 1
-    assert not trace.exists()
+    other = plugin.with_name("other.py")
+    other.write_text(plugin.read_text().replace("trace", "another"))
+    succeed("eval", run, "--plugin", other)
+    assert (trace.parent / "another").exists() and not trace.exists(), "it stands in its place"
     succeed("eval", run, "--trust")
     assert trace.exists()
     complaint("eval", run)
@@ -94,23 +97,13 @@ def test_trust_command_allows_for_good_and_runs_nothing(
     assert str(plugin) in complaint("eval", run)
 
 
-def test_code_named_on_the_command_line_runs_in_its_place(
-    run: Path, plugin: Path, trace: Path
-) -> None:
-    other = plugin.with_name("other.py")
-    other.write_text(plugin.read_text().replace("trace", "another"))
-    succeed("eval", run, "--plugin", other)
-    assert (trace.parent / "another").exists() and not trace.exists()
-
-
 def test_own_run_is_trusted_and_so_are_copies_of_it(
     plugin: Path, tmp_path: Path, own_state: Path
 ) -> None:
-    own, copy = tmp_path / "own", tmp_path / "elsewhere" / "copy"
+    own = tmp_path / "own"
     flags = "--env regulations --policy scripted --set eval.num_tasks=1 --plugin".split()
     succeed("eval", *flags, plugin, "--run-dir", own)
-    shutil.copytree(own, copy)
-    succeed("eval", copy)
+    succeed("eval", shutil.copytree(own, tmp_path / "elsewhere" / "copy"))
     shutil.rmtree(own_state)
     complaint("eval", own)
     assert not list(own.rglob("trusted*")), "trust is never kept in a run folder"

@@ -28,11 +28,7 @@ Row = tuple[int, str, dict[str, dict[str, float]]]
 
 @cache
 def registry() -> Registry:
-    return load_plugins(entry_points=False)
-
-
-@cache
-def bell_registry() -> Registry:
+    """The built-in alarms, and bells."""
     return load_plugins([str(BELLS)], entry_points=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from recorded_curves import bell_registry, make_watch, play, read_runs, steps_of
+from recorded_curves import make_watch, play, read_runs, registry, steps_of
 
 from searchrl.alarms.watch import QUIET, Watch
 from searchrl.config import build_config
@@ -18,7 +18,7 @@ from searchrl.rewards.expression import RewardSchedule
 
 def bells(**watch: Any) -> Watch:
     specs = {name: AlarmSpec.model_validate(value) for name, value in watch.items()}
-    return Watch(bell_registry(), specs, History())
+    return Watch(registry(), specs, History())
 
 
 def ring(watch: Watch, *steps: int) -> list[int]:
@@ -95,7 +95,7 @@ def test_a_replay_leaves_out_what_came_before_the_rollback() -> None:
 def test_weights_are_those_of_the_stage_of_the_reward() -> None:
     stages = {0: "format+em", 5: "0.2*format+em"}
     history = History()
-    watch = Watch(bell_registry(), {}, history, {"": RewardSchedule.parse(stages)})
+    watch = Watch(registry(), {}, history, {"": RewardSchedule.parse(stages)})
     watch.ask(5)
     assert history.weights == {"": {"format": 1.0, "em": 1.0}}
     watch.ask(6)
@@ -135,7 +135,7 @@ def test_a_wrong_name_or_setting_is_refused(
     name: str, spec: Any, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        Watch(bell_registry(), {name: AlarmSpec.model_validate(spec)}, History())
+        Watch(registry(), {name: AlarmSpec.model_validate(spec)}, History())
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import Field, model_serializer, model_validator
 
-from searchrl.config.sections import AUTO, Section
+from searchrl.config.sections import AUTO, OpenSection, Section
 
 OFF = "off"
 """The action of an alarm that does not watch."""
 
 
-class AlarmSpec(BaseModel):
+class AlarmSpec(OpenSection):
     """Setting of one alarm: `ACTION`, or a mapping of `action` and its own settings."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
 
     action: Literal["auto", "warn", "stop", "rollback", "off"] = "auto"
 
@@ -35,11 +33,6 @@ class AlarmSpec(BaseModel):
     @model_serializer
     def _short_form(self) -> Any:
         return {"action": self.action, **self.settings} if self.settings else self.action
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Everything but the action, passed to the factory as keyword arguments."""
-        return dict(self.model_extra or {})
 
 
 BUILTIN_ALARMS = (

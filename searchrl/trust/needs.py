@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from searchrl.config import Part, RunConfig
 from searchrl.config.endpoint import endpoint_address
-from searchrl.config.packaged import is_packaged, package_of
+from searchrl.config.packaged import is_packaged
 from searchrl.config.sections import MODEL_WORDS, Named, Section
 from searchrl.contracts.settings import find_mark
 from searchrl.errors import SearchRLError
@@ -151,11 +151,9 @@ class _Finder:
             return is_installed(text)
         if what == PROMPT:
             return not text.startswith("@") or self.is_inside(text[1:])
-        if what == MODEL and is_packaged(text):
-            return is_installed(package_of(text))
-        return (what == MODEL and text in MODEL_WORDS) or (
-            what in (MODEL, PATH) and self.is_inside(text)
-        )
+        if what == MODEL and (text in MODEL_WORDS or is_packaged(text)):
+            return text in MODEL_WORDS or is_installed(text)
+        return what in (MODEL, PATH) and self.is_inside(text)
 
     def is_inside(self, name: str) -> bool:
         path, root = Path(os.path.abspath(name)), Path(os.path.abspath(self.run))
@@ -196,12 +194,13 @@ def _literals(annotation: Any) -> tuple[Any, ...]:
     return tuple(value for part in get_args(annotation) for value in _literals(part))
 
 
-def is_installed(module: str) -> bool:
-    """True for the module that an installed distribution has under this name.
+def is_installed(name: str) -> bool:
+    """True for a module, or `package:path`, that an installed distribution has under this name.
 
     A module of the same name that lies elsewhere on Python's path is another one. Nor is it what
     a package runs as a program (`__main__`), or anything of the standard library.
     """
+    module = name.partition(":")[0]
     top = module.partition(".")[0]
     if module == "searchrl":
         return True
@@ -212,8 +211,8 @@ def is_installed(module: str) -> bool:
     if spec is None or "__main__" in module.split("."):
         return False
     roots = []
-    for name in importlib.metadata.packages_distributions().get(top, ()):
-        owner = importlib.metadata.distribution(name)
+    for distribution in importlib.metadata.packages_distributions().get(top, ()):
+        owner = importlib.metadata.distribution(distribution)
         origin = json.loads(owner.read_text("direct_url.json") or "{}")  # PEP 610
         is_editable = origin.get("dir_info", {}).get("editable")
         root = unquote(urlsplit(origin["url"]).path) if is_editable else owner.locate_file("")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig, load_preset
-from searchrl.config.packaged import is_packaged, package_of
+from searchrl.config.packaged import is_packaged
 from searchrl.core.encoding import encode_text
 from searchrl.errors import ConfigError, PluginError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
@@ -52,7 +52,7 @@ class Permission:
             return {}
         named, preset = self.named, config.preset
         # The presets of packages are as harmless as their defaults.
-        if preset and (not is_packaged(preset) or is_installed(package_of(preset))):
+        if preset and (not is_packaged(preset) or is_installed(preset)):
             with suppress(ConfigError):  # it is not here, and nothing was taken from it
                 named |= Permission.of(load_preset(preset)).named
         needs = [one for one in find_needs(config, installed, Path(run)) if one.value not in named]

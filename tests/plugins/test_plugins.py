@@ -246,7 +246,7 @@ def test_scripts_and_expert_resolve_by_name() -> None:
     assert made == "expert" and entry.load_script("lazy") is json.dumps
     with pytest.raises(UnknownNameError, match="no scripted policy 'lasy'. Did you mean 'lazy'"):
         entry.load_script("lasy")
-    assert load("good").get("env", "world:x").load_scripts() == {}
+    assert load("good").get("env", "world:x").script_names == ()
     with pytest.raises(UnknownNameError, match=r"give register_envs an `expert=`"):
         load("good").get("env", "world:x").load_script()
 

@@ -1,4 +1,4 @@
-"""Settings of strangers: YAML that multiplies itself, files without end, words in a model card."""
+"""Settings of strangers: files without end, prompts, words in a model card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import yaml
 from reseal import reseal
 
-from searchrl.config import load_yaml
 from searchrl.data import Problems
 from searchrl.data.rows import read_rows
 from searchrl.envs.foreign import GymAdapter
@@ -21,23 +20,6 @@ from searchrl.protocols.act import ThinkAct
 from searchrl.protocols.inline import load_instruction
 from searchrl.runs.card import Exported, make_card
 from searchrl.runs.source import Source
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: &a [x, x]\nb: [*a, *a]\n",
-        "a: &a [*a]\n",
-        "!!python/object/apply:os.system ['touch ran']",
-    ],
-)
-def test_yaml_that_multiplies_itself_or_makes_objects_is_refused(
-    text: str, own_folder: Path
-) -> None:
-    Path("evil.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=r"'evil\.yaml' is not valid YAML: line"):
-        load_yaml("evil.yaml")
-    assert not Path("ran").exists()
 
 
 def test_files_without_an_end_are_not_read() -> None:

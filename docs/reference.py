@@ -249,8 +249,9 @@ def _kind(kind: str) -> Iterator[str]:
             for setting, meaning in describe_settings(factory).items()
         ]
         yield as_table(["setting", "default", "meaning"], rows)
-        if kind == "env" and (scripts := entry.load_scripts()):
-            words = [[f"`{script}`", _first_line(made)] for script, made in scripts.items()]
+        if kind == "env" and entry.script_names:
+            scripts = [(one, entry.load_script(one)) for one in entry.script_names]
+            words = [[f"`{script}`", _first_line(made)] for script, made in scripts]
             yield as_table(["scripted policy", "what it does"], words)
 
 

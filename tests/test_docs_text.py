@@ -128,7 +128,7 @@ def test_every_name_and_setting_is_in_the_reference_with_its_meaning() -> None:
                 text.partition(f"\n### `{name}`\n")[2].partition("\n## ")[0].partition("\n### ")[0]
             )
             settings = find_settings(entry.load()).keys() - reference.PASSED
-            scripts = entry.load_scripts() if kind == "env" else ()
+            scripts = entry.script_names
             assert {f"`{one}`" for one in (*settings, *scripts)} <= own.keys(), name
             assert entry.description and all(rest[-1] for rest in own.values()), (name, own)
     names = {entry.name for entry in reference.entries("reward")}

@@ -8,13 +8,13 @@ others are judged in any case.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from searchrl.alarms.curves import (
-    PEAK,
     WINDOW,
     above,
     below,
-    best_mean,
+    fall_from_best,
     is_learning,
     labels,
     mean,
@@ -22,8 +22,8 @@ from searchrl.alarms.curves import (
     streak,
 )
 from searchrl.alarms.update import Positive, Share, Steps
+from searchrl.contracts.history import History
 from searchrl.contracts.watching import Alert
-from searchrl.core.history import History
 
 _BACK = "go back: --init-from RUN/checkpoints/step_… of before this step, with half of optim.lr"
 
@@ -49,20 +49,18 @@ class EntropyCollapse:
         if len(curve) < WINDOW + self.steps or is_learning(history):
             return None
         first = mean(curve[:WINDOW])
-        fallen = streak(curve, below(self.min_share * first))
-        grown = streak(curve, above(self.max_growth * first))
-        found = max(fallen, grown, key=len)
-        if len(found) < self.steps:
-            return None
-        did, so = "rose", "the policy forgets what it knew and writes at random"
-        second = "raise algorithm.beta, which holds it near the starting policy"
-        if found is fallen:
+        if bad := streak(curve, below(self.min_share * first), self.steps):
             did, so = "fell", "a policy that always does the same has nothing to compare"
             second = "raise algorithm.clip_high (0.28) or rollout.temperature (1.0)"
+        elif bad := streak(curve, above(self.max_growth * first), self.steps):
+            did, so = "rose", "the policy forgets what it knew and writes at random"
+            second = "raise algorithm.beta, which holds it near the starting policy"
+        else:
+            return None
         return Alert(
-            f"the entropy {did} from {first:.2g} to {found[-1].value:.2g} nats per token, and the "
+            f"the entropy {did} from {first:.2g} to {bad[-1].value:.2g} nats per token, and the "
             "reward is no better than at the start",
-            found[0].step,
+            bad[0].step,
             f"{so}; it does not recover by itself",
             (_BACK, second),
             "critical",
@@ -85,14 +83,11 @@ class FormatCollapse:
         """Compare the last steps with the best ones, for every task."""
         for label in labels(history):
             curve = history.curve(f"{label}format")
-            if len(curve) < PEAK + self.steps:
-                continue
-            best = best_mean(curve)
-            found = streak(curve, below(best - self.max_drop))
-            if len(found) >= self.steps:
+            best, bad = fall_from_best(curve, self.steps, lambda best: best - self.max_drop)
+            if bad:
                 return Alert(
-                    f"the format{of_task(label)} fell from {best:.2f} to {found[-1].value:.2f}",
-                    found[0].step,
+                    f"the format{of_task(label)} fell from {best:.2f} to {bad[-1].value:.2f}",
+                    bad[0].step,
                     "an episode without its tags has no action and no answer, and earns nothing",
                     (_BACK, "put weight on the form, such as 0.2*format+em"),
                     "critical",
@@ -119,15 +114,12 @@ class SearchCollapse:
         for label in labels(history):
             for name, act in (("searched", "searches"), ("tool_calls", "calls its tools")):
                 curve = history.curve(f"{label}{name}")
-                if len(curve) < PEAK + self.steps:
-                    continue
-                best = best_mean(curve)
-                found = streak(curve, below(self.min_share * best))
-                if best >= self.min_before and len(found) >= self.steps:
+                best, bad = fall_from_best(curve, self.steps, lambda best: self.min_share * best)
+                if bad and best >= self.min_before:
                     return Alert(
                         f"the agent{of_task(label)} hardly {act} any more: {name} fell from "
-                        f"{best:.2f} to {found[-1].value:.2f}",
-                        found[0].step,
+                        f"{best:.2f} to {bad[-1].value:.2f}",
+                        bad[0].step,
                         "if no rollout of a group does it, no group can show that it pays",
                         (
                             "if em_forced is above em, reward searching, such as em+0.2*searched",
@@ -157,26 +149,25 @@ class LengthCollapse:
             curve = history.curve(f"{label}model_tokens")
             if len(curve) < WINDOW + self.steps or is_learning(history, label):
                 continue
-            first, limit = mean(curve[:WINDOW]), history.setting("rollout.max_turn_tokens")
+            first, limit = mean(curve[:WINDOW]), history.setting("rollout.max_turn_tokens") or inf
             turns = {point.step: point.value for point in history.curve(f"{label}turns")}
             # The tokens of an episode per turn, beside the limit of a turn.
             whole = [p._replace(value=p.value / max(turns.get(p.step, 0.0), 1.0)) for p in curve]
-            short = streak(curve, below(self.min_share * first))
-            full = streak(whole, above(self.max_share * limit, or_equal=True)) if limit else []
-            found = max(short, full, key=len)
-            if len(found) < self.steps:
+            short = streak(curve, below(self.min_share * first), self.steps)
+            full = streak(whole, above(self.max_share * limit, or_equal=True), self.steps)
+            if not (bad := max(short, full, key=len)):
                 continue
-            now = found[-1].value
-            if found is full:
+            if bad is full:
                 what = f"turns{of_task(label)} run into their limit of {limit} tokens"
                 why = "a turn that is cut has no action, so the rest of the episode is lost"
                 second = "raise rollout.max_turn_tokens if rollouts show whole, long thoughts"
             else:
+                now = bad[-1].value
                 what = f"episodes{of_task(label)} shrank from {first:.0f} to {now:.0f} tokens"
                 why = "a policy that says next to nothing cannot reason or search"
                 second = "read rollouts/: what earns the reward of so short an episode?"
             what += ", and the reward is no better than at the start"
-            return Alert(what, found[0].step, why, (_BACK, second))
+            return Alert(what, bad[0].step, why, (_BACK, second))
         return None
 
 
@@ -198,16 +189,13 @@ class LikelihoodCollapse:
     def check(self, history: History) -> Alert | None:
         """Compare the last steps with the best ones."""
         curve = history.curve("good_logp")
-        if len(curve) < PEAK + self.steps:
-            return None
-        best = best_mean(curve)
-        found = streak(curve, below(best - self.max_drop))
-        if len(found) < self.steps:
+        best, bad = fall_from_best(curve, self.steps, lambda best: best - self.max_drop)
+        if not bad:
             return None
         return Alert(
             f"rollouts that did well are less and less likely: their log-prob fell from {best:.2f} "
-            f"to {found[-1].value:.2f} nats per token",
-            found[0].step,
+            f"to {bad[-1].value:.2f} nats per token",
+            bad[0].step,
             "the update pushes down what it should hold up; entropy and gradients blow up next",
             ("train with --algorithm llds, which holds good rollouts up", "halve optim.lr"),
         )

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, takewhile
 
-from searchrl.core.history import History, Point
+from searchrl.contracts.history import History, Point
 
 WINDOW = 5
 """Steps that are averaged: the reward of one step of 64 rollouts is off by 0.1 either way."""
@@ -40,9 +40,10 @@ def best_mean(points: Sequence[Point], size: int = PEAK) -> float:
     return best / size
 
 
-def streak(points: Sequence[Point], is_bad: Callable[[Point], bool]) -> list[Point]:
-    """The bad points at the end of a curve, oldest first: those after the last good one."""
-    return [*takewhile(is_bad, reversed(points))][::-1]
+def streak(points: Sequence[Point], is_bad: Callable[[Point], bool], steps: int = 1) -> list[Point]:
+    """The bad points at the end of a curve, oldest first; none if they are fewer than `steps`."""
+    bad = [*takewhile(is_bad, reversed(points))][::-1]
+    return bad if len(bad) >= steps else []
 
 
 def above(limit: float, *, or_equal: bool = False) -> Callable[[Point], bool]:
@@ -75,6 +76,16 @@ def is_learning(history: History, label: str = "") -> bool:
     noise = math.sqrt(sum(squares) / len(squares) * (1 / START + 1 / WINDOW))
     is_risen = last > first + max(_RISEN * span, 2 * noise)
     return is_risen and last >= best_mean(curve, WINDOW) - (1 - _KEPT) * span
+
+
+def fall_from_best(
+    points: Sequence[Point], steps: int, limit_of: Callable[[float], float]
+) -> tuple[float, list[Point]]:
+    """The best mean of a curve, and its last points if they are below `limit_of` that."""
+    if len(points) < PEAK + steps:
+        return 0.0, []
+    best = best_mean(points)
+    return best, streak(points, below(limit_of(best)), steps)
 
 
 def labels(history: History) -> Iterator[str]:

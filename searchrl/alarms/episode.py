@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from searchrl.alarms.curves import above, labels, mean, of_task, percent, streak
 from searchrl.alarms.update import Share, Steps
+from searchrl.contracts.history import History
 from searchrl.contracts.watching import Alert
-from searchrl.core.history import History
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,11 @@ class Truncation:
         """Look at the last steps, for every task."""
         for label in labels(history):
             curve = history.curve(f"{label}truncated")
-            found = streak(curve, above(self.max_share))
-            if len(found) >= self.steps:
+            if bad := streak(curve, above(self.max_share), self.steps):
                 return Alert(
-                    f"{percent(mean(found))} of the episodes{of_task(label)} were cut by a limit "
+                    f"{percent(mean(bad))} of the episodes{of_task(label)} were cut by a limit "
                     "before they ended",
-                    found[0].step,
+                    bad[0].step,
                     "an episode that is cut has no answer: the policy learns to be short",
                     (
                         "raise the limit that stop_reason in rollouts/ names: "
@@ -65,14 +64,14 @@ class RetrievalFailure:
         for label in labels(history):
             for name, limit in limits.items():
                 curve = history.curve(f"{label}{name}")
-                found = streak(curve, above(limit))
-                if len(found) < self.steps:
+                bad = streak(curve, above(limit), self.steps)
+                if not bad:
                     continue
-                share = percent(mean(found))
+                share = percent(mean(bad))
                 if name == "failed_retrieval":
                     return Alert(
                         f"the retriever failed in {share} of the episodes{of_task(label)}",
-                        found[0].step,
+                        bad[0].step,
                         "such episodes are left out, and those that are left search least",
                         (
                             "read failures/ in the run folder: it has the tracebacks",
@@ -82,7 +81,7 @@ class RetrievalFailure:
                     )
                 return Alert(
                     f"{share} of the searches{of_task(label)} found nothing",
-                    found[0].step,
+                    bad[0].step,
                     "an agent whose searches find nothing learns that searching is useless",
                     ("search yourself: `searchrl play`", "read the queries in rollouts/"),
                 )

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from searchrl.alarms.curves import START, WINDOW, above, labels, mean, of_task, percent, streak
 from searchrl.alarms.update import Share, Steps
+from searchrl.contracts.history import History, Point
 from searchrl.contracts.watching import Alert
-from searchrl.core.history import History, Point
 
 Several = Annotated[int, Field(ge=2)]
 
@@ -35,15 +35,15 @@ class DeadGroups:
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps."""
-        found = streak(history.curve("dead_groups"), above(1, or_equal=True))
-        if len(found) < self.steps or find_constant(history, self.steps):
+        bad = streak(history.curve("dead_groups"), above(1, or_equal=True), self.steps)
+        if not bad or find_constant(history, self.steps):
             return None
         now = history.curve("reward", last=self.steps)
         reward = f" (mean reward {mean(now):.2f})" if now else ""
         return Alert(
-            f"all rollouts of a group had the same reward, in every group of the last {len(found)} "
+            f"all rollouts of a group had the same reward, in every group of the last {len(bad)} "
             f"steps{reward}",
-            found[0].step,
+            bad[0].step,
             "a group is compared with itself, so equal rewards give no gradient",
             (
                 "if the rewards are low, take easier tasks, a cold start, or f1 instead of em",
@@ -65,13 +65,12 @@ class ConstantReward:
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps."""
-        found = find_constant(history, self.steps)
-        if not found:
+        same = find_constant(history, self.steps)
+        if not same:
             return None
-        value = found[-1].value
         return Alert(
-            f"every rollout of the last {len(found)} steps had the reward {value:g}",
-            found[0].step,
+            f"every rollout of the last {len(same)} steps had the reward {same[-1].value:g}",
+            same[0].step,
             "a reward that is always the same tells good from bad nowhere",
             (
                 "read some rollouts: is a component at fault, or earned by everything?",
@@ -145,5 +144,4 @@ def find_constant(history: History, steps: int) -> list[Point]:
     def is_same(point: Point) -> bool:
         return point.value == value and dead.get(point.step, 1.0) >= 1
 
-    found = streak(curve, is_same)
-    return found if len(found) >= steps else []
+    return streak(curve, is_same, steps)

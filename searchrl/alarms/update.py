@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import Field
 
 from searchrl.alarms.curves import WINDOW, above, mean, percent, streak
+from searchrl.contracts.history import History
 from searchrl.contracts.watching import Alert
-from searchrl.core.history import History
 
 Steps = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -92,20 +92,19 @@ class Mismatch:
         curve = history.curve("mismatch")
         dtype = str(history.setting("model.dtype") or "float32")
         limit = self.max_gap or _ROUNDING.get(dtype, _ROUNDING_ELSE)
-        found = streak(curve, above(limit))
+        bad = streak(curve, above(limit), self.steps)
         says = f"at most {limit:g} is rounding in {dtype}"
-        if len(found) < self.steps and len(curve) >= 2 * WINDOW:
+        if not bad and len(curve) >= 2 * WINDOW:
             first = mean(curve[:WINDOW])
-            grown = max(limit / 10, self.growth * first)
-            found = streak(curve, above(grown))
+            bad = streak(curve, above(max(limit / 10, self.growth * first)), self.steps)
             says = f"it was {first:.2g} in the first {WINDOW} steps"
-        if len(found) < self.steps:
+        if not bad:
             return None
-        k3 = history.at(found[-1].step, "mismatch_k3")
+        k3 = history.at(bad[-1].step, "mismatch_k3")
         k3_says = "" if k3 is None else f" (k3 {k3:.2g})"
         return Alert(
-            f"sampler and trainer are {found[-1].value:.2g} nats per token apart{k3_says}; {says}",
-            found[0].step,
+            f"sampler and trainer are {bad[-1].value:.2g} nats per token apart{k3_says}; {says}",
+            bad[0].step,
             "the update takes the difference for something that the policy did",
             (
                 "set engine.generator=hf: if the gap goes, the fault is in the generator",
@@ -132,16 +131,15 @@ class KlBlowUp:
     def check(self, history: History) -> Alert | None:
         """Look at both, the distance to the start first."""
         for name, limit in (("kl", self.max_kl), ("approx_kl", self.max_step_kl)):
-            found = streak(history.curve(name), above(limit))
-            if len(found) >= self.steps:
+            if bad := streak(history.curve(name), above(limit), self.steps):
                 place, second = "the starting policy", "raise algorithm.beta (tenfold)"
                 if name != "kl":
                     place = "the policy that sampled"
                     second = "take fewer updates per step: optim.epochs=1, optim.mini_batches=1"
                 return Alert(
-                    f"the policy is {found[-1].value:.2g} nats per token away from {place} (limit "
+                    f"the policy is {bad[-1].value:.2g} nats per token away from {place} (limit "
                     f"{limit:g}, metric {name})",
-                    found[0].step,
+                    bad[0].step,
                     "a policy that moves this fast forgets what it could do",
                     ("halve optim.lr, from an earlier checkpoint", second),
                     "critical",

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from searchrl.config.alarms import AlarmSpec
-from searchrl.contracts.problems import find_alert_problem
-from searchrl.contracts.watching import Alarm, Alert
-from searchrl.core.history import History
+from searchrl.config.alarms import OFF, AlarmSpec
+from searchrl.config.sections import AUTO
+from searchrl.contracts.history import History
+from searchrl.contracts.watching import Alarm, Alert, find_alert_problem
 from searchrl.errors import PluginError, SearchRLError
 from searchrl.plugins import Entry, Registry
 from searchrl.plugins.registry import describe_error
@@ -21,14 +21,6 @@ from searchrl.rewards.expression import RewardSchedule
 
 QUIET = 20
 """Steps without its trouble after which an alarm may sound again."""
-
-
-def find_alarms(registry: Registry, specs: Mapping[str, AlarmSpec]) -> dict[str, Entry]:
-    """The alarms that are on, by name; `SearchRLError` for a wrong name or setting of any."""
-    found = {name: registry.get("alarm", name) for name in specs}
-    for name, entry in found.items():
-        entry.ensure_settings(specs[name].settings)
-    return {name: entry for name, entry in found.items() if specs[name].is_on}
 
 
 class Watch:
@@ -46,10 +38,11 @@ class Watch:
         rewards: Mapping[str, RewardSchedule] | None = None,
     ) -> None:
         self.history = history
-        self._alarms: list[tuple[str, Entry, Alarm, str | None]] = [
-            (name, entry, entry.make(**specs[name].settings), specs[name].chosen_action)
-            for name, entry in find_alarms(registry, specs).items()
-        ]
+        self._alarms: list[tuple[str, Entry, Alarm, str]] = []
+        for name, spec in specs.items():
+            if spec.action != OFF:
+                entry = registry.get("alarm", name)
+                self._alarms.append((name, entry, entry.make(**spec.settings), spec.action))
         self._rewards = dict(rewards or {})
         self._held: dict[str, int] = {}
 
@@ -60,7 +53,7 @@ class Watch:
             for name, schedule in self._rewards.items()
         }
         new = []
-        for name, entry, alarm, chosen in self._alarms:
+        for name, entry, alarm, action in self._alarms:
             alert = _ask(entry, alarm, self.history)
             if alert is None:
                 continue
@@ -70,7 +63,7 @@ class Watch:
                     "step": step,
                     "alarm": name,
                     "severity": alert.severity,
-                    "action": chosen or alert.action,
+                    "action": alert.action if action == AUTO else action,
                     "since": alert.since,
                     "what": alert.what,
                     "why": alert.why,

@@ -4,6 +4,7 @@
 default and reason; `keys` describes them for `searchrl config`; `yaml_text` is the YAML dialect.
 """
 
+from searchrl.config.tree import Part as Part
 from searchrl.config.tree import RunConfig as RunConfig
 from searchrl.config.tree import build_config as build_config
 from searchrl.config.tree import load_preset as load_preset

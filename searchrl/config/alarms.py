@@ -8,47 +8,31 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import Field, model_serializer, model_validator
 
-from searchrl.config.sections import AUTO, Section
+from searchrl.config.sections import AUTO, OpenSection, Section
+
+OFF = "off"
+"""The action of an alarm that does not watch."""
 
 
-class AlarmSpec(BaseModel):
+class AlarmSpec(OpenSection):
     """Setting of one alarm: `ACTION`, or a mapping of `action` and its own settings."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
 
     action: Literal["auto", "warn", "stop", "rollback", "off"] = "auto"
 
     @model_validator(mode="before")
     @classmethod
     def _action_only(cls, value: Any) -> Any:
-        # YAML reads `off` as false and `on` as true.
-        named = {False: "off", True: AUTO, None: AUTO}
-        if value is None or isinstance(value, bool):
-            return {"action": named[value]}
-        if isinstance(value, dict) and isinstance(value.get("action"), bool):
-            return value | {"action": named[value["action"]]}
-        return {"action": value} if isinstance(value, str) else value
+        spec = value if isinstance(value, dict) else {"action": value}
+        action = spec.get("action")
+        if action is None or isinstance(action, bool):  # YAML reads `off` as false
+            action = OFF if action is False else AUTO
+        return spec | {"action": action}
 
     @model_serializer
     def _short_form(self) -> Any:
         return {"action": self.action, **self.settings} if self.settings else self.action
-
-    @property
-    def is_on(self) -> bool:
-        """True if the alarm watches the run."""
-        return self.action != "off"
-
-    @property
-    def chosen_action(self) -> str | None:
-        """The action, whatever the alarm asks for; None: what it asks for."""
-        return self.action if self.is_on and self.action != AUTO else None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Everything but the action, passed to the factory as keyword arguments."""
-        return dict(self.model_extra or {})
 
 
 BUILTIN_ALARMS = (

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from searchrl.config.sections import AUTO, Count, Seconds, Section, Weight
-from searchrl.contracts.settings import FilePath, VariableName
+from searchrl.contracts.settings import FilePath, NeedsTrust, VariableName
 from searchrl.errors import suggest
 
 MODEL = "model"
@@ -90,7 +90,7 @@ class EndpointConfig(Section):
     cache: Annotated[FilePath, Field(min_length=1)] = "auto"
     """SQLite file in which every reply is kept, so that an evaluation that is repeated sends
     nothing. `auto`: a file in your own cache folder; `off`: none."""
-    extra: dict[str, Any] = Field(default_factory=dict)
+    extra: Annotated[dict[str, Any], NeedsTrust("the text")] = Field(default_factory=dict)
     """Keys that are added to every body, such as `{reasoning_effort: low}`; null takes one out:
     `{max_tokens: null, max_completion_tokens: 2000, stop: null}` for models that refuse the usual
     ones."""

@@ -1,29 +1,35 @@
 """Every key of the configuration in words: its type, default and reason.
 
 `searchrl config` prints it, and the site's page of settings is made of it. The reasons are the
-docstrings below the fields in `sections.py` and `tree.py`, written as Markdown.
+docstrings below the fields in `sections.py` and `tree.py`, written as Markdown; types and bounds
+are read from the JSON schema that pydantic makes of the tree.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
-from searchrl.config.sections import Named, Section
-from searchrl.config.sft import SftStage
 from searchrl.config.tree import TASK_KEYS, RunConfig
 from searchrl.errors import UnknownNameError, suggest
 
-_WORDS = {int: "integer", float: "number", str: "text", bool: "true or false", Named: "name"}
-_SIGNS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
+_WORDS = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "null": "null",
+    "object": "mapping",
+    "Named": "name",
+}
+_LISTS = {"string": "texts", "Named": "names", "SftStage": "stages"}
+_BOUNDS = {
+    **{"minimum": "≥", "ge": "≥", "exclusiveMinimum": ">", "maximum": "≤"},
+    "exclusiveMaximum": "<",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,9 @@ class ConfigKey:
 
 def config_keys() -> list[ConfigKey]:
     """All keys, in the order of the classes."""
-    return list(_keys(RunConfig, ""))
+    schema = RunConfig.model_json_schema()
+    tree = RunConfig().to_dict()
+    return list(_keys(schema, schema["$defs"], tree, ""))
 
 
 def find_keys(name: str) -> list[ConfigKey]:
@@ -72,86 +80,51 @@ def find_keys(name: str) -> list[ConfigKey]:
 
 
 def write(value: Any) -> str:
-    """A value as YAML has it on one line; small numbers as `2e-5`."""
-    if isinstance(value, Named):
-        value = value.name
+    """A value as YAML has it on one line; small numbers as `2e-5`, a plugin as its name."""
+    if isinstance(value, Mapping) and [*value] == ["name"]:
+        value = value["name"]
     if isinstance(value, float) and value and abs(value) < 0.001:
         mantissa, _, exponent = f"{value:e}".partition("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _keys(section: type[Section], prefix: str) -> Iterator[ConfigKey]:
-    for name, field in section.model_fields.items():
-        key = f"{prefix}{name}"
-        inner = list(_sections(field.annotation))
-        why = " ".join((field.description or "").split())
-        is_section = bool(inner) and not inner[0][1]
-        yield ConfigKey(
-            prefix.rstrip(".") or "run",
-            key,
-            describe(field.annotation, field.metadata),
-            _default(field),
-            " ".join((inner[0][0].__doc__ or "").split()) if is_section else why,
+def _keys(
+    schema: Mapping[str, Any], known: Mapping[str, Any], tree: Mapping[str, Any], prefix: str
+) -> Iterator[ConfigKey]:
+    """The keys of a section with the values that they have by default."""
+    for name, field in schema["properties"].items():
+        key, value = f"{prefix}{name}", tree[name]
+        inner = known.get(_name_of(field.get("items", field)), {})
+        is_section = "properties" in inner and not inner.get("additionalProperties", True)
+        is_list = isinstance(value, list)
+        kind, about = (
+            ("section", inner) if is_section and not is_list else (_describe(field), field)
         )
-        for one, mark in inner:
-            yield from _keys(one, f"{key}{mark}.")
+        # The default alarms are a page of their own.
+        default = "below" if is_section or key == "alarms.watch" else f"`{write(value)}`"
+        why = " ".join(about["description"].split())
+        yield ConfigKey(prefix.rstrip(".") or "run", key, kind, default, why)
+        if is_section:
+            below = value[0] if is_list else value
+            yield from _keys(inner, known, below, f"{key}[]." if is_list else f"{key}.")
 
 
-def _sections(annotation: Any) -> Iterator[tuple[type[Section], str]]:
-    """The sections inside a field: itself, or as the element of a list."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        yield annotation, ""
-        return
-    for argument in get_args(annotation):
-        mark = "[]" if get_origin(annotation) is list else ""
-        yield from ((inner, mark or deeper) for inner, deeper in _sections(argument))
-
-
-def describe(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+def _describe(field: Mapping[str, Any]) -> str:
     """A type and its bounds in words."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return describe(arguments[0], _flatten([*arguments[1:], *metadata]))
-    if origin in (Union, types.UnionType):
-        parts = [describe(part) for part in arguments if part is not type(None)]
-        return " or ".join([*parts, *(["null"] if type(None) in arguments else [])])
-    if origin is Literal:
-        return ", ".join(f"`{value}`" for value in arguments)
-    if origin is list:
-        names = {str: "texts", Named: "names", SftStage: "stages"}
-        part = get_args(arguments[0])[0] if get_origin(arguments[0]) is Annotated else arguments[0]
-        return f"list of {names.get(part, 'entries')}"
-    if origin is dict:
-        return "mapping"
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return "section"
-    bounds = {
-        sign: getattr(mark, name)
-        for mark in _flatten(metadata)
-        for kind, name, sign in _SIGNS
-        if isinstance(mark, kind)
-    }
-    return " ".join([_WORDS[annotation], *(f"{sign} {limit:,}" for sign, limit in bounds.items())])
+    if "anyOf" in field:
+        return " or ".join(map(_describe, field["anyOf"]))
+    if choices := field.get("enum", [field["const"]] if "const" in field else []):
+        return ", ".join(f"`{value}`" for value in choices)
+    if (kind := _name_of(field)) == "array":
+        return f"list of {_LISTS.get(_name_of(field['items']), 'entries')}"
+    bounds = (f"{sign} {field[bound]:,}" for bound, sign in _BOUNDS.items() if bound in field)
+    return " ".join((_WORDS[kind], *bounds))
 
 
-def _flatten(metadata: Any) -> list[Any]:
-    """Marks, and those held in a pydantic `Field(ge=…)`."""
-    return [
-        mark
-        for item in metadata
-        for mark in (item.metadata if isinstance(item, FieldInfo) else [item])
-    ]
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    inner = [*value.values()] if isinstance(value, dict) else value
-    first = inner[0] if isinstance(inner, list) and inner else inner
-    is_below = isinstance(first, BaseModel) and not isinstance(value, Named)
-    return "below" if is_below else f"`{write(value)}`"
+def _name_of(field: Mapping[str, Any]) -> str:
+    """The type of a field, or the name of its class."""
+    return str(field.get("type") or field.get("$ref", "").rpartition("/")[2])
 
 
 def _plain(key: str) -> str:

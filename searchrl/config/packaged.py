@@ -20,11 +20,6 @@ def is_packaged(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def package_of(name: str) -> str:
-    """The package that a name is about."""
-    return name.partition(":")[0]
-
-
 def find_packaged(name: str) -> Path | None:
     """The file or folder of a name; None if the package, or that in it, is not here."""
     if not is_packaged(name):

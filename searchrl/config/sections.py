@@ -69,10 +69,19 @@ class Section(BaseModel):
         return _no_bool(value) if _NUMBER.search(annotation) else value
 
 
-class Named(BaseModel):
-    """A plugin by name with its own settings: `env: {name: corpus, corpus: docs/}`."""
+class OpenSection(BaseModel):
+    """A part of the tree in which settings of a plugin stand beside our own keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything but our own keys, passed to the factory as keyword arguments."""
+        return dict(self.model_extra or {})
+
+
+class Named(OpenSection):
+    """A plugin by name with its own settings: `env: {name: corpus, corpus: docs/}`."""
 
     name: str
 
@@ -80,11 +89,6 @@ class Named(BaseModel):
     @classmethod
     def _name_only(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Everything but the name, passed to the factory as keyword arguments."""
-        return dict(self.model_extra or {})
 
 
 class TaskConfig(Section):
@@ -128,14 +132,10 @@ class TaskConfig(Section):
     @field_validator("weight", "difficulty", "reward", mode="before")
     @classmethod
     def _is_written_well(cls, value: Any, info: ValidationInfo) -> Any:
-        return checked_stages(value, info.field_name or "")
-
-    @field_validator("difficulty", mode="after")
-    @classmethod
-    def _is_said_once(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None and "env" in info.data and "difficulty" in info.data["env"].settings:
+        env = info.data.get("env")
+        if info.field_name == "difficulty" and value and env and "difficulty" in env.settings:
             raise ValueError("env.difficulty says it already; keep one of them")
-        return value
+        return checked_stages(value, info.field_name or "")
 
     @field_validator("protocol", "retriever", mode="before")
     @classmethod

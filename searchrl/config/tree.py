@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError
@@ -48,6 +47,8 @@ TASK_KEYS = ("env", "wrapper", "reward", "judge", "protocol", "retriever")
 NAMED_SECTIONS = ("model", "algorithm")
 """Keys whose text is read as the name: `model: PATH`, `algorithm: dapo`."""
 
+_PRESETS = "searchrl:assets/presets"
+
 _PLUGIN_KEYS = ("env", "wrapper", "judge", "protocol", "retriever", "backend")
 
 WHOLE_KEYS = ("mix", "weight", "difficulty", "reward")
@@ -75,6 +76,15 @@ def _ensure_weight(tasks: list[TaskConfig]) -> list[TaskConfig]:
         if not any(stages[stage_at(stages, step)][1] for stages in weights):
             raise ValueError(f"every weight is 0 after step {step}; give one task a weight above 0")
     return tasks
+
+
+class Part(NamedTuple):
+    """A plugin part that a run names: the key of its section, its kind, name and settings."""
+
+    key: str
+    kind: str
+    name: str
+    settings: Mapping[str, Any]
 
 
 class RunConfig(Section):
@@ -135,6 +145,23 @@ class RunConfig(Section):
     `searchrl sft`. Of a run, [what it learned to play
     with](../how-to/run-and-resume.md#start-from-a-run) is taken over too."""
 
+    def parts(self) -> Iterator[Part]:
+        """Yield every plugin part that the run names, rewards apart."""
+        for number, task in enumerate(self.tasks):
+            for kind in ("env", "wrapper", "protocol", "retriever", "judge"):
+                if (named := getattr(task, kind)) is not None:
+                    key = f"tasks.{number}.{kind}"
+                    yield Part(key, kind, named.name, named.settings)
+        algorithm, generator, backend = self.algorithm, self.engine.generator, self.scale.backend
+        yield Part("algorithm.settings", "algorithm", algorithm.name, algorithm.settings)
+        yield Part("engine.generator", "generator", generator.name, generator.settings)
+        if backend is not None:
+            yield Part("scale.backend", "backend", backend.name, backend.settings)
+        for number, tracker in enumerate(self.log.trackers):
+            yield Part(f"log.trackers.{number}", "tracker", tracker.name, tracker.settings)
+        for alarm, spec in self.alarms.watch.items():
+            yield Part(f"alarms.watch.{alarm}", "alarm", alarm, spec.settings)
+
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain JSON-able values."""
         return self.model_dump(mode="json")
@@ -154,8 +181,9 @@ class RunConfig(Section):
 
 def preset_names() -> list[str]:
     """Names of the presets shipped with the package."""
-    folder = resources.files("searchrl") / "assets" / "presets"
-    return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".yaml"))
+    folder = find_packaged(_PRESETS)
+    assert folder is not None
+    return sorted(file.stem for file in folder.glob("*.yaml"))
 
 
 def load_preset(name: str) -> dict[str, Any]:
@@ -163,18 +191,16 @@ def load_preset(name: str) -> dict[str, Any]:
 
     `package:path` is the file `path.yaml` in an installed package.
     """
-    if is_packaged(name):
-        if (path := find_packaged(f"{name}.yaml")) is None:
-            package, _, inner = name.partition(":")
-            raise ConfigError(
-                f"there is no preset '{name}': no file '{inner}.yaml' in an installed package "
-                f"'{package}'. Install that package, or use one of {', '.join(preset_names())}"
-            )
+    place = name if is_packaged(name) else f"{_PRESETS}/{name}"
+    if path := find_packaged(f"{place}.yaml"):
         return load_yaml(path)
-    if name not in preset_names():
+    if not is_packaged(name):
         raise ConfigError(f"unknown preset '{name}'.{suggest(name, preset_names())}")
-    text = (resources.files("searchrl") / "assets" / "presets" / f"{name}.yaml").read_text("utf-8")
-    return dict(yaml.safe_load(text) or {})
+    package, _, inner = name.partition(":")
+    raise ConfigError(
+        f"there is no preset '{name}': no file '{inner}.yaml' in an installed package "
+        f"'{package}'. Install that package, or use one of {', '.join(preset_names())}"
+    )
 
 
 def load_yaml(path: str | Path) -> FileLayer:
@@ -310,8 +336,15 @@ def build_config(*layers: Mapping[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
-        from searchrl.config.keys import config_keys
-
-        known = [*TASK_KEYS, *(key.key.replace("[]", ".0") for key in config_keys())]
+        known = [*TASK_KEYS, *_paths(RunConfig().to_dict())]
         lines = explain(error, merged, layers, known)
         raise ConfigError(f"the configuration is not valid:\n{lines}") from None  # it shows values
+
+
+def _paths(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield every key of a tree, as `sft.stages.0.lr`."""
+    for name, value in tree.items():
+        yield f"{above}{name}"
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, Mapping):
+            yield from _paths(first, f"{above}{name}." if first is value else f"{above}{name}.0.")

@@ -6,6 +6,7 @@ packages know each other through this one alone; names become objects in `plugin
 """
 
 from searchrl.contracts.backends import Backend
+from searchrl.contracts.history import History
 from searchrl.contracts.playing import Expert, TagProtocol, TokenBudget
 from searchrl.contracts.problems import JUDGE_SCALE, find_passages_problem, find_verdict_problem
 from searchrl.contracts.retrieving import Retriever, RetrieverFactory, StoredRetriever
@@ -33,7 +34,6 @@ from searchrl.core.episode import (
     Unscored,
     Verdict,
 )
-from searchrl.core.history import History
 
 __all__ = [
     "ACT",

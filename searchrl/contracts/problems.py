@@ -1,16 +1,14 @@
 """The checks of what crosses several boundaries: what came in place of what was expected.
 
 Each returns "" for a value that can be relied on, else a few words for an error. The boundaries
-of episodes, protocols, judges and alarms call them.
+of episodes, protocols and judges call them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import get_args
 
-from searchrl.contracts.watching import AlarmAction, Alert, Severity
 from searchrl.core.episode import (
     ACT,
     ANSWER,
@@ -145,31 +143,3 @@ def find_verdict_problem(value: object, *, is_ranked: bool = False) -> str:
     is_fit = 0 <= value.score <= 1 if is_ranked else value.score in JUDGE_SCALE
     allowed = "0 to 1" if is_ranked else "one of " + ", ".join(f"{one:g}" for one in JUDGE_SCALE)
     return "" if is_fit else f"a Verdict with the score {value.score:g}; expected {allowed}"
-
-
-def find_alert_problem(value: object, step: int) -> str:
-    """Say why a run of `step` steps cannot use what an alarm returned, or "" if it can.
-
-    An alarm returns None if nothing is wrong.
-    """
-    if value is None:
-        return ""
-    if not isinstance(value, Alert):
-        return f"{type(value).__name__}; expected an Alert, or None"
-    for name in ("what", "why"):
-        text = getattr(value, name)
-        if not isinstance(text, str) or not text.strip():
-            return f"an Alert whose {name} is {text!r}; expected a sentence"
-    tries = value.tries
-    is_pair = isinstance(tries, tuple | list) and len(tries) == 2
-    if not is_pair or not all(isinstance(text, str) and text.strip() for text in tries):
-        return f"an Alert whose tries are {tries!r}; expected two sentences"
-    is_step = isinstance(value.since, int) and not isinstance(value.since, bool)
-    if not is_step or not 0 <= value.since <= step:
-        return f"an Alert since step {value.since!r}; expected a step from 0 to {step}"
-    for name, known in (("severity", get_args(Severity)), ("action", get_args(AlarmAction))):
-        if getattr(value, name) not in known:
-            return (
-                f"an Alert with {name}={getattr(value, name)!r}; expected one of {', '.join(known)}"
-            )
-    return ""

@@ -30,9 +30,9 @@ VariableName = Annotated[str, NeedsTrust("the variable")]
 """The name of an environment variable, such as the one that holds a key."""
 
 
-def find_mark(annotation: Any) -> NeedsTrust | None:
-    """The mark of a type, also inside of unions and lists; None if it has none."""
-    if isinstance(annotation, NeedsTrust):
-        return annotation
-    inner = [*get_args(annotation), *getattr(annotation, "__metadata__", ())]
-    return next(filter(None, map(find_mark, inner)), None)
+def find_mark(*annotations: Any) -> NeedsTrust | None:
+    """The first mark of types, also inside of unions and lists; None if they have none."""
+    for one in annotations:
+        if mark := one if isinstance(one, NeedsTrust) else find_mark(*get_args(one)):
+            return mark
+    return None

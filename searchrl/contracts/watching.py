@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, NotRequired, Protocol
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal, NotRequired, Protocol
 
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
-from searchrl.core.history import History
+from searchrl.contracts.history import History
 
 
 class Metric(TypedDict):
@@ -48,6 +49,10 @@ AlarmAction = Literal["warn", "stop", "rollback"]
 Rollback: it returns to the best checkpoint and goes on with a lower learning rate."""
 
 
+Sentence = Annotated[str, Field(pattern=r"\S")]
+"""A text that says something."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One alarm in words. `action` is what the alarm asks for; a configuration may say otherwise.
@@ -56,10 +61,10 @@ class Alert:
     `tries` are the two things to try first, the better one first.
     """
 
-    what: str
-    since: int
-    why: str
-    tries: tuple[str, str]
+    what: Sentence
+    since: Annotated[int, Field(ge=0, strict=True)]
+    why: Sentence
+    tries: tuple[Sentence, Sentence]
     severity: Severity = "warning"
     action: AlarmAction = "warn"
 
@@ -83,3 +88,23 @@ class Alarm(Protocol):
 
     def check(self, history: History) -> Alert | None:
         """Return what is wrong now, or None. While it stays wrong, the alarm sounds only once."""
+
+
+def find_alert_problem(value: object, step: int) -> str:
+    """Say why a run of `step` steps cannot use what an alarm returned, or "" if it can.
+
+    An alarm returns None if nothing is wrong.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, Alert):
+        return f"{type(value).__name__}; expected an Alert, or None"
+    try:
+        TypeAdapter(Alert).validate_python(asdict(value))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        return f"an Alert with {place}={first['input']!r}; {first['msg']}"
+    if value.since > step:
+        return f"an Alert since step {value.since}; expected a step from 0 to {step}"
+    return ""

@@ -19,10 +19,10 @@ import shlex
 import sys
 import traceback
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 
 import pluggy
 
@@ -65,7 +65,7 @@ def load_plugins(
     must_load: bool = False,
     entry_points: bool = True,
     recorded: Sequence[PluginRecord] = (),
-    pinned: Mapping[str, str] = MappingProxyType({}),
+    permit: Callable[[Registry], Mapping[str, str]] = lambda installed: {},
 ) -> Registry:
     """Load the built-ins, the installed plugins and `files`; return what they offer.
 
@@ -73,19 +73,27 @@ def load_plugins(
     out and listed in `Registry.failures`. `must_load` raises `PluginError` for it instead if it is
     one of `files`, which somebody asked for; `strict` for every plugin, and for a name that two of
     them offer. A file or module that does not exist always raises. `recorded` are the plugins of an
-    earlier run: messages then say what is missing or changed since that run. `pinned` are the
-    sources that a run folder named, with the hash that each must have (see `searchrl.trust`).
+    earlier run: messages then say what is missing or changed since that run. `permit` is called
+    with the installed plugins before any of `files` is loaded. It raises for what must not be, and
+    returns the sources that a run folder named, with the hash that each must have (see
+    `searchrl.trust`).
     """
     own = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
-    candidates: list[_Candidate] = [(own, lambda: importlib.import_module(BUILTINS))]
+    installed: list[_Candidate] = [(own, lambda: importlib.import_module(BUILTINS))]
     if entry_points and os.environ.get("SEARCHRL_NO_INSTALLED_PLUGINS", "0") in ("", "0"):
-        candidates += _find_entry_points()
-    candidates += _find_named(files, [owner.name for owner, _ in candidates], pinned)
+        installed += _find_entry_points()
     entries: list[Entry] = []
     failures: list[PluginFailure] = []
     loaded: dict[int, Owner] = {}
-    for owner, load in candidates:
-        if owner.origin is Origin.FILE and owner.file in {o.file for o in loaded.values()}:
+    pinned: dict[str, str] = {}
+
+    def candidates() -> Iterator[_Candidate]:
+        yield from installed
+        pinned.update(permit(Registry(tuple(entries), tuple(loaded.values()))))
+        yield from _find_named(files, [owner.name for owner, _ in installed], pinned)
+
+    for owner, load in candidates():
+        if owner.file and owner.file in {other.file for other in loaded.values()}:
             # The file of an installed plugin, named once more: the same plugin, not a rival.
             continue
         try:

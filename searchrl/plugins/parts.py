@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import gymnasium
+from pydantic import ValidationError
 
 from searchrl.config.sections import Named
 from searchrl.contracts import Judge, RetrieverFactory, TagProtocol
@@ -24,7 +25,6 @@ from searchrl.plugins.signatures import (
     find_retriever_settings,
     has_setting,
     passed_keywords,
-    takes_judge,
 )
 
 
@@ -85,7 +85,7 @@ def find_judged(
 ) -> Judged | None:
     """The judge `named`, and which of these components ask it; None if none does."""
     entries = [registry.get("reward", one) for one in components]
-    asking = [entry for entry in entries if takes_judge(entry.load())]
+    asking = [entry for entry in entries if has_setting(entry.load(), "judge")]
     if not asking:
         return None
     groups = tuple(entry.name for entry in asking if entry.is_of_group)
@@ -98,7 +98,7 @@ def make_component(
 ) -> Reward | GroupReward:
     """Make a reward component; `judge` is called only if it takes one."""
     factory = entry.load()
-    parts: dict[str, Any] = {"judge": judge()} if takes_judge(factory) else {}
+    parts: dict[str, Any] = {"judge": judge()} if has_setting(factory, "judge") else {}
     if has_setting(factory, "normalization"):
         parts["normalization"] = normalization
     return cast(Reward | GroupReward, entry.make(**parts))
@@ -126,14 +126,14 @@ def fill_parts(
     def fill(key: str, value: Any) -> Any:
         if callable(value):
             return value
-        own = dict(value) if isinstance(value, Mapping) else {"name": value}
-        name = own.pop("name", None)
-        if not isinstance(name, str) or not name:
+        try:
+            named = Named.model_validate(value)
+        except ValidationError as error:
             raise ConfigError(
                 f"{entry.kind} '{entry.title}': cannot use {key} = {value!r}: expected the name of "
                 "a retriever, or a mapping of its name and its settings: {name: bm25, k1: 1.2}"
-            )
-        part = registry.get("retriever", name)
+            ) from error
+        part = registry.get("retriever", named.name)
         if entry.kind == "retriever" and entry.is_concurrent and not part.is_concurrent:
             raise PluginError(
                 f"{entry}: its setting {key!r} is {part.name!r}, which takes one call at a time, "
@@ -141,7 +141,7 @@ def fill_parts(
                 f"'http' before a server of {part.name!r}; the author of {entry.name!r} can "
                 "register it with concurrent=False"
             )
-        return make(name, own)
+        return make(named.name, named.settings)
 
     for key, is_list in find_retriever_settings(entry.load()).items():
         value = settings.get(key)

@@ -12,12 +12,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from searchrl.config import RunConfig
+from searchrl.config.curriculum import stages_of
 
 _SHORT = 12
 """Hexadecimal digits of a hash that are shown: enough to tell two files apart."""
@@ -110,16 +113,6 @@ def hash_owner(owner: Owner) -> str:
     return digest.hexdigest()
 
 
-def read_origin(distribution: str) -> Mapping[str, Any]:
-    """Read `direct_url.json` (PEP 610) of a distribution; empty if it has none."""
-    try:
-        found = importlib.metadata.distribution(distribution) if distribution else None
-    except importlib.metadata.PackageNotFoundError:
-        found = None
-    text = found.read_text("direct_url.json") if found is not None else None
-    return dict(json.loads(text or "{}"))
-
-
 @dataclass(frozen=True, slots=True)
 class PluginRecord:
     """One plugin as a run recorded it. `names` maps kinds to what it registered."""
@@ -164,11 +157,10 @@ class PluginRecord:
         )
 
 
-def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple[PluginRecord, ...]:
+def read_records(run_dir: str | Path | None, config: RunConfig) -> tuple[PluginRecord, ...]:
     """The recorded plugins of the run in `run_dir` that its config needs; empty without records.
 
-    A damaged file is a file without records. `config` is the tree as plain values; its names and
-    expressions decide what is needed.
+    A damaged file is a file without records: whoever reads the run says that it is damaged.
     """
     path = Path(run_dir) / "provenance.json" if run_dir is not None else None
     if path is None or not os.path.isfile(path):
@@ -177,10 +169,17 @@ def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple
         rows = json.loads(path.read_text("utf-8"))["plugins"]
         records = [_read_record(row) for row in rows]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return ()  # whoever reads the run says that the file is damaged
-    used = set(_used_names(config))
-    sources = config.get("plugins") or ()
-    return tuple(r for r in records if r.owner.source in sources or any(r.offers(*p) for p in used))
+        return ()
+    used = {(part.kind, part.name) for part in config.parts()}
+    for task in config.tasks:
+        texts = (str(text) for _, text in stages_of(task.reward))
+        words = re.findall(r"[\w.\-]+:\w+|\w+", " ".join((*texts, *task.metrics)))
+        used |= {("reward", word) for word in words}
+    return tuple(
+        record
+        for record in records
+        if record.owner.source in config.plugins or any(record.offers(*one) for one in used)
+    )
 
 
 def _read_record(row: Mapping[str, Any]) -> PluginRecord:
@@ -188,26 +187,6 @@ def _read_record(row: Mapping[str, Any]) -> PluginRecord:
     # Nobody asks a record for its origin.
     owner = Owner(**known | {"name": row["plugin"], "origin": Origin.MODULE})
     return PluginRecord(owner, row.get("names", {}))
-
-
-def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(kind, name) of everything that a config names; of an expression, every possible name."""
-    for task in config.get("tasks") or ():
-        for kind in ("env", "protocol", "retriever", "judge"):
-            yield kind, str(task[kind]["name"])
-        reward = task["reward"]
-        texts = [reward] if isinstance(reward, str) else [*reward.values()]
-        for text in (*texts, *task["metrics"]):
-            for word in re.findall(r"[\w.\-]+:\w+|\w+", text):
-                yield "reward", word
-    yield "algorithm", str(config["algorithm"]["name"])
-    yield "generator", str(config["engine"]["generator"]["name"])
-    if backend := config["scale"]["backend"]:
-        yield "backend", str(backend["name"])
-    for tracker in config["log"]["trackers"]:
-        yield "tracker", str(tracker["name"])
-    for name in config["alarms"]["watch"]:
-        yield "alarm", str(name)
 
 
 def find_commit(folder: Path, tracked: str = ".") -> str | None:

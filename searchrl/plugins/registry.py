@@ -133,10 +133,6 @@ class Entry:
         found = self.options if name == "expert" else self.options["scripts"]
         return self._resolve(found[name])
 
-    def load_scripts(self) -> dict[str, ExpertFactory]:
-        """Return every scripted policy of an environment by name; empty if there is none."""
-        return {name: self.load_script(name) for name in self.script_names}
-
     def is_safe_name(self) -> bool:
         """Return True if its plugin says that the name under a scheme imports nothing."""
         is_safe = self.options.get("is_safe")

@@ -46,7 +46,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
         return ""
     try:
         if kind == "reward":
-            signature.bind(**({"judge": None} if takes_judge(factory) else {}))
+            signature.bind(**({"judge": None} if has_setting(factory, "judge") else {}))
         else:
             signature.bind_partial(*[None] * count, **dict.fromkeys(names))
     except TypeError as error:
@@ -116,11 +116,6 @@ def _alternatives(kind: Any) -> list[Any]:
     if typing.get_origin(kind) in (typing.Annotated, typing.Union, types.UnionType):
         return [one for part in typing.get_args(kind) for one in _alternatives(part)]
     return [kind]
-
-
-def takes_judge(factory: Callable[..., Any]) -> bool:
-    """Return True if a reward component is made with a judge."""
-    return has_setting(factory, "judge")
 
 
 def has_setting(factory: Callable[..., Any], name: str) -> bool:

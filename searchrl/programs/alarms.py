@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from searchrl.alarms.watch import Watch
 from searchrl.contracts import Metric
-from searchrl.core.history import History
+from searchrl.contracts.history import History
 from searchrl.engine.learning.checkpoint import load_checkpoint
 from searchrl.engine.metrics.metrics import Metrics, label_tasks
 from searchrl.errors import AlarmStop

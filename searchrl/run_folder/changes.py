@@ -81,7 +81,7 @@ def ensure_unchanged(
     """
     recorded = read_or_empty(lambda: run.provenance)  # whoever reads a damaged one says so
     if not registry.recorded:
-        registry = replace(registry, recorded=read_records(run.path, config.to_dict()))
+        registry = replace(registry, recorded=read_records(run.path, config))
     now = describe_sources(config, num_tasks)
     changes = find_changes(recorded, now, registry)
     if not changes:

@@ -11,30 +11,33 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel
+from pydantic import ValidationError
 
-from searchrl.config import RunConfig
-from searchrl.config.packaged import is_packaged, package_of
-from searchrl.config.sections import MODEL_WORDS, Named
+from searchrl.config import Part, RunConfig
+from searchrl.config.endpoint import endpoint_address
+from searchrl.config.packaged import is_packaged
+from searchrl.config.sections import MODEL_WORDS, Named, Section
 from searchrl.contracts.settings import find_mark
 from searchrl.errors import SearchRLError
 from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
-from searchrl.plugins.provenance import Origin, hash_bytes, read_origin
+from searchrl.plugins.provenance import Origin, hash_bytes
 from searchrl.plugins.signatures import find_retriever_settings, find_settings
 from searchrl.trust.folders import find_link
 
-CODE, MODEL, TEXT = "the code", "the model", "the text"
-_ASKING = ("the address", "the variable")
-"""Marks of settings that make a part ask somebody by its name alone."""
+CODE, PATH, MODEL, TEXT, ADDRESS = "the code", "the path", "the model", "the text", "the address"
+PROMPT = "the prompt"
+"""An instruction or a tag: harmless, but for a file (`@`) outside of the run folder."""
+_UNKNOWN = inspect.Parameter("unknown", inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def find_needs(config: RunConfig, registry: Registry, run: Path) -> tuple[Need, 
     Of `registry` only what installed packages registered counts.
     """
     needs = []
-    for need in dict.fromkeys(_Finder(registry, run).in_section(config, "")):
+    for need in dict.fromkeys(_Finder(registry, run).find(config)):
         path = Path(need.value.removeprefix("@"))
         with contextlib.suppress(OSError, ValueError):  # none that can be read has no hash
             if (need.what == CODE or need.value.startswith("@")) and path.is_file():
@@ -74,101 +77,101 @@ def find_needs(config: RunConfig, registry: Registry, run: Path) -> tuple[Need, 
     return tuple(needs)
 
 
+@dataclass(frozen=True, slots=True)
 class _Finder:
-    def __init__(self, registry: Registry, run: Path) -> None:
-        self.registry = registry
-        self.run = run
+    registry: Registry
+    run: Path
 
-    def in_section(self, section: BaseModel, prefix: str) -> Iterator[Need]:
+    def find(self, config: RunConfig) -> Iterator[Need]:
+        yield from self.in_texts("plugins", [*map(absolute_source, config.plugins)], CODE)
+        if endpoint_address(config.policy) is not None:
+            yield Need("policy", config.policy, ADDRESS)
+        yield from self.in_section(config)
+        for part in config.parts():
+            yield from self.in_part(part)
+
+    def in_section(self, section: Section, prefix: str = "") -> Iterator[Need]:
+        """Needs of our own keys: those whose type has a mark."""
         for name, field in type(section).model_fields.items():
             key, value = f"{prefix}{name}", getattr(section, name)
-            mark = next(filter(None, map(find_mark, [field.annotation, *field.metadata])), None)
-            if key == "plugins":
-                sources = map(absolute_source, value)
-                yield from (Need(key, one, CODE) for one in sources if not is_installed(one))
-            elif key == "run_dir":  # never taken from a run folder
+            mark = find_mark(field.annotation, *field.metadata)
+            if mark and value != field.get_default():
+                yield from self.in_texts(key, value, mark.what)
+            for place, one in _entries(key, value):
+                if isinstance(one, Section):
+                    yield from self.in_section(one, f"{place}.")
+
+    def in_part(self, part: Part) -> Iterator[Need]:
+        """Needs of a part: for its name, and for the texts in its settings."""
+        known: Mapping[str, inspect.Parameter] = {}
+        retrievers: Collection[str] = ()
+        what, is_builtin = "the tracker" if part.kind == "tracker" else "", False
+        with contextlib.suppress(SearchRLError):  # nobody registers the name, or it cannot load
+            entry = self.registry.get(part.kind, part.name)
+            if entry.owner.is_installed:
+                usual, what = what, CODE
+                is_builtin = entry.owner.origin is Origin.BUILTIN
+                known = find_settings(entry.load())
+                retrievers = find_retriever_settings(entry.load())
+                if not entry.argument or entry.is_safe_name():
+                    what = _who_is_asked(known) or usual
+        if what:
+            yield Need(f"{part.key}.name", part.name, what)
+        for setting, value in part.settings.items():
+            key, one = f"{part.key}.{setting}", known.get(setting, _UNKNOWN)
+            if value == one.default:
                 continue
-            elif key == "log.trackers":
-                for tracker in value:
-                    yield Need(key, tracker.name, "the tracker")
-                    yield from texts_of(key, tracker.settings)
-            elif isinstance(value, Named):
-                yield from self.in_named(name, value.name, value.settings, key)
-            elif key == "algorithm.settings":
-                yield from self.in_named("algorithm", section.name, value, key)  # type: ignore[attr-defined]
-            elif key == "alarms.watch":
-                for alarm, spec in value.items():
-                    yield from self.in_named("alarm", alarm, spec.settings, f"{key}.{alarm}")
-            elif key == "policy" and value.startswith("endpoint:"):
-                yield Need(key, value, "the address")
-            elif isinstance(value, BaseModel):
-                yield from self.in_section(value, f"{key}.")
-            elif isinstance(value, list) and any(isinstance(one, BaseModel) for one in value):
-                for number, one in enumerate(value):
-                    yield from self.in_section(one, f"{key}.{number}.")
-            elif isinstance(value, dict) and name == "extra":
-                yield from texts_of(key, value)
-            elif mark and isinstance(value, str) and value != field.get_default():
-                is_ours = is_packaged(value) and is_installed(package_of(value))
-                if mark.what == MODEL and (value in MODEL_WORDS or is_ours):
-                    continue
-                if mark.what not in (MODEL, "the path") or not self.is_inside(value):
-                    yield Need(key, value, mark.what)
+            if setting in retrievers:
+                for place, inner in _entries(key, value):
+                    yield from self.in_retriever(place, inner)
+            elif part.kind == "protocol" and (setting == "instruction" or is_builtin):
+                yield from self.in_texts(key, value, PROMPT)
+            else:
+                mark, allowed = find_mark(one.annotation), _literals(one.annotation)
+                yield from self.in_texts(key, value, mark.what if mark else TEXT, allowed)
+
+    def in_retriever(self, key: str, value: Any) -> Iterator[Need]:
+        """Needs of a retriever that a setting names."""
+        try:
+            inner = Named.model_validate(value)
+        except ValidationError:
+            return self.in_texts(key, value, TEXT)
+        return self.in_part(Part(key, "retriever", inner.name, inner.settings))
+
+    def in_texts(
+        self, key: str, value: Any, what: str, allowed: Collection[Any] = ()
+    ) -> Iterator[Need]:
+        """A need for every text in a value that is neither allowed nor harmless."""
+        for text in texts_in(value):
+            if text not in allowed and not self.is_harmless(text, what):
+                yield Need(key, text, what)
+
+    def is_harmless(self, text: str, what: str) -> bool:
+        if what == CODE:
+            return is_installed(text)
+        if what == PROMPT:
+            return not text.startswith("@") or self.is_inside(text[1:])
+        if what == MODEL and (text in MODEL_WORDS or is_packaged(text)):
+            return text in MODEL_WORDS or is_installed(text)
+        return what in (MODEL, PATH) and self.is_inside(text)
 
     def is_inside(self, name: str) -> bool:
         path, root = Path(os.path.abspath(name)), Path(os.path.abspath(self.run))
         return path.is_relative_to(root) and find_link(path, root) is None
 
-    def in_named(
-        self, kind: str, name: str, settings: Mapping[str, Any], key: str
-    ) -> Iterator[Need]:
-        """Needs of a part: for its name, and for the texts in its settings."""
-        known: Mapping[str, inspect.Parameter] = {}
-        retrievers: Mapping[str, bool] = {}
-        is_builtin = False
-        with contextlib.suppress(SearchRLError):  # a name that is not registered
-            entry = self.registry.get(kind, name)
-            if entry.owner.is_installed:
-                is_safe, is_builtin = False, entry.owner.origin is Origin.BUILTIN
-                with contextlib.suppress(SearchRLError):  # it cannot be loaded
-                    known = find_settings(entry.load())
-                    retrievers = find_retriever_settings(entry.load())
-                    is_safe = not entry.argument or entry.is_safe_name()
-                marks = {mark.what for one in known.values() if (mark := find_mark(one.annotation))}
-                if not is_safe:
-                    yield Need(f"{key}.name", name, CODE)
-                elif asks := next(filter(marks.__contains__, _ASKING), None):
-                    yield Need(f"{key}.name", name, f"{asks} of")
-        for setting, value in settings.items():
-            one, place = known.get(setting), f"{key}.{setting}"
-            if one is not None and value == one.default:
-                continue
-            if setting in retrievers:
-                is_list = isinstance(value, list)
-                for number, inner in enumerate(value if is_list else [value]):
-                    yield from self.in_retriever(inner, f"{place}.{number}" if is_list else place)
-                continue
-            is_ours = kind == "protocol" and (setting == "instruction" or is_builtin)
-            allowed = _literals(one.annotation) if one is not None else ()
-            mark = find_mark(one.annotation) if one is not None else None
-            for text in texts_in(value):
-                is_text = is_ours and (not text.startswith("@") or self.is_inside(text[1:]))
-                if text not in allowed and not is_text:
-                    yield Need(place, text, mark.what if mark else TEXT)
 
-    def in_retriever(self, value: Any, key: str) -> Iterator[Need]:
-        """Needs of a retriever that a setting names."""
-        inner = {"name": value} if isinstance(value, str) else value
-        if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
-            rest = {name: given for name, given in inner.items() if name != "name"}
-            yield from self.in_named("retriever", inner["name"], rest, key)
-        else:
-            yield from texts_of(key, value)
+def _who_is_asked(settings: Mapping[str, inspect.Parameter]) -> str:
+    """`the address of` for a part that asks a server, by its name alone; else ""."""
+    marks = (find_mark(one.annotation) for one in settings.values())
+    asking = (mark.what for mark in marks if mark and mark.what in (ADDRESS, "the variable"))
+    return next((f"{what} of" for what in asking), "")
 
 
-def texts_of(key: str, value: Any) -> Iterator[Need]:
-    """A need for every text in a value."""
-    return (Need(key, text, TEXT) for text in texts_in(value))
+def _entries(key: str, value: Any) -> list[tuple[str, Any]]:
+    """The entries of a list with their keys; any other value with its own."""
+    if isinstance(value, list):
+        return [(f"{key}.{number}", one) for number, one in enumerate(value)]
+    return [(key, value)]
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -191,12 +194,13 @@ def _literals(annotation: Any) -> tuple[Any, ...]:
     return tuple(value for part in get_args(annotation) for value in _literals(part))
 
 
-def is_installed(module: str) -> bool:
-    """True for the module that an installed distribution has under this name.
+def is_installed(name: str) -> bool:
+    """True for a module, or `package:path`, that an installed distribution has under this name.
 
     A module of the same name that lies elsewhere on Python's path is another one. Nor is it what
     a package runs as a program (`__main__`), or anything of the standard library.
     """
+    module = name.partition(":")[0]
     top = module.partition(".")[0]
     if module == "searchrl":
         return True
@@ -206,14 +210,14 @@ def is_installed(module: str) -> bool:
         return False
     if spec is None or "__main__" in module.split("."):
         return False
-    places = [*(spec.submodule_search_locations or filter(None, [spec.origin]))]
     roots = []
-    for owner in importlib.metadata.packages_distributions().get(top, ()):
-        roots.append(str(importlib.metadata.distribution(owner).locate_file("")))
-        origin = read_origin(owner)
-        if origin.get("dir_info", {}).get("editable"):
-            roots.append(unquote(urlsplit(str(origin.get("url", ""))).path))
+    for distribution in importlib.metadata.packages_distributions().get(top, ()):
+        owner = importlib.metadata.distribution(distribution)
+        origin = json.loads(owner.read_text("direct_url.json") or "{}")  # PEP 610
+        is_editable = origin.get("dir_info", {}).get("editable")
+        root = unquote(urlsplit(origin["url"]).path) if is_editable else owner.locate_file("")
+        roots.append(Path(str(root)).resolve())
+    places = [*(spec.submodule_search_locations or filter(None, [spec.origin]))]
     return bool(places) and all(
-        any(Path(place).resolve().is_relative_to(Path(root).resolve()) for root in roots)
-        for place in places
+        any(Path(place).resolve().is_relative_to(root) for root in roots) for place in places
     )

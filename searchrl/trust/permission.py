@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig, load_preset
-from searchrl.config.packaged import find_packaged, is_packaged, package_of
+from searchrl.config.packaged import is_packaged
 from searchrl.core.encoding import encode_text
-from searchrl.errors import PluginError, RunFolderError
+from searchrl.errors import ConfigError, PluginError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.provenance import read_records
@@ -38,7 +39,9 @@ class Permission:
         named = {*texts_in(layers), *map(absolute_source, texts_in(plugins))}
         return cls(frozenset(named), is_given)
 
-    def ensure(self, config: RunConfig, run: str | Path | None) -> dict[str, str]:
+    def ensure(
+        self, config: RunConfig, run: str | Path | None, installed: Registry
+    ) -> dict[str, str]:
         """Refuse what needs permission in a configuration from a run folder; None: from none.
 
         Returns the hash of the file, if it names one, by each value that only the run folder
@@ -47,15 +50,12 @@ class Permission:
         """
         if run is None:
             return {}
-        # The presets of packages are as harmless as their defaults.
         named, preset = self.named, config.preset
-        if preset is not None and (
-            not is_packaged(preset)
-            or (is_installed(package_of(preset)) and find_packaged(f"{preset}.yaml"))
-        ):
-            named |= Permission.of(load_preset(preset)).named
-        needs = find_needs(config, load_plugins(()), Path(run))
-        needs = tuple(need for need in needs if need.value not in named)
+        # The presets of packages are as harmless as their defaults.
+        if preset and (not is_packaged(preset) or is_installed(preset)):
+            with suppress(ConfigError):  # it is not here, and nothing was taken from it
+                named |= Permission.of(load_preset(preset)).named
+        needs = [one for one in find_needs(config, installed, Path(run)) if one.value not in named]
         refused = [str(one) for one in needs if not (self.is_given or _path_of(one).is_file())]
         if refused:
             place = shlex.quote(str(run))
@@ -68,13 +68,12 @@ class Permission:
 
     def load(self, config: RunConfig, run: str | Path | None) -> Registry:
         """The installed plugins and those of `config`, after `ensure`, whose errors it raises."""
-        pinned = self.ensure(config, run)
         return load_plugins(
             config.plugins,
             strict=config.strict_plugins,
             must_load=True,
-            pinned=pinned,
-            recorded=read_records(run, config.to_dict()),
+            permit=lambda installed: self.ensure(config, run, installed),
+            recorded=read_records(run, config),
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from searchrl.alarms.watch import Watch
 from searchrl.config import build_config
-from searchrl.core.history import History
+from searchrl.contracts.history import History
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.rewards.expression import RewardSchedule
@@ -28,11 +28,7 @@ Row = tuple[int, str, dict[str, dict[str, float]]]
 
 @cache
 def registry() -> Registry:
-    return load_plugins(entry_points=False)
-
-
-@cache
-def bell_registry() -> Registry:
+    """The built-in alarms, and bells."""
     return load_plugins([str(BELLS)], entry_points=False)
 
 

@@ -21,8 +21,8 @@ from searchrl.alarms.curves import best_mean, is_learning, streak
 from searchrl.alarms.episode import RetrievalFailure, Truncation
 from searchrl.alarms.reward import ConstantReward, DeadGroups, OneComponent
 from searchrl.alarms.update import Divergence, KlBlowUp, Mismatch
+from searchrl.contracts.history import History, Point
 from searchrl.contracts.watching import Alarm
-from searchrl.core.history import History, Point
 from searchrl.engine.model.tolerance import tolerance_of
 from searchrl.testing import make_history
 from searchrl.testing.kit.histories import healthy_history

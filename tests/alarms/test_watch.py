@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from recorded_curves import bell_registry, make_watch, play, read_runs, steps_of
+from recorded_curves import make_watch, play, read_runs, registry, steps_of
 
-from searchrl.alarms.watch import QUIET, Watch, find_alarms
+from searchrl.alarms.watch import QUIET, Watch
 from searchrl.config import build_config
 from searchrl.config.alarms import BUILTIN_ALARMS, AlarmSpec
-from searchrl.core.history import History
+from searchrl.contracts.history import History
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.rewards.expression import RewardSchedule
@@ -18,7 +18,7 @@ from searchrl.rewards.expression import RewardSchedule
 
 def bells(**watch: Any) -> Watch:
     specs = {name: AlarmSpec.model_validate(value) for name, value in watch.items()}
-    return Watch(bell_registry(), specs, History())
+    return Watch(registry(), specs, History())
 
 
 def ring(watch: Watch, *steps: int) -> list[int]:
@@ -95,7 +95,7 @@ def test_a_replay_leaves_out_what_came_before_the_rollback() -> None:
 def test_weights_are_those_of_the_stage_of_the_reward() -> None:
     stages = {0: "format+em", 5: "0.2*format+em"}
     history = History()
-    watch = Watch(bell_registry(), {}, history, {"": RewardSchedule.parse(stages)})
+    watch = Watch(registry(), {}, history, {"": RewardSchedule.parse(stages)})
     watch.ask(5)
     assert history.weights == {"": {"format": 1.0, "em": 1.0}}
     watch.ask(6)
@@ -106,8 +106,8 @@ def test_weights_are_those_of_the_stage_of_the_reward() -> None:
     ("made", "says"),
     [
         ("'low'", "str; expected an Alert, or None"),
-        ("Alert('a', 0, 'b', ('c', 'd'), 'bad')", "severity='bad'; expected .*notice, warning,"),
-        ("Alert('a', 0, 'b', ('c', 'd'), 'notice', 'halt')", "action='halt'; expected .*rollback"),
+        ("Alert('a', 0, 'b', ('c', 'd'), 'bad')", "severity='bad'.*'notice', 'warning'"),
+        ("Alert('a', 0, 'b', ('c', 'd'), 'notice', 'halt')", "action='halt'.*'rollback'"),
     ],
 )
 def test_what_it_returns_is_looked_at(made: str, says: str, tmp_path: Any) -> None:
@@ -125,18 +125,17 @@ def test_what_it_returns_is_looked_at(made: str, says: str, tmp_path: Any) -> No
 @pytest.mark.parametrize(
     ("name", "spec", "error", "says"),
     [
-        ("kl_blow_ups", "off", UnknownNameError, "Did you mean 'kl_blow_up'?"),
-        ("kl_blow_up", {"max_kll": 1}, ConfigError, "alarm 'kl_blow_up' has no setting 'max_kll'"),
-        ("kl_blow_up", {"max_kl": -1}, ConfigError, "cannot use max_kl = -1"),
-        ("dead_groups", {"steps": 0}, ConfigError, "cannot use steps = 0"),
+        ("kl_blow_ups", {}, UnknownNameError, "'kl_blow_up'"),
+        ("kl_blow_up", {"max_kll": 1}, ConfigError, "kl_blow_up.*max_kll"),
+        ("kl_blow_up", {"max_kl": -1}, ConfigError, "max_kl = -1"),
+        ("dead_groups", {"steps": 0}, ConfigError, "steps = 0"),
     ],
 )
 def test_a_wrong_name_or_setting_is_refused(
     name: str, spec: Any, error: type[Exception], says: str
 ) -> None:
-    specs = {name: AlarmSpec.model_validate(spec)}
     with pytest.raises(error, match=says):
-        find_alarms(load_plugins(entry_points=False), specs)
+        Watch(registry(), {name: AlarmSpec.model_validate(spec)}, History())
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from searchrl.contracts.history import History, Point
 from searchrl.contracts.watching import Alert
 from searchrl.core.episode import Action, Episode, EpisodeTurn, Passage, Task, is_finite_number
-from searchrl.core.history import History, Point
 
 SEARCH = EpisodeTurn("s", Action("search", ("a", "b")), (Passage("1", "x"), Passage("2", "y")))
 TOOL = EpisodeTurn("t", Action("tool", ("not", "queries")))

@@ -54,7 +54,7 @@ def command_lines(random: Random) -> Iterator[Case]:
             words[0] = misspell(random, name)
         if random.random() < 0.03:
             words.insert(0, f"--plugin={draw_text(random)}")
-        yield Case("command", tuple(words))
+        yield Case(tuple(words))
 
 
 @cache

@@ -84,20 +84,13 @@ def config_files(random: Random) -> Iterator[Case]:
                 _damage_tree(random, tree)
             data = _dump(tree).encode("utf-8", "surrogatepass")
         command = random.choice((PLAY, PLAY, PLAY, PLAY, DRY, ("plugins",)))
-        yield Case("config", (*command, "--config", "run.yaml"), {"run.yaml": data})
+        yield Case((*command, "--config", "run.yaml"), {"run.yaml": data})
 
 
 def set_words(random: Random) -> Iterator[Case]:
     """`--set KEY=VALUE`, with a key or a value that is wrong, or both."""
     keys = [key.path for key in config_keys() if not key.path.startswith("plugins")]
-    keys += [
-        "env.questions",
-        "env.topk",
-        "retriever.k1",
-        "protocol.instruction",
-        "tasks.0",
-        "tasks",
-    ]
+    keys += ["env.questions", "env.topk", "retriever.k1", "protocol.instruction", "tasks.0"]
     while True:
         words: list[str] = []
         for _ in range(random.choice((1, 1, 2))):
@@ -113,7 +106,7 @@ def set_words(random: Random) -> Iterator[Case]:
             word = f"{key}={value}" if random.random() < 0.95 else key
             words += ["--set", word]
         command = random.choice((PLAY, PLAY, PLAY, PLAY, PLAY, DRY))
-        yield Case("set", (*command, *words))
+        yield Case((*command, *words))
 
 
 def _yaml_word(random: Random) -> str:
@@ -148,8 +141,7 @@ def _good_trees() -> tuple[Any, ...]:
 
 def _damage_tree(random: Random, tree: Any) -> None:
     """Change one place of a tree in place."""
-    places = [(holder, key) for holder, key in _places(tree)]
-    if not places:
+    if not (places := [*_places(tree)]):
         return
     holder, key = random.choice(places)
     kind = random.randrange(8)

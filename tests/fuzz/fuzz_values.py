@@ -59,11 +59,11 @@ def draw_value(random: Random, depth: int = 0) -> Any:
     return {draw_text(random): draw_value(random, depth + 1) for _ in range(random.randrange(4))}
 
 
-def nest(random: Random, *, kind: str = "") -> Any:
+def nest(random: Random) -> Any:
     """A list or mapping nested a few or some hundred times."""
     value: Any = 1
     for _ in range(random.choice((3, 20, 90, 400))):
-        value = {kind or "a": value} if random.random() < 0.5 else [value]
+        value = {"a": value} if random.random() < 0.5 else [value]
     return value
 
 

@@ -46,16 +46,11 @@ tracker | register('no', lambda: None) | registers tracker 'no': the factory has
 reward | register('exact-match', dict) | must be an identifier; use 'exact_match'
 reward | register('brevity', lambda episode: 1.0) | missing a required argument: 'episode'
 reward | register('slow', dict, concurrent=1) | reward 'slow': concurrent is 1: Input
-reward | register('slow', dict, group=1) | reward 'slow': group is 1: Input
-retriever | register('slow', dict, concurrent='no') | retriever 'slow': concurrent is 'no': Input
 tracker | register('slow', dict, concurrent=False) | raised in register_trackers: TypeError
 reward | import sys; sys.exit(3) | raised in register_rewards: SystemExit: 3
 env | register('e', lambda continent='any': None) | got an unexpected keyword argument 'protocol'
-env | register('e', ENV, expert=True) | registers env 'e': expert is True: Input should be callable
 env | register('e', ENV, scripts={'a': 3}) | registers env 'e': scripts is {'a': 3}: Input
-env | register('e', ENV, protocol=3) | registers env 'e': protocol is 3: Input
 env | register('e', ENV, tools=[3]) | registers env 'e': tools is [3]: Input
-env | register('e', ENV, description=3) | registers env 'e': description is 3: Input
 env | register('e', ENV, exprt=dict) | takes no 'exprt'. Did you mean 'expert'
 """
 """Plugins of one hook with one faulty line: kind, line, what is said."""

@@ -161,7 +161,7 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     file = tmp_path / "rivers.py"
     file.write_text(PLUGIN)
     run = make_run(tmp_path, "--env", "rivers", "--plugin", str(file))
-    (record,) = read_records(run, Run.open(run).config.to_dict() | {"tasks": []})[-1:]
+    (record,) = read_records(run, Run.open(run).config)[-1:]
     file.write_text(PLUGIN.replace("return 1.0", "return 0.0"))
     # What this user trusted when the run began is another text.
     assert str(file) in complaint("eval", run)

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -17,14 +17,14 @@ from searchrl.trust import connections
 from searchrl.trust.connections import MAX_HEADER_BYTES, make_http_server
 
 START = b"POST / HTTP/1.1\r\nHost: here\r\n"
-EMPTY = [(b"content-length", b"0")]
 WHOLE = START + b"Content-Length: 2\r\n\r\nhi"
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
-    await send({"type": "http.response.start", "status": 200, "headers": EMPTY})
+    headers = [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -51,10 +51,9 @@ def connect(port: int, sent: bytes) -> socket.socket:
 
 
 def read(line: socket.socket) -> bytes:
-    try:
+    with suppress(ConnectionError):
         return line.recv(100)
-    except ConnectionError:
-        return b""
+    return b""
 
 
 @pytest.mark.parametrize("beginning", [b"", START, START + b"Content-Length: 9\r\n\r\nhi"])
@@ -64,37 +63,34 @@ def test_many_that_never_finish_stop_nobody_and_are_cut(port: int, beginning: by
         many = [stack.enter_context(connect(port, beginning)) for _ in range(60)]
         for _ in range(5):
             with connect(port, WHOLE) as good:
-                assert read(good).startswith(b"HTTP/1.1 200")
+                assert b" 200 " in read(good)
         assert [read(one) for one in many] == [b""] * 60
         assert time.monotonic() - began < 4
 
 
 def test_a_header_that_never_ends_is_cut_in_bytes_and_in_time(port: int) -> None:
     with connect(port, START + b"X: " + b"x" * MAX_HEADER_BYTES) as long:
-        assert read(long).startswith(b"HTTP/1.1 400")
+        assert b" 400 " in read(long)
     began = time.monotonic()
-    with connect(port, START) as slow:
-        try:
-            while time.monotonic() - began < 5:
-                slow.sendall(b"x")
-                time.sleep(0.1)
-        except ConnectionError:
-            pass
+    with connect(port, START) as slow, suppress(ConnectionError):
+        while time.monotonic() - began < 5:
+            slow.sendall(b"x")
+            time.sleep(0.1)
     assert time.monotonic() - began < 3
 
 
 def test_a_connection_that_is_kept_has_limits_for_each_request(port: int) -> None:
     with connect(port, WHOLE) as kept:
-        assert read(kept).startswith(b"HTTP/1.1 200")
+        assert b" 200 " in read(kept)
         time.sleep(1.2)  # it is idle
         kept.sendall(WHOLE)
-        assert read(kept).startswith(b"HTTP/1.1 200")
+        assert b" 200 " in read(kept)
         kept.sendall(START)
         assert read(kept) == b""
 
 
 def test_more_whole_requests_than_allowed_are_told_so(port: int) -> None:
     with ExitStack() as stack:
-        for _ in range(3):
-            assert b" 200 " in read(stack.enter_context(connect(port, WHOLE)))
+        lines = [stack.enter_context(connect(port, WHOLE)) for _ in range(3)]
+        assert all(b" 200 " in read(one) for one in lines)
         assert b" 503 " in read(stack.enter_context(connect(port, WHOLE)))

@@ -23,7 +23,6 @@ from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.registry import Entry
 from searchrl.programs.agent import load_agent
 from searchrl.programs.train import train
-from searchrl.trust import permission
 from searchrl.trust.needs import find_needs
 from searchrl.trust.permission import Permission
 from searchrl.trust.permission import trust as remember
@@ -33,15 +32,6 @@ distributions = cache(importlib.metadata.packages_distributions)
 
 BUILT_IN = load_plugins((), entry_points=False)
 TINY = Path(searchrl.__file__).parent / "assets" / "tiny"
-
-PLUGIN = """\
-import pathlib, searchrl
-pathlib.Path({trace!r}).write_text("ran")
-
-@searchrl.hookimpl
-def register_retrievers(register):
-    register("calm", "nowhere:Calm")
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -61,72 +51,59 @@ def trace(tmp_path: Path) -> Path:
 @pytest.fixture
 def plugin(tmp_path: Path, trace: Path) -> Path:
     path = tmp_path / "calm.py"
-    path.write_text(PLUGIN.format(trace=str(trace)))
+    path.write_text(
+        f"import pathlib, searchrl\npathlib.Path({str(trace)!r}).write_text('ran')\n"
+        "@searchrl.hookimpl\ndef register_retrievers(register):\n"
+        "    register('calm', 'nowhere:Calm')\n"
+    )
     return path
 
 
-def write_run(folder: Path, **settings: Any) -> Path:
+@pytest.fixture
+def run(tmp_path: Path, plugin: Path) -> Path:
     """A run folder as a stranger sends it."""
-    folder.mkdir(parents=True)
-    config = {"env": "regulations", "policy": "scripted", "eval": {"num_tasks": 1}, **settings}
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    folder = tmp_path / "from stranger"
+    folder.mkdir()
+    config = {"env": "regulations", "policy": "scripted", "eval": {"num_tasks": 1}}
+    (folder / "config.yaml").write_text(yaml.safe_dump({**config, "plugins": [str(plugin)]}))
     (folder / "provenance.json").write_text('{"plugins": []}')
     reseal(folder)
     return folder
 
 
-@pytest.fixture
-def run(tmp_path: Path, plugin: Path) -> Path:
-    return write_run(tmp_path / "from stranger", plugins=[str(plugin)])
-
-
-def test_one_sentence_says_what_it_wants_to_run_and_how_to_allow_it(
+def test_code_runs_only_if_it_is_allowed_once_or_named(
     run: Path, plugin: Path, trace: Path
 ) -> None:
     text = complaint("eval", run)
-    assert f"the code '{plugin}' (plugins)" in text
-    assert "once with --trust, or for good with: searchrl trust '" in text
-    assert len(text.strip().splitlines()) == 1
-    assert not trace.exists()
-
-
-def test_trust_flag_allows_once(run: Path, trace: Path) -> None:
+    assert f"the code '{plugin}' (plugins)" in text and "--trust" in text
+    assert f"searchrl trust '{run}'" in text and len(text.strip().splitlines()) == 1
+    other = plugin.with_name("other.py")
+    other.write_text(plugin.read_text().replace("trace", "another"))
+    succeed("eval", run, "--plugin", other)
+    assert (trace.parent / "another").exists() and not trace.exists(), "it stands in its place"
     succeed("eval", run, "--trust")
     assert trace.exists()
-    trace.unlink()
     complaint("eval", run)
 
 
 def test_trust_command_allows_for_good_and_runs_nothing(
     run: Path, plugin: Path, trace: Path, own_state: Path
 ) -> None:
-    said = json.loads(succeed("trust", run, "--json").stdout)
-    assert [row["value"] for row in said["trusted"]] == [str(plugin)]
-    assert not trace.exists()
-    assert [path.stem for path in own_state.iterdir()] == [said["trusted"][0]["hash"]]
+    (row,) = json.loads(succeed("trust", run, "--json").stdout)["trusted"]
+    assert row["value"] == str(plugin) and not trace.exists()
+    assert [path.stem for path in own_state.iterdir()] == [row["hash"]]
     succeed("eval", run)
     plugin.write_text(plugin.read_text() + "# another text\n")
     assert str(plugin) in complaint("eval", run)
 
 
-def test_code_named_on_the_command_line_runs(run: Path, plugin: Path, trace: Path) -> None:
-    succeed("eval", run, "--plugin", plugin)
-    assert trace.exists()
-    trace.unlink()
-    other = plugin.with_name("other.py")
-    other.write_text(plugin.read_text().replace("trace", "another"))
-    succeed("eval", run, "--plugin", other)
-    assert (trace.parent / "another").exists() and not trace.exists(), "it stands in its place"
-
-
 def test_own_run_is_trusted_and_so_are_copies_of_it(
-    plugin: Path, tmp_path: Path, micro_flags: list[str], own_state: Path
+    plugin: Path, tmp_path: Path, own_state: Path
 ) -> None:
     own = tmp_path / "own"
-    succeed("eval", "--env", "regulations", "--policy", "scripted", "--set", "eval.num_tasks=1",
-            "--plugin", plugin, "--run-dir", own)  # fmt: skip
-    shutil.copytree(own, tmp_path / "elsewhere" / "copy")
-    succeed("eval", tmp_path / "elsewhere" / "copy")
+    flags = "--env regulations --policy scripted --set eval.num_tasks=1 --plugin".split()
+    succeed("eval", *flags, plugin, "--run-dir", own)
+    succeed("eval", shutil.copytree(own, tmp_path / "elsewhere" / "copy"))
     shutil.rmtree(own_state)
     complaint("eval", own)
     assert not list(own.rglob("trusted*")), "trust is never kept in a run folder"
@@ -145,22 +122,20 @@ def test_config_of_the_user_may_name_plugins_and_they_are_listed(
 ) -> None:
     own = tmp_path / "own.yaml"
     shutil.copy(run / "config.yaml", own)
-    said = succeed("eval", "--config", own).stderr
-    assert f"note: {own} names plugins, which run: {plugin}" in said
+    for command in (["eval"], ["plugins"], ["ask", "tiny", "When?", "--set", "policy=model"]):
+        said = succeed(*command, "--config", own).stderr
+        assert f"{own} names plugins, which run: {plugin}" in said
     assert trace.exists()
-    assert "names plugins" in succeed("plugins", "--config", own).stderr
-    asked = succeed("ask", "tiny", "When?", "--config", own, "--set", "policy=model")
-    assert "names plugins" in asked.stderr
 
 
 def test_python_api_asks_too(run: Path, trace: Path, tmp_path: Path) -> None:
     (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("scripted", "model"))
     shutil.copytree(TINY, run / "policy")
     reseal(run)
-    with pytest.raises(PluginError, match="the code"):
-        load_agent(run)
-    with pytest.raises(PluginError, match="the code"):
-        train({"init_from": str(run), "run_dir": str(tmp_path / "new"), "max_steps": 0})
+    new = {"init_from": str(run), "run_dir": str(tmp_path / "new"), "max_steps": 0}
+    for program in (lambda: load_agent(run), lambda: train(new)):
+        with pytest.raises(PluginError, match="the code"):
+            program()
     assert not trace.exists()
     load_agent(run, permission=Permission(is_given=True)).close()
     assert trace.exists()
@@ -171,11 +146,14 @@ def test_file_that_changes_after_the_look_does_not_run(
 ) -> None:
     config = build_config({"plugins": [str(plugin)]})
     remember(find_needs(config, BUILT_IN, run), run)
-    pinned = Permission().ensure(config, run)
-    plugin.write_text(plugin.read_text().replace('"ran"', '"evil"'))
-    registry = load_plugins([str(plugin)], pinned=pinned)
-    assert not trace.exists()
-    assert "changed while it was being looked at" in str(registry.failures)
+
+    def permit(installed: Registry) -> dict[str, str]:
+        pinned = Permission().ensure(config, run, installed)
+        plugin.write_text(plugin.read_text().replace("'ran'", "'evil'"))
+        return pinned
+
+    registry = load_plugins([str(plugin)], permit=permit)
+    assert not trace.exists() and "changed while" in str(registry.failures)
 
 
 DEEP = {"name": "x", "a": [{"b": {"key_env": "AWS_SECRET"}}]}
@@ -196,19 +174,24 @@ MANY = "tasks.0.retriever.many"
         ({"retriever": DEEP}, "tasks.0.retriever.a"),
         ({"env": DEEP}, "tasks.0.env.a"),
         ({"env": {"name": "x", "headers": {"Bearer z": 1}}}, "tasks.0.env.headers"),
+        ({"wrapper": {"name": "agent", "command": "rm -r ."}}, "tasks.0.wrapper.command"),
         ({"judge": {"name": "lexical", "rubric": "/etc/passwd"}}, "tasks.0.judge.rubric"),
         ({"retriever": {"name": "bm25", "cache": "/not/there/yet"}}, "tasks.0.retriever.cache"),
         ({"env": {"name": "corpus", "questions": "hub/id:x"}}, "tasks.0.env.questions"),
         ({"env": {"name": "regulations", "handbook": "/h.json"}}, "tasks.0.env.handbook"),
-        ({"log": {"trackers": [{"name": "wandb", "entity": "stranger"}]}}, "log.trackers"),
+        ({"log": {"trackers": ["wandb"]}}, "log.trackers.0.name"),
         ({"alarms": {"watch": {"mine": {"action": "warn", "x": "/p"}}}}, "alarms.watch.mine.x"),
         ({"algorithm": {"settings": {"file": "/p"}}}, "algorithm.settings.file"),
         ({"engine": {"generator": {"name": "slots", "host": "h"}}}, "engine.generator.host"),
+        ({"scale": {"backend": {"name": "ray", "address": "h"}}}, "scale.backend.address"),
         ({"model": "stranger/model"}, "model.name"),
         ({"model": "/srv/model"}, "model.name"),
+        ({"model": "srl_loose:assets/tiny"}, "model.name"),
         ({"init_from": "/srv/run"}, "init_from"),
         ({"sft": {"traces": "/etc/passwd"}}, "sft.traces"),
         ({"endpoint": {"key_env": "AWS_SECRET"}}, "endpoint.key_env"),
+        ({"endpoint": {"cache": "/srv/cache"}}, "endpoint.cache"),
+        ({"endpoint": {"extra": {"user": "me"}}}, "endpoint.extra"),
         ({"policy": "endpoint:http://evil.example/v1"}, "policy"),
         ({"retriever": "asking"}, "tasks.0.retriever.name"),
         ({"retriever": {"name": "outer", "inner": "asking"}}, "tasks.0.retriever.inner.name"),
@@ -222,18 +205,18 @@ def test_what_is_not_known_as_harmless_needs_permission(
 ) -> None:
     (tmp_path / "srl_loose.py").write_text("raise SystemExit('it ran')")
     monkeypatch.syspath_prepend(tmp_path)
-    config = build_config(settings)
-    assert {need.key for need in find_needs(config, with_asking(), tmp_path / "run")} == {key}
-    monkeypatch.setattr(permission, "load_plugins", lambda _: with_asking())
+    config, installed = build_config(settings), with_asking()
+    needs = find_needs(config, installed, tmp_path / "run")
+    assert {need.key for need in needs} == {key}
     with pytest.raises(PluginError) as caught:
-        Permission().ensure(config, "my run")
-    for word in (f"({key})", "--trust", "searchrl trust 'my run'", "another machine"):
+        Permission().ensure(config, "my run", installed)
+    for word in (f"({key})", "--trust", "searchrl trust 'my run'"):
         assert word in str(caught.value)
     # What the user names, allows this once or has trusted may be used.
-    Permission.of(settings).ensure(config, "run")
-    Permission(is_given=True).ensure(config, "run")
-    remember(find_needs(config, with_asking(), tmp_path / "run"), "run")
-    Permission().ensure(config, "another run")
+    Permission.of(settings).ensure(config, "run", installed)
+    Permission(is_given=True).ensure(config, "run", installed)
+    remember(needs, "run")
+    Permission().ensure(config, "another run", installed)
 
 
 def with_asking() -> Registry:
@@ -278,11 +261,15 @@ def test_a_link_in_a_run_folder_leads_nowhere(tmp_path: Path) -> None:
     assert len(find_needs(config, BUILT_IN, tmp_path)) == 1
 
 
-def test_whoever_named_one_server_has_named_no_other(tmp_path: Path) -> None:
+def test_whoever_named_one_server_has_named_no_other() -> None:
     theirs = {"retriever": {"name": "http", "url": "https://evil.example", "key_env": "MY_KEY"}}
     mine = {"retriever": {"name": "http", "url": "https://mine.example"}}
     with pytest.raises(PluginError, match=r"evil\.example.*MY_KEY"):
-        Permission.of(mine).ensure(build_config(theirs), "run")
-    with pytest.raises(PluginError, match="MY_KEY") as caught:
-        Permission.of({"url": "https://evil.example"}).ensure(build_config(theirs), "run")
+        Permission.of(mine).ensure(build_config(theirs), "run", BUILT_IN)
+    with pytest.raises(PluginError, match="MY_KEY") as caught:  # half of it is not enough
+        Permission.of({"url": "https://evil.example"}).ensure(build_config(theirs), "run", BUILT_IN)
     assert "evil" not in str(caught.value)
+    with pytest.raises(PluginError, match="MY_KEY"):  # which is still that of the stranger
+        Permission.of(mine).ensure(build_config(theirs, mine), "run", BUILT_IN)
+    other = {"retriever": "bm25"}  # it has none of these settings
+    Permission.of(other).ensure(build_config(theirs, other), "run", BUILT_IN)

@@ -1,4 +1,4 @@
-"""Settings of strangers: YAML that multiplies itself, files without end, words in a model card."""
+"""Settings of strangers: files without end, prompts, words in a model card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import yaml
 from reseal import reseal
 
-from searchrl.config import load_yaml
 from searchrl.data import Problems
 from searchrl.data.rows import read_rows
 from searchrl.envs.foreign import GymAdapter
@@ -23,31 +22,12 @@ from searchrl.runs.card import Exported, make_card
 from searchrl.runs.source import Source
 
 
-def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
-    (tmp_path / "bomb.yaml").write_text("\n".join(lines))
-    with pytest.raises(ConfigError, match="aliases"):
-        load_yaml(tmp_path / "bomb.yaml")
-    (tmp_path / "circle.yaml").write_text("a: &a [*a]\n")
-    with pytest.raises(ConfigError, match="not valid YAML"):
-        load_yaml(tmp_path / "circle.yaml")
-
-
-def test_tags_that_make_objects_are_refused(tmp_path: Path) -> None:
-    tag = "!!python/object/apply:os.system"
-    (tmp_path / "evil.yaml").write_text(f"a: {tag} ['touch {tmp_path / 'ran'}']")
-    with pytest.raises(ConfigError, match="means nothing here"):
-        load_yaml(tmp_path / "evil.yaml")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_files_without_an_end_are_not_read() -> None:
     """This device has an end, so that the test comes to one in any case."""
     problems = Problems()
     assert list(read_rows(Path("/dev/null"), problems)) == []
     assert "is a pipe or a device" in str(problems.found)
-    with pytest.raises(ConfigError, match="no plain file"):
+    with pytest.raises(ConfigError, match="/dev/null"):
         load_instruction("@/dev/null", "act")
 
 
@@ -55,13 +35,12 @@ def test_files_without_an_end_are_not_read() -> None:
     "place", ["{goal:>999999999}", "{goal!r}", "{goal.__class__}", "{goal[0]}"]
 )
 def test_prompt_takes_plain_placeholders(place: str) -> None:
-    with pytest.raises(ConfigError, match="takes no more than the name"):
+    with pytest.raises(ConfigError, match="prompt"):
         GymAdapter(protocol=ThinkAct(), name="FrozenLake-v1", prompt=f"x {place}")
 
 
 def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(micro_run, run)
+    run = Path(shutil.copytree(micro_run, tmp_path / "run"))
     config: dict[str, Any] = yaml.safe_load((run / "config.yaml").read_text())
     instruction = "Search.\n````\n# A heading of a stranger\n\x1b]52;c;eA==\x07"
     config["tasks"][0]["protocol"] = {"name": "think-search-answer", "instruction": instruction}
@@ -74,6 +53,5 @@ def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> 
     reseal(run)
     card = make_card(Source.open(run), Exported(Path("n <b> *x*"), "whole", None), load_plugins())
     assert "<script" not in card and "\\[x\\](http://evil) \\`" in card
-    assert "# n &lt;b> \\*x\\*" in card
-    assert "(`searchrl train'; rm -rf ~ #`)" in card
+    assert "# n &lt;b> \\*x\\*" in card and "(`searchrl train'; rm -rf ~ #`)" in card
     assert "\x1b" not in card and "\n`````text\n" in card

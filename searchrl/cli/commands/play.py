@@ -37,7 +37,7 @@ def play(**values: Any) -> None:
     from searchrl.cli.loading import load_registry
     from searchrl.config import build_config
     from searchrl.engine.rollout.records import rollout_record
-    from searchrl.engine.rollout.worlds import make_worlds, name_defaults
+    from searchrl.engine.rollout.worlds import make_worlds
     from searchrl.errors import FailureLimitError
     from searchrl.programs.play import SHORTCUTS, choose_task, play_episode, read_turn
     from searchrl.screen.terminal import make_console
@@ -48,7 +48,6 @@ def play(**values: Any) -> None:
     layers = read_layers()
     config = build_config(*layers)
     registry = load_registry(config)
-    config = name_defaults(config, registry)
     world = make_worlds(config, registry)[0]
 
     def read_line() -> str | None:

@@ -33,8 +33,10 @@ def plugins(**values: Any) -> None:
     """
     settings: Mapping[str, Any] = reduce(merge, read_layers(), {})
     sources = settings.get("plugins", [])
-    pinned = find_permission().ensure(RunConfig(plugins=sources), run_of_config())
-    registry = load_plugins(sources, pinned=pinned)
+    permission, named = find_permission(), RunConfig(plugins=sources)
+    registry = load_plugins(
+        sources, permit=lambda installed: permission.ensure(named, run_of_config(), installed)
+    )
     if values["json"]:
         print_json(describe(registry), indent=2)
     else:

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig, build_config, load_preset, preset_names
 from searchrl.config.endpoint import MODEL
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
@@ -224,9 +223,9 @@ def prepare(
         registry = trust.load(plan.config, begun)
         for text in (*registry.news, *(find_damage(Path(begun)) if begun else ())):
             on_note(text)
-    for tracker in plan.config.log.trackers:
-        registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
-    find_alarms(registry, plan.config.alarms.watch)
+    for part in plan.config.parts():
+        if part.kind in ("tracker", "alarm"):  # others are made before anything is written
+            registry.get(part.kind, part.name).ensure_settings(part.settings)
     if resume is None:  # what `auto` and `tiny` mean to a resumed run was decided when it began
         plan = plan.settled(registry)
     for note in plan.notes:

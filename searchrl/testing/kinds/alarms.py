@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchrl.contracts.problems import find_alert_problem
-from searchrl.contracts.watching import Alarm, Alert
-from searchrl.core.history import History
+from searchrl.contracts.history import History
+from searchrl.contracts.watching import Alarm, Alert, find_alert_problem
 from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.histories import healthy_history, sample_histories
 from searchrl.testing.kit.subject import Subject

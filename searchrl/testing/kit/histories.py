@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from searchrl.config import build_config
-from searchrl.core.history import History
+from searchrl.contracts.history import History
 
 
 def make_history(

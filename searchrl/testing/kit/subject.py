@@ -13,7 +13,7 @@ from searchrl.config.sections import TaskConfig
 from searchrl.errors import ConfigError
 from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.plugins.signatures import find_settings, takes_judge
+from searchrl.plugins.signatures import find_settings, has_setting
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.testing.kit.tags import Grammar
 
@@ -48,7 +48,7 @@ class Subject:
         Raises NeedsSettings if it was given no settings and says ConfigError.
         """
         factory = self.entry.load()
-        if self.entry.kind == "reward" and takes_judge(factory):
+        if self.entry.kind == "reward" and has_setting(factory, "judge"):
             parts["judge"] = make_judge(self.registry, TaskConfig().judge.name, {})
         try:
             return factory(*args, **parts, **self.settings)

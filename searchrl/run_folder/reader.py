@@ -123,14 +123,13 @@ class Run:
     @property
     def provenance(self) -> dict[str, Any]:
         """`provenance.json`: versions, machine, commit, duration; empty if it was not written."""
-        path = self.path / PROVENANCE
-        return read_provenance(path, _GO_ON).facts if lexists(path) else {}
+        return read_provenance(self.path).facts if lexists(self.path / PROVENANCE) else {}
 
     @property
     def files(self) -> dict[str, Entry]:
         """Sizes and checksums of the files in it; empty if `provenance.json` cannot be read."""
         try:
-            return read_provenance(self.path / PROVENANCE).files
+            return read_provenance(self.path).files
         except DamagedError:
             return {}
 
@@ -259,17 +258,12 @@ def find_damage(run_dir: Path, *, deep: bool = False) -> list[str]:
     if not looks_like_run(run_dir):
         return []
     run, faults = Run(run_dir), list[str]()
-    for look in (run.find_config_change, lambda: run.provenance, lambda: run.summary):
+    for look in (run.find_config_change, lambda: read_provenance(run_dir), lambda: run.summary):
         try:
             if isinstance(change := look(), str):
                 faults.append(change)
         except DamagedError as error:
             faults.append(str(error))
-    if not lexists(run_dir / PROVENANCE):
-        faults.append(
-            f"'{run_dir / PROVENANCE}' is missing: nothing says which plugins the run had, and "
-            "whether other files are damaged. Restore it from a copy"
-        )
     faults += [run.read_metrics().fault, run.read_alarms().fault]
     there = {f"{FOLDER}/{file.name}" for file in rollout_files(run_dir)}
     missing = [name for name in run.files if name.startswith(FOLDER) and name not in there]
@@ -280,8 +274,10 @@ def find_damage(run_dir: Path, *, deep: bool = False) -> list[str]:
     return list(dict.fromkeys(filter(None, faults)))
 
 
-def read_provenance(path: Path, way_on: str = RESTORE) -> Manifest:
+def read_provenance(run_dir: Path) -> Manifest:
     """Read the manifest of a run; `DamagedError` if it is not what runs write."""
+    path = run_dir / PROVENANCE
+    way_on = f"{RESTORE}: nothing else says which plugins the run had, or whether files are damaged"
     manifest = Manifest.read(path, way_on)
     if problem := find_problem(manifest.facts, Provenance):
         raise DamagedError.of(path, problem, way_on)

@@ -134,7 +134,7 @@ class RunWriter:
         """Go on with `provenance.json`; set a damaged one aside."""
         path = self.path / PROVENANCE
         try:
-            manifest = read_provenance(path)
+            manifest = read_provenance(self.path)
             self._facts, self._files = manifest.facts, manifest.files
             self._files.pop(SUMMARY, None)
             self._opened -= float(self._facts.get("duration_s") or 0.0)

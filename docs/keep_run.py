@@ -7,7 +7,6 @@ checksums anew, so `searchrl inspect` reads the folder like any other run. Calle
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -16,8 +15,8 @@ from typing import Any
 import yaml
 
 from searchrl import Run
+from searchrl.run_folder.manifest import Manifest, encode_json, make_entry
 from searchrl.run_folder.rollouts import write_rollouts
-from searchrl.run_folder.sealing import encode_sealed
 
 STEPS = (1, 5)
 """Training steps whose rollouts are kept, besides the last one and those of alarms."""
@@ -39,23 +38,20 @@ def keep_run(run: Run, folder: Path, name: str) -> None:
         shutil.rmtree(folder)
     (folder / "rollouts").mkdir(parents=True)
     config = without_paths(run.config.to_dict(), run.path, name) | {"run_dir": None}
-    # So that nobody looks for the rollouts of the other steps.
-    config["log"]["max_rollout_files"] = len(kept_steps(run))
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     (folder / "config.yaml").write_text(text, "utf-8")
     for file in ("metrics.jsonl", "alarms.jsonl"):
         if (run.path / file).is_file():
             shutil.copy(run.path / file, folder)
     for file, rows in choose_rollouts(run):
-        write_rollouts(folder / "rollouts", file, rows, compress=True)
+        write_rollouts(folder / "rollouts" / f"{file}.jsonl.gz", rows)
     facts = without_paths({**run.provenance}, run.path, name)
     facts.pop("process", None)  # names the machine
-    written = (folder / "config.yaml").read_bytes()
-    checksum = {"bytes": len(written), "sha256": hashlib.sha256(written).hexdigest()}
-    facts["checksums"] = {**facts.get("checksums", {}), "config.yaml": checksum}
-    (folder / "provenance.json").write_bytes(encode_sealed(facts))
     summary = without_paths(run.summary, run.path, name)
-    (folder / "summary.json").write_bytes(encode_sealed(summary))
+    (folder / "summary.json").write_bytes(encode_json(summary))
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    entries = {path.relative_to(folder).as_posix(): make_entry(path) for path in files}
+    Manifest(facts, entries).write(folder / "provenance.json")
 
 
 def choose_rollouts(run: Run) -> Iterator[tuple[str, list[dict[str, Any]]]]:

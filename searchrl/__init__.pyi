@@ -31,6 +31,6 @@ from .programs.evaluate import evaluate as evaluate
 from .programs.train import train as train
 from .run_folder import Run as Run
 from .run_folder import choose_policy as choose_policy
-from .run_folder.sealing import file_fault as file_fault
+from .run_folder.manifest import Manifest as Manifest
 from .statistics import compare as compare
 from .statistics import estimate as estimate

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
 
-from searchrl.run_folder.reader import ALARMS, CONFIG, FINISHED, METRICS, WRITTEN
-from searchrl.run_folder.sealing import SEAL, encode_sealed, write_checksums
+from searchrl.run_folder.manifest import Manifest, make_entry
 
 
 def reseal(run: Path) -> None:
     """Write all checksums of a run folder again; files that are not there are left out."""
-    for folder in (run / "policy", *run.glob("checkpoints/step_*")):
-        if folder.is_dir():
-            write_checksums(folder)
-    for path in (run / "summary.json", *run.glob("checkpoints/step_*/state.json")):
-        _reseal_file(path)
+    if (run / "policy").is_dir():
+        Manifest.of(run / "policy", {}).write(run / "policy" / "checksums.json")
+    for checkpoint in run.glob("checkpoints/step_*"):
+        state = checkpoint / "state.json"
+        Manifest.of(checkpoint, _facts(state) if state.is_file() else {}).write(state)
     provenance = run / "provenance.json"
     if provenance.is_file():
-        record = json.loads(provenance.read_text("utf-8"))
-        for name in (CONFIG, METRICS, ALARMS):
-            data = (run / name).read_bytes() if (run / name).is_file() else b""
-            facts = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            record.setdefault(WRITTEN, {})[name] = facts
-        provenance.write_text(json.dumps(record), "utf-8")
-        _reseal_file(provenance)
+        names = ("*.yaml", "*.jsonl", "summary.json", "rollouts/*")
+        files = {
+            path.relative_to(run).as_posix(): make_entry(path)
+            for name in names
+            for path in run.glob(name)
+        }
+        Manifest(_facts(provenance), files).write(provenance)
 
 
 def unfinish(run: Path) -> None:
@@ -35,13 +33,10 @@ def unfinish(run: Path) -> None:
     provenance = run / "provenance.json"
     with suppress(OSError, ValueError):  # a damaged one stays as it is
         record = json.loads(provenance.read_text("utf-8"))
-        del record[FINISHED]
-        provenance.write_text(json.dumps(record), "utf-8")
-        _reseal_file(provenance)
+        files = {name: entry for name, entry in record["files"].items() if name != "summary.json"}
+        Manifest(_facts(provenance), files).write(provenance)
 
 
-def _reseal_file(path: Path) -> None:
-    if path.is_file():
-        value = json.loads(path.read_text("utf-8"))
-        value.pop(SEAL, None)
-        path.write_bytes(encode_sealed(value))
+def _facts(path: Path) -> dict[str, object]:
+    value = json.loads(path.read_text("utf-8"))
+    return {key: one for key, one in value.items() if key not in ("files", "sha256")}

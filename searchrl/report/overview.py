@@ -10,7 +10,7 @@ from searchrl.config.tree import describe_stages
 from searchrl.errors import SearchRLError
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import Run, find_damage
-from searchrl.run_folder.reader import find_missing_rollouts, read_or_empty
+from searchrl.run_folder.reader import read_or_empty
 from searchrl.screen.figures import LABELS
 
 
@@ -47,7 +47,7 @@ def describe_run(run: Run) -> dict[str, Any]:
         ),
         "rewarded": list_rewarded(run),
         "alarms": run.read_alarms().rows,
-        "faults": [*find_damage(run.path), *find_missing_rollouts(run)],
+        "faults": find_damage(run.path, deep=True),
     }
 
 

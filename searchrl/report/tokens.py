@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import DamagedError
 from searchrl.run_folder import Run, list_checkpoints
-from searchrl.run_folder.sealing import CHECKSUMS, read_whole, verify_folder
+from searchrl.run_folder.policies import verify_policy
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,26 +29,14 @@ def open_texts(run: Run) -> TokenTexts:
     name = run.config.model.name
     folders.append(find_packaged(EMBEDDED if name == "tiny" else name) or Path(name))
     faults: list[str] = []
-    for file in (folder / _FILE for folder in folders):
-        if not os.path.lexists(file):
-            continue
-        try:
-            _ensure_whole(file)
-            return TokenTexts(file, faults)
-        except DamagedError as error:
-            faults.append(str(error))
+    for folder in folders:
+        if (folder / _FILE).is_file():
+            try:
+                verify_policy(folder, _FILE)
+                return TokenTexts(folder / _FILE, faults)
+            except DamagedError as error:
+                faults.append(str(error))
     return TokenTexts(None, faults)
-
-
-def _ensure_whole(file: Path) -> None:
-    """Raise `DamagedError` if a file cannot be read, or is not what was written."""
-    read_whole(file, _WAY_ON)
-    folder = file.parent
-    for listing, name in ((folder, _FILE), (folder.parent, f"{folder.name}/{_FILE}")):
-        # The checksums of the folder around it may be of something else.
-        is_listed = os.path.lexists(listing / CHECKSUMS)
-        if is_listed and verify_folder(listing, name, way_on=_WAY_ON):
-            return
 
 
 class TokenTexts:

@@ -19,8 +19,8 @@ from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import ChangedError
 from searchrl.plugins import Registry
 from searchrl.plugins.provenance import read_records
+from searchrl.run_folder.manifest import hash_file
 from searchrl.run_folder.reader import Run, read_or_empty
-from searchrl.run_folder.sealing import hash_file
 
 CACHE_SETTING = "cache"
 """The setting that names the file or folder in which answers of a server are kept."""

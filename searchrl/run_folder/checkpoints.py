@@ -1,7 +1,6 @@
 """Checkpoints on disk: found, checked and removed. No torch.
 
-Every file but `state.json` is listed in `checksums.json`; `state.json` is sealed, because it alone
-is replaced later.
+The manifest of a checkpoint is `state.json`, which is replaced when the other files are not.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchrl.errors import DamagedError, RunFolderError
+from searchrl.run_folder.manifest import CHECKSUMS, STATE, Manifest
 from searchrl.run_folder.place import guarding, partial_of
-from searchrl.run_folder.sealing import STATE, read_sealed, verify_folder
 
 FOLDER = "checkpoints"
 _NAME = re.compile(r"step_\d{1,18}")
@@ -54,18 +53,25 @@ def list_checkpoints(run_dir: Path) -> list[Path]:
 
 
 def checkpoint_fault(folder: Path, *, deep: bool = False) -> str:
-    """Say what is wrong with a checkpoint; "" for nothing. `deep`: see `verify_folder`."""
+    """Say what is wrong with a checkpoint; "" for nothing. `deep`: see `Manifest.verify`."""
     try:
-        read_state(folder)
-        verify_folder(folder, deep=deep, way_on=_WAY_ON)
+        read_manifest(folder).verify(folder, deep=deep, way_on=_WAY_ON)
     except DamagedError as error:
         return str(error)
     return ""
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """Read the JSON state of a checkpoint; `DamagedError` if it is not what was written."""
-    return read_sealed(checkpoint / STATE, _WAY_ON)
+    """Read how far the run had come at a checkpoint; raises as `read_manifest`."""
+    return read_manifest(checkpoint).facts
+
+
+def read_manifest(checkpoint: Path) -> Manifest:
+    """Read the manifest of a checkpoint; `DamagedError` if it is not what was written."""
+    manifest = Manifest.read(checkpoint / STATE, _WAY_ON)
+    if not manifest.files:  # written before these files were one
+        return Manifest(manifest.facts, Manifest.read(checkpoint / CHECKSUMS, _WAY_ON).files)
+    return manifest
 
 
 def newest_checkpoint(run_dir: Path, *, deep: bool = True) -> Choice:

@@ -6,8 +6,14 @@ import os
 from pathlib import Path
 
 from searchrl.errors import DamagedError
-from searchrl.run_folder.checkpoints import FOLDER, Choice, checkpoint_folders, is_checkpoint_name
-from searchrl.run_folder.sealing import CHECKSUMS, RESTORE, verify_folder
+from searchrl.run_folder.checkpoints import (
+    FOLDER,
+    Choice,
+    checkpoint_folders,
+    is_checkpoint_name,
+    read_manifest,
+)
+from searchrl.run_folder.manifest import CHECKSUMS, RESTORE, Manifest
 
 POLICY = "policy"
 
@@ -47,17 +53,17 @@ def choose_policy(folder: Path) -> Choice | None:
     )
 
 
-def verify_policy(folder: Path, *, deep: bool = True) -> None:
+def verify_policy(folder: Path, below: str = "", *, deep: bool = True) -> None:
     """Compare the files of a policy with their checksums; one that no run wrote may have none.
 
-    The policy of a checkpoint is listed with the checkpoint. Raises `DamagedError` that names the
-    first file that is not what was written.
+    Only those whose names begin with `below`. That of a checkpoint is listed with the checkpoint.
+    Raises `DamagedError` that names the first file that is not what was written.
     """
     is_of_run = is_policy_of_run(folder)
     if is_of_run and is_checkpoint_name(folder.absolute().parent.name):
-        verify_folder(folder.parent, f"{folder.name}/", deep=deep)
+        read_manifest(folder.parent).verify(folder.parent, f"{POLICY}/{below}", deep=deep)
     elif is_of_run or os.path.exists(folder / CHECKSUMS):
-        verify_folder(folder, deep=deep)
+        Manifest.read(folder / CHECKSUMS).verify(folder, below, deep=deep)
     if not any(os.path.isfile(folder / name) for name in CONFIGS):
         raise DamagedError.of(folder, f"neither {' nor '.join(CONFIGS)} is there", RESTORE)
 

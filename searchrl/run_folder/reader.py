@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
+import json
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.config import RunConfig, build_config, load_yaml
 from searchrl.errors import ConfigError, DamagedError, RunFolderError, suggest_path
-from searchrl.run_folder.rollouts import may_hold, read_rollouts, rollout_files
-from searchrl.run_folder.sealing import CHANGED, RESTORE, read_whole
-from searchrl.run_folder.shapes import AlarmRow, MetricRow, Shape, find_problem, read_record
+from searchrl.run_folder.manifest import RESTORE, Entry, Manifest, find_fault
+from searchrl.run_folder.rollouts import FOLDER, may_hold, read_rollouts, rollout_files
+from searchrl.run_folder.shapes import (
+    AlarmRow,
+    MetricRow,
+    Provenance,
+    Shape,
+    Summary,
+    find_problem,
+)
 from searchrl.trackers.rows import parse_rows
 from searchrl.trust.folders import ensure_plain
 
@@ -25,10 +33,6 @@ if TYPE_CHECKING:
 CONFIG, PROVENANCE = "config.yaml", "provenance.json"
 METRICS, ALARMS, SUMMARY = "metrics.jsonl", "alarms.jsonl", "summary.json"
 
-WRITTEN = "checksums"
-"""The key of provenance.json that says how `config.yaml` and files of rows were written."""
-FINISHED = "finished"
-"""The key of provenance.json that says when the summary was written."""
 _PARTS = ("checkpoints", "policy")
 """Folders of a run that hold weights."""
 _GO_ON = "Restore it from a copy; other files of the run are not affected"
@@ -74,7 +78,7 @@ class Run:
             )
         ensure_plain(folder)
         if is_run:
-            read_whole(folder / CONFIG, _config_help(folder))
+            ensure_readable(folder / CONFIG, _config_help(folder))
         return cls(folder)
 
     @classmethod
@@ -103,15 +107,31 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """`summary.json`; empty while the run has not finished."""
-        if not lexists(self.path / SUMMARY) and FINISHED not in self.provenance:
+        path, entry = self.path / SUMMARY, self.files.get(SUMMARY)
+        if entry is None and not lexists(path):
             return {}
-        return read_record(self.path / SUMMARY, _GO_ON)
+        if not (fault := find_fault(path, entry)):
+            try:
+                summary: dict[str, Any] = json.loads(path.read_bytes())
+                fault = find_problem(summary, Summary)
+            except (ValueError, RecursionError):
+                fault = "it is not JSON"
+        if fault:
+            raise DamagedError.of(path, fault, _GO_ON)
+        return summary
 
     @property
     def provenance(self) -> dict[str, Any]:
         """`provenance.json`: versions, machine, commit, duration; empty if it was not written."""
-        path = self.path / PROVENANCE
-        return read_record(path, _GO_ON) if lexists(path) else {}
+        return read_provenance(self.path).facts if lexists(self.path / PROVENANCE) else {}
+
+    @property
+    def files(self) -> dict[str, Entry]:
+        """Sizes and checksums of the files in it; empty if `provenance.json` cannot be read."""
+        try:
+            return read_provenance(self.path).files
+        except DamagedError:
+            return {}
 
     def find_end(self) -> str:
         """Say that training is over, and how to train on; "" while there is something to resume."""
@@ -158,23 +178,19 @@ class Run:
         return self._read_rows(ALARMS, AlarmRow)
 
     def _read_rows(self, name: str, shape: type[Shape]) -> Rows:
-        path, written = self.path / name, self._written(name)
-        known = 0 if written is None else int(written["bytes"])
-        if not lexists(path) and not known:
+        path, entry = self.path / name, self.files.get(name)
+        known = entry["bytes"] if entry else 0
+        if not known and not lexists(path):
             return Rows([], "")
-        try:
-            # A run that has not evaluated yet may have an empty one.
-            is_empty = path.is_file() and not path.stat().st_size
-            data = b"" if is_empty else read_whole(path, _GO_ON)
-        except DamagedError as error:
-            return Rows([], str(error))
-        fault, rows = _find_difference(data, written), list[dict[str, Any]]()
-        # Beyond what provenance.json knows there may be a row that a kill has torn.
-        for line in parse_rows(io.BytesIO(data), may_be_torn=len(data) > known):
-            if isinstance(line, dict) and not find_problem(line, shape):
-                rows.append(line)
-            elif not fault:
-                fault = line if isinstance(line, str) else "a line in it is no such row"
+        fault, rows = find_fault(path, entry, may_grow=True), list[dict[str, Any]]()
+        with suppress(OSError):
+            data = path.read_bytes() if path.is_file() else b""
+            # Beyond what provenance.json knows there may be a row that a kill has torn.
+            for line in parse_rows(io.BytesIO(data), may_be_torn=len(data) > known):
+                if isinstance(line, dict) and not find_problem(line, shape):
+                    rows.append(line)
+                elif not fault:
+                    fault = line if isinstance(line, str) else "a line in it is no such row"
         return Rows(rows, str(DamagedError.of(path, fault, _GO_ON)) if fault else "")
 
     def rollouts(self, phase: str | None = None) -> Iterator[dict[str, Any]]:
@@ -183,9 +199,10 @@ class Run:
         With `phase`, only those of `before`, `train`, `during` or `after`; `before_forced`,
         `during_forced` and `after_forced` are those whose first turn was forced to search.
         """
+        files = self.files
         for path in rollout_files(self.path):
             if phase is None or may_hold(path, phase):
-                rows = read_rollouts(path)
+                rows = read_rollouts(path, files.get(f"{FOLDER}/{path.name}"))
                 yield from (row for row in rows if phase is None or row.get("phase") == phase)
 
     def changes(self, since: Run | None = None, step: int | None = None) -> list[Change]:
@@ -207,17 +224,14 @@ class Run:
                 return rows
         return []
 
-    def _written(self, name: str) -> Mapping[str, Any] | None:
-        """Size and checksum of a file as provenance.json knows them; None if it cannot be read."""
-        record = read_or_empty(lambda: self.provenance)
-        return record.get(WRITTEN, {}).get(name)  # type: ignore[no-any-return]
-
     def find_config_change(self) -> str:
         """Say that `config.yaml` is not what the run wrote, or ""; `DamagedError` if unreadable."""
-        if not _find_difference(read_whole(self.path / CONFIG), self._written(CONFIG)):
+        path = self.path / CONFIG
+        ensure_readable(path, RESTORE)
+        if not find_fault(path, self.files.get(CONFIG)):
             return ""
         return (
-            f"'{self.path / CONFIG}' is not as the run wrote it: it was edited, or it is damaged. "
+            f"'{path}' is not as the run wrote it: it was edited, or it is damaged. "
             "If nobody edited it, restore it from a copy: figures may be those of other settings"
         )
 
@@ -236,44 +250,44 @@ def looks_like_run(folder: Path) -> bool:
     return all(signs) or (any(signs) and (folder / _PARTS[0]).is_dir())
 
 
-def find_damage(run_dir: Path) -> list[str]:
+def find_damage(run_dir: Path, *, deep: bool = False) -> list[str]:
     """Describe the faults of a run's records, in sentences; nothing for other folders.
 
-    Weights and trajectories are looked at when they are read.
+    With `deep` also trajectories that are gone. They and weights are looked at when they are read.
     """
     if not looks_like_run(run_dir):
         return []
     run, faults = Run(run_dir), list[str]()
-    for look in (run.find_config_change, lambda: run.provenance, lambda: run.summary):
+    for look in (run.find_config_change, lambda: read_provenance(run_dir), lambda: run.summary):
         try:
             if isinstance(change := look(), str):
                 faults.append(change)
         except DamagedError as error:
             faults.append(str(error))
-    if not lexists(run_dir / PROVENANCE):
-        faults.append(
-            f"'{run_dir / PROVENANCE}' is missing: nothing says which plugins the run had, and "
-            "whether other files are damaged. Restore it from a copy"
-        )
     faults += [run.read_metrics().fault, run.read_alarms().fault]
+    there = {f"{FOLDER}/{file.name}" for file in rollout_files(run_dir)}
+    missing = [name for name in run.files if name.startswith(FOLDER) and name not in there]
+    if deep and missing:
+        others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        way_on = f"{RESTORE}, or go on without"
+        faults.append(str(DamagedError.of(run_dir / missing[0], f"it is missing{others}", way_on)))
     return list(dict.fromkeys(filter(None, faults)))
 
 
-def find_missing_rollouts(run: Run) -> Iterator[str]:
-    """A sentence if files of rollouts are gone that the metrics of a training speak of."""
-    log, rows = run.config.log, run.read_metrics().rows
-    if not log.rollouts or not any(row["phase"] == "train" for row in rows):
-        return
-    names = {"before": "eval_before", "after": "eval_after"}
-    if not log.max_rollout_files:
-        names |= {"train": "step_{:06d}", "during": "eval_during_{:06d}"}
-    suffix = ".jsonl.gz" if log.compress else ".jsonl"
-    meant = [names[row["phase"]].format(row["step"]) for row in rows if row["phase"] in names]
-    paths = [run.path / "rollouts" / f"{name}{suffix}" for name in dict.fromkeys(meant)]
-    if missing := [path for path in paths if not path.exists()]:
-        others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-        way_on = f"{RESTORE}, or go on without"
-        yield str(DamagedError.of(missing[0], f"it is missing{others}", way_on))
+def read_provenance(run_dir: Path) -> Manifest:
+    """Read the manifest of a run; `DamagedError` if it is not what runs write."""
+    path = run_dir / PROVENANCE
+    way_on = f"{RESTORE}: nothing else says which plugins the run had, or whether files are damaged"
+    manifest = Manifest.read(path, way_on)
+    if problem := find_problem(manifest.facts, Provenance):
+        raise DamagedError.of(path, problem, way_on)
+    return manifest
+
+
+def ensure_readable(path: Path, way_on: str) -> None:
+    """Raise `DamagedError` for a file that is missing, empty or cannot be read."""
+    if fault := find_fault(path):
+        raise DamagedError.of(path, fault, way_on)
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
@@ -285,7 +299,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
     if path.name != CONFIG or not looks_like_run(path.parent):
         return load_yaml(path)
     way_on = _config_help(path.parent)
-    read_whole(path, way_on)
+    ensure_readable(path, way_on)
     try:
         settings = load_yaml(path)
         build_config(settings)
@@ -298,13 +312,3 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 def _config_help(folder: Path) -> str:
     return f"{RESTORE}; its weights can be used without it: --init-from {folder / 'policy'}"
-
-
-def _find_difference(data: bytes, written: Mapping[str, Any] | None) -> str:
-    """Say what is wrong with a file that began with so many bytes; it may have grown since."""
-    if written is None:
-        return ""
-    if len(data) < written["bytes"]:
-        return f"it has {len(data):,} bytes and was written with {written['bytes']:,}"
-    is_same = hashlib.sha256(data[: written["bytes"]]).hexdigest() == written["sha256"]
-    return "" if is_same else CHANGED

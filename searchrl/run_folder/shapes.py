@@ -6,16 +6,12 @@ read is described. Behind the readers of this room nobody asks what a row is.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    FiniteFloat,
     JsonValue,
     NonNegativeInt,
     PositiveInt,
@@ -23,25 +19,16 @@ from pydantic import (
     model_validator,
 )
 
+from searchrl.contracts import Metric
 from searchrl.contracts.problems import MAX_REWARD, find_action_problem, find_task_problem
 from searchrl.core.episode import ANSWER, SEARCH, Action, FailureKind, StopReason, Task
-from searchrl.errors import DamagedError, show_value
-from searchrl.run_folder.sealing import read_sealed
+from searchrl.errors import show_value
 
 
 class Shape(BaseModel):
     """The shape of a JSON object. Nothing is converted: the object itself is used."""
 
-    model_config = ConfigDict(strict=True)
-
-
-class MetricShape(Shape):
-    """A `Metric`."""
-
-    value: FiniteFloat
-    low: FiniteFloat = 0.0
-    high: FiniteFloat = 0.0
-    n: int
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 class MetricRow(Shape):
@@ -49,7 +36,7 @@ class MetricRow(Shape):
 
     step: NonNegativeInt
     phase: str
-    metrics: dict[str, MetricShape]
+    metrics: dict[str, Metric]
 
 
 class AlarmRow(Shape):
@@ -58,19 +45,10 @@ class AlarmRow(Shape):
     step: NonNegativeInt
 
 
-_Number = Annotated[FiniteFloat, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
+_Number = Annotated[float, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
 """A reward or a score."""
 _Id = Annotated[int, Field(ge=0, lt=2**32)]
-_Column = list[FiniteFloat | None]
-
-
-def _is_json(value: Any) -> Any:
-    """A value that JSON can hold: `1e999` is read as a number that it cannot."""
-    json.dumps(value, allow_nan=False)
-    return value
-
-
-_Json = Annotated[JsonValue, AfterValidator(_is_json)]
+_Column = list[float | None]
 
 
 class _Task(Shape):
@@ -95,13 +73,13 @@ class _Turn(Shape):
     text: str
     action: str
     queries: list[str]
-    payload: _Json
+    payload: JsonValue
     reason: str
     observation: str
     passages: list[str]
-    reward: FiniteFloat
+    reward: float
     ranks: list[dict[str, PositiveInt | None]] | None = None
-    score: FiniteFloat | None = None
+    score: float | None = None
 
     @model_validator(mode="after")
     def _is_turn(self) -> Self:
@@ -134,16 +112,16 @@ class RolloutRow(Shape):
     sampler_logp: _Column
     ratio: _Column | None = None
     entropy: _Column | None = None
-    advantage: FiniteFloat | _Column | None
-    weight: FiniteFloat | _Column | None = None
+    advantage: float | _Column | None
+    weight: float | _Column | None = None
     clipped: list[int] | None = None
     turns: list[_Turn]
-    signals: dict[str, FiniteFloat] = {}
+    signals: dict[str, float] = {}
     final_answer: str | None
     stop_reason: Annotated[StopReason, Field(strict=False)]
     reward: _Number | None
     scores: dict[str, _Number]
-    drawings: _Json = []
+    drawings: JsonValue = []
     unscored: str | None
     failure: _Failure | None
 
@@ -154,11 +132,6 @@ class RolloutRow(Shape):
         if any(one is not None and len(one) != len(self.ids) for one in (*columns, *advantages)):
             raise ValueError("its columns differ in length")
         return self
-
-
-class _Written(Shape):
-    bytes: NonNegativeInt
-    sha256: str
 
 
 class _Plugin(Shape):
@@ -172,38 +145,30 @@ class _Process(Shape):
     pid: int
 
 
-class _Provenance(Shape):
+class Provenance(Shape):
+    """The facts in `provenance.json`."""
+
     program: str = ""
     process: _Process | None = None
     started: str = ""
-    duration_s: FiniteFloat | None = None
+    duration_s: float | None = None
     versions: dict[str, str | None] = {}
     machine: dict[str, Any] = {}
     commit: dict[str, Any] | None = None
     plugins: list[_Plugin] = []
-    checksums: dict[str, _Written] = {}
     changes: list[Any] = []
     data: dict[str, Any] = {}
     weights: dict[str, Any] = {}
     tasks: dict[str, Any] = {}
 
 
-class _Summary(Shape):
+class Summary(Shape):
+    """`summary.json`."""
+
     steps: NonNegativeInt | None = None
-    before: dict[str, MetricShape] | None = None
-    after: dict[str, MetricShape] | None = None
-    eval: dict[str, MetricShape] | None = None
-
-
-_SHAPES: dict[str, type[Shape]] = {"provenance.json": _Provenance, "summary.json": _Summary}
-
-
-def read_record(path: Path, way_on: str) -> dict[str, Any]:
-    """Read `provenance.json` or `summary.json`; `DamagedError` if it is not what runs write."""
-    value = read_sealed(path, way_on)
-    if problem := find_problem(value, _SHAPES[path.name]):
-        raise DamagedError.of(path, problem, way_on)
-    return value
+    before: dict[str, Metric] | None = None
+    after: dict[str, Metric] | None = None
+    eval: dict[str, Metric] | None = None
 
 
 def find_problem(value: object, shape: type[Shape]) -> str:

@@ -1,7 +1,7 @@
 """Writing a run folder: whole records, and going on after a kill or damage.
 
-`provenance.json` is sealed, and holds size and checksum of `config.yaml` and of the files of rows;
-a kill between a row and its checksum leaves a row more, which is whole.
+`provenance.json` is the manifest, replaced after each row. A kill between a row and its checksum
+leaves a row more, which is whole; a file of trajectories is listed with the next row.
 """
 
 from __future__ import annotations
@@ -23,26 +23,19 @@ from searchrl.errors import DamagedError
 from searchrl.files import replace_file
 from searchrl.plugins.provenance import find_commit
 from searchrl.run_folder.checkpoints import checkpoint_folders, clean_partial, set_aside, step_of
+from searchrl.run_folder.manifest import Entry, Manifest, encode_json, make_entry
 from searchrl.run_folder.place import ensure_free, guarding
 from searchrl.run_folder.reader import (
     ALARMS,
     CONFIG,
-    FINISHED,
     METRICS,
     PROVENANCE,
     SUMMARY,
-    WRITTEN,
     Rows,
     Run,
+    read_provenance,
 )
-from searchrl.run_folder.rollouts import (
-    parse_name,
-    remove_rollouts,
-    rollout_files,
-    write_rollouts,
-)
-from searchrl.run_folder.sealing import RESTORE, encode_sealed
-from searchrl.run_folder.shapes import read_record
+from searchrl.run_folder.rollouts import FOLDER, parse_name, rollout_files, write_rollouts
 from searchrl.trackers.rows import encode_row
 
 _README = """# A SearchRL run
@@ -65,9 +58,11 @@ class RunWriter:
         self.path = path
         self.is_silent = is_silent
         self._opened = time.monotonic() - spent_s
-        self._record: dict[str, Any] | None = None
-        """The content of provenance.json; None: there is none."""
-        self._growing = {METRICS: _Growing(), ALARMS: _Growing()}
+        self._facts: dict[str, Any] | None = None
+        """Those of provenance.json; None: there is none."""
+        self._files: dict[str, Entry] = {}
+        self._digests: dict[str, Any] = {}
+        """SHA-256 of the files of rows, so far."""
 
     @classmethod
     def create(cls, config: RunConfig, path: Path, spent_s: float = 0.0) -> RunWriter:
@@ -116,16 +111,22 @@ class RunWriter:
                     on_note(f"kept as '{set_aside(folder)}', for you to look at or to delete")
             writer._read_provenance(on_note)
             measured = run.read_metrics()
-            writer._keep_rows(METRICS, measured, is_kept, on_note)
-            writer._keep_rows(ALARMS, run.read_alarms(), lambda row: True, on_note)
             is_over = any(row["phase"] == "after" and is_kept(row) for row in measured.rows)
-            for file in rollout_files(run.path):
+
+            def is_dropped(file: Path) -> bool:
                 kind, at = parse_name(file.name)
                 phase = "during" if kind.startswith("eval_during") else "train"
                 is_old = is_kept({"phase": phase, "step": at or 0})
-                if not is_old or (kind.startswith("eval_after") and not is_over):
-                    set_aside(file) if file.is_dir() else remove_rollouts(file)
-            if (run.path / SUMMARY).is_dir():  # any other one is replaced at the end
+                return not is_old or (kind.startswith("eval_after") and not is_over)
+
+            for name in [one for one in writer._files if one.startswith(f"{FOLDER}/")]:
+                if is_dropped(Path(name)):
+                    del writer._files[name]
+            for file in filter(is_dropped, rollout_files(run.path)):
+                set_aside(file) if file.is_dir() else file.unlink()
+            writer._keep_rows(METRICS, measured, is_kept, on_note)
+            writer._keep_rows(ALARMS, run.read_alarms(), lambda row: True, on_note)
+            if os.path.lexists(run.path / SUMMARY):  # a damaged one, or there is no going on
                 set_aside(run.path / SUMMARY)
         return writer
 
@@ -133,9 +134,10 @@ class RunWriter:
         """Go on with `provenance.json`; set a damaged one aside."""
         path = self.path / PROVENANCE
         try:
-            self._record = read_record(path, RESTORE)
-            self._record.pop(FINISHED, None)
-            self._opened -= float(self._record.get("duration_s") or 0.0)
+            manifest = read_provenance(self.path)
+            self._facts, self._files = manifest.facts, manifest.files
+            self._files.pop(SUMMARY, None)
+            self._opened -= float(self._facts.get("duration_s") or 0.0)
         except DamagedError as error:
             kept = f" Kept as '{set_aside(path)}'." if os.path.lexists(path) else ""
             on_note(
@@ -146,7 +148,7 @@ class RunWriter:
     @property
     def has_provenance(self) -> bool:
         """False for a reopened run that lost it, and needs another."""
-        return self._record is not None
+        return self._facts is not None
 
     def _keep_rows(
         self,
@@ -162,7 +164,9 @@ class RunWriter:
             rest = f"The {len(read.rows)} rows that can be read go on in a new file"
             on_note(f"{read.fault}. {kept}{rest}")
         data = b"".join(encode_row(row) for row in read.rows if is_kept(row))
-        self._growing[name] = _Growing(data)
+        for known in (self._digests, self._files):
+            known.pop(name, None)
+        self._count(name, data)
         # First: the old file begins with these rows, so a kill in between damages nothing.
         self.update_provenance()
         if data or path.is_file():
@@ -176,9 +180,8 @@ class RunWriter:
                 versions[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
                 versions[name] = None
-        config = self.path / CONFIG
         spent = timedelta(seconds=time.monotonic() - self._opened)
-        self._record = {
+        self._facts = {
             "started": (datetime.now(UTC) - spent).isoformat(timespec="seconds"),
             "command": sys.argv,
             "python": platform.python_version(),
@@ -190,19 +193,20 @@ class RunWriter:
             },
             "plugins": list(plugins),
             **facts,
-            WRITTEN: {CONFIG: _Growing(config.read_bytes() if config.is_file() else b"").facts},
         }
+        if (self.path / CONFIG).is_file():
+            self._files[CONFIG] = make_entry(self.path / CONFIG)
         self.update_provenance()
 
     def update_provenance(self, **facts: Any) -> None:
-        """Bring provenance.json up to date: checksums of rows, duration, process, `facts`."""
-        if self._record is None:
+        """Bring provenance.json up to date: checksums, duration, process, `facts`."""
+        if self._facts is None or self.is_silent:
             return
-        self._record |= facts
-        self._record["process"] = {"host": platform.node(), "pid": os.getpid()}
-        self._record["duration_s"] = round(time.monotonic() - self._opened, 1)
-        self._record[WRITTEN] |= {name: one.facts for name, one in self._growing.items()}
-        self._replace(PROVENANCE, encode_sealed(self._record))
+        self._facts |= facts
+        self._facts["process"] = {"host": platform.node(), "pid": os.getpid()}
+        self._facts["duration_s"] = round(time.monotonic() - self._opened, 1)
+        with guarding(self.path):
+            Manifest(self._facts, self._files).write(self.path / PROVENANCE)
 
     def log(self, step: int, metrics: Mapping[str, Any], phase: str) -> None:
         """Append one line to metrics.jsonl and flush it to disk."""
@@ -228,20 +232,31 @@ class RunWriter:
         """
         if self.is_silent:
             return
+        path = self.path / FOLDER / f"{name}.jsonl{'.gz' if compress else ''}"
+        self._unlist(path)
         with guarding(self.path):
-            (self.path / "rollouts").mkdir(exist_ok=True)
-            write_rollouts(self.path / "rollouts", name, rows, compress=compress)
+            path.parent.mkdir(exist_ok=True)
+            write_rollouts(path, rows)
+            self._files[f"{FOLDER}/{path.name}"] = make_entry(path)
             if keep:
                 kind = parse_name(name)[0]
                 parsed = [(parse_name(file.name), file) for file in rollout_files(self.path)]
                 same = [file for (one, at), file in parsed if one == kind and at is not None]
                 for old in same[:-keep]:
-                    remove_rollouts(old)
+                    self._unlist(old)
+                    old.unlink()
+
+    def _unlist(self, path: Path) -> None:
+        """Take a file of trajectories out of the manifest, before it is removed or replaced."""
+        if self._files.pop(f"{FOLDER}/{path.name}", None):
+            self.update_provenance()
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json."""
-        self._replace(SUMMARY, encode_sealed(summary))
-        self.update_provenance(**{FINISHED: datetime.now(UTC).isoformat(timespec="seconds")})
+        if not self.is_silent:
+            self._replace(SUMMARY, encode_json(summary))
+            self._files[SUMMARY] = make_entry(self.path / SUMMARY)
+            self.update_provenance()
 
     def write_failure(self, name: str, text: str) -> Path:
         """Save a traceback; returns its path."""
@@ -256,24 +271,18 @@ class RunWriter:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        self._growing[name].add(line)
+        self._count(name, line)
         self.update_provenance()
+
+    def _count(self, name: str, data: bytes) -> None:
+        """Take what a file of rows has grown by into its entry."""
+        digest = self._digests.setdefault(name, hashlib.sha256())
+        digest.update(data)
+        known = self._files[name]["bytes"] if name in self._files else 0
+        self._files[name] = {"bytes": known + len(data), "sha256": digest.hexdigest()}
 
     def _replace(self, name: str, data: bytes) -> None:
         if not self.is_silent:
             with guarding(self.path):
                 (self.path / name).parent.mkdir(exist_ok=True)
                 replace_file(self.path / name, data)
-
-
-class _Growing:
-    """Size and checksum of a file that grows at its end; `facts` are what provenance.json holds."""
-
-    def __init__(self, data: bytes = b"") -> None:
-        self._num_bytes, self._hash = 0, hashlib.sha256()
-        self.add(data)
-
-    def add(self, data: bytes) -> None:
-        self._hash.update(data)
-        self._num_bytes += len(data)
-        self.facts = {"bytes": self._num_bytes, "sha256": self._hash.hexdigest()}

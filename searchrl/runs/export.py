@@ -19,8 +19,8 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.tolerance import tolerance_of
 from searchrl.errors import ConfigError, PolicyError
 from searchrl.plugins import Registry
+from searchrl.run_folder.manifest import CHECKSUMS
 from searchrl.run_folder.place import filling
-from searchrl.run_folder.sealing import CHECKSUMS
 from searchrl.runs.card import Exported, Kind, is_hub_id, make_card
 from searchrl.runs.source import Source
 from searchrl.trust.folders import ensure_plain

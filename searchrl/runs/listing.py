@@ -28,7 +28,8 @@ from searchrl.run_folder import (
 )
 from searchrl.run_folder.checkpoints import checkpoint_folders, remove_checkpoint, step_of
 from searchrl.run_folder.policies import POLICY, verify_policy
-from searchrl.run_folder.reader import find_missing_rollouts, read_or_empty
+from searchrl.run_folder.reader import read_or_empty
+from searchrl.run_folder.rollouts import FOLDER as ROLLOUTS
 from searchrl.run_folder.rollouts import read_rollouts, rollout_files
 from searchrl.trust.folders import find_odd
 
@@ -150,7 +151,7 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
 
 def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
     """The faults of a run's files, in sentences."""
-    yield from find_damage(run.path)
+    yield from find_damage(run.path, deep=deep)
     yield from filter(None, (checkpoint_fault(f, deep=deep) for f in checkpoint_folders(run.path)))
     policy = run.path / POLICY
     try:
@@ -158,11 +159,10 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
             verify_policy(policy, deep=deep)
     except DamagedError as error:
         yield str(error)
-    with suppress(ConfigError, DamagedError):  # of its configuration, which is told already
-        yield from find_missing_rollouts(run) if deep else ()
+    files = run.files
     for file in rollout_files(run.path) if deep else ():
         try:
-            for _ in read_rollouts(file):
+            for _ in read_rollouts(file, files.get(f"{ROLLOUTS}/{file.name}")):
                 pass
         except DamagedError as error:
             yield str(error)

@@ -51,7 +51,7 @@ def resume(run: Path) -> tuple[Run, str]:
         ("optimizer.json", "empty"),
         ("policy/tokenizer.json", "missing"),
         ("state.json", "flipped"),
-        ("checksums.json", "folder"),
+        ("state.json", "folder"),
     ],
 )
 def test_an_older_checkpoint_is_taken_and_the_run_ends_the_same(

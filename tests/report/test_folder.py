@@ -18,7 +18,7 @@ from searchrl.errors import RunFolderError
 from searchrl.report.folder import write_report
 from searchrl.report.patterns import find_pattern
 from searchrl.run_folder import Run
-from searchrl.run_folder.sealing import write_checksums
+from searchrl.run_folder.manifest import CHECKSUMS, Manifest
 
 TOKENIZER = Path(f"{find_packaged(EMBEDDED)}/tokenizer.json")
 
@@ -174,7 +174,8 @@ def test_a_damaged_tokenizer_is_passed_over_and_said(tmp_path: Path):
     (folder / "policy").mkdir()
     file = folder / "policy" / "tokenizer.json"
     shutil.copy(TOKENIZER, file)
-    write_checksums(folder / "policy")
+    (folder / "policy" / "config.json").write_text("{}")
+    Manifest.of(folder / "policy", {}).write(folder / "policy" / CHECKSUMS)
     said = succeed("inspect", folder, "--out", tmp_path / "out").stdout
     assert "is damaged" not in said
     file.write_bytes(file.read_bytes().replace(b'"the"', b'"eht"'))
@@ -182,7 +183,7 @@ def test_a_damaged_tokenizer_is_passed_over_and_said(tmp_path: Path):
     assert f"note: '{file}' is damaged" in said and "its content is not what was" in said
     words = read_data(tmp_path / "out", "words")[0]
     assert any("the" in word for word in words.values()) and "eht" not in words.values()
-    (folder / "policy" / "checksums.json").unlink()
     file.write_text("no tokenizer")
+    Manifest.of(folder / "policy", {}).write(folder / "policy" / CHECKSUMS)
     said = succeed("inspect", folder, "--out", tmp_path / "out").stdout
     assert f"note: '{file}' is damaged: it is no tokenizer" in said

@@ -14,8 +14,8 @@ from searchrl.run_folder.checkpoints import (
     rotate_checkpoints,
     set_aside,
 )
+from searchrl.run_folder.manifest import CHECKSUMS, STATE, Manifest
 from searchrl.run_folder.policies import choose_policy, is_policy_of_run, verify_policy
-from searchrl.run_folder.sealing import encode_sealed, write_checksums
 
 
 def write_policy(folder: Path) -> Path:
@@ -25,6 +25,10 @@ def write_policy(folder: Path) -> Path:
     return folder
 
 
+def write_checksums(folder: Path) -> None:
+    Manifest.of(folder, {}).write(folder / CHECKSUMS)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run that was stopped after its checkpoints of steps 2 and 10."""
@@ -32,8 +36,7 @@ def run(tmp_path: Path) -> Path:
     for step in (2, 10):
         folder = run / "checkpoints" / f"step_{step:06d}"
         write_policy(folder / "policy")
-        write_checksums(folder)
-        (folder / "state.json").write_bytes(encode_sealed({"step": step}))
+        Manifest.of(folder, {"step": step}).write(folder / STATE)
     (run / "config.yaml").write_text("seed: 1")
     return run
 
@@ -53,7 +56,7 @@ def test_the_newest_whole_weights_are_taken_and_the_choice_is_said(run: Path) ->
             choose_policy(named)
     # What else is in the checkpoint is no matter of its policy.
     (older / "optimizer.json").write_text("{}")
-    write_checksums(older)
+    Manifest.of(older, {}).write(older / STATE)
     (older / "optimizer.json").write_text("[]")
     assert choose_policy(older / "policy") == (older / "policy", ())
     assert not is_policy_of_run(run / "checkpoints" / "own" / "policy")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gzip
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -23,9 +22,8 @@ from searchrl.run_folder import (
     looks_like_run,
     read_config_file,
 )
-from searchrl.run_folder.reader import find_missing_rollouts
+from searchrl.run_folder.manifest import Manifest, find_fault
 from searchrl.run_folder.rollouts import rollout_files
-from searchrl.run_folder.sealing import encode_sealed, file_fault
 from searchrl.run_folder.shapes import RolloutRow, find_problem
 from searchrl.trackers import rows as trackers_rows
 from searchrl.trackers.rows import encode_row
@@ -86,33 +84,23 @@ def test_a_kill_between_a_row_and_its_checksum_damages_nothing(run: Path) -> Non
     assert find_damage(run) == []
 
 
-def test_what_metrics_speak_of_and_is_gone_is_named(run: Path) -> None:
+def test_what_was_written_and_is_gone_is_named(run: Path) -> None:
     opened = Run.open(run)
     assert len(list(opened.rollouts("train"))) == 60 and not list(opened.rollouts("after"))
     assert opened.measured("train", 2) == row(2) and opened.measured("after", 2) is None
-    # By its configuration the run compresses all of them; step 1 alone is.
-    (said,) = find_missing_rollouts(opened)
-    assert (
-        f"'{run / 'rollouts' / 'step_000002.jsonl.gz'}' is damaged: it is missing, and 1 " in said
-    )
-    for log, is_missing in (
-        ({"rollouts": False}, False),
-        ({"max_rollout_files": 1}, False),
-        ({"compress": False}, True),
-    ):
-        (run / "config.yaml").write_text(build_config({"log": log}).to_yaml())
-        assert any(".jsonl'" in said for said in find_missing_rollouts(opened)) == is_missing, log
-        assert len(list(find_missing_rollouts(opened))) == is_missing, log
-    (run / "config.yaml").write_text(build_config({"seed": 3}).to_yaml())
     for number in (2, 3):
-        (run / "rollouts" / f"step_{number:06d}.jsonl.gz").touch()
-    assert list(find_missing_rollouts(opened)) == []
+        (run / "rollouts" / f"step_{number:06d}.jsonl").unlink()
+    assert find_damage(run) == []
+    (said,) = find_damage(run, deep=True)
+    assert f"'{run / 'rollouts' / 'step_000002.jsonl'}' is damaged: it is missing, and 1 " in said
     (run / "summary.json").unlink()
     assert [
         f"'{run / 'summary.json'}' is damaged: it is missing" in one for one in find_damage(run)
     ]
     with pytest.raises(DamagedError, match="it is missing"):
         _ = opened.summary
+    RunWriter.reopen(run, 1)
+    assert find_damage(run, deep=True) == [], "what will be made again is not missed"
 
 
 def test_rows_that_are_missing_at_the_end_are_seen(run: Path) -> None:
@@ -261,7 +249,7 @@ def test_rows_and_records_that_runs_do_write_are_no_damage(run: Path) -> None:
         (empty.path / folder).rmdir()
     assert looks_like_run(empty.path)
     record = Run(run).provenance | {"plugins": [1]}
-    (run / "provenance.json").write_bytes(encode_sealed(record))
+    Manifest(record, {}).write(run / "provenance.json")
     with pytest.raises(DamagedError, match=r"no run writes 'plugins\.0'"):
         _ = Run(run).provenance
 
@@ -281,7 +269,7 @@ def test_a_run_holds_plain_files_alone(run: Path) -> None:
     os.mkfifo(run / "pipe")
     with pytest.raises(RunFolderError, match="pipe"):
         Run.open(run)
-    assert file_fault(run / "pipe") == "it is no ordinary file"
+    assert find_fault(run / "pipe") == "it is no ordinary file"
 
 
 def test_a_row_that_no_run_writes_is_named_with_its_file(run: Path) -> None:
@@ -328,8 +316,9 @@ def test_a_config_that_cannot_be_read_is_damaged_only_if_it_is_not_what_was_writ
     for read in (lambda: Run(run).config, lambda: read_config_file(run / "config.yaml")):
         with pytest.raises(DamagedError, match=r"config\.yaml' is damaged: .*--init-from"):
             read()
-    record = json.loads((run / "provenance.json").read_text("utf-8"))
-    assert record["checksums"].keys() == {"config.yaml", "metrics.jsonl", "alarms.jsonl"}
+    rollouts = {f"rollouts/{file.name}" for file in rollout_files(run)}
+    records = {"config.yaml", "metrics.jsonl", "alarms.jsonl", "summary.json"}
+    assert Run(run).files.keys() == records | rollouts
 
 
 @pytest.mark.parametrize("change", ["metrics.jsonl", "provenance.json", "summary.json"])

@@ -39,6 +39,22 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in (folder / "rollouts").iterdir()}
 
 
+def test_a_file_is_not_listed_while_it_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = written(tmp_path / "run")
+
+    def killed(path: Path, rows: object) -> None:
+        path.write_text("other rows")
+        raise KeyboardInterrupt
+
+    assert "rollouts/step_000004.jsonl" in Run(writer.path).files
+    monkeypatch.setattr(writer_module, "write_rollouts", killed)
+    with pytest.raises(KeyboardInterrupt):
+        writer.write_rollouts("step_000004", [], compress=False)
+    assert "rollouts/step_000004.jsonl" not in Run(writer.path).files
+
+
 def test_evaluation_that_will_be_done_again_is_dropped(tmp_path: Path) -> None:
     """Its row is on disk, and the checkpoint of its step does not count it: a kill in between."""
     writer = written(tmp_path / "run")
@@ -94,16 +110,13 @@ def test_what_a_kill_left_is_removed_and_newer_checkpoints_are_set_aside(tmp_pat
 def test_a_kill_between_the_rows_that_stay_and_their_checksum_damages_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, calls, real = written(tmp_path / "run"), list[Path](), writer_module.replace_file
+    writer = written(tmp_path / "run")
 
-    def killed_at_the_second(path: Path, data: bytes) -> None:
-        calls.append(path)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        real(path, data)
+    def killed(path: Path, data: bytes) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(writer_module, "replace_file", killed_at_the_second)
+        patch.setattr(writer_module, "replace_file", killed)
         RunWriter.reopen(writer.path, 2)
     assert find_damage(writer.path) == []
 
@@ -162,7 +175,7 @@ def test_the_newest_files_of_one_kind_stay_and_others_too(tmp_path: Path) -> Non
     writer.write_rollouts("eval_after", [], compress=False, keep=1)
     writer.write_rollouts("step", [], compress=False)
     writer.write_rollouts("step_000005", [], compress=True, keep=3)
-    gone = {f"step_{step:06d}.jsonl{end}" for step in (1, 2) for end in ("", ".sha256")}
+    gone = {f"step_{step:06d}.jsonl" for step in (1, 2)}
     assert before - files(writer.path) == gone and "step.jsonl" in files(writer.path)
     shutil.rmtree(writer.path / "rollouts")  # somebody saved space
     writer.write_rollouts("step_000006", [], compress=False)
@@ -202,7 +215,7 @@ def test_alarms_after_a_step_are_dropped(tmp_path: Path) -> None:
         writer.write_alarm({"step": step})
     RunWriter.reopen(writer.path, 2)
     assert len(Run(writer.path).alarms) == 3, "a resumed run may have heard them all"
-    size = Run(writer.path).provenance["checksums"]["alarms.jsonl"]["bytes"]
+    size = Run(writer.path).files["alarms.jsonl"]["bytes"]
     assert size == (writer.path / "alarms.jsonl").stat().st_size
     writer.keep_alarms(3)
     assert Run(writer.path).alarms == [{"step": 2}, {"step": 3}]

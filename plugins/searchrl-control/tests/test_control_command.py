@@ -12,6 +12,7 @@ import torch
 from click.testing import CliRunner
 from control_toy import play, write_toy
 from gymnasium.spaces import flatten
+from safetensors.torch import save
 from searchrl_control.collections.judged import TEST, TRAIN
 from searchrl_control.comparison.sequences import (
     list_sequences,
@@ -178,14 +179,14 @@ def test_runs_that_cannot_be_compared_are_refused(runs: list[Path], tmp_path: Pa
 
 def test_a_run_of_somebody_else_asks_nobody_and_its_text_is_shown_as_text(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "step_000000.safetensors").write_bytes(b"")
     evil = {"endpoint_model": "m", "url": "http://127.0.0.1:9/evil"}
     for settings, fault in (
         ({"envs": [evil]}, "say that you mean it: --set env.url=ADDRESS"),
         ({"network": {"name": "\x1b[31mx"}}, "is damaged"),
     ):
         told = {"settings": settings, "space": {}}
-        (tmp_path / "config.json").write_text(json.dumps(told))
+        made = save({}, {"training": json.dumps(told)})
+        (tmp_path / "checkpoints" / "step_000000.safetensors").write_bytes(made)
         for words in (("compare", str(tmp_path)), ("train", "--resume", str(tmp_path))):
             said = call(*words, fails=True)
             assert fault in said and "\x1b" not in said

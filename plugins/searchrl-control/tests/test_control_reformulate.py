@@ -24,7 +24,7 @@ from searchrl import ConfigError, DamagedError, EndpointFailure, PolicyError
 from searchrl.api_client import Request
 from searchrl.cli import main
 from searchrl.config.packaged import EMBEDDED, find_packaged
-from searchrl.run_folder.sealing import write_checksums
+from searchrl.run_folder.manifest import CHECKSUMS, Manifest
 
 ASKED = Asked("where does salt come from", {"salt": 1.0, "come": 1.0}, PASSAGES[:2])
 
@@ -95,7 +95,8 @@ def test_the_same_weights_always_write_the_same_also_as_a_run(tmp_path: Path) ->
     assert tiny is not None
     shutil.copytree(tiny, tmp_path / "run" / "policy")
     (tmp_path / "run" / "config.yaml").write_text("{}", "utf-8")
-    write_checksums(tmp_path / "run" / "policy")
+    policy = tmp_path / "run" / "policy"
+    Manifest.of(policy, {}).write(policy / CHECKSUMS)
     said = ask_weights("tiny", tmp_path / "one")("Where does salt come from?")
     again = ask_weights(str(tmp_path / "run"), tmp_path / "two")("Where does salt come from?")
     assert said.strip() and said == again

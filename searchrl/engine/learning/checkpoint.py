@@ -1,8 +1,8 @@
 """Checkpoints: atomic to write, exact to resume, never of numbers that are not finite.
 
 Owns what is in `checkpoints/step_NNNNNN/`: `policy/` (as the policy saves itself: of a model it is
-a Hugging Face folder), the optimiser's state without pickle (`state_files`), `state.json` and
-`checksums.json`. It is written under another name and renamed, so a kill leaves the old ones whole.
+a Hugging Face folder), the optimiser's state without pickle (`state_files`), and `state.json`. It
+is written under another name and renamed, so a kill leaves the old ones whole.
 Sampling needs no state (every draw is a function of seed, step, example and sample): weights,
 optimiser and step counter are enough. Names, checksums and the choice of a whole one are
 `run_folder.checkpoints`.
@@ -27,10 +27,10 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import first_line
 from searchrl.engine.model.sharding import agree, local
 from searchrl.errors import DamagedError, PolicyError, RunFolderError
-from searchrl.files import replace_file
 from searchrl.run_folder import guarding, list_checkpoints, read_state
+from searchrl.run_folder.checkpoints import read_manifest
+from searchrl.run_folder.manifest import CHECKSUMS, STATE, Manifest
 from searchrl.run_folder.place import partial_of
-from searchrl.run_folder.sealing import STATE, encode_sealed, write_checksums
 from searchrl.run_folder.shapes import Shape, find_problem
 
 if TYPE_CHECKING:
@@ -56,14 +56,13 @@ def save_checkpoint(
         RunFolderError: if it could not be written. The older ones are as they were.
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
-    text = encode_sealed(state)
     is_there = folder in list_checkpoints(run_dir)
     if policy.is_sharded:
         (is_there,) = agree([is_there or not policy.is_writer])
     if is_there:
         if policy.is_writer:
             with guarding(run_dir):
-                replace_file(folder / STATE, text)
+                Manifest({**state}, read_manifest(folder).files).write(folder / STATE)
                 _sync(folder)
         return folder
     optimizer = learner.state_dict()
@@ -80,8 +79,7 @@ def save_checkpoint(
         if critic:
             with naming_write_errors("critic"):
                 save_file(critic, beside / _CRITIC)
-        write_checksums(beside)
-        (beside / STATE).write_bytes(text)
+        Manifest.of(beside, state).write(beside / STATE)
     return folder
 
 
@@ -100,7 +98,7 @@ def save_policy(run_dir: Path, policy: Policy) -> Path:
         with naming_write_errors("policy"):
             policy.save(beside)
         if policy.is_writer:
-            write_checksums(beside)
+            Manifest.of(beside, {}).write(beside / CHECKSUMS)
     return folder
 
 

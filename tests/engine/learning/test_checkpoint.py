@@ -32,8 +32,8 @@ from searchrl.engine.rollout.rollout import Rollout
 from searchrl.errors import DamagedError, PluginError, PolicyError, RunFolderError
 from searchrl.run_folder import list_checkpoints, newest_checkpoint, read_state
 from searchrl.run_folder.checkpoints import checkpoint_fault, checkpoint_folders
+from searchrl.run_folder.manifest import CHECKSUMS, Manifest
 from searchrl.run_folder.policies import choose_policy
-from searchrl.run_folder.sealing import verify_folder
 from searchrl.run_folder.shapes import Shape
 
 make_learner = partial(engine_toy.make_learner, warmup_steps=3)
@@ -92,12 +92,12 @@ class TestKilled:
         ("owner", "name"),
         [
             (module, "save_state"),
-            (module, "write_checksums"),
-            (Path, "write_bytes"),
+            (Manifest, "of"),
+            (Manifest, "write"),
             (module, "_sync"),
             (Path, "rename"),
         ],
-        ids=["optimiser", "checksums", "state", "sync", "rename"],
+        ids=["optimiser", "checksums", "manifest", "sync", "rename"],
     )
     def test_between_any_two_writes_the_old_one_stays_usable(
         self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch, owner: Any, name: str
@@ -213,7 +213,7 @@ def test_a_policy_takes_the_place_of_another_whole(
             with pytest.raises(Killed):
                 save_policy(tmp_path, policy)
             for name in (".policy.partial", ".policy.before.partial"):
-                verify_folder(tmp_path / name)
+                Manifest.read(tmp_path / name / CHECKSUMS).verify(tmp_path / name)
             os.rename(tmp_path / ".policy.before.partial", folder)
             (tmp_path / ".policy.before.partial").mkdir()
             (tmp_path / ".policy.before.partial" / "left by a kill").touch()

@@ -30,7 +30,7 @@ from searchrl.engine.model.loading import (
 )
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
-from searchrl.run_folder.sealing import write_checksums
+from searchrl.run_folder.manifest import STATE, Manifest
 
 CPU = torch.device("cpu")
 
@@ -88,7 +88,7 @@ def test_newest_checkpoint_of_an_unfinished_run(tmp_path: Path):
         policy = tmp_path / "checkpoints" / f"step_{step:06d}" / "policy"
         policy.mkdir(parents=True)
         (policy / "config.json").write_text('{"searchrl_tiny": true}')
-        write_checksums(policy.parent)
+        Manifest.of(policy.parent, {}).write(policy.parent / STATE)
     (tmp_path / "checkpoints" / ".step_000012.partial" / "policy").mkdir(parents=True)
     resolved = resolve_model("auto", CPU, init_from=str(tmp_path))
     assert resolved.path.endswith("step_000010/policy") and resolved.is_tiny

@@ -1,8 +1,7 @@
-"""The folder of a training: its configuration, its curves and its checkpoints.
+"""The run of a training: its settings, its curves and its checkpoints.
 
-    config.json                        settings, what the network sees and offers, versions
     metrics.jsonl                      a line for each step
-    checkpoints/step_000040.safetensors   weights and the state of Adam; nothing is pickled
+    checkpoints/step_000040.safetensors   weights, state of Adam, settings; nothing is pickled
     tensorboard/                       if TensorBoard is installed
 
 A run that was killed goes on from its newest checkpoint, and ends with the same weights and figures
@@ -18,8 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
@@ -35,8 +33,8 @@ from searchrl_control.environment.settings import ensure_settings
 from searchrl_control.training.loop import Settings, Training
 from searchrl_control.training.networks import Network, Space
 
-CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"
-_NETWORK, _ADAM = "network.", "adam."
+METRICS, CHECKPOINTS, SUFFIX = "metrics.jsonl", "checkpoints", ".safetensors"
+_NETWORK, _ADAM, _MADE = "network.", "adam.", "training"
 _SHOWN = ("reward", "ndcg", "entropy", "kl", "least_action_p", "episodes_per_s")
 
 Say = Callable[[str], None]
@@ -106,18 +104,11 @@ def ensure_new(folder: Path, way_on: str) -> None:
 
 
 def begin_run(folder: Path, settings: Settings) -> Training:
-    """A new training, with its configuration written before the first step."""
+    """A new training in a new folder."""
     way_on = f"go on with: searchrl control train --resume {folder}, or name a new folder"
     ensure_new(folder, way_on)
     training = Training(settings)
     (folder / CHECKPOINTS).mkdir(parents=True)
-    described = {
-        "settings": settings.model_dump(),
-        "space": asdict(training.space),
-        "torch": torch.__version__,
-    }
-    replace_file(folder / CONFIG, json.dumps(described, indent=2).encode() + b"\n")
-    (folder / METRICS).touch()
     return training
 
 
@@ -169,31 +160,32 @@ def run_training(training: Training, folder: Path, say: Say) -> None:
 
 
 def save_checkpoint(training: Training, folder: Path) -> None:
-    """Write the weights and the state of the optimiser into one file, whole or not at all."""
+    """Write weights, optimiser and what they are of into one file, whole or not at all."""
     tensors = {_NETWORK + k: v.contiguous() for k, v in training.network.state_dict().items()}
     for number, state in training.optimizer.state_dict()["state"].items():
         tensors |= {f"{_ADAM}{number}.{key}": value for key, value in state.items()}
-    replace_file(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", save(tensors))
+    made = {"settings": training.settings.model_dump(), "space": asdict(training.space)}
+    data = save(tensors, {_MADE: json.dumps(made)})
+    replace_file(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", data)
 
 
 def read_run(path: Path) -> Run:
-    """Read a run; `RunFolderError` if there is none, or no checkpoint."""
-    config = path / CONFIG
-    if not config.is_file():
+    """Read a run; `RunFolderError` if there is none, `DamagedError` for its newest checkpoint."""
+    files = (path / CHECKPOINTS).glob(f"step_*{SUFFIX}")
+    by_step = {int(file.stem.removeprefix("step_")): file for file in sorted(files)}
+    if not by_step:
         raise RunFolderError(
-            f"'{path}' is no run of searchrl control train: it has no {CONFIG}. A model that "
+            f"'{path}' is no run of searchrl control train: it has no checkpoint. A model that "
             f"plays in words is measured by: searchrl eval {path}"
         )
+    newest = by_step[max(by_step)]
     try:
-        made = json.loads(config.read_bytes())
+        with safe_open(newest, "pt") as file:
+            made = json.loads(file.metadata()[_MADE])
         settings, space = Settings.model_validate(made["settings"]), dict(made["space"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise _damaged(config, error) from error
-    files = (path / CHECKPOINTS).glob(f"step_*{SUFFIX}")
-    by_step = {int(file.stem.removeprefix("step_")): file for file in files}
-    if not by_step:
-        raise RunFolderError(f"the run '{path}' has no checkpoint; train it again")
-    return Run(path, settings, space, dict(sorted(by_step.items())))
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
+        raise _damaged(newest, error) from error
+    return Run(path, settings, space, by_step)
 
 
 def load_weights(run: Run, step: int, network: nn.Module) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from searchrl import Manifest
 from searchrl.contracts import Passage
 from searchrl_retrieval.index.folder import (
     BUILDING,
@@ -29,9 +30,9 @@ from searchrl_retrieval.index.folder import (
     open_index,
 )
 from searchrl_retrieval.index.manifest import (
+    CHANGING,
     IndexFault,
-    Manifest,
-    list_files,
+    IndexManifest,
     read_manifest,
     write_manifest,
 )
@@ -119,14 +120,14 @@ def _build(
     os.replace(new, data / PASSAGES)
     store = PassageStore(data / PASSAGES)
     kind.build(store, data / FILES, previous)
-    manifest = Manifest(
+    manifest = IndexManifest(
         kind=kind.name,
         settings=dict(kind.built_with),
         fingerprint=fingerprint,
         count=len(store),
         sources=sources,
         data=f"data-{uuid.uuid4().hex[:8]}",
-        files=list_files(data),
+        files=Manifest.of(data, {}, {CHANGING}).files,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         took_s=round(time.monotonic() - began, 3),
     )

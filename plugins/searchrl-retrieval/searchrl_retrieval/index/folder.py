@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from searchrl import DataError, show_value, suggest_path
+from searchrl import DamagedError, DataError, Manifest, show_value, suggest_path
 from searchrl.contracts import Retriever
-from searchrl_retrieval.index.manifest import NAME, IndexFault, Manifest, find_fault, read_manifest
+from searchrl_retrieval.index.manifest import NAME, IndexFault, IndexManifest, read_manifest
 from searchrl_retrieval.index.passages import PassageStore
 
 FILES, PASSAGES, BUILDING = "index", "passages.sqlite", "building"
@@ -64,7 +64,7 @@ class Index:
     """An index that can be used: its folder, its manifest, and its passages."""
 
     folder: Path
-    manifest: Manifest
+    manifest: IndexManifest
     passages: PassageStore
 
     @property
@@ -111,20 +111,18 @@ def open_index(folder: Path, *, is_deep: bool = False, remedy: str = "") -> Inde
     Sizes are compared with the manifest; with `is_deep` every byte is read and summed up.
     `remedy` stands in an `IndexFault` instead of the command that builds the index again.
     """
-    made = None
+    if not has_index(folder):
+        raise IndexFault(_explain_missing(folder))
+    way_on = remedy or _build_again(folder, "NAME", {}, ())
     try:
-        made = read_manifest(folder)
-        if fault := find_fault(folder, made, is_deep=is_deep):
-            raise IndexFault(fault)
+        made = read_manifest(folder, way_on)
+        way_on = remedy or _build_again(folder, made.kind, made.settings, made.sources)
+        Manifest({}, {**made.files}).verify(folder / made.data, deep=is_deep, way_on=way_on)
         return Index(folder, made, PassageStore(folder / made.data / PASSAGES))
-    except FileNotFoundError:
-        raise IndexFault(_explain_missing(folder)) from None
-    except (IndexFault, DataError) as error:
-        fault = str(error) if isinstance(error, IndexFault) else f"is damaged: {error}"
-        if remedy:
-            raise IndexFault(f"index '{folder}' {fault}. {remedy}") from error
-        known = (made.kind, made.settings, made.sources) if made else ("NAME", {}, ())
-        raise _refuse(folder, fault, *known) from error
+    except DamagedError as error:
+        raise IndexFault(str(error)) from error
+    except DataError as error:
+        raise IndexFault(f"index '{folder}' is damaged: {error}. {way_on}") from error
 
 
 def _explain_missing(folder: Path) -> str:
@@ -140,8 +138,13 @@ def _explain_missing(folder: Path) -> str:
 def _refuse(
     folder: Path, fault: str, kind: str, settings: Mapping[str, Any], sources: tuple[str, ...]
 ) -> IndexFault:
-    command = _command(folder, kind, settings, sources)
-    return IndexFault(f"index '{folder}' {fault}. Build it again: {command}")
+    return IndexFault(f"index '{folder}' {fault}. {_build_again(folder, kind, settings, sources)}")
+
+
+def _build_again(
+    folder: Path, kind: str, settings: Mapping[str, Any], sources: tuple[str, ...]
+) -> str:
+    return f"Build it again: {_command(folder, kind, settings, sources)}"
 
 
 def _command(folder: Path, kind: str, settings: Mapping[str, Any], sources: tuple[str, ...]) -> str:

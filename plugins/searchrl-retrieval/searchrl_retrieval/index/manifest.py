@@ -1,11 +1,10 @@
-"""The manifest of an index folder, `manifest.json`, with checksums of itself and of the files.
+"""The manifest of an index folder, `manifest.json`: what it is of, and its files.
 
 It is replaced in one go, so a folder has the old index or the new one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,9 +13,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
-from searchrl import SearchRLError, file_fault, replace_file
+from searchrl import DamagedError, Manifest, SearchRLError
 
-FORMAT = 3
+FORMAT = 4
 """The layout of index folders and the words of `bm25s`; another one is refused as outdated."""
 
 NAME = "manifest.json"
@@ -30,7 +29,7 @@ class IndexFault(SearchRLError):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class IndexManifest:
     """An index folder in a few words: its retriever (`kind`), and the settings behind its files.
 
     `fingerprint` and `count` are those of the corpus, `sources` the flags that name it, such as
@@ -44,65 +43,37 @@ class Manifest:
     count: int
     sources: tuple[str, ...]
     data: Annotated[str, Field(pattern=r"^data-[0-9a-f]+$")]
-    files: Mapping[str, tuple[int, str]]
+    files: Mapping[str, Any]
     created: str
     took_s: FiniteFloat
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all files."""
-        return sum(size for size, _ in self.files.values())
+        return sum(entry["bytes"] for entry in self.files.values())
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, made: IndexManifest) -> None:
     """Replace the manifest of the folder."""
-    facts: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
-    sealed = json.dumps(facts | {"sha256": _seal(facts)}, indent=1, ensure_ascii=False)
-    replace_file(folder / NAME, sealed.encode() + b"\n")
+    facts = {"format": FORMAT, **asdict(made)}
+    Manifest(facts, facts.pop("files")).write(folder / NAME)
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder; `FileNotFoundError` if there is none."""
+def read_manifest(folder: Path, way_on: str = "Build it again") -> IndexManifest:
+    """Read the manifest of a folder.
+
+    Raises `DamagedError` if it is not what was written, `IndexFault` if it is of another format.
+    """
+    read = Manifest.read(folder / NAME, way_on)
+    facts = read.facts | {"files": read.files}
+    if (written := facts.pop("format", None)) != FORMAT:
+        raise IndexFault(
+            f"index '{folder}' is outdated: it is in format {written}, and this version reads "
+            f"{FORMAT}. {way_on}"
+        )
     try:
-        facts = json.loads((folder / NAME).read_bytes())
-        written, seal = facts.pop("format"), facts.pop("sha256")
-        if written != FORMAT:
-            raise IndexFault(
-                f"is outdated: it is in format {written}, and this version reads {FORMAT}"
-            )
-        if seal != _seal({"format": written, **facts}):
-            raise ValueError("its checksum is wrong")
-        return TypeAdapter(Manifest).validate_json(json.dumps(facts), strict=True)
-    except FileNotFoundError:
-        raise
+        return TypeAdapter(IndexManifest).validate_json(json.dumps(facts), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise IndexFault(f"is damaged: {NAME}: {place}: {first['msg']}") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise IndexFault(f"is damaged: {NAME} cannot be read ({error})") from error
-
-
-def list_files(folder: Path) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of every file below a folder, but for those that change."""
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        if path.is_file() and CHANGING not in name.parts:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            files[name.as_posix()] = path.stat().st_size, digest
-    return files
-
-
-def find_fault(folder: Path, manifest: Manifest, *, is_deep: bool = False) -> str:
-    """The first file that is not as it was written, or "". `is_deep`: every byte is read."""
-    for name, (size, digest) in manifest.files.items():
-        if fault := file_fault(folder / manifest.data / name, size, digest, deep=is_deep):
-            return f"is damaged: {manifest.data}/{name}: {fault}"
-    return ""
-
-
-def _seal(facts: Mapping[str, Any]) -> str:
-    plain = json.dumps(facts, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(plain.encode()).hexdigest()
+        fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise DamagedError.of(folder / NAME, fault, way_on) from error

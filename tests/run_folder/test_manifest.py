@@ -1,4 +1,4 @@
-"""Checksums: whole files pass, every change is seen and named, and nothing that is read hangs."""
+"""Manifests: whole files pass, every change is seen and named, and nothing that is read hangs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from searchrl.errors import DamagedError
-from searchrl.run_folder.sealing import (
-    CHECKSUMS,
-    SEAL,
-    encode_sealed,
-    read_sealed,
-    verify_folder,
-    write_checksums,
-)
+from searchrl.run_folder.checkpoints import read_manifest
+from searchrl.run_folder.manifest import CHECKSUMS, STATE, Manifest, find_fault, make_entry
 
 VALUE = {"step": 3, "texts": ["ü", "\u2028"], "inner": {"x": 0.1, "none": None}}
 
@@ -28,9 +22,15 @@ INFINITE = {"a.bin": {"bytes": float("inf"), "sha256": ""}}
 
 
 def _seal(path: Path, value: dict[str, object]) -> None:
-    """As a stranger would: with values that `encode_sealed` refuses."""
+    """As a stranger would: with values that `Manifest.write` refuses."""
     plain = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    path.write_text(json.dumps(value | {SEAL: hashlib.sha256(plain.encode()).hexdigest()}))
+    path.write_text(json.dumps(value | {"sha256": hashlib.sha256(plain.encode()).hexdigest()}))
+
+
+def verify(folder: Path, below: str = "", *, deep: bool = True, way_on: str = "") -> Manifest:
+    manifest = Manifest.read(folder / CHECKSUMS, way_on)
+    manifest.verify(folder, below, deep=deep, way_on=way_on)
+    return manifest
 
 
 @pytest.fixture
@@ -41,68 +41,70 @@ def folder(tmp_path: Path) -> Path:
     (place / "inner" / "b.txt").write_text("some text")
     (place / "none.txt").write_bytes(b"")
     (place / "README.md").write_text("for people")
-    write_checksums(place)
+    Manifest.of(place, {}).write(place / CHECKSUMS)
     return place
 
 
 def test_sealed_file_comes_back_and_is_plain_json(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    path.write_bytes(encode_sealed(VALUE))
-    assert read_sealed(path) == VALUE
+    Manifest(VALUE, {}).write(path)
+    assert Manifest.read(path) == Manifest(VALUE, {})
     assert json.loads(path.read_text("utf-8"))["inner"] == VALUE["inner"]
     path.write_text(json.dumps(dict(reversed(json.loads(path.read_text("utf-8")).items()))))
-    assert read_sealed(path) == VALUE, "whatever the order of its keys"
+    assert Manifest.read(path) == Manifest(VALUE, {}), "whatever the order of its keys"
     for text in ("[" * 100_000, "{", "[1]"):
         path.write_text(text)
-        with pytest.raises(DamagedError, match="it is not JSON|it holds list"):
-            read_sealed(path)
+        with pytest.raises(DamagedError, match="it is no JSON object"):
+            Manifest.read(path)
     path.write_text(json.dumps(VALUE))
     with pytest.raises(DamagedError, match="it has no checksum"):
-        read_sealed(path)
+        Manifest.read(path)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(place=st.integers(0, 10**6), mask=st.integers(1, 255))
 def test_no_changed_byte_of_a_sealed_file_passes(tmp_path: Path, place: int, mask: int) -> None:
-    path, data = tmp_path / "x.json", bytearray(encode_sealed(VALUE))
+    path = tmp_path / "x.json"
+    Manifest(VALUE, {}).write(path)
+    data = bytearray(path.read_bytes())
     data[place % len(data)] ^= mask
     path.write_bytes(data)
     try:
-        value = read_sealed(path)
+        manifest = Manifest.read(path)
     except DamagedError as error:
         assert f"'{path}' is damaged" in str(error)
     else:
-        assert value == VALUE  # space between words may change
+        assert manifest == Manifest(VALUE, {})  # space between words may change
 
 
-def test_number_that_is_not_finite_is_not_sealed() -> None:
+def test_number_that_is_not_finite_is_not_sealed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        encode_sealed({"x": float("nan")})
+        Manifest({"x": float("nan")}, {}).write(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["a.bin", "inner/b.txt", CHECKSUMS])
 def test_each_damage_of_a_folder_is_found(folder: Path, name: str, damage: str) -> None:
-    assert set(verify_folder(folder)) == {"a.bin", "inner/b.txt", "none.txt"}
+    assert set(verify(folder).files) == {"a.bin", "inner/b.txt", "none.txt"}
     DAMAGES[damage](folder / name)
     with without_overrides(), pytest.raises(DamagedError) as caught:
-        verify_folder(folder, way_on="Do this")
+        verify(folder, way_on="Do this")
     assert str(caught.value).startswith(f"'{folder / name}' is damaged: ")
     assert str(caught.value).endswith("Do this")
 
 
 def test_sizes_alone_see_what_is_cut_off_but_not_what_is_flipped(folder: Path) -> None:
     DAMAGES["flipped"](folder / "a.bin")
-    verify_folder(folder, deep=False)
-    assert verify_folder(folder, "inner/") == ["inner/b.txt"]
+    verify(folder, deep=False)
+    verify(folder, "inner/")
     for name in ("inner/b.txt", "none.txt"):
         with (folder / name).open("a") as file:
             file.write("x")
         with pytest.raises(DamagedError, match="it has .* bytes"):
-            verify_folder(folder, name, deep=False)
+            verify(folder, name, deep=False)
     DAMAGES["truncated"](folder / "a.bin")
     with pytest.raises(DamagedError, match="it has 128 bytes and was written with 256"):
-        verify_folder(folder, deep=False)
+        verify(folder, deep=False)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_sizes_alone_see_what_is_cut_off_but_not_what_is_flipped(folder: Path) -
 def test_list_of_another_shape_is_damaged(folder: Path, files: object) -> None:
     _seal(folder / CHECKSUMS, {"files": files})
     with pytest.raises(DamagedError, match="does not list files"):
-        verify_folder(folder)
+        verify(folder)
 
 
 @pytest.mark.parametrize("name", ["../x", "inner/../../x", "/etc/hosts", "a\0b", "\ud800", ""])
@@ -119,4 +121,23 @@ def test_list_leads_out_of_no_folder(folder: Path, name: str) -> None:
     (folder.parent / "x").write_text("mine")
     _seal(folder / CHECKSUMS, {"files": {name: {"bytes": 4, "sha256": ""}}})
     with pytest.raises(DamagedError, match="it is missing"):
-        verify_folder(folder, deep=False)
+        verify(folder, deep=False)
+
+
+def test_what_may_grow_begins_with_what_was_written(folder: Path) -> None:
+    file = folder / "a.bin"
+    entry = make_entry(file)
+    file.write_bytes(file.read_bytes() + b"more")
+    assert find_fault(file, entry, may_grow=True) == "" != find_fault(file, entry)
+    file.write_bytes(b"x" + file.read_bytes()[1:])
+    assert find_fault(file, entry, may_grow=True) == "its content is not what was written"
+
+
+def test_files_of_a_checkpoint_may_be_listed_beside_its_state(folder: Path) -> None:
+    """As they were before its state was the manifest."""
+    Manifest({"step": 1}, {}).write(folder / STATE)
+    made = read_manifest(folder)
+    assert (made.facts, len(made.files)) == ({"step": 1}, 3)
+    Manifest.of(folder, {"step": 2}).write(folder / STATE)
+    (folder / CHECKSUMS).unlink()
+    assert read_manifest(folder).files == made.files

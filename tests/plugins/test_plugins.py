@@ -19,9 +19,11 @@ import pytest
 from plugin_files import BROKEN, FIXTURES, fault_line, install, reward_plugin, write_broken
 
 import searchrl
+from searchrl.config import build_config
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Origin, Registry, load_plugins
+from searchrl.plugins.provenance import read_records
 
 
 def fixture(name: str) -> str:
@@ -286,3 +288,11 @@ def test_provenance_is_json_and_hashes_the_file_that_ran() -> None:
         "sha256": hashlib.sha256(Path(fixture("good")).read_bytes()).hexdigest(),
         "names": {"env": ["capitals", "world:"], "reward": ["brevity"]},
     }
+
+
+def test_a_run_needs_the_recorded_plugins_of_its_parts_and_rewards(tmp_path: Path) -> None:
+    offered = {"a": ("wrapper", "slow"), "b": ("reward", "calm"), "c": ("env", "other")}
+    rows = [{"plugin": name, "names": {kind: [one]}} for name, (kind, one) in offered.items()]
+    (tmp_path / "provenance.json").write_text(json.dumps({"plugins": rows}))
+    config = build_config({"wrapper": "slow", "reward": {0: "em", 3: "em+0.1*calm"}})
+    assert [one.owner.name for one in read_records(tmp_path, config)] == ["a", "b"]

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from searchrl.core.encoding import encode_text
+from searchrl.core.encoding import encode_text, make_encodable
 from searchrl.errors import DamagedError
 from searchrl.files import replace_file
 
@@ -80,8 +80,8 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """Write or replace a manifest; ValueError for a number that is not finite."""
-        # As it will be read back, so that the seal is of that.
-        plain = json.loads(encode_json({**self.facts, _FILES: self.files}))
+        text = json.dumps({**self.facts, _FILES: self.files}, ensure_ascii=False, allow_nan=False)
+        plain = json.loads(make_encodable(text))  # as it will be read back: the seal is of that
         replace_file(path, encode_json({**plain, _SEAL: _seal_of(plain)}))
 
     def verify(

@@ -119,8 +119,8 @@ class RunWriter:
                 is_old = is_kept({"phase": phase, "step": at or 0})
                 return not is_old or (kind.startswith("eval_after") and not is_over)
 
-            for name in [one for one in writer._files if one.startswith(f"{FOLDER}/")]:
-                if is_dropped(Path(name)):
+            for name in [*writer._files]:
+                if name.startswith(f"{FOLDER}/") and is_dropped(Path(name)):
                     del writer._files[name]
             for file in filter(is_dropped, rollout_files(run.path)):
                 set_aside(file) if file.is_dir() else file.unlink()
@@ -166,7 +166,8 @@ class RunWriter:
         data = b"".join(encode_row(row) for row in read.rows if is_kept(row))
         for known in (self._digests, self._files):
             known.pop(name, None)
-        self._count(name, data)
+        if data:
+            self._count(name, data)
         # First: the old file begins with these rows, so a kill in between damages nothing.
         self.update_provenance()
         if data or path.is_file():

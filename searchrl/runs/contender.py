@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from searchrl.config import RunConfig, build_config
+from searchrl.config import RunConfig
 from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.agent import run_settings
-from searchrl.programs.evaluate import needs_model, script_name
+from searchrl.programs.evaluate import resolve, script_name
 from searchrl.run_folder import Run, find_damage
 
 if TYPE_CHECKING:
@@ -63,23 +62,16 @@ def find_contender(
             "what it is compared with"
         )
     if policy.partition(":")[0] == "scripted":
-        script_name(policy)
         return Contender(config.model_copy(update={"policy": policy}))
     whole = config.to_dict()
     same = {key: whole[key] for key in _SHARED} | {"policy": MODEL}
     run = Run.find(policy)
-    if run is None:
-        from searchrl.programs.setup.planning import plan_run
-
-        plan = plan_run(same, {"model": {"name": policy}})
-    else:
-        settings = run_settings(run, policy)
-        if not needs_model(settings["policy"]):  # episodes of a script: it has no weights
-            return Contender(config.model_copy(update={"policy": settings["policy"]}))
-        from searchrl.programs.setup.planning import Plan
-
-        plan = Plan.of(build_config(settings, same))
-        for text in find_damage(run.path):
-            note(text)
+    if run is not None and script_name(run.config.policy):  # it has no weights
+        return Contender(config.model_copy(update={"policy": run.config.policy}))
+    named = {"model": {"name": policy}} if run is None else {}
+    _, plan = resolve(same, named, run=run, weights=policy)
+    assert plan is not None
+    for text in find_damage(run.path) if run is not None else ():
+        note(text)
     plan.ensure_weights()  # before the first policy has played for hours
     return Contender(plan.config, plan).settled(registry, note)

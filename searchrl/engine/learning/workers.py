@@ -24,16 +24,12 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 
-from searchrl.engine.learning.state_files import in_pieces
 from searchrl.engine.learning.torchrun import ONLY, Place
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
 
 TIMEOUT_S = 1800.0
 """Wait for the others: longer than any process is late after sampling its share."""
-
-_BUCKET_BYTES = 1 << 26
-"""Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
 
 T = TypeVar("T")
 
@@ -135,19 +131,12 @@ class Workers:
         if self.size == 1:
             return
         has = self._exchange("gradients", [gradient is not None for gradient in gradients])
-        wanted: list[Tensor] = []
         for number, column in enumerate(zip(*has, strict=True)):
             if any(column) and not isinstance(parameters[number], DTensor):
                 if (gradient := gradients[number]) is None:
                     gradient = gradients[number] = torch.zeros_like(parameters[number])
-                wanted.append(gradient)
-        for bucket in _buckets(wanted):
-            flat = torch.cat([gradient.flatten() for gradient in bucket])
-            with self._in_touch():
-                dist.all_reduce(flat)
-            parts = flat.split([gradient.numel() for gradient in bucket])
-            for gradient, part in zip(bucket, parts, strict=True):
-                gradient.copy_(part.view_as(gradient))
+                with self._in_touch():
+                    dist.all_reduce(gradient)
 
     def ensure_same(self, tensors: Sequence[Tensor], when: str) -> None:
         """Check that all processes hold the same weights, bit for bit, where all hold them whole.
@@ -266,12 +255,6 @@ class Workers:
 
 ALONE = Workers()
 """Workers of a single process."""
-
-
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Neighbours of one dtype and device, at most `_BUCKET_BYTES` together."""
-    for _, run in itertools.groupby(tensors, lambda tensor: (tensor.dtype, tensor.device)):
-        yield from in_pieces(run, _BUCKET_BYTES)
 
 
 def _marks(tensors: Sequence[Tensor]) -> list[str]:

@@ -123,6 +123,25 @@ class TestSteps:
             assert shapes == expected
             shapes.clear()
 
+    def test_a_pass_without_memory_is_split_and_the_step_is_the_same(
+        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        batch = [demonstration(seed) for seed in range(6)]
+        whole, split = (SupervisedLearner(make_policy(micro_model), 1.0, 10**6) for _ in range(2))
+        expected = whole.train_step(batch, MODEL, 0)
+        logps = Policy.logps
+
+        def fail(self: Policy, layout: Layout, **asked: Any) -> Any:
+            if layout.num_computed > 50:
+                raise RuntimeError("not enough memory: you tried to allocate 9 bytes")
+            return logps(self, layout, **asked)
+
+        monkeypatch.setattr(Policy, "logps", fail)
+        stats = split.train_step(batch, MODEL, 0)
+        assert stats.pop("oom_splits") == 2 and stats == pytest.approx(expected)
+        for ours, theirs in zip(split.parameters, whole.parameters, strict=True):
+            assert (ours - theirs).abs().max() < 1e-6
+
     def test_a_resumed_learner_takes_the_same_steps(self, micro_model: Path):
         ours, other = micro_policy(micro_model), micro_policy(micro_model)
         learner, resumed = (SupervisedLearner(one, 1.0, 10**6) for one in (ours, other))
@@ -140,15 +159,15 @@ class TestSteps:
             SupervisedLearner(lora_policy(micro_model, dtype=dtype), 1.0, 10**6)
             for dtype in ("float32", "float16")
         )
-        half.loss_scale.value = 2.0**10
+        half.loss_scale = torch.amp.GradScaler("cpu", init_scale=2.0**10)
         exact, rounded = (one.train_step([demonstration(0)], MODEL, 0) for one in (full, half))
         assert rounded["grad_norm"] == pytest.approx(exact["grad_norm"], rel=2e-2)
-        half.loss_scale.value = 2.0**40
+        half.loss_scale = torch.amp.GradScaler("cpu", init_scale=2.0**40)
         assert half.train_step([demonstration(0)], MODEL, 1)["skipped_steps"] == 1
-        assert half.loss_scale.value == 2.0**39
+        assert half.loss_scale.get_scale() == 2.0**39
         other = SupervisedLearner(half.policy, 1.0, 10**6)
         other.load_state_dict(half.state_dict())
-        assert other.loss_scale.value == 2.0**39
+        assert other.loss_scale.get_scale() == 2.0**39
 
     @pytest.mark.parametrize("what", ["gradient", "loss"])
     def test_non_finite_step_updates_nothing_and_is_counted(

@@ -26,10 +26,9 @@ from searchrl.core.group import Group
 from searchrl.engine.learning import workers as module
 from searchrl.engine.learning.sharing import play_shared
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
-from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
+from searchrl.engine.learning.workers import ALONE, Workers, _marks
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.errors import ConfigError, WorkerError
-from searchrl.programs.sft import sft
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
@@ -149,12 +148,6 @@ class TestLearning:
         """AdamW leaves out a parameter without a gradient; zeros would move it."""
         summed = "returned [[3.0, 3.0, 3.0], [[1.0, 1.0], [1.0, 1.0]], None]"
         assert both("sums") == [summed, summed]
-
-    def test_buckets_keep_order_and_size(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("searchrl.engine.learning.workers._BUCKET_BYTES", 40)
-        tensors = [torch.zeros(n) for n in (4, 6, 1, 30, 2)] + [torch.zeros(1).half()]
-        buckets = [[len(tensor) for tensor in bucket] for bucket in _buckets(tensors)]
-        assert buckets == [[4, 6], [1], [30], [2], [1]]
 
 
 class TestSampling:
@@ -304,9 +297,9 @@ class TestTraining:
         self, micro_model: Path, tmp_path: Path, threads_restored: None
     ):
         """Its weights are of no step; saved as the step before, part of it would be done twice."""
-        from searchrl.engine.learning import learner as learner_module
+        from searchrl.engine.learning.learner import Learner
 
-        real, calls = learner_module.Learner._accumulate, []
+        real, calls = Learner.accumulate, []
 
         def accumulate(*args: Any) -> Any:
             calls.append(1)
@@ -317,7 +310,7 @@ class TestTraining:
         config = two_steps(micro_model, tmp_path / "run")
         config["optim"] |= {"mini_batches": 2}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(learner_module.Learner, "_accumulate", accumulate)
+            patch.setattr(Learner, "accumulate", accumulate)
             with pytest.raises(RuntimeError, match="memory is gone") as caught:
                 train(config)
         (note,) = caught.value.__notes__
@@ -380,12 +373,6 @@ class TestPlace:
         with pytest.raises(WorkerError, match="process 1 of 2 could not meet .*: no address"):
             Workers(Place(1, 2, 1, 2)).joined(torch.device("cuda")).__enter__()
         assert taken == [1]
-
-    def test_sft_is_for_one_process(self, monkeypatch: pytest.MonkeyPatch):
-        for name, value in UNDER_TORCHRUN.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(ConfigError, match="start it without torchrun"):
-            sft({})
 
     @pytest.mark.parametrize("rank", ["0", "1"])
     def test_one_process_speaks(

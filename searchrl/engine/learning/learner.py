@@ -26,10 +26,10 @@ from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning import before_update
 from searchrl.engine.learning.batch_check import BatchCheck
-from searchrl.engine.learning.batches import MicroBatch, mini_batches
+from searchrl.engine.learning.batches import MicroBatch
 from searchrl.engine.learning.packing import ADVANTAGE, LOGP, WEIGHT, RowId, pack_step
 from searchrl.engine.learning.sampled import SampledTokens, Sums, join_columns, token_columns
-from searchrl.engine.learning.updater import Updater
+from searchrl.engine.learning.updater import Updater, mini_batches
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
 from searchrl.engine.model.policy import Policy

@@ -1,4 +1,4 @@
-"""Optimiser steps on packed rows: micro-batches, the gradient of all processes, clipping, the step.
+"""Optimiser steps on packed rows: mini-batches, the gradient of all processes, clipping, the step.
 
 Owns what learners have in common. Which rows there are, and what their loss is, a learner knows.
 """
@@ -6,6 +6,7 @@ Owns what learners have in common. Which rows there are, and what their loss is,
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -15,9 +16,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from searchrl.core.group import Group
-from searchrl.engine.learning.batches import MicroBatch, micro_batches, without
-from searchrl.engine.learning.packing import PackedRow
-from searchrl.engine.learning.sharing import share_groups
+from searchrl.core.reduction import Reduction
+from searchrl.engine.learning.batches import MicroBatch, micro_batches, share_groups, without
+from searchrl.engine.learning.packing import WEIGHT, PackedRow, weigh
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.sharding import shard_state, whole
@@ -125,16 +126,14 @@ class Updater:
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                if is_sharded:
+                if is_sharded or len(batch.rows) == 1:
+                    most = max(len(row.ids) for row in batch.rows)
+                    why = "over sharded weights" if is_sharded else "of a single rollout"
                     raise PolicyError(
-                        "memory ran out, and micro-batches over sharded weights are not split: "
-                        f"lower optim.micro_batch_tokens, or sft.micro_batch_tokens ({size:,})"
-                    ) from error
-                if len(batch.rows) == 1:
-                    raise PolicyError(
-                        f"memory ran out for a single rollout of {len(batch.rows[0].ids):,} "
-                        "tokens, which cannot be split: set model.gradient_checkpointing: true, "
-                        "lower rollout.max_total_tokens, or train with model.adapter: lora"
+                        f"memory ran out, and a micro-batch {why} is not split (rollouts of up to "
+                        f"{most:,} tokens): set model.gradient_checkpointing: true, lower "
+                        f"micro_batch_tokens ({size:,}) of optim or sft, or "
+                        "rollout.max_total_tokens, or train with model.adapter: lora"
                     ) from error
             # Not in the except block: the exception keeps tensors alive.
             self.micro_batch_tokens = max(1, min(size, batch.layout.num_computed) // 2)
@@ -191,3 +190,34 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(
         part in text for part in ("can't allocate memory", "not enough memory")
     )
+
+
+def mini_batches(
+    groups: Sequence[Group[PackedRow]],
+    num_batches: int,
+    reduction: Reduction,
+    *,
+    constant: int,
+    key: int,
+) -> list[tuple[Group[PackedRow], ...]]:
+    """Split a training step into optimiser steps of whole groups, each with its own denominator.
+
+    At most `num_batches`, as even as groups allow; `key` decides which groups meet. Groups that
+    are only in other terms make no step of their own.
+    """
+    in_loss = [
+        group.id for group in groups if any(r.columns[WEIGHT].values[0] for r in group.rollouts)
+    ]
+    held = [group.id for group in groups if group.id not in set(in_loss)]
+    if num_batches == 1 or not in_loss:
+        return [tuple(groups)] if in_loss else []
+    rng = random.Random(key)
+    count = min(num_batches, len(in_loss))
+    batch_of: dict[str, int] = {}
+    for part in (in_loss, held):
+        rng.shuffle(part)
+        batch_of |= {name: number * count // len(part) for number, name in enumerate(part)}
+    return [
+        weigh([group for group in groups if batch_of[group.id] == number], reduction, constant)
+        for number in range(count)
+    ]

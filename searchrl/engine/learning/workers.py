@@ -142,26 +142,21 @@ class Workers:
         """Check that all processes hold the same weights, bit for bit, where all hold them whole.
 
         Raises:
-            WorkerError: naming the first difference and `when` (such as `after step 3`).
+            WorkerError: naming the process and `when` (such as `after step 3`).
         """
         if self.size == 1:
             return
-        marks = self._exchange(
-            "weights", _marks([t for t in tensors if not isinstance(t, DTensor)])
-        )
-        for rank, theirs in enumerate(marks):
-            if theirs == marks[0]:
-                continue
-            pairs = enumerate(itertools.zip_longest(marks[0], theirs))
-            number = next(n for n, (ours, others) in pairs if ours != others)
-            # All processes find this and end, so no message is needed.
-            self._has_all_heard = True
-            raise WorkerError(
-                f"{when}: process {rank} holds other weights than process 0 (trained tensor "
-                f"{number} of {len(marks[0])} is the first). Every process must compute the same "
-                "update; look for a plugin that draws without a seed or keeps state of its own, "
-                "or train in one process, without torchrun"
-            )
+        whole = [tensor for tensor in tensors if not isinstance(tensor, DTensor)]
+        digests = self._exchange("weights", _digest(whole))
+        for rank, digest in enumerate(digests):
+            if digest != digests[0]:
+                # All processes find this and end, so no message is needed.
+                self._has_all_heard = True
+                raise WorkerError(
+                    f"{when}: process {rank} holds other weights than process 0. Every process "
+                    "must compute the same update; look for a plugin that draws without a seed or "
+                    "keeps state of its own, or train in one process, without torchrun"
+                )
 
     # The process group
 
@@ -257,10 +252,10 @@ ALONE = Workers()
 """Workers of a single process."""
 
 
-def _marks(tensors: Sequence[Tensor]) -> list[str]:
-    """A digest of the bytes of each tensor."""
-    return [
-        hashlib.blake2b(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        .hexdigest()
-        for tensor in tensors
-    ]  # fmt: skip
+def _digest(tensors: Sequence[Tensor]) -> str:
+    """A digest of the bytes of tensors."""
+    digest = hashlib.blake2b()
+    for tensor in tensors:
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -25,10 +25,9 @@ from torch import nn
 from searchrl.algorithms.builtin import make_grpo, make_tis
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
-from searchrl.engine.learning.batches import mini_batches
+from searchrl.engine.learning.batches import share_groups
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.sharing import share_groups
-from searchrl.engine.learning.updater import is_out_of_memory
+from searchrl.engine.learning.updater import is_out_of_memory, mini_batches
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -275,7 +274,7 @@ class TestMemoryRunsOut:
         policy = make_policy(micro_model)
         learner = make_learner(policy)
         restore = fail_above(policy, 30, "forward", lambda: out_of_memory("cpu"))
-        message = "single rollout of .*model.gradient_checkpointing: true"
+        message = "single rollout .*model.gradient_checkpointing: true"
         with pytest.raises(PolicyError, match=message):
             learner.train_step(make_groups(offered()))
         restore()

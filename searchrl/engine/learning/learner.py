@@ -65,8 +65,7 @@ class Learner(Updater):
         temperature: the sampler's.
         constant: most tokens of a rollout, for the constant reduction and the length penalty.
         seed: decides which groups meet in a mini-batch.
-        workers: the processes: each computes the gradient of its groups, and all take the same
-            optimiser step.
+        workers: the processes; see `Updater`.
         check: checks every step before its first update; None: no check.
     """
 

@@ -94,11 +94,7 @@ class Setup:
         raise NotImplementedError
 
     def is_to_shard(self, algorithm: Algorithm | None = None) -> bool:
-        """Return True if each process is to hold a part of every weight.
-
-        Raises:
-            ConfigError: for weights that cannot be shared out.
-        """
+        """Return True if processes share all weights out; ConfigError if that cannot be done."""
         config = self.config
         if self.workers.size == 1 or config.engine.sharding != "fsdp2":
             return False

@@ -286,15 +286,17 @@ def run_training(
         if resume is not None and (end := Run.open(resume).find_end()):
             observer.last_words(end)
             return Run(Path(resume))
-        settings: Any = {"resume": resume, "registry": registry, "trust": trust}
-        plan, registry = prepare(made.program, config, on_note=observer.note, **settings)
+        note = observer.note
+        plan, registry = prepare(
+            made.program, config, resume=resume, registry=registry, on_note=note, trust=trust
+        )
         with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
             folder, old = None, None if resume is None else Path(resume)
             if workers.is_first:
                 folder = old or choose_folder(plan.config)
                 stack.enter_context(holding(folder))
             workers.barrier()  # no process loads weights if the folder cannot be used
-            session = made.makes(plan, registry, workers, observer.note, observer.phase)
+            session = made.makes(plan, registry, workers, note, observer.phase)
             stack.callback(session.close)
             run = made(session, observer, stop)
             run.open(folder, old, allow_change=allow_change)

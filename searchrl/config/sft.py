@@ -50,6 +50,6 @@ class SftConfig(Section):
     """Number of training tasks of each environment that are shown. Each is played once and kept,
     which saves time where one is drawn several times. `null`: all, each played when it is drawn."""
     micro_batch_tokens: Count = 16384
-    """As in `optim`."""
+    """As in `optim`; rollouts are padded here."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """As in `optim`; larger, since gradients of supervised learning are less noisy."""

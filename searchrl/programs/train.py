@@ -1,15 +1,12 @@
 """The training loop, readable top to bottom: sample, score, update, record, evaluate.
 
 Owns the order of things and nothing else: rollouts, scoring, the loss and checkpoints live below.
-Ctrl-C and errors, whoever raises them, lose no finished step. A kill, or a disk too full for a
-checkpoint, loses what came after the last one. `resume` continues exactly.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,8 +16,6 @@ from pydantic import Field, NonNegativeInt
 from searchrl.config import RunConfig
 from searchrl.engine.checks.report import State
 from searchrl.engine.learning.step_groups import sampler_metrics, staleness, update_metrics
-from searchrl.engine.learning.torchrun import read_place
-from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.forecast import tell_peak
 from searchrl.engine.metrics.evaluation import summary_metrics
 from searchrl.engine.metrics.metrics import Metrics, curriculum_metrics, summarise
@@ -31,20 +26,19 @@ from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Best, Rollback
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
-from searchrl.programs.setup.planning import Plan, prepare
+from searchrl.programs.setup.planning import Plan
 from searchrl.programs.setup.session import Session
 from searchrl.programs.setup.warnings import (
     note_turn_scores,
     training_warnings,
     unready_policy,
 )
-from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
-from searchrl.programs.training_run import TrainingRun
-from searchrl.run_folder import Run, choose_folder, holding
+from searchrl.programs.stopping import StopFlag
+from searchrl.programs.training_run import TrainingRun, run_training
+from searchrl.run_folder import Run
 from searchrl.run_folder.shapes import Shape
-from searchrl.screen.observer import Observer, make_observer
+from searchrl.screen.observer import Observer
 from searchrl.statistics import exact, finite_figures
-from searchrl.trackers.feed import Trackers
 from searchrl.trust.permission import Permission
 
 
@@ -83,48 +77,7 @@ def train(
     first and the observer is told how to go on. Under torchrun the processes share the work; the
     first one writes and is the one with an observer.
     """
-    workers = Workers(read_place())
-    shown = observer if workers.is_first else Observer()
-    with make_observer(shown, quiet=quiet) as observer:
-        if resume is not None and (end := Run.open(resume).find_end()):
-            observer.last_words(end)
-            return Run(Path(resume))
-        plan, registry = prepare(
-            "train", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
-        )
-        all_trackers = plan.config.log.trackers
-        with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
-            folder = None
-            if workers.is_first:
-                folder = choose_folder(plan.config) if resume is None else Path(resume)
-                stack.enter_context(holding(folder))
-            workers.barrier()  # no process loads weights if the folder cannot be used
-            session = Session(plan, registry, workers, observer.note, observer.phase)
-            stack.callback(session.close)
-            report = session.examine(is_thorough=False)
-            report.ensure_good()
-            for one in report.of(State.WARNED):
-                observer.warn(f"check '{one.name}': {one.says}. {one.fix}")
-            observer.note(f"start-up checks: {report.summary}")
-            training = _Training(session, observer, stop)
-            training.open(
-                folder,
-                None if resume is None else Path(resume),
-                plan.config.max_steps,
-                allow_change=allow_change,
-            )
-            if resume is None:
-                training.checkpoint()  # from here on the run can be resumed
-            path = training.writer.path
-            with (
-                Trackers(registry, all_trackers if workers.is_first else (), path) as trackers,
-                keeping_finished("train", path, training.save, observer.last_words),
-            ):
-                summary = training.run(trackers)
-        run = Run(path)
-        observer.compare(run.rollouts("before"), run.rollouts("after"))
-        observer.done(path, summary)
-        return run
+    return run_training(_Training, config, resume, observer, quiet, registry, trust, allow_change)
 
 
 class _Progress(Shape, extra="forbid", allow_inf_nan=False):
@@ -144,39 +97,33 @@ class _Progress(Shape, extra="forbid", allow_inf_nan=False):
 
 class _Training(TrainingRun):
     program = "train"
+    makes = Session
+    session: Session
     progress: _Progress
 
     def __init__(self, session: Session, observer: Observer, stop: StopFlag) -> None:
-        s = session
-        evaluator = s.make_driver(s.config.eval)
-        super().__init__(
-            s.config,
-            s.registry,
-            s.worlds,
-            s.policy,
-            s.learner,
-            evaluator,
-            observer,
-            stop,
-            s.workers,
-        )
-        self.session = session
-        self.progress = _Progress()
+        report = session.examine(is_thorough=False)
+        report.ensure_good()
+        for one in report.of(State.WARNED):
+            observer.warn(f"check '{one.name}': {one.says}. {one.fix}")
+        observer.note(f"start-up checks: {report.summary}")
+        super().__init__(session, observer, stop)
+        self.progress, self.num_steps = _Progress(), session.config.max_steps
         self.said_forks: list[str] = []
 
     def origin(self) -> dict[str, Any]:
         """The algorithm, with all its settings."""
         loss = asdict(self.session.learner.loss_settings)
-        return {"algorithm": {"name": self.config.algorithm.name, **loss}}
+        return {"algorithm": {"name": self.session.config.algorithm.name, **loss}}
 
     def facts(self) -> dict[str, Any]:
         """The plan, as it is shown before the first step."""
-        session, config, learner = self.session, self.config, self.session.learner
-        (trainable, total), rollout = self.policy.num_parameters, config.rollout
+        session, config, learner = self.session, self.session.config, self.session.learner
+        (trainable, total), rollout = session.policy.num_parameters, config.rollout
         return {
             "splits": ", ".join(f"{name} {count:,}" for name, count in self.num_tasks.items()),
             "model": session.plan.model.label,
-            "device": str(self.policy.device),
+            "device": str(session.policy.device),
             "parameters": f"{total:,} ({trainable:,} trained)",
             "run": str(self.writer.path),
             "algorithm": (
@@ -191,63 +138,62 @@ class _Training(TrainingRun):
 
     def warnings(self) -> Iterator[str]:
         """Yield what makes the run hopeless or its figures worthless."""
-        return training_warnings(self.session.plan, self.worlds)
+        return training_warnings(self.session.plan, self.session.worlds)
 
     def notes(self) -> Iterator[str]:
         """Yield what judges will cost."""
-        return foresee_training(self.config, self.worlds, self.progress.step)
+        return foresee_training(self.session.config, self.session.worlds, self.progress.step)
 
-    def open(
-        self, folder: Path | None, resume: Path | None, steps: int, *, allow_change: bool
-    ) -> None:
-        """As `TrainingRun.open`; all processes hold the same weights, and the alarms watch."""
-        self.session.learner.ensure_same_weights("at the start")
-        super().open(folder, resume, steps, allow_change=allow_change)
+    def open(self, folder: Path | None, resume: Path | None, *, allow_change: bool) -> None:
+        """As `TrainingRun.open`; the alarms watch, and a new run has its first checkpoint."""
+        super().open(folder, resume, allow_change=allow_change)
         done = self.progress
-        if resume is not None:
-            self.session.learner.ensure_same_weights(f"resumed after step {done.step}")
         self.alarms = AlarmDesk(
             self.session, self.writer, self.observer, done.watched, done.rollbacks
         )
+        if resume is None:
+            self.checkpoint()  # from here on the run can be resumed
 
-    def run(self, trackers: Trackers) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
-        config, progress, workers = self.config, self.progress, self.workers
+        session, progress, observer = self.session, self.progress, self.observer
         if progress.before is None:
             # What everything later is compared with; part of checkpoint 0.
             progress.before = self.evaluate("before", 0)
-            for text in unready_policy(config, self.worlds, progress.before):
-                self.observer.warn(text)
+            for text in unready_policy(session.config, session.worlds, progress.before):
+                observer.warn(text)
             self.checkpoint()
-        self.finish_step(trackers)  # what a kill left undone
-        for step in range(progress.step + 1, config.max_steps + 1):
+        self.finish_step()  # what a kill left undone
+        for step in range(progress.step + 1, self.num_steps + 1):
             metrics = self.train_step(step)
-            trackers.log(step, metrics, "train")
-            self.observer.step(step, config.max_steps, metrics)
-            self.finish_step(trackers)
-            if workers.agree_to_stop(self.stop.asked):
+            self.trackers.log(step, metrics, "train")
+            observer.step(step, self.num_steps, metrics)
+            self.finish_step()
+            if session.workers.agree_to_stop(self.stop.asked):
                 raise Interrupted
         assert progress.before is not None
+        run = Run(self.writer.path)
         summary = self.finish(
-            reward=[str(world.scorer.schedule) for world in self.worlds],
-            before=summary_metrics(progress.before, self.worlds),
+            reward=[str(world.scorer.schedule) for world in session.worlds],
+            before=summary_metrics(progress.before, session.worlds),
             best=progress.best,
-            alarms=Run(self.writer.path).alarms,
+            alarms=run.alarms,
         )
-        tell_peak(self.session.memory, self.session.policy.device, self.observer.note)
-        for line in describe_spent(self.worlds):
-            self.observer.note(line)
+        tell_peak(session.memory, session.policy.device, observer.note)
+        for line in describe_spent(session.worlds):
+            observer.note(line)
+        observer.compare(run.rollouts("before"), run.rollouts("after"))
         return summary
 
-    def finish_step(self, trackers: Trackers) -> None:
+    def finish_step(self) -> None:
         """Validate, ask the alarms and save, each if it is due after the last step."""
-        self.validate(trackers)
+        self.validate()
         progress, step = self.progress, self.progress.step
         if progress.watched < step:  # the alarms are asked once about a step
             progress.watched = step
             if self.alarms.heed(step, progress.best):
                 self.checkpoint()  # with the weights that a rollback put back
-        if step % self.config.checkpoint.every == 0 or step == self.config.max_steps:
+        if step % self.session.config.checkpoint.every == 0 or step == self.num_steps:
             self.checkpoint()
 
     def train_step(self, step: int) -> Metrics:
@@ -255,7 +201,7 @@ class _Training(TrainingRun):
 
         The step counts once both are on disk, and not before.
         """
-        session, config, observer = self.session, self.config, self.observer
+        session, config, observer = self.session, self.session.config, self.observer
         started = time.perf_counter()
         drawn = session.sample(
             step,
@@ -308,13 +254,13 @@ class _Training(TrainingRun):
         self.progress.step, self.unrecorded = step, 0
         return metrics
 
-    def validate(self, trackers: Trackers) -> None:
+    def validate(self) -> None:
         """A short evaluation if one is due at this step; remembers the best checkpoint by reward.
 
         It plays validation tasks: what chooses a checkpoint can no longer measure it.
         """
-        config, progress, step = self.config, self.progress, self.progress.step
-        worlds = [world for world in self.worlds if world.can_validate]
+        config, progress, step = self.session.config, self.progress, self.progress.step
+        worlds = [world for world in self.session.worlds if world.can_validate]
         every = config.eval.every
         is_due = every and worlds and (step % every == 0 or step == config.max_steps)
         if not is_due or progress.evaluated == step:
@@ -327,7 +273,7 @@ class _Training(TrainingRun):
         reward, best = result.metrics.get("reward"), progress.best
         if reward is not None and (best is None or reward["value"] > best["reward"]["value"]):
             progress.best = {"step": step, "reward": reward}
-        trackers.log(step, result.metrics, "eval")
+        self.trackers.log(step, result.metrics, "eval")
         if progress.best is not best:
             self.checkpoint()
 

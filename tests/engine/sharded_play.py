@@ -12,8 +12,10 @@ from engine_toy import lora_policy, make_learner, micro_policy, near_items
 from train_toy import Crash
 from workers_play import CPU, LENGTHS, REWARDS
 
+from searchrl.config.sft import SftStage
 from searchrl.core.group import make_groups
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint
+from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.sharding import whole
@@ -28,12 +30,14 @@ CASES: dict[str, dict[str, Any]] = {
     "fewer groups than processes": {"groups": [1], "adapter": "lora"},
     "padded": {"is_packed": False},
     "nothing to learn": {"groups": [4]},
+    "sft": {"is_sft": True, "adapter": "lora"},
 }
 
 
 def learn(
     model: Path, workers: Workers, *, adapter: str = "full", is_packed: bool = True,
-    groups: Any = range(5), begin: Path | None = None, end: Path | None = None, **more: Any,
+    groups: Any = range(5), begin: Path | None = None, end: Path | None = None,
+    is_sft: bool = False, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """One step, sharded if not alone: gradient, weights after it, metrics and columns.
 
@@ -46,7 +50,11 @@ def learn(
     if workers.size > 1:
         policy.shard()
     optim = {"lr": 1e-3, "max_grad_norm": 0.02, "micro_batch_tokens": 100}
-    learner = make_learner(policy, beta=0.05, workers=workers, is_packed=is_packed, **optim)
+    learner: Any
+    if is_sft:
+        learner = SupervisedLearner(policy, 0.02, 100, workers)
+    else:
+        learner = make_learner(policy, beta=0.05, workers=workers, is_packed=is_packed, **optim)
     if begin:
         load_checkpoint(newest_checkpoint(begin).folder, policy, learner)
     gradients: list[torch.Tensor] = []
@@ -57,8 +65,12 @@ def learn(
         gradients.append(torch.cat(grads))
         return step()
 
-    learner.optimizer.step = catch  # type: ignore[method-assign, assignment]
-    metrics, columns = learner.train_step(make_groups(items))
+    learner.optimizer.step = catch
+    if is_sft:
+        shown = [item.trajectory for item in items[:3]]
+        metrics, columns = learner.train_step(shown, SftStage(lr=1e-3), 0), {}
+    else:
+        metrics, columns = learner.train_step(make_groups(items))
     if end:
         for _ in range(2):  # the second time, its state alone, whoever is there first
             save_checkpoint(end, policy, learner, {"step": 1})

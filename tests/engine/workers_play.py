@@ -19,8 +19,10 @@ from engine_toy import LIMITS, TOY_PLUGIN, make_learner, micro_policy, near_item
 
 from searchrl.algorithms.builtin import make_grpo, make_tis
 from searchrl.config import build_config
+from searchrl.config.sft import SftStage
 from searchrl.core.group import make_groups
 from searchrl.engine.learning.sharing import share_driver
+from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import Place, read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.rollout.dialogue import RolloutRequest
@@ -57,14 +59,18 @@ def learn(
         policy = micro_policy(model)
     policy.model.to(getattr(torch, dtype))
     items = near_items(policy, [LENGTHS[g] for g in groups], [REWARDS[g] for g in groups])
-    learner = make_learner(
-        policy,
-        {"grpo": make_grpo, "tis": make_tis}[algorithm](),
-        beta=0.05,
-        workers=workers,
-        is_packed=is_packed,
-        **{"lr": 1e-3, "max_grad_norm": 1e9, "micro_batch_tokens": 200} | optim,
-    )
+    learner: Any
+    if algorithm == "sft":
+        learner = SupervisedLearner(policy, 1e9, 200, workers)
+    else:
+        learner = make_learner(
+            policy,
+            {"grpo": make_grpo, "tis": make_tis}[algorithm](),
+            beta=0.05,
+            workers=workers,
+            is_packed=is_packed,
+            **{"lr": 1e-3, "max_grad_norm": 1e9, "micro_batch_tokens": 200} | optim,
+        )
     gradients: list[torch.Tensor] = []
     step = learner.optimizer.step
 
@@ -73,8 +79,12 @@ def learn(
         gradients.append(torch.cat([grad.flatten() for grad in grads]).clone())
         return step(*args, **kwargs)
 
-    learner.optimizer.step = catch  # type: ignore[method-assign]
-    metrics, columns = learner.train_step(make_groups(items))
+    learner.optimizer.step = catch
+    if algorithm == "sft":
+        shown = [item.trajectory for item in items]
+        metrics, columns = learner.train_step(shown, SftStage(lr=1e-3), 0), {}
+    else:
+        metrics, columns = learner.train_step(make_groups(items))
     return {
         "gradient": gradients[-1] if gradients else None,
         "weights": torch.cat([p.detach().flatten() for p in policy.parameters]),
@@ -89,6 +99,7 @@ LEARNING: dict[str, dict[str, Any]] = {
     "float64": {"dtype": "float64"},
     "more processes than groups": {"groups": [1]},
     "nothing to learn": {"groups": [4]},
+    "sft": {"algorithm": "sft"},
     "several updates": {"epochs": 2, "mini_batches": 2, "algorithm": "tis", "dtype": "float64"},
 }
 

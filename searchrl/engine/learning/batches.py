@@ -1,12 +1,11 @@
-"""Packed rollouts to tensors, split into mini- and micro-batches.
+"""Packed rollouts to tensors: the share of a process, and micro-batches.
 
-Owns both splits: mini-batches are optimiser steps of their own, micro-batches change memory only.
-Shapes: N trained tokens of a micro-batch.
+Owns both splits, which change time and memory and no gradient: weights were fixed over the whole
+optimiser step. Shapes: N trained tokens of a micro-batch.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,15 +13,9 @@ import torch
 from torch import Tensor
 
 from searchrl.core.group import Group
-from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import RowId
-from searchrl.engine.learning.packing import (
-    TURN,
-    WEIGHT,
-    PackedRow,
-    members,
-    weigh,
-)
+from searchrl.engine.learning.packing import TURN, PackedRow, members
+from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.layout import Layout, TokenTree, pack, pad, padded_batches
 
 
@@ -93,35 +86,30 @@ def without(
     return [group for group in left if group.rollouts]
 
 
-def mini_batches(
-    groups: Sequence[Group[PackedRow]],
-    num_batches: int,
-    reduction: Reduction,
-    *,
-    constant: int,
-    key: int,
-) -> list[tuple[Group[PackedRow], ...]]:
-    """Split a training step into optimiser steps of whole groups, each with its own denominator.
+def share_groups(
+    groups: Sequence[Group[PackedRow]], workers: Workers, *, is_packed: bool
+) -> list[Group[PackedRow]]:
+    """The groups whose gradient this process computes: even in tokens.
 
-    At most `num_batches`, as even as groups allow; `key` decides which groups meet. Groups that
-    are only in other terms make no step of their own.
+    The longest group goes first, to the process that has the least; equal ones in order, so that
+    all processes agree. `is_packed` counts shared tokens of a group once.
     """
-    in_loss = [
-        group.id for group in groups if any(r.columns[WEIGHT].values[0] for r in group.rollouts)
+    if workers.size == 1:
+        return list(groups)
+    costs = [
+        TokenTree(group.rollouts).num_tokens
+        if is_packed
+        else sum(len(rollout.ids) for rollout in group.rollouts)
+        for group in groups
     ]
-    held = [group.id for group in groups if group.id not in set(in_loss)]
-    if num_batches == 1 or not in_loss:
-        return [tuple(groups)] if in_loss else []
-    rng = random.Random(key)
-    count = min(num_batches, len(in_loss))
-    batch_of: dict[str, int] = {}
-    for part in (in_loss, held):
-        rng.shuffle(part)
-        batch_of |= {name: number * count // len(part) for number, name in enumerate(part)}
-    return [
-        weigh([group for group in groups if batch_of[group.id] == number], reduction, constant)
-        for number in range(count)
-    ]
+    loads = [0] * workers.size
+    places = set()
+    for place in sorted(range(len(groups)), key=lambda place: -costs[place]):
+        owner = loads.index(min(loads))
+        loads[owner] += costs[place]
+        if owner == workers.rank:
+            places.add(place)
+    return [group for place, group in enumerate(groups) if place in places]
 
 
 def micro_batches(
@@ -134,8 +122,7 @@ def micro_batches(
     """Split into batches of at most `max_tokens` tokens that are computed, padding included.
 
     A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
-    it fits, because every part of it computes the shared tokens again. The split changes no
-    gradient: weights were fixed over the whole step.
+    it fits, because every part of it computes the shared tokens again.
     """
     if is_packed:
         packs = (zip(*part, strict=True) for part in _packs(groups, max_tokens))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from searchrl.engine.learning.state_files import load_state, save_state
 from searchrl.engine.model.policy import Policy
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.stateful import Stateful
 
 _OPTIMIZER = "optimizer"
-_CRITIC = "critic.safetensors"
 
 
 def save_checkpoint(
@@ -67,7 +66,6 @@ def save_checkpoint(
         return folder
     optimizer = learner.state_dict()
     ensure_finite(policy, optimizer, f"after step {state['step']}")
-    critic = optimizer.pop("critic", {})
     # An incomplete folder may be replaced.
     with _whole(run_dir, folder, is_writer=policy.is_writer) as beside:
         with naming_write_errors("policy"):
@@ -76,9 +74,6 @@ def save_checkpoint(
             save_state(beside, _OPTIMIZER, optimizer, is_writer=policy.is_writer)
         if not policy.is_writer:
             return folder
-        if critic:
-            with naming_write_errors("critic"):
-                save_file(critic, beside / _CRITIC)
         Manifest.of(beside, state).write(beside / STATE)
     return folder
 
@@ -202,8 +197,6 @@ def load_checkpoint(
     saved = load_state(folder, _OPTIMIZER)
     try:
         load_weights(folder / "policy", policy)
-        if (folder / _CRITIC).is_file():
-            saved["critic"] = load_file(folder / _CRITIC, device=str(policy.device))
         learner.load_state_dict(saved)
     except torch.OutOfMemoryError:
         raise

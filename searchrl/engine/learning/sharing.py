@@ -1,8 +1,8 @@
-"""The split of a step over processes: prompts to sample, groups to learn from.
+"""The prompts of a step, shared out between processes.
 
 Owns the split, and which parts of a rollout are sent. A draw depends on the key of its rollout and
-on its position alone, and every process packs the whole step. So the split changes no result.
-A `TaskWorld` is not sent: every process has its own.
+on its position alone, so the split changes no result. A `TaskWorld` is not sent: every process has
+its own.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from searchrl.core.group import Group
-from searchrl.engine.learning.packing import PackedRow
 from searchrl.engine.learning.workers import Workers
-from searchrl.engine.model.layout import TokenTree
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import Interrupted, Play, Rollout, RolloutDriver
 from searchrl.errors import PluginError
@@ -91,29 +89,3 @@ def unpack_group(data: bytes, request: RolloutRequest) -> Group[Rollout]:
             for trajectory, episode, scored, reset_options in pickle.loads(data)
         ),
     )
-
-
-def share_groups(
-    groups: Sequence[Group[PackedRow]], workers: Workers, *, is_packed: bool
-) -> list[Group[PackedRow]]:
-    """The groups whose gradient this process computes: even in tokens.
-
-    The longest group goes first, to the process that has the least; equal ones in order, so that
-    all processes agree. `is_packed` counts shared tokens of a group once.
-    """
-    if workers.size == 1:
-        return list(groups)
-    costs = [
-        TokenTree(group.rollouts).num_tokens
-        if is_packed
-        else sum(len(rollout.ids) for rollout in group.rollouts)
-        for group in groups
-    ]
-    loads = [0] * workers.size
-    places = set()
-    for place in sorted(range(len(groups)), key=lambda place: -costs[place]):
-        owner = loads.index(min(loads))
-        loads[owner] += costs[place]
-        if owner == workers.rank:
-            places.add(place)
-    return [group for place, group in enumerate(groups) if place in places]

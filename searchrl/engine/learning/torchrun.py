@@ -10,8 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from searchrl.errors import ConfigError
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -42,17 +40,3 @@ def read_place(environ: Mapping[str, str] | None = None) -> Place:
     size = int(environ["WORLD_SIZE"])
     local_size = int(environ.get("LOCAL_WORLD_SIZE", size))
     return Place(int(environ["RANK"]), size, int(environ["LOCAL_RANK"]), local_size)
-
-
-def ensure_one_process(program: str) -> None:
-    """Refuse to run `program` in several processes: each would do all of it.
-
-    Raises:
-        ConfigError: saying how to start it.
-    """
-    place = read_place()
-    if place.size > 1:
-        raise ConfigError(
-            f"searchrl {program} runs in one process, and torchrun started {place.size}: start it "
-            f"without torchrun (only `searchrl train` shares its work)"
-        )

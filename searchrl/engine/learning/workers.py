@@ -24,16 +24,12 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 
-from searchrl.engine.learning.state_files import in_pieces
 from searchrl.engine.learning.torchrun import ONLY, Place
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
 
 TIMEOUT_S = 1800.0
 """Wait for the others: longer than any process is late after sampling its share."""
-
-_BUCKET_BYTES = 1 << 26
-"""Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
 
 T = TypeVar("T")
 
@@ -135,44 +131,32 @@ class Workers:
         if self.size == 1:
             return
         has = self._exchange("gradients", [gradient is not None for gradient in gradients])
-        wanted: list[Tensor] = []
         for number, column in enumerate(zip(*has, strict=True)):
             if any(column) and not isinstance(parameters[number], DTensor):
                 if (gradient := gradients[number]) is None:
                     gradient = gradients[number] = torch.zeros_like(parameters[number])
-                wanted.append(gradient)
-        for bucket in _buckets(wanted):
-            flat = torch.cat([gradient.flatten() for gradient in bucket])
-            with self._in_touch():
-                dist.all_reduce(flat)
-            parts = flat.split([gradient.numel() for gradient in bucket])
-            for gradient, part in zip(bucket, parts, strict=True):
-                gradient.copy_(part.view_as(gradient))
+                with self._in_touch():
+                    dist.all_reduce(gradient)
 
     def ensure_same(self, tensors: Sequence[Tensor], when: str) -> None:
         """Check that all processes hold the same weights, bit for bit, where all hold them whole.
 
         Raises:
-            WorkerError: naming the first difference and `when` (such as `after step 3`).
+            WorkerError: naming the process and `when` (such as `after step 3`).
         """
         if self.size == 1:
             return
-        marks = self._exchange(
-            "weights", _marks([t for t in tensors if not isinstance(t, DTensor)])
-        )
-        for rank, theirs in enumerate(marks):
-            if theirs == marks[0]:
-                continue
-            pairs = enumerate(itertools.zip_longest(marks[0], theirs))
-            number = next(n for n, (ours, others) in pairs if ours != others)
-            # All processes find this and end, so no message is needed.
-            self._has_all_heard = True
-            raise WorkerError(
-                f"{when}: process {rank} holds other weights than process 0 (trained tensor "
-                f"{number} of {len(marks[0])} is the first). Every process must compute the same "
-                "update; look for a plugin that draws without a seed or keeps state of its own, "
-                "or train in one process, without torchrun"
-            )
+        whole = [tensor for tensor in tensors if not isinstance(tensor, DTensor)]
+        digests = self._exchange("weights", _digest(whole))
+        for rank, digest in enumerate(digests):
+            if digest != digests[0]:
+                # All processes find this and end, so no message is needed.
+                self._has_all_heard = True
+                raise WorkerError(
+                    f"{when}: process {rank} holds other weights than process 0. Every process "
+                    "must compute the same update; look for a plugin that draws without a seed or "
+                    "keeps state of its own, or train in one process, without torchrun"
+                )
 
     # The process group
 
@@ -268,16 +252,10 @@ ALONE = Workers()
 """Workers of a single process."""
 
 
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Neighbours of one dtype and device, at most `_BUCKET_BYTES` together."""
-    for _, run in itertools.groupby(tensors, lambda tensor: (tensor.dtype, tensor.device)):
-        yield from in_pieces(run, _BUCKET_BYTES)
-
-
-def _marks(tensors: Sequence[Tensor]) -> list[str]:
-    """A digest of the bytes of each tensor."""
-    return [
-        hashlib.blake2b(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        .hexdigest()
-        for tensor in tensors
-    ]  # fmt: skip
+def _digest(tensors: Sequence[Tensor]) -> str:
+    """A digest of the bytes of tensors."""
+    digest = hashlib.blake2b()
+    for tensor in tensors:
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The objects that take training steps: worlds, algorithm, policy, learner and sampler of one run.
+"""The objects of one run that trains: worlds, policy, learner, and what `train` has beside them.
 
 Owns how they are made from a plan, the two halves of a step (sample, update), and the checks before
 the first one. Nothing is evaluated or recorded here.
@@ -29,9 +29,11 @@ from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.learner import Learned, Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.step_groups import StepGroups, sample_groups
+from searchrl.engine.learning.updater import Updater
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.memory.forecast import watch_memory
 from searchrl.engine.metrics.evaluation import count_tasks
+from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.tolerance import tolerance_of
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_driver, make_scripted_driver
@@ -53,8 +55,15 @@ from searchrl.programs.setup.warnings import (
 from searchrl.rewards.scorer import Scorer
 
 
-class Session:
-    """The objects of one training run; `on_phase` is told how far the indexes are."""
+class Setup:
+    """The objects of a run that trains, by any learner; `make` of a subclass makes the rest.
+
+    Environments and workers are closed if that fails. `on_phase` is told how far the indexes are.
+    """
+
+    policy: Policy
+    learner: Updater
+    backend: Backend | None = None
 
     def __init__(
         self,
@@ -64,37 +73,86 @@ class Session:
         on_note: Callable[[str], None],
         on_phase: Callable[[str, int, int], None] = lambda name, done, total: None,
     ) -> None:
-        config = plan.config
-        ensure_whole_distribution(config)
         plan.ensure_weights()
         self.plan = plan
-        self.config = config
-        self.seed = config.seed
+        self.config = plan.config
+        self.seed = plan.config.seed
         self.registry = registry
         self.workers = workers
         self.on_note = on_note
-        self.worlds: list[TaskWorld] = make_worlds(config, registry)
-        count_tasks(self.worlds, config.eval)  # a wrong split is refused before weights are loaded
-        # An algorithm may have weights of its own: the same in every run and every process.
-        torch.manual_seed(config.seed)
-        self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
-            **config.algorithm.settings
-        )
-        ensure_can_learn(config, self.algorithm, self.worlds)
-        ensure_can_draw_ahead(config, self.algorithm, workers)
-        build_indexes(self.worlds, on_phase)
-        rollout = config.rollout
-        self.memory = watch_memory(
-            *(config, plan.model, plan.device, self.algorithm, workers.size), plan.presets()
-        )
-        is_sharded = workers.size > 1 and config.engine.sharding == "fsdp2"
+        self.on_phase = on_phase
+        self.worlds: list[TaskWorld] = make_worlds(plan.config, registry)
+        try:
+            count_tasks(self.worlds, plan.config.eval)  # before weights are loaded
+            self.make()
+        except BaseException:
+            self.close()
+            raise
+
+    def make(self) -> None:
+        """Make `policy` and `learner`."""
+        raise NotImplementedError
+
+    def is_to_shard(self, algorithm: Algorithm | None = None) -> bool:
+        """Return True if processes share all weights out; ConfigError if that cannot be done."""
+        config = self.config
+        if self.workers.size == 1 or config.engine.sharding != "fsdp2":
+            return False
         plain = config.model.quantize, config.optim.optimizer, config.scale.backend
-        if is_sharded and (plain != ("none", "adamw", None) or self.algorithm.hooks.parameters()):
+        has_own = algorithm is not None and bool([*algorithm.hooks.parameters()])
+        if plain != ("none", "adamw", None) or has_own:
             raise ConfigError(
                 "engine.sharding: fsdp2 shares out plain weights and moments of a model alone; set "
                 "model.quantize: none, optim.optimizer: adamw and scale.backend: null, and take an "
                 "algorithm without weights of its own, or engine.sharding: ddp"
             )
+        return True
+
+    def make_driver(
+        self,
+        decoding: RolloutConfig | EvalConfig,
+        on_note: Callable[[str], None] = lambda text: None,
+    ) -> RolloutDriver:
+        """A driver on the policy; `on_note` gets the reason if it is a slower one."""
+        config = self.config
+        if self.backend is not None:  # its workers have the generator that the config names
+            config = config.model_copy(update={"engine": EngineConfig()})
+        with self.policy.gathered():
+            made = make_driver(self.policy, config, self.registry, decoding, on_note)
+        if self.backend is not None:
+            purpose: Purpose = "rollout" if isinstance(decoding, RolloutConfig) else "eval"
+            made = RemoteDriver(made, self.backend, self.worlds, purpose)
+        return share_driver(made, self.workers)
+
+    def close(self) -> None:
+        """Close the environments, and end the workers of a backend."""
+        if self.backend is not None:
+            self.backend.close()
+        for world in self.worlds:
+            world.close()
+
+
+class Session(Setup):
+    """The objects of `train`."""
+
+    learner: Learner
+
+    def make(self) -> None:
+        """Make all that a step needs; ConfigError for settings that do not go together."""
+        plan, config, workers = self.plan, self.config, self.workers
+        ensure_whole_distribution(config)
+        # An algorithm may have weights of its own: the same in every run and every process.
+        torch.manual_seed(config.seed)
+        algorithm = self.registry.get("algorithm", config.algorithm.name)
+        self.algorithm: Algorithm = algorithm.make(**config.algorithm.settings)
+        ensure_can_learn(config, self.algorithm, self.worlds)
+        ensure_can_draw_ahead(config, self.algorithm, workers)
+        build_indexes(self.worlds, self.on_phase)
+        rollout = config.rollout
+        self.memory = watch_memory(
+            *(config, plan.model, plan.device, self.algorithm, workers.size), plan.presets()
+        )
+        is_sharded = self.is_to_shard(self.algorithm)
         self.policy = plan.load_policy(trainable=True, is_to_shard=is_sharded)
         if is_sharded:
             if self.algorithm.needs_reference(config.algorithm):
@@ -113,23 +171,14 @@ class Session:
             workers=workers,
             check=BatchCheck(self.policy.renderer.decode, self.tolerance),
         )
-        self.backend: Backend | None = None
         if config.scale.backend is not None:
-            entry = registry.get("backend", config.scale.backend.name)
+            entry = self.registry.get("backend", config.scale.backend.name)
             make = partial(Player, config.to_dict())
             self.backend = entry.make(make, **config.scale.backend.settings)
         self.ahead: Future[StepGroups] | None = None
         """The groups of the next step, where they are drawn while a step is trained."""
         self.added: list[Rollout] = []
         """The demonstrations and replayed episodes of the last update."""
-        try:
-            self._make_players()
-        except BaseException:
-            self.close()  # of a backend's workers, too
-            raise
-
-    def _make_players(self) -> None:
-        config, rollout = self.config, self.config.rollout
         self.sampler = self.make_driver(rollout, self.on_note)
         scripted = make_scripted_driver(config, self.policy.renderer)
         scripted.limits = replace(self.sampler.limits, step_timeout_s=None)
@@ -141,22 +190,6 @@ class Session:
         self.protocols: Sequence[TagProtocol] = [world.protocol for world in self.worlds]
         self.scorers: Sequence[Scorer] = [world.scorer for world in self.worlds]
         self.algorithm.hooks.begin(self)
-
-    def make_driver(
-        self,
-        decoding: RolloutConfig | EvalConfig,
-        on_note: Callable[[str], None] = lambda text: None,
-    ) -> RolloutDriver:
-        """A driver on the policy; `on_note` gets the reason if it is a slower one."""
-        config = self.config
-        if self.backend is not None:  # its workers have the generator that the config names
-            config = config.model_copy(update={"engine": EngineConfig()})
-        with self.policy.gathered():
-            made = make_driver(self.policy, config, self.registry, decoding, on_note)
-        if self.backend is not None:
-            purpose: Purpose = "rollout" if isinstance(decoding, RolloutConfig) else "eval"
-            made = RemoteDriver(made, self.backend, self.worlds, purpose)
-        return share_driver(made, self.workers)
 
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
         """Run the checks of `searchrl doctor`; `sampling` replaces that of the configuration."""
@@ -263,13 +296,6 @@ class Session:
         """See `Trainer`: forward passes."""
         with self.learner.computing():
             return before_update.read(self.learner, probes)
-
-    def close(self) -> None:
-        """Close the environments, and end the workers of a backend."""
-        if self.backend is not None:
-            self.backend.close()
-        for world in self.worlds:
-            world.close()
 
     def _free_cache(self) -> None:
         """Between phases only: sampling and updating want memory in different shapes."""

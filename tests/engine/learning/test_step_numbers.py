@@ -26,7 +26,6 @@ from searchrl.algorithms.builtin import make_dapo, make_gspo, make_llds
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import LossSettings, Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.learning.batches import mini_batches
 from searchrl.engine.learning.packing import PackedRow, PackedStep, pack_step
 from searchrl.engine.learning.step_groups import (
     StepGroups,
@@ -35,6 +34,7 @@ from searchrl.engine.learning.step_groups import (
     sampler_metrics,
     update_metrics,
 )
+from searchrl.engine.learning.updater import mini_batches
 from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.sampling.slot_generator import SlotStats
@@ -60,10 +60,11 @@ def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Pa
 def test_the_optimiser_is_the_one_asked_for(
     micro_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Mock()
+    made = Mock(return_value=Mock(param_groups=[]))
     monkeypatch.setattr("searchrl.engine.learning.learner.make_optimizer", made)
-    learner = make_learner(make_policy(micro_model), lr=3e-4, optimizer="adamw8bit")
-    made.assert_called_once_with("adamw8bit", [{"params": learner.parameters, "lr": 3e-4}])
+    policy = make_policy(micro_model)
+    make_learner(policy, lr=3e-4, optimizer="adamw8bit")
+    made.assert_called_once_with("adamw8bit", [{"params": policy.parameters, "lr": 3e-4}])
 
 
 def test_a_length_penalty_tells_rollouts_of_one_reward_apart(micro_model: Path) -> None:

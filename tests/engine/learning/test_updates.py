@@ -25,10 +25,9 @@ from torch import nn
 from searchrl.algorithms.builtin import make_grpo, make_tis
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
-from searchrl.engine.learning.batches import mini_batches
-from searchrl.engine.learning.learner import Learner, is_out_of_memory
-from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.sharing import share_groups
+from searchrl.engine.learning.batches import share_groups
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.updater import is_out_of_memory, mini_batches
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -104,33 +103,33 @@ class TestMiniBatches:
         learner = make_learner(policy, mini_batches=3)
         norms = [float(one.norm()) for one in caught_gradients(learner, offered())]
         learner, calls = make_learner(policy, mini_batches=3, lr=0.0), []
-        accumulate = learner._accumulate
+        accumulate = learner.accumulate
 
-        def spoil(*args: Any) -> Any:
-            shares = accumulate(*args)
-            calls.append(args[2:])
+        def spoil(groups: Any, compute: Any) -> Any:
+            made = accumulate(groups, compute)
+            calls.append(compute.keywords)
             if len(calls) > 1:
                 learner.parameters[0].grad = learner.parameters[0] * torch.nan
-            return shares
+            return made
 
-        learner._accumulate = spoil  # type: ignore[method-assign]
+        learner.accumulate = spoil  # type: ignore[method-assign]
         before = policy.version
         told = learner.train_step(make_groups(offered())).metrics
-        assert calls == [(0, True), (1, True), (2, True)]
+        assert calls == [{"is_at_start": not n, "is_first": True} for n in range(3)]
         assert told["grad_norm"] == pytest.approx(norms[0], rel=1e-6)
         assert (told["num_updates"], told["skipped_steps"]) == (1, 2)
         assert (policy.version - before, learner.step) == (1, 1)
 
     def test_a_step_that_breaks_off_after_an_update_is_half_way(self, micro_model: Path):
         learner = make_learner(make_policy(micro_model), mini_batches=2)
-        accumulate = learner._accumulate
+        accumulate = learner.accumulate
 
-        def fail(groups: Any, old: Any, num_updates: int, is_first: bool) -> Any:
-            if num_updates == where:
+        def fail(groups: Any, compute: Any) -> Any:
+            if compute.keywords["is_at_start"] == (where == 0):
                 raise ZeroDivisionError
-            return accumulate(groups, old, num_updates, is_first)
+            return accumulate(groups, compute)
 
-        learner._accumulate = fail  # type: ignore[method-assign]
+        learner.accumulate = fail  # type: ignore[method-assign]
         for where in range(2):
             with pytest.raises(ZeroDivisionError):
                 learner.train_step(make_groups(offered()))
@@ -162,11 +161,11 @@ class TestMiniBatches:
 
     def test_the_first_epoch_ends_with_the_last_mini_batch_that_there_is(self, micro_model: Path):
         learner = make_learner(make_policy(micro_model), mini_batches=9, epochs=2, lr=0.0)
-        accumulate, calls = learner._accumulate, []
-        spy = lambda *args: (calls.append(args[2:]), accumulate(*args))[1]  # noqa: E731
-        learner._accumulate = spy  # type: ignore[method-assign]
+        accumulate, calls = learner.accumulate, []
+        spy = lambda g, c: (calls.append(c.keywords), accumulate(g, c))[1]  # noqa: E731
+        learner.accumulate = spy  # type: ignore[method-assign]
         learner.train_step(make_groups(offered()))
-        assert calls == [(number, number < 3) for number in range(6)]
+        assert calls == [{"is_at_start": n == 0, "is_first": n < 3} for n in range(6)]
 
     def test_the_loss_is_the_mean_over_the_updates_that_there_were(self, micro_model: Path):
         """Three groups make three mini-batches, however many are asked for."""
@@ -275,7 +274,7 @@ class TestMemoryRunsOut:
         policy = make_policy(micro_model)
         learner = make_learner(policy)
         restore = fail_above(policy, 30, "forward", lambda: out_of_memory("cpu"))
-        message = "single rollout of .*model.gradient_checkpointing: true"
+        message = "single rollout .*model.gradient_checkpointing: true"
         with pytest.raises(PolicyError, match=message):
             learner.train_step(make_groups(offered()))
         restore()
@@ -321,11 +320,15 @@ def count_forwards(policy: Policy, learner: Learner, items: list[TrainItem]) -> 
     return len(calls)
 
 
+def scaled(exponent: int) -> torch.amp.GradScaler:
+    return torch.amp.GradScaler("cpu", init_scale=2.0**exponent)
+
+
 class TestHalfPrecision:
     def test_float16_scales_the_loss_and_not_the_gradient(self, micro_model: Path):
         full = make_learner(micro_policy(micro_model, adapter="lora", lora_r=4))
         half = make_learner(micro_policy(micro_model, adapter="lora", lora_r=4, dtype="float16"))
-        assert half.loss_scale.value == 2.0**16 and full.loss_scale.value == 1.0
+        assert half.loss_scale.get_scale() == 2.0**16 and full.loss_scale.get_scale() == 1.0
         (exact,), (rounded,) = (caught_gradients(each, offered()) for each in (full, half))
         assert is_close(rounded, exact, 2e-2)
         assert all(p.dtype == torch.float32 for p in half.parameters)
@@ -335,13 +338,13 @@ class TestHalfPrecision:
     ):
         policy = micro_policy(micro_model, adapter="lora", lora_r=4, dtype="float16")
         learner = make_learner(policy, warmup_steps=5)
-        learner.loss_scale.value = 2.0**40
+        learner.loss_scale = scaled(40)
         before = [p.detach().clone() for p in policy.parameters]
         stats = learner.train_step(make_groups(offered())).metrics
         assert stats["skipped_steps"] == 1 and stats["loss_scale"] == 2.0**39
         assert learner.step == 0 and policy.version == 0
         assert all(torch.equal(p, old) for p, old in zip(policy.parameters, before, strict=True))
-        learner.loss_scale.value = 2.0**10
+        learner.loss_scale = scaled(10)
         again = learner.train_step(make_groups(offered())).metrics
         assert again["skipped_steps"] == 0 and again["lr"] == stats["lr"] and learner.step == 1
 
@@ -350,27 +353,11 @@ class TestHalfPrecision:
             make_learner(micro_policy(micro_model, adapter="lora", lora_r=4, dtype="float16"))
             for _ in range(2)
         )
-        learner.loss_scale.value = 2.0**9
+        learner.loss_scale = scaled(9)
         learner.train_step(make_groups(offered()))
         other.load_state_dict(learner.state_dict())
-        assert other.loss_scale.state_dict() == {"value": 2.0**9, "num_good": 1}
-
-    def test_it_grows_after_many_good_steps(self):
-        scale = LossScale(is_active=True)
-        for exponent in (16, 17):
-            for _ in range(1999):
-                scale.update(is_finite=True)
-            assert scale.value == 2.0**exponent
-            scale.update(is_finite=exponent == 16)
-        assert scale.value == 2.0**16
-        scale.update(is_finite=True)
-        assert scale.value == 2.0**16, "not many in a row"
-        for _ in range(40):
-            scale.update(is_finite=False)
-        assert scale.value == 2.0**-14, "no smaller"
-        idle = LossScale(is_active=False)
-        idle.update(is_finite=False)
-        assert idle.value == 1.0
+        state = other.loss_scale.state_dict()
+        assert (state["scale"], state["_growth_tracker"]) == (2.0**9, 1)
 
     def test_full_fine_tuning_in_float16_is_refused(self, micro_model: Path):
         with pytest.raises(PolicyError, match=r"half precision.*adapter: lora"):

@@ -26,10 +26,9 @@ from searchrl.core.group import Group
 from searchrl.engine.learning import workers as module
 from searchrl.engine.learning.sharing import play_shared
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
-from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
+from searchrl.engine.learning.workers import ALONE, Workers, _digest
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.errors import ConfigError, WorkerError
-from searchrl.programs.sft import sft
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
@@ -150,12 +149,6 @@ class TestLearning:
         summed = "returned [[3.0, 3.0, 3.0], [[1.0, 1.0], [1.0, 1.0]], None]"
         assert both("sums") == [summed, summed]
 
-    def test_buckets_keep_order_and_size(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("searchrl.engine.learning.workers._BUCKET_BYTES", 40)
-        tensors = [torch.zeros(n) for n in (4, 6, 1, 30, 2)] + [torch.zeros(1).half()]
-        buckets = [[len(tensor) for tensor in bucket] for bucket in _buckets(tensors)]
-        assert buckets == [[4, 6], [1], [30], [2], [1]]
-
 
 class TestSampling:
     def test_two_processes_sample_what_one_does(self, both: Both, micro_model: Path):
@@ -260,8 +253,8 @@ class TestEndings:
     def test_other_weights_are_found(self, both: Both):
         """By two changes that cancel in a sum."""
         text = (
-            "WorkerError: after step 3: process 1 holds other weights than process 0 (trained "
-            "tensor 1 of 2 is the first). Every process must compute the same update"
+            "WorkerError: after step 3: process 1 holds other weights than process 0. Every "
+            "process must compute the same update"
         )
         assert all(two.startswith(text) for two in both("other weights"))
 
@@ -304,9 +297,9 @@ class TestTraining:
         self, micro_model: Path, tmp_path: Path, threads_restored: None
     ):
         """Its weights are of no step; saved as the step before, part of it would be done twice."""
-        from searchrl.engine.learning import learner as learner_module
+        from searchrl.engine.learning.learner import Learner
 
-        real, calls = learner_module.Learner._accumulate, []
+        real, calls = Learner.accumulate, []
 
         def accumulate(*args: Any) -> Any:
             calls.append(1)
@@ -317,7 +310,7 @@ class TestTraining:
         config = two_steps(micro_model, tmp_path / "run")
         config["optim"] |= {"mini_batches": 2}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(learner_module.Learner, "_accumulate", accumulate)
+            patch.setattr(Learner, "accumulate", accumulate)
             with pytest.raises(RuntimeError, match="memory is gone") as caught:
                 train(config)
         (note,) = caught.value.__notes__
@@ -359,10 +352,10 @@ class TestPlace:
         zeros, wraps = torch.zeros(4, dtype=dtype), torch.zeros(4, dtype=dtype)
         wraps.view(torch.uint8)[dtype.itemsize // 2] = 1
         for left, right in ((weights, flipped), (weights, swapped), (weights, last_bit)):
-            assert _marks([left]) != _marks([right])
-        assert _marks([zeros]) != _marks([wraps])
-        assert _marks([weights, zeros]) == _marks([same, zeros.clone()])
-        assert _marks([weights.view(7, 1).T]) == _marks([weights.view(1, 7)])
+            assert _digest([left]) != _digest([right])
+        assert _digest([zeros]) != _digest([wraps])
+        assert _digest([weights, zeros]) == _digest([same, zeros.clone()])
+        assert _digest([weights.view(7, 1).T]) == _digest([weights.view(1, 7)])
 
     def test_several_nodes_are_refused(self):
         workers = Workers(Place(0, 4, 0, 2))
@@ -380,12 +373,6 @@ class TestPlace:
         with pytest.raises(WorkerError, match="process 1 of 2 could not meet .*: no address"):
             Workers(Place(1, 2, 1, 2)).joined(torch.device("cuda")).__enter__()
         assert taken == [1]
-
-    def test_sft_is_for_one_process(self, monkeypatch: pytest.MonkeyPatch):
-        for name, value in UNDER_TORCHRUN.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(ConfigError, match="start it without torchrun"):
-            sft({})
 
     @pytest.mark.parametrize("rank", ["0", "1"])
     def test_one_process_speaks(

@@ -252,11 +252,6 @@ def test_a_token_that_is_only_held_is_none_that_the_clip_took() -> None:
     assert stats.is_clipped_T is not None and stats.is_clipped_T.tolist() == [True, False]
 
 
-def test_llds_default_is_a_tenth() -> None:
-    loss, _, _ = run(llds_loss, hand([0.9], [0.0]))
-    assert loss.item() == pytest.approx(-0.1 * math.log(0.9), abs=1e-12)
-
-
 @pytest.mark.parametrize("name", ["tis", "masked_tis", "llds"])
 def test_without_what_they_add_they_are_ppo_clip(name: str) -> None:
     step = random_step(7)
@@ -417,10 +412,6 @@ def test_bad_settings_are_refused(
             make(**wrong)  # type: ignore[call-arg]
         else:
             run(functools.partial(make, **wrong), hand([1.0], [1.0]))  # type: ignore[arg-type]
-
-
-def test_settings_are_described_in_one_line() -> None:
-    assert LossSettings(clip_high=0.28).describe() == "clip 0.2/0.28, beta 0, sequence-mean"
 
 
 @pytest.mark.parametrize("module", [advantage, reduction, group, excerpt])

@@ -54,7 +54,6 @@ def test_split_of_whole_rollouts_changes_no_gradient(name: str, seed: int, parts
 @every_loss
 @pytest.mark.parametrize("pad", [0.0, NAN, INF, -INF, 1e30])
 def test_padding_changes_nothing_whatever_it_holds(name: str, pad: float) -> None:
-    """A matrix of one row per rollout; padding has the weight 0."""
     step = random_step(11)
     lengths = [int((step.segment_T == label).sum()) for label in LABELS]
     padded = {}

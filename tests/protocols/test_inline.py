@@ -104,7 +104,7 @@ def test_the_instruction_is_a_text_or_a_file(case: Case, tmp_path: Path) -> None
 
 
 @each_with_tag_names
-@pytest.mark.parametrize("name", ["", "Think", "a b", "1st", "a-b", "<x>", 3])
+@pytest.mark.parametrize("name", ["", "Think", "a b", 3])
 def test_an_unusable_tag_name_is_named_with_its_setting(make: Any, name: object) -> None:
     protocol = make()
     for setting in (tag for case in CASES if case.make is make for tag in case.tags):
@@ -176,7 +176,6 @@ def test_tags_in_foreign_text_are_made_harmless_and_stay_readable(case: Case) ->
 @each_protocol
 @pytest.mark.parametrize("fault", ["no tag at all", "<think>never closed", "{open}unclosed"])
 def test_the_notice_about_a_fault_shows_the_tags_as_they_are_written(case: Case, fault: str):
-    """The model was told to write ‹search›."""
     protocol = case.protocol
     kind = next(iter(case.actions))
     reason = protocol.parse(fault.format(open=protocol.opening(kind))).reason

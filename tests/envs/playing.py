@@ -40,7 +40,6 @@ def make_env(**settings: Any) -> RegulationsEnv:
 
 @cache
 def env_of(level: str) -> RegulationsEnv:
-    """The world at a level of difficulty, made once: tests only read it."""
     return make_env(difficulty=level)
 
 
@@ -68,7 +67,6 @@ def play(env: TextEnv, policy: ExpertFactory, **options: Any) -> Played:
 
 
 def search(env: RegulationsEnv, task: Task, queries: list[str]) -> list[str]:
-    """Ids of the three best articles for `queries` in the handbook of a task."""
     return [p.id for p in INDEXES.get(*env.passages(task)).search(queries, 3)[0]]
 
 

@@ -79,15 +79,6 @@ def test_split_is_disjoint_complete_and_never_one_sided(ids: list[str], frac: fl
         assert not (test if frac == 0 else train)
 
 
-def test_split_has_the_stated_share_and_does_not_move_when_questions_are_added() -> None:
-    large = [Question(f"q{i}", f"question {i}?", ("x",)) for i in range(4000)]
-    small = large[:1000]
-    train, test = split_questions(small, 0.2)
-    assert 160 <= len(test) <= 240
-    assert set(test) == set(split_questions(large, 0.2)[1]) & set(small)
-    assert [q.id for q in train] == [q.id for q in small if q in train]
-
-
 def test_one_question_under_two_ids_is_not_in_train_and_test() -> None:
     rows = [Question(f"id{i}", f"Question  {i % 50}?" if i % 2 else f"question {i % 50}?", ("x",))
             for i in range(200)]  # fmt: skip
@@ -126,11 +117,8 @@ def test_empty_split_says_how_to_fill_it(files: dict[str, str]) -> None:
 def test_one_of_questions_and_corpus_alone_says_what_is_missing(
     files: dict[str, str], given: str, lacking: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"'{given}' is set but '{lacking}' is not") as caught:
+    with pytest.raises(ConfigError, match=f"'{given}'.*--set env.{lacking}=PATH"):
         make_corpus(**{given: files[given]})
-    assert f"--set env.{lacking}=PATH" in str(caught.value)
-    with pytest.raises(ConfigError, match="'test_questions' is set but 'questions' is not"):
-        make_corpus(test_questions=files["questions"])
 
 
 def test_faults_of_all_files_come_in_one_error(tmp_path: Path) -> None:

@@ -85,7 +85,6 @@ def small_qwen3(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def policy(micro_model: Path) -> Policy:
-    """A micro policy with random weights, all of them trainable."""
     return micro_policy(micro_model)
 
 

@@ -53,7 +53,6 @@ class CallCounter:
         """Before the first one there is nothing to resume."""
 
     def watch(self) -> None:
-        """Put the hook around every function of every place."""
         for place, functions in PLACES.items():
             for owner, name in functions:
                 setattr(owner, name, self._watched(place, getattr(owner, name)))

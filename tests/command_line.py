@@ -21,7 +21,6 @@ MICRO_SETTINGS = (
 
 
 def call(*words: object, typed: str = "", env: dict[str, str] | None = None) -> Result:
-    """Run a command line, whatever it ends with."""
     return CliRunner().invoke(main, [str(word) for word in words], input=typed, env=env)
 
 

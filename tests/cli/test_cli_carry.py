@@ -72,7 +72,6 @@ def tries(stdout: str) -> list[list[str]]:
 
 
 def paste(words: Sequence[str], micro_model: Path) -> None:
-    """Run a printed line; training and evaluation in miniature."""
     if words[0] in ("train", "bench"):
         steps = () if "--max-steps" in words else ("--max-steps", "1")
         named = ("tiny", "Qwen/Qwen3-0.6B")

@@ -37,7 +37,6 @@ _PIPED = re.compile(r"^printf '([^']*)' \| (searchrl .*)$")
 
 
 def name_of(path: Path) -> str:
-    """A path as the repository names it."""
     return path.relative_to(REPO).as_posix()
 
 

@@ -11,7 +11,6 @@ from searchrl.engine.model.scratch import make_policy
 
 
 def write_micro_model(folder: Path, head_dim: int = 16) -> Path:
-    """One layer with two heads, and a byte-level tokenizer of its own."""
     shape = ScratchConfig(
         vocab_size=320, hidden_size=2 * head_dim, intermediate_size=64, num_layers=1, num_heads=2,
         num_kv_heads=1, head_dim=head_dim,

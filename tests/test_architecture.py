@@ -58,7 +58,6 @@ PUBLIC_NAMES = "searchrl"  # its `__init__` lists names of every floor and resol
 
 @cache
 def ours(name: str) -> list[tuple[str, int]]:
-    """The imports of one of our modules that are ours."""
     return [(t, line) for t, line in rooms.read_imports(MODULES[name]) if t.startswith("searchrl.")]
 
 

@@ -79,6 +79,15 @@ def test_split_is_disjoint_complete_and_never_one_sided(ids: list[str], frac: fl
         assert not (test if frac == 0 else train)
 
 
+def test_split_has_the_stated_share_and_does_not_move_when_questions_are_added() -> None:
+    large = [Question(f"q{i}", f"question {i}?", ("x",)) for i in range(4000)]
+    small = large[:1000]
+    train, test = split_questions(small, 0.2)
+    assert 160 <= len(test) <= 240
+    assert set(test) == set(split_questions(large, 0.2)[1]) & set(small)
+    assert [q.id for q in train] == [q.id for q in small if q in train]
+
+
 def test_one_question_under_two_ids_is_not_in_train_and_test() -> None:
     rows = [Question(f"id{i}", f"Question  {i % 50}?" if i % 2 else f"question {i % 50}?", ("x",))
             for i in range(200)]  # fmt: skip

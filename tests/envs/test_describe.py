@@ -84,6 +84,7 @@ class TestObservations:
         assert tell_ansi(lake) == "S[F]FF\nFHFH"
         taxi = "|\x1b[35mR\x1b[0m: |\n|\x1b[34;1mY\x1b[0m|\x1b[43m \x1b[0m|\n  (South)\n"
         assert tell_ansi(taxi) == "|R: |\n|Y|[_]|\nR is magenta, Y is blue."
+        assert tell_ansi("\x1b[2J\x1b[1mbold\x1b[0m and \x1b[31mopen") == "bold and open"
 
 
 @pytest.mark.parametrize("name", sorted(load_games()))

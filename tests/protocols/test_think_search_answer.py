@@ -136,6 +136,7 @@ ANSWERED_IN_INVALID_ORDER = {
     "a turn after the answer": [ANSWER_TURN, SEARCH_TURN],
 }
 UNANSWERED = {
+    "an answer that is closed twice and never opened": ["<think>t</think></answer>x</answer>"],
     "no turn": [],
     "search only": [SEARCH_TURN],
     "two answers in two turns": [ANSWER_TURN, ANSWER_TURN],

@@ -121,6 +121,13 @@ ASKED = {"policy": "scripted", "eval": {"num_tasks": 12, "forced": False}}
 SHOWN = "signal:gold_shown"
 
 
+def test_a_sample_that_is_not_scored_is_none() -> None:
+    """Another component could not score: its exact match is known, and does not count."""
+    first, *others = play(eval={"num_tasks": 6, "num_samples": 4}).rollouts
+    unscored = replace(first, scored=replace(first.scored, reward=None))
+    assert pass_at_k([unscored, *others]) == pass_at_k(others) != pass_at_k([first, *others])
+
+
 def test_a_signal_is_a_metric_where_the_task_asks_for_it() -> None:
     task = {"env": "regulations", "metrics": ["em", SHOWN]}
     result = evaluate(build_config(ASKED, {"tasks": [task]}))

@@ -1,7 +1,5 @@
 """`searchrl` as a user types it, run in this process: one way for all tests of programs."""
 
-from __future__ import annotations
-
 from click.testing import CliRunner, Result
 
 from searchrl.cli import main

@@ -7,8 +7,6 @@ block saves it; `<!-- not run: REASON -->` above it leaves it out. Used by test_
 test_docs_text.py reads the same pages.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

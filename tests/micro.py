@@ -1,7 +1,5 @@
 """The smallest policy that is a real one: a Qwen3 folder with random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

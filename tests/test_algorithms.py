@@ -1,7 +1,5 @@
 """Algorithms by name: their numbers, two steps of each, dynamic sampling, overlong penalty."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import astuple
 from pathlib import Path

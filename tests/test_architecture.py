@@ -3,8 +3,6 @@
 The map of floors is in docs/draw_rooms.py, which also reads the imports and draws them.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys

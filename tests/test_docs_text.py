@@ -1,7 +1,5 @@
 """The text of the documentation: its links, the reference made from the code, and the site."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Every example runs as its first lines say, and the example configurations are valid."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

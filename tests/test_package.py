@@ -4,8 +4,6 @@ Hatchling packs the folder `searchrl` whole, apart from what git ignores: an ign
 matches an asset loses it.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The recipes for a model that no test can load: room for an episode, and commands that run."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 `python docs/record_run.py RUN` makes a run the recorded one; docs/recorded_run/ holds its files.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import sys

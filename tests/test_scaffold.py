@@ -3,8 +3,6 @@
 Names are short, long and with a hyphen; each file is rendered as it is and as a package.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Figures by task: the interval of a mean, of a difference, and the test of a difference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

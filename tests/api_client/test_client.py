@@ -1,7 +1,5 @@
 """The client of models against a server on this machine: replies, cache, budget, its end."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

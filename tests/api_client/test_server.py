@@ -1,7 +1,5 @@
 """One server: what goes out, odd answers, limits, tries, addresses, and the key nobody sees."""
 
-from __future__ import annotations
-
 import json
 import time
 import traceback

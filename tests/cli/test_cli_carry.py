@@ -3,8 +3,6 @@
 Every line that a command prints to try is pasted here, with a few flags that make it small.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Sequence

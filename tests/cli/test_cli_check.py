@@ -1,7 +1,5 @@
 """`searchrl check`: what it prints, what it exits with, and what it does not import."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`searchrl doctor` as a user sees it, and a check that stops `searchrl train`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`searchrl eval`: JSON for machines, a table for people, episodes on request."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`searchrl eval --policy endpoint:URL`: an API model in the same table, and what it may cost."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The group: plugin commands, broken plugins, unknown commands, exit codes."""
 
-from __future__ import annotations
-
 import functools
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What must stay light: programs that need no model import neither torch nor transformers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Mistakes: each message says what is wrong, where, and what to do; never a traceback."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Flags: each is a config key that exists, and layers apply in their order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

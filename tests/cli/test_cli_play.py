@@ -1,7 +1,5 @@
 """`searchrl play`: shortcuts, raw turns, piped input and its end."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

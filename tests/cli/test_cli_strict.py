@@ -1,7 +1,5 @@
 """`plugins` lists what is loaded; under `--strict` a fault or a name offered twice is an error."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

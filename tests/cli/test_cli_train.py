@@ -1,7 +1,5 @@
 """`searchrl train`: plan, plain output, JSON, Ctrl-C and resume, failing plugins."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Advantages: golden values, the invariances of each estimator, dead groups."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Text that UTF-8 has no bytes for: every writer can write it, and every reader can read it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is derived from an episode and from the curves of a run."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

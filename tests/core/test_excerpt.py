@@ -1,7 +1,5 @@
 """The picture of neighbouring tokens: what it shows, and that a terminal prints it as it is."""
 
-from __future__ import annotations
-
 from searchrl.core.excerpt import AROUND, take_excerpt, visible
 from searchrl.core.trajectory import Trajectory, TurnStop
 

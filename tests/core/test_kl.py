@@ -1,7 +1,5 @@
 """k1, k2, k3: signs, values and gradients in expectation, enumerated over whole distributions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

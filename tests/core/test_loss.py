@@ -4,8 +4,6 @@ Hand numbers are arithmetic on the ratios that the columns were made from. Every
 same unless said otherwise.
 """
 
-from __future__ import annotations
-
 import doctest
 import functools
 import math

@@ -1,7 +1,5 @@
 """The losses at ratio 1 and on ties: their gradients, whatever the torch version."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

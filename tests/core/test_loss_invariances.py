@@ -1,7 +1,5 @@
 """What must not change any loss: layout, order, splits, garbage, precision, infinities."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, replace
 

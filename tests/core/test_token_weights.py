@@ -1,7 +1,5 @@
 """Token weights: who is in the denominator, decided once for the whole optimiser step."""
 
-from __future__ import annotations
-
 import pytest
 
 from searchrl.core.reduction import Reduction, token_weights

@@ -1,7 +1,5 @@
 """Cells as pandas, Arrow, numpy and tables write them: read as what they were, or refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 from datetime import datetime

@@ -3,8 +3,6 @@
 The rows are made up; keys and nesting are those of the published files.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Data files: every wire format is read, every bad row is reported with its line."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

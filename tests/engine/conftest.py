@@ -1,7 +1,5 @@
 """Fixtures of the engine's tests: one thread, the toy world, a micro policy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the engine's tests share: micro policies, played episodes, a generator with a script."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

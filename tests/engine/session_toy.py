@@ -1,7 +1,5 @@
 """A training session on the toy world, as `train` would make it, for tests of checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

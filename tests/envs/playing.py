@@ -1,7 +1,5 @@
 """Plays episodes of search environments with scripted policies, for the tests of these worlds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The world of the tiny model's cold start, examples/tiny: drills, random words, bad habits."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

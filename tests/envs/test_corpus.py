@@ -1,7 +1,5 @@
 """The corpus environment: Gymnasium conformance, splits, data faults, the scripted policy."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Spaces in words: names, numbers, masks and renderings."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tools that an environment registers: who lists them, and what is measured of their calls."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Foreign environments as text: acts, notices, masks, tasks, and spaces that are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

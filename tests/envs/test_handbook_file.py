@@ -1,7 +1,5 @@
 """Fixed handbooks: the demo, questions of a user, a user's own files and their faults."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The environment `multihop`: its almanac, its scripted policies, and what these may answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The `regulations` world: determinism, schools, articles and tasks."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import json

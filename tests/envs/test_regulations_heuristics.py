@@ -1,7 +1,5 @@
 """The policy of `regulations` that matches words: honest, and as strong as we say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The scripted policies of `regulations`, the answers that count, and what is drawn."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from functools import cache

@@ -1,7 +1,5 @@
 """The text space and the episode mechanics of `TextEnv`, on a three-passage corpus."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -12,8 +12,6 @@ the kill comes after this part (0 to 1) of all calls that the uninterrupted run 
 Prints one JSON line per point: what ended the killed process, and how the resumed one ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The agent: a run answers with its own configuration, in Python and on the command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

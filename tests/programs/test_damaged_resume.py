@@ -1,7 +1,5 @@
 """Resuming a damaged run: the newest whole checkpoint is taken and said, and nothing is lost."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

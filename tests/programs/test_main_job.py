@@ -5,8 +5,6 @@ a careful word search, the reward is what teaches it, and with a learning rate o
 moves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

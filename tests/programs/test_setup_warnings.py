@@ -1,7 +1,5 @@
 """Hopeless runs are announced before they start."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

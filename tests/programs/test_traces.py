@@ -1,7 +1,5 @@
 """Demonstrations from a file: what is read, and what is said of files that cannot be."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The training loop: reproducible, exact to resume, stopped by failures without losing a step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What training does about alarms: it records, shows, stops, and returns to the best checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How training ends early: whoever raises, what is finished is kept and the way on is said."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

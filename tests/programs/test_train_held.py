@@ -1,7 +1,5 @@
 """One process at a time works on a run, and signals end it as Ctrl-C does."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a run stores: its model, every trajectory in order, metrics per task, stages."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What chooses a checkpoint is not what measures it, and neither is ever trained on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

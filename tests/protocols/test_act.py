@@ -1,7 +1,5 @@
 """The act protocol: parser, verdict, observations; each failure has its test."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from model_texts import SOUP

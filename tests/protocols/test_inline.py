@@ -1,7 +1,5 @@
 """What all built-in protocols promise: settings, total parsers, observations within a budget."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import partial

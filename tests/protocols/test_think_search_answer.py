@@ -1,7 +1,5 @@
 """The think-search-answer protocol: parser, verdict, observations; each failure has its test."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The tool-call protocol: calls read and written, and what a model may write in place of one."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """BM25: equality with rank-bm25, defined edge cases, stable order, the retrieval pitfalls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

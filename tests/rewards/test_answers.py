@@ -1,7 +1,5 @@
 """Answer scoring: the golden tables, the invariants between the scores, the known pitfalls."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The built-in components on small episodes, each definition at its edges."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

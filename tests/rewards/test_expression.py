@@ -1,7 +1,5 @@
 """The expression language: values, round trips, carets and suggestions; schedules."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

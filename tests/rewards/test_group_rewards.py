@@ -1,7 +1,5 @@
 """Components that score a whole group: called once per group, one score for each episode."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Judges as a kind of plugin: the component `judge`, which judge it gets, what a failure is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

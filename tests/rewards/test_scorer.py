@@ -1,7 +1,5 @@
 """The scorer: combination, Unscored, and every way a component can go wrong."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

@@ -1,7 +1,5 @@
 """What is shown: figures, sparklines, the pair of episodes, the live table, colours."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

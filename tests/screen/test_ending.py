@@ -1,7 +1,5 @@
 """How a run ends on the screen: one sentence, the table, what to try, how to go on, its alarms."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

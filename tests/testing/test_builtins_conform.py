@@ -1,7 +1,5 @@
 """Every built-in name meets the criteria that plugins of others must meet."""
 
-from __future__ import annotations
-
 import pytest
 
 from searchrl.plugins import load_plugins

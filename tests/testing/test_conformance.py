@@ -1,7 +1,5 @@
 """What a name or a file means, what authors' tests call, and where a fault is reported."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 The faults are patches of the sound plugins, at least one for each criterion.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Calls with a deadline: values, errors, hangs, reuse, queues, homes, forks and the exit."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

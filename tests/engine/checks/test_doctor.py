@@ -1,7 +1,5 @@
 """Faults put into a run before it begins: the doctor names each, and a healthy run passes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The memory plan: exact where it counts tensors, within a factor where it predicts a pass."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

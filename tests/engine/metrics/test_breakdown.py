@@ -1,7 +1,5 @@
 """The whole table: kinds, slices and difficulties, pass@k, and what two policies are paired by."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

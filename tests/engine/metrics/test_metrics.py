@@ -1,7 +1,5 @@
 """Metrics: intervals stay in their range and hold the truth as often as they say."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 from typing import Any

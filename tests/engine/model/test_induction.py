@@ -1,7 +1,5 @@
 """The circuit a scratch model is born with: it copies before any training."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Loading: where weights come from, and what is said where they cannot be had."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

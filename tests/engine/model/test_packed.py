@@ -1,7 +1,5 @@
 """Packed rows: the log-probs, loss and gradient of padded rollouts, a prompt computed once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path

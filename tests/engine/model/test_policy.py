@@ -1,7 +1,5 @@
 """The policy: LoRA, checkpointed activations, the reference, log-probs of chosen tokens."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any

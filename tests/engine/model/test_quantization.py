@@ -1,7 +1,5 @@
 """Four-bit weights: one base for sampler and trainer, the same numbers in every pass."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

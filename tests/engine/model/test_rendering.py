@@ -1,8 +1,6 @@
 """Rendering: assistant prefix, control-token safety and stop strings, with a tokenizer built here
 and with the real Qwen tokenizers where they are at hand."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

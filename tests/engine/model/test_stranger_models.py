@@ -1,7 +1,5 @@
 """Models of strangers: what their files ask for besides weights is refused before it is done."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The endpoint generator: dialogues as messages, replies as turns, stop strings on our side."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

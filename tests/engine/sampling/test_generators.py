@@ -1,8 +1,6 @@
 """The contract of generators, kept by the plain one and by the slot engine, fused or not: against
 `model.generate`, against the trainer's forward pass, and against each other."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Draws: uniform, unbiased, a function of key and position; truncation cuts what it says."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The slot engine: whole episodes as the plain generator plays them, and nothing computed twice."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Stop strings found token by token, on every seam between tokens that there is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Real episodes of several turns: a model with random weights plays the toy world 
 whose stop strings are single letters, so turns end early and last tokens overshoot.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

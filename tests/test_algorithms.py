@@ -27,7 +27,6 @@ def make(name: str, **own: Any) -> Algorithm:
     return registry.get("algorithm", name).make(**own)
 
 
-# --- the numbers a run uses ----------------------------------------------------------------------
 OWN_NUMBERS = {
     "grpo": (0.2, 0.2, 1e-3, "sequence-mean"),
     "grpo_turns": (0.2, 0.2, 1e-3, "sequence-mean"),
@@ -101,7 +100,6 @@ def test_settings_out_of_range_are_refused_before_anything_starts(name: str, wro
         registry.get("algorithm", name).ensure_settings(wrong)
 
 
-# --- two steps of each ---------------------------------------------------------------------------
 class Noting(Observer):
     def __init__(self) -> None:
         self.steps: list[Metrics] = []
@@ -180,7 +178,6 @@ def test_refills_end_at_their_limit_and_a_step_without_a_score_stops(
     assert not (run.path / "policy").exists(), "nothing was learned"
 
 
-# --- overlong penalty ----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("own", "expected"),
     [

@@ -34,7 +34,6 @@ def page(name: str) -> str:
     return (DOCS / name).read_text("utf-8")
 
 
-# --- the site ------------------------------------------------------------------------------
 @pytest.mark.thorough
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="pip install -e '.[docs]'")
 def test_the_site_builds_and_no_link_or_anchor_of_it_is_broken(tmp_path: Path) -> None:
@@ -71,7 +70,6 @@ def test_no_half_merge_and_no_path_of_a_machine(path: Path) -> None:
     assert not re.findall(r"(?<![\w.])/(?:work|tmp|root|home|Users)/\S*", text)
 
 
-# --- the reference -------------------------------------------------------------------------
 def rows_of(text: str) -> dict[str, list[str]]:
     """First cell -> the other cells, of all tables."""
     lines = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line[:2] == "| "]
@@ -158,7 +156,6 @@ def test_every_metric_is_in_the_reference_with_what_is_healthy() -> None:
             assert rows[f"`{name}`"][:2] == [meaning, healthy] and meaning and healthy
 
 
-# --- what pages promise --------------------------------------------------------------------
 def test_every_exit_status_of_an_error_is_documented() -> None:
     listed = re.findall(r"^- (\d+) ", page("reference/commands.md"), re.MULTILINE)
     kinds = [one for one in vars(errors).values() if isinstance(one, type)]

@@ -52,7 +52,6 @@ def group(values: list[float]) -> StepScores:
     return StepScores(values, ["g"] * len(values), [True] * len(values))
 
 
-# --- golden values -------------------------------------------------------------------------------
 ROOT = math.sqrt(3 / 2)
 
 
@@ -133,7 +132,6 @@ def test_a_length_penalty_is_never_a_bonus() -> None:
     assert found == [0.0, 0.0, 0.0, -0.25, -0.5]
 
 
-# --- dead groups ---------------------------------------------------------------------------------
 @every_estimator
 @pytest.mark.parametrize("value", [0.1 + 0.2, 0.1, 1 / 3, -0.7, 1e-300, 1e300, 0.0])
 @pytest.mark.parametrize("size", [2, 3, 5, 7, 10])
@@ -191,7 +189,6 @@ def test_the_number_of_an_unscored_rollout_does_not_tell_whether_its_group_is_so
     assert solved_groups(StepScores([1, 0, 0], ["a", "a", "b"], [True, False, True])) == {"a"}
 
 
-# --- who is in a group ---------------------------------------------------------------------------
 @every_estimator
 @fewer
 @given(step=steps())
@@ -214,7 +211,6 @@ def test_groups_do_not_see_each_other(estimate: AdvantageFn, left: list[float], 
     assert both == estimate(group(left)) + estimate(group(right))
 
 
-# --- errors --------------------------------------------------------------------------------------
 @every_estimator
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_non_finite_reward_names_the_rollout(estimate: AdvantageFn, bad: float) -> None:

@@ -26,7 +26,6 @@ from searchrl.core.reduction import LossSettings
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
 
-# --- PPO-clip by hand ----------------------------------------------------------------------------
 def test_four_tokens_by_hand() -> None:
     """Both signs of the advantage on both sides of the clip range [0.8, 1.2].
 
@@ -80,7 +79,6 @@ def test_kl_term_by_hand() -> None:
     assert (stats.num_kl, stats.num_kl_clamped) == (2, 0)
 
 
-# --- the others by hand --------------------------------------------------------------------------
 def test_gspo_by_hand() -> None:
     """Ratios 2 and 1/2 cancel within their rollout; 1.21 and 1 have the geometric mean 1.1.
 
@@ -289,7 +287,6 @@ def test_reference_without_beta_is_measured_but_does_not_train() -> None:
     assert stats.means()["kl"] == pytest.approx(expected, rel=1e-10)
 
 
-# --- statistics ----------------------------------------------------------------------------------
 def test_stats_add_up_and_keep_the_largest_log_ratio() -> None:
     left = LossStats(loss=1.0, num_tokens=3, num_clippable=3, num_clipped_low=1, sum_ratio=3.0,
                      max_abs_log_ratio=2)  # fmt: skip
@@ -365,7 +362,6 @@ def test_what_was_not_measured_is_absent_and_never_zero(name: str) -> None:
     assert stats.means() == {"nonfinite_frac": 1.0}
 
 
-# --- errors --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "name", ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "segment_T"]
 )

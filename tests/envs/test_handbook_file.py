@@ -19,7 +19,6 @@ def env() -> RegulationsEnv:
     return make_env()
 
 
-# Fixed handbooks.
 def test_demo_handbook_is_readable_and_the_expert_answers_it() -> None:
     for env in (make_env(), make_env(handbook="demo")):
         count = env.num_tasks("demo")

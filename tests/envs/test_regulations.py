@@ -66,7 +66,6 @@ def level(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-# The world.
 def test_tasks_depend_on_nothing_but_split_index_and_world_seed() -> None:
     env = make_env()
     backwards = [make_env().make_task("train", i) for i in reversed(range(20))]
@@ -160,7 +159,6 @@ def test_no_two_rules_of_a_school_contradict_or_share_a_name(level: str) -> None
                 assert exception.value != school.stated[about][1].value
 
 
-# The tasks.
 @pytest.mark.thorough
 def test_one_question_has_one_right_answer(level: str) -> None:
     asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)

@@ -44,7 +44,6 @@ def thought_of(turn: str) -> str:
     return found.group(1)
 
 
-# The scripted policies.
 @pytest.mark.thorough
 def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
     by_name: dict[str, list[float]] = defaultdict(list)

@@ -81,7 +81,6 @@ each_protocol = pytest.mark.parametrize("case", CASES, ids=lambda case: case.nam
 each_with_tag_names = pytest.mark.parametrize("make", [ThinkSearchAnswer, ThinkAct])
 
 
-# Settings.
 @each_protocol
 def test_it_is_a_tag_protocol_whose_instruction_names_its_tags(case: Case) -> None:
     assert isinstance(case.protocol, TagProtocol)
@@ -113,7 +112,6 @@ def test_an_unusable_tag_name_is_named_with_its_setting(make: Any, name: object)
         make(think=request)
 
 
-# Reading.
 @each_protocol
 @given(text=SOUP, data=st.data())
 def test_parser_and_verdict_are_total_and_agree(case: Case, text: str, data: st.DataObject) -> None:
@@ -135,7 +133,6 @@ def test_parser_and_verdict_are_total_and_agree(case: Case, text: str, data: st.
         assert (score > 0) == all(protocol.parse(turn).kind == ACT for turn in turns)
 
 
-# Writing.
 @each_protocol
 def test_every_action_is_written_as_it_is_read_and_no_other_kind_is(case: Case) -> None:
     protocol = case.protocol
@@ -151,7 +148,6 @@ def test_every_action_is_written_as_it_is_read_and_no_other_kind_is(case: Case) 
             protocol.opening(kind)
 
 
-# Observations.
 @each_protocol
 def test_notices_and_passages_are_wrapped(case: Case) -> None:
     protocol = case.protocol
@@ -210,7 +206,6 @@ def test_a_budget_without_room_for_the_tags_is_refused(case: Case) -> None:
         case.protocol.render_observation([Passage("a", "text")], characters(5))
 
 
-# Long texts.
 REGISTRY = load_plugins(entry_points=False)
 SIZE = 50_000
 LONG = {

@@ -89,6 +89,7 @@ def score(said: Any, answer: str | None = "16:45") -> Any:
     ("answer", "expected"),
     [
         ("16:45", 1.0),
+        ("now at 16:45", 0.5),  # nearly the same words
         ("It closes at 16:45 on every day but Sunday", 0.5),
         ("It closes at 16:45 on every day but Sunday when nobody works in it", 0.5),  # 12 more
         ("It closes at 16:45 on every day but Sunday when nobody works in it now", 0.0),

@@ -54,6 +54,12 @@ def test_every_stop_string_is_found_with_the_token_that_completes_it(
     assert stopped_at(table, tokens) == expected
 
 
+def test_a_stop_string_inside_another_attempt_is_found():
+    """`aab` on a a a b: the third `a` fails as `aab` and is the second `a` of the next one."""
+    assert stopped_at(StopTable([b"a", b"b"], ["aab"]), [0, 0, 0, 1]) == 4
+    assert stopped_at(StopTable([b"a", b"b"], ["aba", "b"]), [0, 1, 0]) == 2
+
+
 def test_a_stop_string_of_characters_of_many_bytes():
     pieces = [bytes([byte]) for byte in "größe 終".encode()]
     table = StopTable(pieces, ["ß", "終"])

@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Text
 from gymnasium.utils.env_checker import check_env
 
 import searchrl
@@ -44,6 +44,18 @@ class Corridor(gymnasium.Env[int, int]):
         self.num_steps += 1
         self.place += 1 if action else -1
         return self.place, 0.25 * action, self.place == 3, self.num_steps == 7, self._info()
+
+
+class Echo(gymnasium.Env[str, str]):
+    def __init__(self) -> None:
+        self.action_space = self.observation_space = Text(9)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "say", {}
+
+    def step(self, action):
+        return action, 1.0, False, False, {}
 
 
 def adapt(inner: gymnasium.Env[Any, Any] | None = None, **settings: Any) -> TextAdapter:
@@ -109,6 +121,13 @@ class TestEpisode:
     def test_the_turn_limit_is_that_of_the_setting_the_environment_or_the_default(self):
         assert gym().max_turns == 100 and gym("Taxi-v4").max_turns == 200
         assert gym(max_turns=5).max_turns == 5 and adapt().max_turns == 100
+
+    def test_text_passes_as_it_is(self):
+        env = adapt(Echo())
+        prompt, _ = env.reset()
+        assert prompt.endswith("say")
+        assert env.step(act("hello"))[:2] == ("\n\n<observation>hello</observation>\n\n", 1.0)
+        assert "is not an action here" in env.step(act("far too long a text"))[0]
 
     def test_observations_keep_to_the_budget(self):
         env = gym()

@@ -266,6 +266,11 @@ def test_no_article_answers_what_is_not_regulated(level: str) -> None:
     assert any(twins) == (level != "easy"), "only its name tells such a thing from another"
 
 
+def test_unknown_difficulty_names_the_levels() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'hard'"):
+        make_env(difficulty="hrd")
+
+
 def test_three_hops_are_of_the_level_hard_and_name_none_of_their_entities() -> None:
     env = env_of("hard")
     kinds = Counter(env.kind_of("train", index) for index in range(700, 1700))

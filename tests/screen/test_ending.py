@@ -33,6 +33,11 @@ BEFORE = {"em": proportion(1, 100), "searched": proportion(0, 100)}
             "exact match 1 % → 3 %, which may be chance (the 95 % intervals overlap); "
             "it never searches",
         ),
+        (
+            BEFORE,
+            {"em": proportion(30, 100), "searched": proportion(80, 100)},
+            "exact match 1 % → 30 %; it now searches in 80 % of the episodes (0 % before)",
+        ),
         (BEFORE, BEFORE, "exact match 1 %, as before; it never searches"),
         ({}, {"em": proportion(999, 1000)}, "exact match 99.9 % on held-out tasks"),
         ({"env": exact(0.0)}, {"env": exact(0.75)}, "the game's own reward 0.00 → 0.75"),

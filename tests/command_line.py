@@ -1,7 +1,5 @@
 """`searchrl` as a user types it, run in this process: one way for all tests of programs."""
 
-from __future__ import annotations
-
 from click.testing import CliRunner, Result
 
 from searchrl.cli import main
@@ -21,7 +19,6 @@ MICRO_SETTINGS = (
 
 
 def call(*words: object, typed: str = "", env: dict[str, str] | None = None) -> Result:
-    """Run a command line, whatever it ends with."""
     return CliRunner().invoke(main, [str(word) for word in words], input=typed, env=env)
 
 

@@ -134,7 +134,6 @@ def micro_flags(micro_model: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def micro_run(tmp_path_factory: pytest.TempPathFactory, micro_flags: list[str]) -> Path:
-    """A finished run of one step on `micro_model`."""
     from command_line import succeed
 
     folder = tmp_path_factory.mktemp("runs") / "micro"

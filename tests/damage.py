@@ -1,7 +1,5 @@
 """Ways to damage a file of a run."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -7,8 +7,6 @@ block saves it; `<!-- not run: REASON -->` above it leaves it out. Used by test_
 test_docs_text.py reads the same pages.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -37,7 +35,6 @@ _PIPED = re.compile(r"^printf '([^']*)' \| (searchrl .*)$")
 
 
 def name_of(path: Path) -> str:
-    """A path as the repository names it."""
     return path.relative_to(REPO).as_posix()
 
 

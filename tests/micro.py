@@ -1,7 +1,5 @@
 """The smallest policy that is a real one: a Qwen3 folder with random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
@@ -11,7 +9,6 @@ from searchrl.engine.model.scratch import make_policy
 
 
 def write_micro_model(folder: Path, head_dim: int = 16) -> Path:
-    """One layer with two heads, and a byte-level tokenizer of its own."""
     shape = ScratchConfig(
         vocab_size=320, hidden_size=2 * head_dim, intermediate_size=64, num_layers=1, num_heads=2,
         num_kv_heads=1, head_dim=head_dim,

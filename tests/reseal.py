@@ -1,7 +1,5 @@
 """For tests that edit a run: checksums anew, as if it was written that way, and its end undone."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

@@ -3,8 +3,6 @@
 The map of floors is in docs/draw_rooms.py, which also reads the imports and draws them.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys
@@ -58,7 +56,6 @@ PUBLIC_NAMES = "searchrl"  # its `__init__` lists names of every floor and resol
 
 @cache
 def ours(name: str) -> list[tuple[str, int]]:
-    """The imports of one of our modules that are ours."""
     return [(t, line) for t, line in rooms.read_imports(MODULES[name]) if t.startswith("searchrl.")]
 
 

@@ -1,7 +1,5 @@
 """Every benchmark runs at a tiny size, compares, and writes its JSON with the ratio in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

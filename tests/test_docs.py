@@ -3,8 +3,6 @@
 Blocks that train take SEARCHRL_EXAMPLE_STEPS steps (1 by default) on a few tasks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

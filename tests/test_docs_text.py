@@ -1,7 +1,5 @@
 """The text of the documentation: its links, the reference made from the code, and the site."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib.util import find_spec
@@ -10,7 +8,7 @@ from subprocess import run
 
 import click
 import pytest
-from docs_runner import DOCS, PAGES, REPO, name_of, read_blocks
+from docs_runner import DOCS, PAGES, REPO, name_of
 
 from searchrl import errors
 from searchrl.config.keys import config_keys
@@ -36,7 +34,6 @@ def page(name: str) -> str:
     return (DOCS / name).read_text("utf-8")
 
 
-# --- the site ------------------------------------------------------------------------------
 @pytest.mark.thorough
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="pip install -e '.[docs]'")
 def test_the_site_builds_and_no_link_or_anchor_of_it_is_broken(tmp_path: Path) -> None:
@@ -73,16 +70,6 @@ def test_no_half_merge_and_no_path_of_a_machine(path: Path) -> None:
     assert not re.findall(r"(?<![\w.])/(?:work|tmp|root|home|Users)/\S*", text)
 
 
-def test_readme_shows_install_and_main_command_first() -> None:
-    first = read_blocks(REPO / "README.md")[0]
-    assert first.text.splitlines() == [
-        "pip install -c constraints.txt -e .",
-        "searchrl train --env regulations --reward format+em",
-    ]
-    assert first.line < 12
-
-
-# --- the reference -------------------------------------------------------------------------
 def rows_of(text: str) -> dict[str, list[str]]:
     """First cell -> the other cells, of all tables."""
     lines = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line[:2] == "| "]
@@ -154,11 +141,8 @@ def _of_a_kind(name: str) -> str:
 
 def ensure_documented(names: set[str]) -> None:
     known = {name for group in reference.read_metrics().values() for name in group}
-    components = {entry.name for entry in reference.entries("reward")} | {
-        "brevity",
-        "frugal",
-        "rare",
-    }
+    components = {entry.name for entry in reference.entries("reward")}
+    components |= {"brevity", "frugal", "rare"}
     missing = {_of_a_kind(name) for name in names} - known - components
     assert not missing, f"docs/metrics.toml does not say what {sorted(missing)} should look like"
 
@@ -172,7 +156,6 @@ def test_every_metric_is_in_the_reference_with_what_is_healthy() -> None:
             assert rows[f"`{name}`"][:2] == [meaning, healthy] and meaning and healthy
 
 
-# --- what pages promise --------------------------------------------------------------------
 def test_every_exit_status_of_an_error_is_documented() -> None:
     listed = re.findall(r"^- (\d+) ", page("reference/commands.md"), re.MULTILINE)
     kinds = [one for one in vars(errors).values() if isinstance(one, type)]

@@ -1,7 +1,5 @@
 """Every example runs as its first lines say, and the example configurations are valid."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys
@@ -23,13 +21,7 @@ TRAINING = "02_train_tiny.py"
 EXPECTED = {
     "00_grpo_by_hand.py": ["They agree.", "clipped"],
     "01_scripted_episode.py": ["MODEL  turn  0", "mask 1", "ENV    turn  0", "reward 2.0"],
-    "02_train_tiny.py": [
-        "run folder: runs",
-        "em before",
-        "em after",
-        "step   1: reward",
-        "answer:",
-    ],
+    "02_train_tiny.py": ["run folder: runs", "em after", "step   1: reward", "answer:"],
     "03_my_plugin.py": ["<search>", "reward 2.10", "passive 0.00"],
 }
 """What each example must print."""
@@ -71,7 +63,6 @@ def test_training_example_runs_in_miniature(
 
 @pytest.mark.thorough
 def test_plugin_example_keeps_every_criterion() -> None:
-    """Among them: no task of one split is in the other, and the expert is paid best."""
     said = succeed("check", EXAMPLES / "03_my_plugin.py").output
     assert "env capitals" in said and "reward frugal" in said
 
@@ -98,7 +89,6 @@ def test_example_configuration_is_valid_and_its_names_are_registered(path: Path)
 
 
 def test_example_configuration_is_the_main_command() -> None:
-    """So that a reader who changes one line changes one thing."""
     preset = load_preset("tiny")
     flags = build_config(preset, {"env": "regulations", "reward": "format+em"})
     file = build_config(preset, load_yaml(EXAMPLES / "regulations.yaml"))

@@ -1,7 +1,5 @@
 """The packages in `plugins/`: what their README promises of each of them, and that they work."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Algorithms of three papers, each a plugin file on public names alone, against tables by hand."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The recipes for a model that no test can load: room for an episode, and commands that run."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -30,7 +28,6 @@ SMALL = {
 def test_commands_that_need_the_weights_run_with_the_tiny_model(
     own_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the order of the page, on a few tasks: the flags, the files and the names are right."""
     from searchrl.programs.setup import planning
 
     (page,) = (REPO / "docs").rglob("qwen3_4b.md")

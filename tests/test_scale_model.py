@@ -1,7 +1,5 @@
 """The model of scale: fitted where it says so, more GPUs give more, and the page shows it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The public surface: eleven modules, few names, each documented, and nothing else for packages."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """What tests of `train` and `sft` share: a run of a second on the toy world, and ways to end it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Mapping

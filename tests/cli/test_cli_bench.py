@@ -1,7 +1,5 @@
 """`searchrl bench`: real steps, honest arithmetic, nothing left behind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Every line that a command prints to try is pasted here, with a few flags that make it small.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Sequence
@@ -72,7 +70,6 @@ def tries(stdout: str) -> list[list[str]]:
 
 
 def paste(words: Sequence[str], micro_model: Path) -> None:
-    """Run a printed line; training and evaluation in miniature."""
     if words[0] in ("train", "bench"):
         steps = () if "--max-steps" in words else ("--max-steps", "1")
         named = ("tiny", "Qwen/Qwen3-0.6B")

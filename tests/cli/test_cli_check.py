@@ -1,13 +1,11 @@
 """`searchrl check`: what it prints, what it exits with, and what it does not import."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from command_line import call, complaint, succeed
+from command_line import call, succeed
 from fixtures.unsound import fault_lines, write_unsound
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
@@ -88,14 +86,3 @@ def test_a_reward_that_asks_a_server_is_told_about_judges(tmp_path: Path) -> Non
     )
     text = check(plugin).output
     assert "register_judges" in text and "Unscored" in text and "concurrent" not in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere.py"], "there is no file"),
-        (["searchrl", "--kind", "retriever", "--set", "k=3"], "--set is for one name"),
-    ],
-)
-def test_mistakes_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
-    assert message in complaint("check", *arguments)

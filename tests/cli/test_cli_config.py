@@ -1,7 +1,5 @@
 """`searchrl config`: what it prints, and that it stays light."""
 
-from __future__ import annotations
-
 import json
 
 from command_line import succeed

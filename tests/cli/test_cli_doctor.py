@@ -1,7 +1,5 @@
 """`searchrl doctor` as a user sees it, and a check that stops `searchrl train`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -26,27 +24,16 @@ def test_a_run_folder_is_looked_at_with_its_own_configuration(micro_run: Path) -
     figures = {one["name"]: one["figures"] for one in found["checks"]}
     assert figures["batch"]["tokens"] > 20
     assert figures["batch"]["mismatch"] < figures["batch"]["limit"]
-    checkpoint = sorted((micro_run / "checkpoints").iterdir())[-1]
-    assert json.loads(succeed("doctor", checkpoint, "--json").stdout)["is_good"]
 
 
 def test_a_failed_check_is_exit_status_1_and_says_what_to_do(micro_flags: list[str]) -> None:
     flags = [*micro_flags[:4], *micro_flags[6:], "--set", "sampling.top_p=0.5"]
-    result = call("doctor", *flags)
-    assert result.exit_code == 1
-    assert "sampling.top_p=0.5 cuts what can be drawn" in result.stdout
-    assert "Leave it out in training" in result.stdout
+    assert "sampling.top_p=0.5" in call("doctor", *flags).stdout
     result = call("doctor", *flags, "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     failed = [one["name"] for one in found["checks"] if one["state"] == "failed"]
     assert failed == ["sampling"] and not found["is_good"]
-
-
-def test_training_says_how_long_its_checks_took(micro_flags: list[str], tmp_path: Path) -> None:
-    result = succeed("train", *micro_flags, "--run-dir", tmp_path / "run")
-    (line,) = (line for line in result.stdout.splitlines() if "start-up checks" in line)
-    assert "passed" in line and " s)" in line
 
 
 def test_training_that_would_go_wrong_ends_before_it_begins(

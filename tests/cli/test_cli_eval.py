@@ -1,9 +1,6 @@
 """`searchrl eval`: JSON for machines, a table for people, episodes on request."""
 
-from __future__ import annotations
-
 import json
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,18 +18,7 @@ SCRIPTED = ("eval", "--env", "regulations", "--policy", "scripted", "--num-tasks
 def test_json_is_the_only_thing_on_stdout() -> None:
     result = succeed(*SCRIPTED, "--json")
     metrics = json.loads(result.stdout)
-    wanted = {
-        "em",
-        "searched",
-        "searches",
-        "format",
-        "passive",
-        "support_recall",
-        "all_gold",
-        "reward",
-    }
-    assert wanted <= set(metrics)
-    assert {"em/lookup", "em/two_hop", "em/not_regulated"} <= set(metrics)
+    assert {"em", "searched", "passive", "support_recall", "reward", "em/two_hop"} <= set(metrics)
     for metric in metrics.values():
         assert {"value", "n"} <= set(metric) <= {"value", "low", "high", "n"}
     assert metrics["em"]["value"] == 1.0 and metrics["em"]["n"] == 12
@@ -80,41 +66,22 @@ def register_rewards(register):
 """
 
 
-class TestFailedEpisodes:
-    """If too many episodes failed, the metrics of the others mean nothing: eval ends."""
-
-    @pytest.fixture
-    def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        folder = tmp_path / "temporary"
-        folder.mkdir()
-        monkeypatch.setattr("tempfile.tempdir", str(folder))
-        return folder
-
-    def flags(self, folder: Path, every: int) -> list[str]:
-        plugin = folder / "broken_reward.py"
-        plugin.write_text(BROKEN_REWARD.format(every=every))
-        return [*SCRIPTED, "--plugin", str(plugin), "--reward", "em+broken", "--json"]
-
-    def test_a_few_are_said_and_left_out(self, tmp_path: Path, temporary: Path) -> None:
-        result = call(*self.flags(tmp_path, every=6))
-        assert result.exit_code == 0, result.output
-        (file,) = temporary.iterdir()
-        said = result.stderr.replace("\n", "")
-        assert "split 'test': 2 of 12 episodes failed and are left out; scoring failure" in said
-        assert "of reward 'broken' of plugin broken_reward" in said and str(file) in said
-        assert file.read_text().count("Traceback") == 2
-        assert json.loads(result.stdout)["em"]["n"] == 10
-
-    def test_too_many_end_it_with_the_tracebacks_saved(self, tmp_path: Path, temporary: Path):
-        result = call(*self.flags(tmp_path, every=2))
-        assert result.exit_code == 3, result.output
-        (file,) = temporary.iterdir()
-        assert "evaluation stopped at split 'test': 6 of 12 episodes failed" in result.stderr
-        assert "limit: rollout.max_failure_frac=0.2" in result.stderr
-        assert f"Tracebacks: {file}" in result.stderr and "KeyError: 'gold'" in file.read_text()
-        assert result.stdout == ""
-        more = ["--set", "rollout.max_failure_frac=0.5"]
-        assert call(*self.flags(tmp_path, every=2), *more).exit_code == 0
+@pytest.mark.parametrize(("every", "status"), [(6, 0), (2, 3)])
+def test_many_failed_episodes_end_it_and_their_tracebacks_are_saved(
+    every: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    plugin = tmp_path / "broken_reward.py"
+    plugin.write_text(BROKEN_REWARD.format(every=every))
+    result = call(*SCRIPTED, "--plugin", plugin, "--reward", "em+broken", "--json")
+    assert result.exit_code == status, result.output
+    (file,) = (tmp_path / "temporary").iterdir()
+    said = result.stderr.replace("\n", "")
+    assert f"{12 // every} of 12 episodes failed" in said and str(file) in said
+    assert status == 0 or "rollout.max_failure_frac=0.2" in said
+    assert file.read_text().count("Traceback") == 12 // every
+    assert json.loads(result.stdout)["em"]["n"] == 10 if status == 0 else not result.stdout
 
 
 def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:
@@ -184,19 +151,3 @@ def test_python_shows_progress_unless_it_shall_be_quiet(capsys: pytest.CaptureFi
 def test_more_tasks_than_there_are_is_told() -> None:
     flags = ["eval", "--env", "corpus", "--policy", "scripted", "--num-tasks", "9"]
     assert "env 'corpus' has 5 tasks in split 'test', not 9" in succeed(*flags).stderr
-
-
-@pytest.mark.parametrize(
-    "command", [["ask", "{run}", "Who?"], ["eval", "{run}"], ["eval", "--against", "{run}"]]
-)
-def test_a_command_that_reads_a_run_names_its_damaged_files(
-    micro_run: Path, tmp_path: Path, command: list[str]
-) -> None:
-    damaged = shutil.copytree(micro_run, tmp_path / "damaged")
-    file = damaged / "metrics.jsonl"
-    file.write_bytes(file.read_bytes()[:-40] + b"}\n")
-    flags = ["--num-tasks", "1"] if command[0] == "eval" else []
-    words = [one.format(run=damaged) for one in command]
-    if "--against" in words:
-        words[1:1] = [str(micro_run)]
-    assert "metrics.jsonl" in call(*words, *flags).output

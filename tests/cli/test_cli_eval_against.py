@@ -1,7 +1,5 @@
 """`searchrl eval --against`: two policies on the same tasks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The group: plugin commands, broken plugins, unknown commands, exit codes."""
 
-from __future__ import annotations
-
 import functools
 import signal
 import subprocess
@@ -11,13 +9,10 @@ from pathlib import Path
 import pytest
 from command_line import call, complaint, succeed
 
-from searchrl.errors import FailureLimitError
-
 BROKEN = Path(__file__).parents[1] / "fixtures" / "plugins" / "bad_syntax.py"
 
 COMMANDS = '''
 import click, searchrl
-from searchrl.errors import FailureLimitError
 
 @click.command()
 @click.option("--times", default=1)
@@ -31,11 +26,6 @@ def stop():
     raise KeyboardInterrupt
 
 @click.command()
-def limit():
-    """Fail too often."""
-    raise FailureLimitError("too many episodes failed")
-
-@click.command()
 def bug():
     """Have a bug."""
     raise ZeroDivisionError("a bug of ours")
@@ -47,7 +37,6 @@ def not_a_command():
 def register_commands(register):
     register("hello", hello)
     register("stop", stop)
-    register("limit", limit)
     register("bug", bug)
     register("plain", not_a_command)
     register("lost", "no_such_module_here:command")
@@ -86,12 +75,6 @@ def test_plugin_cannot_take_over_a_builtin_command(tmp_path: Path) -> None:
     text = complaint("--plugin", path, "play")
     assert "command 'play' is registered by" in text and "'rival:play'" in text
     assert "hello" in succeed("--plugin", path, "rival:play").output
-
-
-def test_boundary_error_exits_with_its_own_code(plugin: str) -> None:
-    result = call("--plugin", plugin, "limit")
-    assert result.exit_code == FailureLimitError.exit_code == 3
-    assert result.stderr == "Error: too many episodes failed\n"
 
 
 def test_ctrl_c_exits_130(plugin: str) -> None:

@@ -1,7 +1,5 @@
 """`--json` is alone on standard output, whatever a plugin prints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

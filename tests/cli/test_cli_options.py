@@ -1,7 +1,5 @@
 """Flags: each is a config key that exists, and layers apply in their order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +112,8 @@ def test_plugins_of_a_file_that_are_no_list_are_refused(
     assert "expected a list of plugin files or modules" in text
 
 
-# --- what stands in the help ---------------------------------------------------------------
-def help_of(command: str) -> str:
-    return succeed(command, "--help", env={"COLUMNS": "100"}).stdout
-
-
 def test_every_flag_of_a_command_is_in_its_help() -> None:
     for name in main.list_commands(click.Context(main)):
-        words = help_of(name).replace(",", " ").split()
+        words = succeed(name, "--help", env={"COLUMNS": "100"}).stdout.replace(",", " ").split()
         for one in options_of(name):
             assert one.opts[0] in words, (name, one.opts)

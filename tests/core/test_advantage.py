@@ -1,7 +1,5 @@
 """Advantages: golden values, the invariances of each estimator, dead groups."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import replace
@@ -54,7 +52,6 @@ def group(values: list[float]) -> StepScores:
     return StepScores(values, ["g"] * len(values), [True] * len(values))
 
 
-# --- golden values -------------------------------------------------------------------------------
 ROOT = math.sqrt(3 / 2)
 
 
@@ -90,7 +87,6 @@ def test_reinforce_pp_baseline_by_hand() -> None:
 
 
 def turns(*scores: list[float], groups: str = "ggg", unscored: int = -1) -> StepScores:
-    """A step whose rollouts have these scores of turns, in groups named by letters."""
     return StepScores(
         [math.nan if i == unscored else sum(own) for i, own in enumerate(scores)],
         list(groups[: len(scores)]),
@@ -136,7 +132,6 @@ def test_a_length_penalty_is_never_a_bonus() -> None:
     assert found == [0.0, 0.0, 0.0, -0.25, -0.5]
 
 
-# --- dead groups ---------------------------------------------------------------------------------
 @every_estimator
 @pytest.mark.parametrize("value", [0.1 + 0.2, 0.1, 1 / 3, -0.7, 1e-300, 1e300, 0.0])
 @pytest.mark.parametrize("size", [2, 3, 5, 7, 10])
@@ -151,11 +146,6 @@ def test_singleton_group_gets_zero_not_nan(estimate: AdvantageFn) -> None:
     step = StepScores([1.0, 0.3, 0.5, 0.1], ["a", "b", "c", "c"], [True] * 4)
     result = estimate(step)
     assert result[:2] == [0.0, 0.0] and result[2] > 0 > result[3]
-
-
-def test_nearly_constant_group_does_not_explode() -> None:
-    """0.1 + 0.2 and 0.3 differ in the last bit only; without delta they would get +-1."""
-    assert grpo_advantages(group([0.1 + 0.2, 0.3])) == pytest.approx([0.0, 0.0], abs=1e-9)
 
 
 def test_dead_groups_are_named_and_counted() -> None:
@@ -199,7 +189,6 @@ def test_the_number_of_an_unscored_rollout_does_not_tell_whether_its_group_is_so
     assert solved_groups(StepScores([1, 0, 0], ["a", "a", "b"], [True, False, True])) == {"a"}
 
 
-# --- who is in a group ---------------------------------------------------------------------------
 @every_estimator
 @fewer
 @given(step=steps())
@@ -222,7 +211,6 @@ def test_groups_do_not_see_each_other(estimate: AdvantageFn, left: list[float], 
     assert both == estimate(group(left)) + estimate(group(right))
 
 
-# --- errors --------------------------------------------------------------------------------------
 @every_estimator
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_non_finite_reward_names_the_rollout(estimate: AdvantageFn, bad: float) -> None:

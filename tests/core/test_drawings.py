@@ -1,7 +1,5 @@
 """What came in place of a list of drawings is named; what can be stored is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from searchrl.core.drawing import MAX_DRAWING, Graph, Table, Text, find_drawings_problem

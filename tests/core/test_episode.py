@@ -1,13 +1,10 @@
 """What is derived from an episode and from the curves of a run."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 
 from searchrl.contracts.history import History, Point
-from searchrl.contracts.watching import Alert
 from searchrl.core.episode import Action, Episode, EpisodeTurn, Passage, Task, is_finite_number
 
 SEARCH = EpisodeTurn("s", Action("search", ("a", "b")), (Passage("1", "x"), Passage("2", "y")))
@@ -39,11 +36,6 @@ def test_what_an_episode_counts(
 def test_numbers_are_finite_and_no_text() -> None:
     assert all(map(is_finite_number, (0, -1.5, True)))
     assert not any(map(is_finite_number, ("1", b"1", math.nan, -math.inf, None, 10**400)))
-
-
-def test_an_alert_warns_where_it_asks_for_nothing_else() -> None:
-    alert = Alert("what", 3, "why", ("first", "then"))
-    assert (alert.severity, alert.action) == ("warning", "warn")
 
 
 def test_a_history_answers_by_step_phase_and_name() -> None:

@@ -1,8 +1,6 @@
 """The picture of neighbouring tokens: what it shows, and that a terminal prints it as it is."""
 
-from __future__ import annotations
-
-from searchrl.core.excerpt import AROUND, COLUMNS, take_excerpt, visible
+from searchrl.core.excerpt import AROUND, take_excerpt, visible
 from searchrl.core.trajectory import Trajectory, TurnStop
 
 EVIL = "\x1b]52;c;aGk=\x07\u202e\x9b31m\n\u2028\ud800"
@@ -34,14 +32,6 @@ def test_the_tokens_around_a_place_with_what_is_known_of_each() -> None:
 def test_as_many_tokens_stand_behind_the_place_as_before_it() -> None:
     shown = take_excerpt(rollout(), 7, decode)
     assert [token.place for token in shown.tokens] == list(range(7 - AROUND, 7 + AROUND + 1))
-
-
-def test_the_text_has_a_title_a_header_and_one_marked_row() -> None:
-    title, header, *rows = str(take_excerpt(rollout(), 11, decode)).splitlines()
-    assert title == "rollout step0/prompt0/1, tokens 6 to 14 of 15"
-    assert header.split() == list(COLUMNS)
-    assert [row.split()[1] for row in rows if row.startswith(">")] == ["11"]
-    assert len(rows) == 9
 
 
 def test_a_place_beyond_the_end_marks_the_last_token() -> None:

@@ -1,7 +1,5 @@
 """k1, k2, k3: signs, values and gradients in expectation, enumerated over whole distributions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -52,7 +50,6 @@ def exact_gradient(
     return torch.autograd.grad(divergence(logp_V, ref_logp_V), logits_V)[0]
 
 
-# --- values --------------------------------------------------------------------------------------
 def test_values_by_hand() -> None:
     # The reference gives the token twice the probability: u = log 2.
     logp, ref_logp = torch.tensor([0.25]).log(), torch.tensor([0.5]).log()
@@ -74,7 +71,6 @@ def test_k3_of_nearly_equal_fp32_log_probs_is_not_rounding_noise(sign: float) ->
     torch.testing.assert_close(value_T.double(), exact_T, rtol=0.0, atol=1e-8)
 
 
-# --- gradients -----------------------------------------------------------------------------------
 PULLS = [(k3, lambda q, p: kl(p, q)), (k2, kl), (k1, lambda q, p: 0 * kl(q, p))]
 
 
@@ -89,7 +85,6 @@ def test_what_each_pulls_along_as_a_loss(
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
 
 
-# --- numbers that would break it -----------------------------------------------------------------
 def test_clamp_is_from_above_only() -> None:
     u_T = torch.tensor([-300.0, -25.0, 19.0, 20.0, 25.0, 300.0], dtype=torch.float64)
     value_T = k3(torch.zeros_like(u_T), u_T)

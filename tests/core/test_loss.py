@@ -4,8 +4,6 @@ Hand numbers are arithmetic on the ratios that the columns were made from. Every
 same unless said otherwise.
 """
 
-from __future__ import annotations
-
 import doctest
 import functools
 import math
@@ -28,7 +26,6 @@ from searchrl.core.reduction import LossSettings
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
 
-# --- PPO-clip by hand ----------------------------------------------------------------------------
 def test_four_tokens_by_hand() -> None:
     """Both signs of the advantage on both sides of the clip range [0.8, 1.2].
 
@@ -82,7 +79,6 @@ def test_kl_term_by_hand() -> None:
     assert (stats.num_kl, stats.num_kl_clamped) == (2, 0)
 
 
-# --- the others by hand --------------------------------------------------------------------------
 def test_gspo_by_hand() -> None:
     """Ratios 2 and 1/2 cancel within their rollout; 1.21 and 1 have the geometric mean 1.1.
 
@@ -252,11 +248,6 @@ def test_a_token_that_is_only_held_is_none_that_the_clip_took() -> None:
     assert stats.is_clipped_T is not None and stats.is_clipped_T.tolist() == [True, False]
 
 
-def test_llds_default_is_a_tenth() -> None:
-    loss, _, _ = run(llds_loss, hand([0.9], [0.0]))
-    assert loss.item() == pytest.approx(-0.1 * math.log(0.9), abs=1e-12)
-
-
 @pytest.mark.parametrize("name", ["tis", "masked_tis", "llds"])
 def test_without_what_they_add_they_are_ppo_clip(name: str) -> None:
     step = random_step(7)
@@ -296,7 +287,6 @@ def test_reference_without_beta_is_measured_but_does_not_train() -> None:
     assert stats.means()["kl"] == pytest.approx(expected, rel=1e-10)
 
 
-# --- statistics ----------------------------------------------------------------------------------
 def test_stats_add_up_and_keep_the_largest_log_ratio() -> None:
     left = LossStats(loss=1.0, num_tokens=3, num_clippable=3, num_clipped_low=1, sum_ratio=3.0,
                      max_abs_log_ratio=2)  # fmt: skip
@@ -372,7 +362,6 @@ def test_what_was_not_measured_is_absent_and_never_zero(name: str) -> None:
     assert stats.means() == {"nonfinite_frac": 1.0}
 
 
-# --- errors --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "name", ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "segment_T"]
 )
@@ -417,10 +406,6 @@ def test_bad_settings_are_refused(
             make(**wrong)  # type: ignore[call-arg]
         else:
             run(functools.partial(make, **wrong), hand([1.0], [1.0]))  # type: ignore[arg-type]
-
-
-def test_settings_are_described_in_one_line() -> None:
-    assert LossSettings(clip_high=0.28).describe() == "clip 0.2/0.28, beta 0, sequence-mean"
 
 
 @pytest.mark.parametrize("module", [advantage, reduction, group, excerpt])

@@ -1,7 +1,5 @@
 """The losses at ratio 1 and on ties: their gradients, whatever the torch version."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -17,7 +15,6 @@ every_loss = pytest.mark.parametrize("name", LOSSES)
 surrogates = pytest.mark.parametrize("name", [name for name in LOSSES if name != "cispo"])
 
 
-# --- ratio 1 -------------------------------------------------------------------------------------
 @every_loss
 def test_gradient_at_ratio_one_is_the_policy_gradient(name: str) -> None:
     """-weight_t A_t: REINFORCE for CISPO, its sequence-mean for GSPO, and LLDS is not active."""
@@ -34,7 +31,6 @@ def test_gradient_at_ratio_one_is_the_policy_gradient(name: str) -> None:
     assert means["max_abs_log_ratio"] == means["approx_kl"] == 0.0
 
 
-# --- ties: a choice of the loss, not of the torch version ----------------------------------------
 @pytest.fixture(params=["open", "closed"])
 def interval(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """`clamp` with gradient 0 on its bounds, as in torch 2.14, and with gradient 1, as before."""

@@ -1,7 +1,5 @@
 """What must not change any loss: layout, order, splits, garbage, precision, infinities."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, replace
 
@@ -20,7 +18,6 @@ every_loss = pytest.mark.parametrize("name", LOSSES)
 fewer = settings(max_examples=settings().max_examples // 3)
 
 
-# --- layout --------------------------------------------------------------------------------------
 def assert_split_changes_nothing(name: str, step: Step, part_T: torch.Tensor) -> None:
     """Any parts, empty ones included: the sum of losses, gradients and statistics is the whole's.
 
@@ -54,7 +51,6 @@ def test_split_of_whole_rollouts_changes_no_gradient(name: str, seed: int, parts
 @every_loss
 @pytest.mark.parametrize("pad", [0.0, NAN, INF, -INF, 1e30])
 def test_padding_changes_nothing_whatever_it_holds(name: str, pad: float) -> None:
-    """A matrix of one row per rollout; padding has the weight 0."""
     step = random_step(11)
     lengths = [int((step.segment_T == label).sum()) for label in LABELS]
     padded = {}
@@ -73,7 +69,6 @@ def test_padding_changes_nothing_whatever_it_holds(name: str, pad: float) -> Non
     assert padded_stats.means() == pytest.approx(stats.means(), abs=1e-12)
 
 
-# --- gradients -----------------------------------------------------------------------------------
 @every_loss
 @pytest.mark.parametrize("seed", [1, 3, 4])  # in these every rule acts on some token
 @pytest.mark.parametrize("beta", [0.0, 0.3])
@@ -115,7 +110,6 @@ def test_gradients_flow_into_the_current_log_probs_only(name: str) -> None:
     assert (gradient_T[step.weight_T > 0] != 0).any()
 
 
-# --- non-finite and huge numbers -----------------------------------------------------------------
 @every_loss
 @pytest.mark.parametrize("column", ["logp_T", "old_logp_T", "ref_logp_T", "sampler_logp_T"])
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
@@ -185,7 +179,6 @@ def test_empty_micro_batch_gives_zero_and_can_be_differentiated(name: str, size:
     assert stats == LossStats() and stats.means() == {}
 
 
-# --- precision -----------------------------------------------------------------------------------
 @every_loss
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_widened_before_anything_is_computed(name: str, dtype: torch.dtype):

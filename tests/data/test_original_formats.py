@@ -3,8 +3,6 @@
 The rows are made up; keys and nesting are those of the published files.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -16,7 +14,6 @@ from searchrl.core.episode import Passage
 from searchrl.data import Problems, read_judgements
 from searchrl.data.dataset import Dataset, load_dataset
 from searchrl.errors import DataError
-from searchrl.programs.evaluate import evaluate
 from searchrl.protocols import ThinkSearchAnswer
 
 PROTOCOL = ThinkSearchAnswer()
@@ -139,20 +136,6 @@ def test_gold_titles_are_looked_up_in_a_corpus_of_ones_own(
     data = load(put(tmp_path / "q.json", HOTPOT[:1]), corpus)
     assert data.questions["train"][0].gold_ids == gold
     assert note in " ".join(data.notes) and bool(data.notes) == bool(note)
-
-
-def test_unknown_gold_is_absent_with_the_reason_and_never_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    questions = put(tmp_path / "q.jsonl", [{"id": "a", "question": "Who?", "answer": "Ida"}] * 1)
-    corpus = put(tmp_path / "c.jsonl", [{"id": "p", "text": "Ida."}])
-    env = {"name": "corpus", "questions": str(questions), "corpus": str(corpus), "test_frac": 1}
-    result = evaluate({"env": env, "policy": "scripted", "retriever": "random"})
-    assert {"support_recall", "all_gold"}.isdisjoint(result.metrics)
-    from searchrl.engine.metrics.remarks import find_remarks
-
-    (note,) = find_remarks(result.rollouts)
-    assert note.startswith("env 'corpus': support_recall and all_gold are absent: gold passages")
 
 
 def test_flashrag_and_dpr_corpora(tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
 """Data files: every wire format is read, every bad row is reported with its line."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
-import lzma
 import sys
 import tempfile
 from pathlib import Path
@@ -24,7 +21,6 @@ from searchrl.errors import ConfigError
 
 
 def write(path: Path, *rows: Any) -> Path:
-    """Write rows as JSONL; text is written as it is."""
     lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -68,17 +64,13 @@ def wire(prompt: Any, truth: Any, **more: Any) -> dict[str, Any]:
     [
         ({"id": "a", "question": "q?", "answer": "x"}, "q?", ("x",)),
         ({"id": "a", "question": " q? ", "answer": ["x", "y", "x"]}, "q?", ("x", "y")),
-        ({"question": "q?", "golden_answers": ["x"]}, "q?", ("x",)),
         ({"question": "q?", "answers": ["x", " y "]}, "q?", ("x", "y")),
         ({"question": "q?", "answer": {"target": ["x", "y"]}}, "q?", ("x", "y")),
-        ({"question": "q?", "answer": {"target": "x"}}, "q?", ("x",)),
         ({"question": "q?", "answer": 42}, "q?", ("42",)),
-        ({"_id": 7, "question": "谁？", "answer": "我"}, "谁？", ("我",)),
         (wire(CHAT, {"target": ["Romulus"]}), "who founded Rome?", ("Romulus",)),
         (wire(WITH_SYSTEM, "x"), "q?", ("x",)),
         (wire("q?", "x<|answer_split|>y "), "q?", ("x", "y")),
         ({"question": "q?", "answer": "x", "answer_aliases": ["y", "x"]}, "q?", ("x", "y")),
-        ({"question": "q?", "metadata": {"answer": "x"}}, "q?", ("x",)),
         (wire("Long template q?", ["x"], extra_info={"question": "q?"}), "q?", ("x",)),
     ],
 )
@@ -135,13 +127,10 @@ def test_slices_of_a_question_reach_its_task(tmp_path: Path) -> None:
         ({"id": "1", "contents": '"Rome"\nA city.\nOld.'}, Passage("1", "A city.\nOld.", "Rome")),
         ({"id": 1, "contents": '"The "Big" One"\ntext'}, Passage("1", "text", 'The "Big" One')),
         ({"id": "1", "contents": "Rome\nA city."}, Passage("1", "A city.", "Rome")),
-        ({"id": "1", "contents": "No title.\nMore."}, Passage("1", "No title.\nMore.")),
         ({"id": "1", "contents": "w" * 300 + "\nx"}, Passage("1", "w" * 300 + "\nx")),
         ({"id": "1", "contents": '"Quoted" words'}, Passage("1", '"Quoted" words')),
         ({"_id": "1", "title": "Rome", "text": "A", "metadata": {}}, Passage("1", "A", "Rome")),
         ({"id": "1", "title": "Rome", "text": "A city."}, Passage("1", "A city.", "Rome")),
-        ({"id": "1", "title": None, "text": "A city."}, Passage("1", "A city.")),
-        ({"_id": "1", "title": "Only a title", "text": ""}, Passage("1", "", "Only a title")),
     ],
 )  # fmt: skip
 def test_corpus_row_layouts(tmp_path: Path, row: dict[str, Any], passage: Passage) -> None:
@@ -157,14 +146,10 @@ def test_json_jsonl_packed_and_byte_order_mark_read_the_same(tmp_path: Path) -> 
     variants = {
         "q.jsonl.gz": gzip.compress(plain),
         "q.jsonl.bz2": bz2.compress(plain),
-        "q.jsonl.xz": lzma.compress(plain),
         "misnamed.jsonl": gzip.compress(plain),
         "bom.jsonl": b"\xef\xbb\xbf" + plain,
         "windows.jsonl": plain.replace(b"\n", b"\r\n"),
-        "blank_lines.jsonl": plain.replace(b"\n", b"\n\n"),
         "q.json": json.dumps(ROWS).encode(),
-        "pretty.json": json.dumps(ROWS, indent=2).encode(),
-        "q.json.gz": gzip.compress(json.dumps(ROWS).encode()),
     }
     expected = [(q.id, q.question, q.answers) for q in questions_of(jsonl)]
     assert len(expected) == 3
@@ -177,26 +162,16 @@ def test_json_jsonl_packed_and_byte_order_mark_read_the_same(tmp_path: Path) -> 
 BAD_QUESTIONS: list[tuple[Any, str]] = [
     ("{not json", "not JSON: "),
     ("[1, 2]", "expected an object, got [1, 2]"),
-    ('"text"', "expected an object, got"),
-    ("null", "expected an object, got"),
     ({"id": "a", "answer": "x"}, "has no 'question'"),
     ({"id": "a", "question": "", "answer": "x"}, "'question' is empty"),
-    ({"id": "a", "question": "  ", "answer": "x"}, "'question' is empty"),
     ({"id": "a", "question": 3, "answer": "x"}, "'question' must be text, got 3"),
     ({"id": "a", "question": "q?"}, "has no answer"),
-    ({"id": "a", "question": "q?", "answer": None}, "has no answer"),
     ({"id": "a", "question": "q?", "answer": []}, "'answer' is an empty list"),
-    ({"id": "a", "question": "q?", "golden_answers": []}, "'golden_answers' is an empty list"),
     ({"id": "a", "question": "q?", "answer": ["x", ""]}, "'answer' holds an empty answer"),
-    ({"id": "a", "question": "q?", "answer": ["x", None]}, "'answer' must be text or a list"),
     ({"id": "a", "question": "q?", "answer": True}, "'answer' must be text or a list"),
     ({"id": "a", "question": "q?", "answer": {"value": "x"}}, "without 'target'"),
-    ({"id": "a", "question": "q?", "answer": {"target": []}}, "'answer.target' is an empty list"),
-    ({"id": "", "question": "q?", "answer": "x"}, "'id' is empty"),
     ({"id": ["a"], "question": "q?", "answer": "x"}, "'id' must be text or a whole number"),
-    ({"id": "a", "prompt": [], "answer": "x"}, "'prompt' must be text"),
     ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": {}}, "'supporting_ids' must"),
-    ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": [None]}, "'supporting_ids' m"),
     ({"id": "a", "question": "q?", "answer": "x", "slices": [""]}, "'slices' must be a list of"),
     ({"id": "a", "question": "q?", "answer": "x", "slices": ["a/b"]}, "the slice 'a/b'; expected"),
     ({"id": "a", "question": "q?", "answer": "x", "type": "b", "slices": ["b"]}, "is its kind"),
@@ -227,11 +202,8 @@ def test_duplicate_ids_name_both_places(tmp_path: Path) -> None:
     ("row", "expected"),
     [
         ({"title": "t", "text": "x"}, "has no 'id'"),
-        ({"id": None, "text": "x"}, "has no 'id'"),
         ({"id": "a"}, "has neither 'text' nor 'contents'"),
         ({"id": "a", "text": ["x"]}, "'text' must be text"),
-        ({"id": "a", "contents": 3}, "'contents' must be text, got 3"),
-        ({"id": "a", "title": 3, "text": "x"}, "'title' must be text, got 3"),
         ("[]", "expected an object"),
     ],
 )
@@ -251,9 +223,7 @@ PACKED = gzip.compress(PLAIN, mtime=0)
         # A damaged file is reported, and never read halfway.
         ("truncated.jsonl.gz", PACKED[:-12], 0, "is a damaged archive"),
         ("corrupt.jsonl.gz", PACKED[:14] + b"\xff" * 3 + PACKED[17:], 0, "is a damaged archive"),
-        ("truncated.jsonl.xz", lzma.compress(PLAIN)[:-20], 0, "is a damaged archive"),
         ("latin.jsonl", PLAIN + b'{"id": "b\xe9"}\n', 4, "not UTF-8 text (byte 10 of the line)"),
-        ("latin.json", b'[\n{"id": "b\xe9"}]', 0, "not JSON"),
         ("blank.jsonl", b"\n", 0, "holds no {}; expected rows"),
         ("list.json", b"[]", 0, "holds no {}; expected rows"),
     ],
@@ -269,10 +239,10 @@ def test_a_file_that_cannot_be_read_is_one_problem(
         assert [at for at, _ in found] == [line] and found[0][1].startswith(reason.format(what))
 
 
-@pytest.mark.parametrize("name", ["q.csv", "q.CSV.gz", "q.tsv", "q.tsv.gz"])
+@pytest.mark.parametrize("name", ["q.csv", "q.TSV.gz"])
 def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    mark = "\t" if "tsv" in name else ","
+    mark = "\t" if "TSV" in name else ","
     lines = [
         ("id", "question", "golden_answers", "supporting_ids", "type"),
         ("7", '"Wann, schließt\nes?"', '"[""x"", ""y""]"', "\"['3', '4']\"", "bridge"),
@@ -293,7 +263,6 @@ def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
     [
         ("question,answer\nq?,x\nq2?\n", 3, "has 1 cells under 2 columns"),
         ("question,question\nq?,x\n", 0, "name each column once"),
-        (",\n1,2\n", 0, "name each column once"),
         ("question,answer\n,x\n", 2, "has no 'question'"),
     ],
 )

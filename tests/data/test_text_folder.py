@@ -1,7 +1,5 @@
 """Folders of prose: sections, pieces, ids, and what is left out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Fixtures of the engine's tests: one thread, the toy world, a micro policy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -85,7 +83,6 @@ def small_qwen3(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def policy(micro_model: Path) -> Policy:
-    """A micro policy with random weights, all of them trainable."""
     return micro_policy(micro_model)
 
 

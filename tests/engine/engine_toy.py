@@ -1,7 +1,5 @@
 """What the engine's tests share: micro policies, played episodes, a generator with a script."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -234,7 +232,6 @@ def pack_items(
     *,
     keep_dead_groups: bool = True,
 ) -> PackedStep:
-    """A step of rollouts in the groups that their trajectories name."""
     algorithm = replace(make_grpo(), advantages=advantages)
     settings = LossSettings(beta=float(keep_dead_groups), reduction=reduction)
     return pack_step(make_groups(rollouts), algorithm, settings, constant=1)
@@ -252,7 +249,6 @@ def play(
     group_size: int = 4,
     limits: Limits = LIMITS,
 ) -> list[Rollout]:
-    """Sample groups of episodes with the plain generator."""
     generator = HFGenerator(policy, Sampling(temperature))
     driver = RolloutDriver(generator, policy.renderer, limits)
     requests = [
@@ -266,8 +262,6 @@ def play(
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One turn a `SayingGenerator` gives back."""
-
     text: str
     reason: TurnStop = TurnStop.STOP_STRING
     extra_ids: tuple[int, ...] = ()
@@ -347,7 +341,6 @@ def say(
     index: int = 0,
     forced: str | None = None,
 ) -> tuple[list[Rollout], SayingGenerator]:
-    """Play one prompt with given turns."""
     generator = SayingGenerator(codec.encode_model_text, turns)
     driver = RolloutDriver(generator, codec, limits)
     keys = tuple(range(group_size))

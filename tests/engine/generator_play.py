@@ -1,7 +1,5 @@
 """What the generators' tests share: prompts, turns played to their end, the trainer's log-probs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

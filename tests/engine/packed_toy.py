@@ -1,7 +1,5 @@
 """What the tests of packed updates share: groups with odd members, and the gradient of a step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Qwen3 checkpoints with random weights, and two training steps on them by path."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A training session on the toy world, as `train` would make it, for tests of checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +26,6 @@ TAGS = {
 
 @contextmanager
 def toy_session(folder: Path, registry: Registry, **more: Any) -> Iterator[Session]:
-    """A session; weights are those of the micro model."""
     more = {"eval": {"every": 0}} | more
     plan = plan_run(settings(folder, Path("never-written"), **more))
     session = Session(plan, registry, ALONE, lambda text: None)
@@ -42,7 +39,6 @@ MakeSession = Callable[..., Session]
 
 
 def failures(report: Report) -> dict[str, Verdict]:
-    """The checks that failed, by name."""
     return {one.name: one for one in report.of(State.FAILED)}
 
 

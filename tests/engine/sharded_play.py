@@ -1,7 +1,5 @@
 """What processes that share weights out do: run under torchrun by `test_sharding`, and in one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

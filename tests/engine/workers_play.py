@@ -4,8 +4,6 @@ Run under torchrun, this file plays every scenario and leaves what each process 
 `test_workers` calls the same functions in one process and compares.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Plays episodes of search environments with scripted policies, for the tests of these worlds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
@@ -40,7 +38,6 @@ def make_env(**settings: Any) -> RegulationsEnv:
 
 @cache
 def env_of(level: str) -> RegulationsEnv:
-    """The world at a level of difficulty, made once: tests only read it."""
     return make_env(difficulty=level)
 
 
@@ -68,7 +65,6 @@ def play(env: TextEnv, policy: ExpertFactory, **options: Any) -> Played:
 
 
 def search(env: RegulationsEnv, task: Task, queries: list[str]) -> list[str]:
-    """Ids of the three best articles for `queries` in the handbook of a task."""
     return [p.id for p in INDEXES.get(*env.passages(task)).search(queries, 3)[0]]
 
 

@@ -1,51 +1,18 @@
 """The world of the tiny model's cold start, examples/tiny: drills, random words, bad habits."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from random import Random
 
 import pytest
 from playing import PROTOCOL, make_env, mean, play
 
-from searchrl.core.episode import Passage
 from searchrl.envs.regulations import make_expert
-from searchrl.envs.regulations.world.names import Value, ValueKind
-from searchrl.envs.regulations.world.prose import Article, Statement
 from searchrl.retrieval.bm25 import BM25Retriever
 
 pytestmark = pytest.mark.thorough
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples/tiny"))
 import cold_start  # noqa: E402
-import random_words  # noqa: E402
-
-ARTICLE = Article(
-    Passage("art-01", "Whoever keeps a library book too long pays £14, says the librarian. "
-            "Until last year it was £12. Mara Oakley knows why.", "Late books"),
-    (Statement("library-fine", "library-fine", Value(ValueKind.MONEY, "£14"),
-               "Whoever keeps a library book too long pays £14"),),
-)  # fmt: skip
-
-
-def test_words_are_replaced_in_the_clause_as_in_the_text() -> None:
-    for seed in range(50):
-        changed = random_words.replace_words(ARTICLE, Random(seed), 0.6)
-        (stated,), text = changed.statements, changed.passage.text
-        assert stated.clause in text and text.startswith(stated.clause) and text != ARTICLE[0].text
-        assert stated.clause.startswith("Whoever ") and stated.clause.endswith("£14")
-        # Values, names, the words of the gist, and those that say that it no longer holds.
-        for kept in ("library", "£12", "Until last year", "was", "Mara Oakley"):
-            assert kept in text, (kept, text)
-
-
-def test_words_are_put_between_the_first_and_the_last_word_of_a_question() -> None:
-    question = "Who runs the chess club?"
-    for seed in range(30):
-        longer = random_words.insert_words(question, Random(seed)).split()
-        assert 1 <= len(longer) - len(question.split()) <= 4
-        assert longer[0] == "Who" and longer[-1] == "club?"
 
 
 def test_the_expert_solves_the_world() -> None:

@@ -1,7 +1,5 @@
 """The corpus environment: Gymnasium conformance, splits, data faults, the scripted policy."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -126,11 +124,8 @@ def test_empty_split_says_how_to_fill_it(files: dict[str, str]) -> None:
 def test_one_of_questions_and_corpus_alone_says_what_is_missing(
     files: dict[str, str], given: str, lacking: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"'{given}' is set but '{lacking}' is not") as caught:
+    with pytest.raises(ConfigError, match=f"'{given}'.*--set env.{lacking}=PATH"):
         make_corpus(**{given: files[given]})
-    assert f"--set env.{lacking}=PATH" in str(caught.value)
-    with pytest.raises(ConfigError, match="'test_questions' is set but 'questions' is not"):
-        make_corpus(test_questions=files["questions"])
 
 
 def test_faults_of_all_files_come_in_one_error(tmp_path: Path) -> None:

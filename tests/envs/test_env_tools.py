@@ -1,7 +1,5 @@
 """Tools that an environment registers: who lists them, and what is measured of their calls."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 
 import searchrl
 from searchrl.config import build_config
-from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
+from searchrl.core.episode import SEARCH, TOOL, Action, ToolCall
 from searchrl.engine.metrics.evaluation import EvalResult
 from searchrl.engine.rollout.records import plain_payload, rollout_record
 from searchrl.engine.rollout.worlds import make_worlds
@@ -91,7 +89,7 @@ def test_the_protocol_lists_them_unless_the_configuration_names_others(load: Any
     assert listed(registry, own) == ["later"] and listed(load("()"), "tool-call") == ["search"]
 
 
-@pytest.mark.parametrize("tools", ["'now'", "{'name': 'now'}", "['now']", "[tools]", "7"])
+@pytest.mark.parametrize("tools", ["'now'", "{'name': 'now'}", "['now']"])
 def test_what_is_no_list_of_tools_is_refused_where_it_is_registered(load: Any, tools: str) -> None:
     registry = load(tools)
     (failure,) = registry.failures
@@ -138,10 +136,8 @@ def test_the_row_of_a_rollout_holds_its_calls(load: Any) -> None:
     ("action", "payload"),
     [
         (Action(SEARCH, ("a",)), None),
-        (Action(ANSWER, "a"), None),
         (Action("move", (1, "left")), [1, "left"]),
         (Action("move", {1}), "{1}"),
-        (Action("move", float("nan")), "nan"),
         (Action(TOOL, ToolCall("a", {"x": {1}})), "ToolCall(name='a', arguments={'x': {1}})"),
     ],
 )

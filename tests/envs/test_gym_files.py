@@ -1,7 +1,5 @@
 """A Gymnasium class in a local file: `--plugin games.py --env gym:MD-v0`, with or without an id."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gymnasium

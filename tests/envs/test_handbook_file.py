@@ -1,7 +1,5 @@
 """Fixed handbooks: the demo, questions of a user, a user's own files and their faults."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -21,7 +19,6 @@ def env() -> RegulationsEnv:
     return make_env()
 
 
-# Fixed handbooks.
 def test_demo_handbook_is_readable_and_the_expert_answers_it() -> None:
     for env in (make_env(), make_env(handbook="demo")):
         count = env.num_tasks("demo")
@@ -76,25 +73,18 @@ def test_a_handbook_of_ones_own_with_questions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "messages"),
     [
-        ("a.md", "# Only a title\n", [r"a\.md: holds no article; expected Markdown"]),
         ("a.md", "## A\nx\n\n## B\n\n## C\n", [r"a\.md:4: article 'B'", r"a\.md:6: article 'C'"]),
         ("a.txt", "x", ["unknown kind of handbook"]),
         ("a.json", '[\n{"text": "ok"},\n{"title": 3}\n]', [r"a\.json:2: 'title' must be text"]),
-        ("a.json", '[\n{"text": "x",}\n]', [r"a\.json: not JSON: .*line 2"]),
-        ("a.json", '{"articles": [\n7]}', [r"a\.json: expected a list"]),
         ("a.json", '{"rules": 1}', [r"a\.json: expected a list"]),
         ("a.json", '[{"id": "x", "text": "a"},\n{"id": "x", "text": "b"}]',
          [r"json:2: duplicate id 'x', first used at .*json:1"]),
         # Questions about the demo handbook.
         ("q.json", '{"question": ""}\n\n{"question": "a", "answer": []}',
          [":1: 'question'", ":2: 'answer'"]),
-        ("q.json", '{"id": "x", "question": "a", "answer": "b"}\n' * 2,
-         [":2: duplicate id 'x', first used"]),
         ("q.json", '[{"question": "a", "answer": "b",\n"articles": "No"}]',
          [r":1: 'articles' names"]),
-        ("q.json", "[\n3]", [":1: expected an object"]),
         ("q.json", '{"question": "a"\n', ["the file is cut short"]),
-        ("q.json", "", ["q.json: holds no question; expected rows"]),
     ],
 )  # fmt: skip
 def test_bad_rows_are_all_named_with_their_line(

@@ -1,7 +1,5 @@
 """The environment `multihop`: its almanac, its scripted policies, and what these may answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -40,7 +38,6 @@ def play_all(env: MultihopEnv, script: str, limit: int = 1000) -> list[Played]:
 
 
 def share(played: list[Played]) -> tuple[float, float]:
-    """Exact match and the share of gold that was shown."""
     return (
         sum(p.reward for p in played) / len(played),
         sum(p.signals["gold_shown"] for p in played) / len(played),
@@ -97,7 +94,6 @@ def test_a_gold_answer_is_stated_only_if_it_was_shown() -> None:
         ("Which came first Arthur's Magazine or First for Women?",
          ("Arthur's Magazine", "First for Women")),
         ("Who is the mother of the king or queen?", None),
-        ("Who directed Big Sky?", None),
     ],
 )  # fmt: skip
 def test_options_of_a_question(question: str, options: tuple[str, str] | None) -> None:
@@ -115,13 +111,10 @@ ANN = Passage("l", "Ann Low was born on 3 May 1940 in Lindry. She had 7 cats.", 
         ("Which film came out first, Big Sky or The Tin Man?", [NEW, OLD], "Big Sky"),
         ("Which film was released later, Big Sky or The Tin Man?", [NEW, OLD], "The Tin Man"),
         ("Which film came out first, Big Sky or The Tin Man?", [OLD], UNKNOWN),
-        ("Which film came out first, Big Sky or The Tin Man?", [ANN, FERRY], UNKNOWN),
         ("Are Big Sky and The Tin Man both films?", [OLD, NEW], "no"),
-        ("Are Big Sky and The Tin Man both films?", [OLD], UNKNOWN),
         ("When was Ann Low born?", [NEW, ANN], "3 May 1940"),
         ("Where was Ann Low born?", [ANN], "Lindry"),
         ("How many cats had Ann Low?", [ANN], "7"),
-        ("When was Ann Low born?", [], UNKNOWN),
         ("When was Ann Low born?", [FERRY], UNKNOWN),
     ],
 )

@@ -1,7 +1,5 @@
 """The `regulations` world: determinism, schools, articles and tasks."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import json
@@ -28,18 +26,14 @@ from searchrl.envs.regulations.questions import (
     THREE_HOP,
     TWO_HOP,
     Draft,
-    core_in_frame,
     draft_task,
 )
 from searchrl.envs.regulations.world import school as world
 from searchrl.envs.regulations.world.names import school_names, telling_words
 from searchrl.envs.regulations.world.prose import Statement, Status
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
-from searchrl.envs.regulations.world.searching import (
-    Finder,
-)
+from searchrl.envs.regulations.world.searching import Finder
 from searchrl.envs.regulations.world.wordings import (
-    Wording,
     Wordings,
     load_families,
     load_phrases,
@@ -53,7 +47,6 @@ from searchrl.retrieval import tokenize
 SCHOOLS = range(20)
 KINDS = (LOOKUP, REWORDED, TWO_HOP, NOT_REGULATED)
 HARD_KINDS = (*KINDS, THREE_HOP)
-NAMED_ENTITIES = ("House", "Hall", "Lodge", "Wing", "Fund", "form")
 
 
 @cache
@@ -73,7 +66,6 @@ def level(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-# The world.
 def test_tasks_depend_on_nothing_but_split_index_and_world_seed() -> None:
     env = make_env()
     backwards = [make_env().make_task("train", i) for i in reversed(range(20))]
@@ -167,14 +159,6 @@ def test_no_two_rules_of_a_school_contradict_or_share_a_name(level: str) -> None
                 assert exception.value != school.stated[about][1].value
 
 
-def test_names_of_entities_are_unambiguous(level: str) -> None:
-    for number in SCHOOLS:
-        links = env_of(level).school("test", number).links
-        words = [word for link in links for word in telling_words(link.entity)]
-        assert len(words) == len(set(words)) and not set(NAMED_ENTITIES) & set(words)
-
-
-# The tasks.
 @pytest.mark.thorough
 def test_one_question_has_one_right_answer(level: str) -> None:
     asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
@@ -182,16 +166,6 @@ def test_one_question_has_one_right_answer(level: str) -> None:
         asked[school.key, draft.question.text.casefold()].add(draft.answers)
     assert len(asked) > 350
     assert not {key: golds for key, golds in asked.items() if len(golds) > 1}
-
-
-def test_a_condition_of_a_question_is_that_of_one_hop_only(level: str) -> None:
-    for school, _, draft in drafts_of(level):
-        said = draft.condition.casefold()
-        assert said in draft.question.text.casefold()
-        assert bool(said) == ("@" in draft.abouts[-1])
-        for about in draft.abouts[:-1] if said else ():
-            other = school.exceptions.get(about)
-            assert other is None or said not in other.texts, draft
 
 
 def test_training_and_validation_never_show_a_held_out_wording(level: str) -> None:
@@ -227,12 +201,8 @@ def test_mix_is_a_setting() -> None:
     both = make_env(mix={"lookup": 1, "not_regulated": 3})
     kinds = Counter(both.kind_of("test", i) for i in range(400))
     assert kinds["not_regulated"] == pytest.approx(300, abs=4) and kinds["two_hop"] == 0
-    for mix, message in (
-        ({"twohop": 1.0}, "Did you mean 'two_hop'"),
-        ({"lookup": -1.0}, "must be ≥ 0"),
-        ({}, "positive"),
-        ({"lookup": float("nan")}, "must be ≥ 0"),
-    ):
+    wrong = ({"twohop": 1.0}, "two_hop"), ({"lookup": -1.0}, "≥ 0"), ({}, "positive")
+    for mix, message in wrong:
         with pytest.raises(ConfigError, match=message):
             make_env(mix=mix)
 
@@ -375,15 +345,12 @@ ARTICLE, QUESTION = "article", "question"
 
 
 class Listed(NamedTuple):
-    """A list of wordings: where it stands, and what it is part of."""
-
     place: str
     part: str
     wordings: Wordings
 
 
 def word_lists() -> Iterator[Listed]:
-    """All lists of wordings that are split between training and the test split."""
     of_articles = {"facts", "links", "entities", "exceptions", "past", "amendments"}
     lists = (*load_topics(), *load_shelves(), *load_families(), *load_relations().values())
     for item in (*lists, load_phrases()):
@@ -422,12 +389,6 @@ def test_no_held_out_text_can_be_made_of_another_one(part: str) -> None:
             assert not [(place, one, seen[one]) for one in made if one in seen]
             if place != ".direct":
                 assert len(set(wordings)) == len(list(wordings)), place
-
-
-def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:
-    frame, last = Wording("{Q} We need it today.", True), Wording("Quick question: {q}", True)
-    cores = [core_in_frame("How much for the bus", one, "", True, False) for one in (frame, last)]
-    assert cores == ["How much for the bus?", "how much for the bus"]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The policy of `regulations` that matches words: honest, and as strong as we say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -43,14 +41,3 @@ def test_it_is_strong_and_needs_neither_the_environment_nor_what_only_that_knows
 def test_exception_counts_only_if_it_is_named(text: str) -> None:
     assert read("How much is the fine for a late book?", (FINE[0], text)) == "£14"
     assert read("In the holidays, what is the fine for a late book?", (FINE[0], text)) == "£20"
-
-
-def test_value_has_the_shape_that_is_asked_for() -> None:
-    text = "The library desk in room B214 is open until 16:35, and Mara Oakley lends books there."
-    for question, answer in {
-        "In which room is the library desk?": "B214",
-        "Until when is the library desk open?": "16:35",
-        "Who lends books at the library?": "Mara Oakley",
-        "What does a library book cost?": "not regulated",
-    }.items():
-        assert read(question, ("Library", text)) == answer, question

@@ -1,7 +1,5 @@
 """The scripted policies of `regulations`, the answers that count, and what is drawn."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from functools import cache
@@ -14,9 +12,8 @@ from searchrl.core.drawing import Table
 from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, Task
 from searchrl.envs.regulations import RegulationsEnv, make_expert, make_passive
 from searchrl.envs.regulations.scripts import PASSIVE_THOUGHT
-from searchrl.envs.regulations.world.names import Value, ValueKind, spell
+from searchrl.envs.regulations.world.names import Value, ValueKind
 from searchrl.envs.text import same_answer
-from searchrl.protocols import ThinkSearchAnswer
 from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.rewards.components import BUILTIN_REWARDS
 from searchrl.testing import Says, play_episode
@@ -47,7 +44,6 @@ def thought_of(turn: str) -> str:
     return found.group(1)
 
 
-# The scripted policies.
 @pytest.mark.thorough
 def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
     by_name: dict[str, list[float]] = defaultdict(list)
@@ -83,69 +79,27 @@ def test_passive_never_searches_and_is_hardly_ever_right(env: RegulationsEnv) ->
 
 
 CASES = [
-    (
-        Value(ValueKind.NUMBER, "12", "days"),
-        "12 | 12 days | twelve | twelve days | Twelve days. | 12 Days",
-        "13 | 13 days | thirteen days | 12 weeks | 21 | £12 | 12 13 | not regulated",
-    ),
-    (
-        Value(ValueKind.NUMBER, "45", "points"),
-        "45 | 45 points | forty-five points | Forty-five",
-        "54 points | forty points | 45 days | five",
-    ),
-    (
-        Value(ValueKind.ROOM, "B214"),
-        "B214 | room B214 | in room B214 | Room B214 | b214 | In room B214.",
-        "B215 | room B215 | in room B215 | C214 | room 214 | room | B21",
-    ),
-    (
-        Value(ValueKind.AFTERNOON, "16:35"),
-        "16:35 | at 16:35 | 4.35 pm | at 4.35 pm | 4:35 pm | 4.35pm | 16.35 | 4.35 PM",
-        "4.35 am | 4.35 | 16:30 | 4.30 pm | 15:35 | 16 | at 4",
-    ),
-    (
-        Value(ValueKind.MORNING, "09:00"),
-        "09:00 | 9:00 | 9 am | at 9 am | 9.00 am | from 09:00 | at 9.00 am",
-        "9 pm | 21:00 | 09:05 | 9.05 am | 10:00",
-    ),
-    (
-        Value(ValueKind.MIDDAY, "12:05"),
-        "12:05 | 12.05 pm | at 12:05",
-        "12.05 am | 12:50 | 00:05 | 12.50 pm",
-    ),
-    (
-        Value(ValueKind.MONEY, "£34"),
-        "£34 | 34 | 34 pounds | thirty-four pounds | £34.00 | £34.",
-        "£43 | £35 | 34 days | thirty pounds | 3 | 4",
-    ),
-    (
-        Value(ValueKind.DATE, "26 June"),
-        "26 June | June 26 | 26th of June | the 26th of June | on 26 June | 26th June | by 26 June",
-        "25 June | 26 July | June | 26 | 27th of June",
-    ),
-    (Value(ValueKind.DATE, "1 May"), "1 May | 1st of May | May 1st", "11 May | 1th of May | 2 May"),
-    (Value(ValueKind.DATE, "12 March"), "12th of March | on 12 March", "12nd of March | 2 March"),
-    (Value(ValueKind.DATE, "22 March"), "22nd of March | March 22", "22th of March | 2nd of March"),
-    (Value(ValueKind.DATE, "23 March"), "23rd of March", "23th of March | 3rd of March"),
-    (
-        Value(ValueKind.PERSON, "Mara Oakley"),
-        "Mara Oakley | mara oakley",
-        "Mara | Oakley | Mara Yates",
-    ),
-    (
-        Value(ValueKind.BUILDING, "Heron Hall"),
-        "Heron Hall | in Heron Hall",
-        "Heron House | Hall | Heron | in Raven Hall",
-    ),
-    (Value(ValueKind.FORM, "K27"), "K27 | form K27 | Form K27", "K28 | form K28 | form L27 | form"),
-    (Value(ValueKind.FUND, "Harker Fund"), "Harker Fund | the Harker Fund", "Harker Hall | Fund"),
-    (Value(ValueKind.EXTENSION, "4173"), "4173 | extension 4173", "4174 | extension 4137 | 417"),
-    (Value(ValueKind.CODE, "9021"), "9021 | code 9021", "9012 | code 9022"),
+    (ValueKind.NUMBER, "12", "12 days | twelve | Twelve days.", "13 | 12 weeks | 21 | £12 | 12 13"),
+    (ValueKind.NUMBER, "45", "forty-five days", "54 days | forty days | five"),
+    (ValueKind.ROOM, "B214", "room B214 | In room B214.", "B215 | C214 | room 214 | room | B21"),
+    (ValueKind.AFTERNOON, "16:35", "at 16:35 | 4.35 pm | 4:35 pm | 16.35", "4.35 am | 4.35 | 16"),
+    (ValueKind.MORNING, "09:00", "9:00 | at 9 am | from 09:00", "9 pm | 21:00 | 09:05 | 10:00"),
+    (ValueKind.MIDDAY, "12:05", "12.05 pm | at 12:05", "12.05 am | 12:50 | 00:05"),
+    (ValueKind.MONEY, "£34", "34 | thirty-four pounds | £34.00 | £34.", "£43 | 34 days | 3 | 4"),
+    (ValueKind.DATE, "26 June", "June 26 | the 26th of June | by 26 June", "26 July | June | 26"),
+    (ValueKind.DATE, "1 May", "1st of May | May 1st", "11 May | 1th of May | 2 May"),
+    (ValueKind.DATE, "12 March", "12th of March", "12nd of March | 2 March"),
+    (ValueKind.DATE, "22 March", "22nd of March", "22th of March | 2nd of March"),
+    (ValueKind.PERSON, "Mara Oakley", "mara oakley", "Mara | Oakley | Mara Yates"),
+    (ValueKind.BUILDING, "Heron Hall", "in Heron Hall", "Heron House | Hall | in Raven Hall"),
+    (ValueKind.FORM, "K27", "form K27", "K28 | form L27 | form"),
+    (ValueKind.FUND, "Harker Fund", "the Harker Fund", "Harker Hall | Fund"),
+    (ValueKind.EXTENSION, "4173", "extension 4173", "4174 | extension 4137 | 417"),
+    (ValueKind.CODE, "9021", "code 9021", "9012 | code 9022"),
 ]
 
 
 def is_right(value: Value, answer: str) -> tuple[bool, bool]:
-    """What the `em` reward and the environment's own comparison say."""
     task = Task("t", "test", 0, "Which?", answers=value.answers)
     turn = EpisodeTurn(f"<answer>{answer}</answer>", Action(ANSWER, answer))
     episode = Episode(task=task, turns=(turn,), final_answer=answer, format_score=1.0)
@@ -153,43 +107,26 @@ def is_right(value: Value, answer: str) -> tuple[bool, bool]:
     return BUILTIN_REWARDS["em"]()(episode) == 1.0, by_env
 
 
-@pytest.mark.parametrize(("value", "right", "wrong"), CASES, ids=[case[0].bare for case in CASES])
+@pytest.mark.parametrize(("kind", "text", "right", "wrong"), CASES)
 def test_all_forms_of_a_value_are_right_and_its_neighbours_wrong(
-    value: Value, right: str, wrong: str
+    kind: ValueKind, text: str, right: str, wrong: str
 ) -> None:
+    value = Value(kind, text, "days") if kind is ValueKind.NUMBER else Value(kind, text)
     assert value.answers[0] == value.bare and len(set(value.answers)) == len(value.answers)
-    for answer in right.split(" | "):
+    for answer in (text, *right.split(" | ")):
         assert is_right(value, answer) == (True, True), answer
-    for answer in wrong.split(" | "):
+    for answer in (*wrong.split(" | "), "not regulated"):
         assert is_right(value, answer) == (False, False), answer
 
 
-def test_numbers_are_spelled_as_people_spell_them() -> None:
-    assert [spell(n) for n in (0, 9, 13, 20, 21, 99)] == (
-        "zero nine thirteen twenty twenty-one ninety-nine".split()
-    )
-    assert len({spell(n) for n in range(100)}) == 100
-
-
-READS = ThinkSearchAnswer()
-
-
-def search_turn(query: str) -> str:
-    return READS.render_turn(Action(SEARCH, (query,)), "I look this up.")
-
-
-def play_two_hop() -> tuple[RegulationsEnv, Episode]:
-    """Play a task of two hops with a search that shows the first of its articles alone."""
-    env = RegulationsEnv(protocol=READS, retriever=BM25Retriever, topk=1)
+def test_regulations_draws_what_the_gold_articles_say_and_when_each_was_shown():
+    env = RegulationsEnv(protocol=PROTOCOL, retriever=BM25Retriever, topk=1)
     index = next(i for i in range(50) if env.kind_of("test", i) == "two_hop")
     task = env.make_task("test", index)
     (first,) = [one.text for one in env.passages(task)[1] if one.id == task.gold_ids[0]]
-    turns = [search_turn(first), READS.render_turn(Action(ANSWER, "no idea"), "A guess.")]
-    return env, play_episode(env, Says(turns), READS, split="test", index=index)
-
-
-def test_regulations_draws_what_the_gold_articles_say_and_when_each_was_shown():
-    env, episode = play_two_hop()
+    actions = Action(SEARCH, (first,)), Action(ANSWER, "no idea")  # the second article is not shown
+    says = Says([PROTOCOL.render_turn(action, "So.") for action in actions])
+    episode = play_episode(env, says, PROTOCOL, split="test", index=index)
     (table,) = env.draw_episode(episode)
     assert isinstance(table, Table) and table.columns == ("hop", "article", "what it says", "shown")
     texts = {passage.id: passage.text for passage in env.passages(episode.task)[1]}
@@ -197,10 +134,3 @@ def test_regulations_draws_what_the_gold_articles_say_and_when_each_was_shown():
     for (_, name, text, _), gold in zip(table.rows, episode.task.gold_ids, strict=True):
         assert name == gold and str(text).rstrip("…") == texts[gold][: len(str(text).rstrip("…"))]
     assert [row[3] for row in table.rows] == ["in turn 1", "never"]
-
-
-def test_regulations_draws_nothing_where_no_article_has_the_answer():
-    env = RegulationsEnv(protocol=READS, retriever=BM25Retriever)
-    index = next(i for i in range(50) if env.kind_of("test", i) == "not_regulated")
-    episode = play_episode(env, Says([search_turn("bus")] * 4), READS, split="test", index=index)
-    assert not episode.task.gold_ids and env.draw_episode(episode) == []

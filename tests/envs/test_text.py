@@ -1,7 +1,5 @@
 """The text space and the episode mechanics of `TextEnv`, on a three-passage corpus."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +8,7 @@ from gymnasium.error import ResetNeeded
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
-from searchrl.envs.text import TextEnv, example_turns, same_answer
+from searchrl.envs.text import TextEnv, example_turns
 from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.protocols import ThinkSearchAnswer
@@ -23,8 +21,6 @@ PASSAGES = tuple(
 
 
 class WordRetriever:
-    """Finds passages that hold a word of the query, in corpus order."""
-
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = passages
 
@@ -35,8 +31,6 @@ class WordRetriever:
 
 
 class AnimalEnv(TextEnv):
-    """Asks for the animal of a colour."""
-
     name = "animals"
 
     def num_tasks(self, split: str) -> int:
@@ -58,7 +52,6 @@ def make_env(**settings: Any) -> AnimalEnv:
 
 
 def begun(index: int, **settings: Any) -> AnimalEnv:
-    """An environment at the start of this task."""
     env = make_env(**settings)
     env.reset(options={"index": index})
     return env
@@ -75,8 +68,7 @@ def answer(text: str) -> str:
 def test_space_takes_any_unicode_prose_that_gymnasium_text_rejects() -> None:
     space = TextSpace(max_length=10)
     assert all(text in space for text in ("", "a b, c!", "图书馆 ü\n", "\U0001f600" * 10))
-    assert "x" * 11 not in space
-    assert 3 not in space and b"x" not in space
+    assert "x" * 11 not in space and b"x" not in space
 
 
 def test_space_samples_are_seeded_and_shaped_like_turns() -> None:
@@ -101,7 +93,7 @@ def test_reset_by_index_is_pure_and_by_seed_is_reproducible() -> None:
     assert len(set(drawn)) > 1
 
 
-@pytest.mark.parametrize("index", [3, -1, "1", 1.0])
+@pytest.mark.parametrize("index", [3, -1, "1"])
 def test_index_out_of_range_is_refused_with_the_range(index: object) -> None:
     with pytest.raises(ConfigError, match="tasks 0 to 2, got index"):
         make_env().reset(options={"index": index})
@@ -126,8 +118,6 @@ def test_search_shows_passages_and_right_answer_is_rewarded() -> None:
 
 
 class RankedRetriever(WordRetriever):
-    """Tells ranks as well."""
-
     def ranks(self, queries: Sequence[str], ids: Sequence[str]) -> list[dict[str, int | None]]:
         return [dict.fromkeys(ids, 7 if "whale" in query else None) for query in queries]
 
@@ -204,8 +194,6 @@ def down(queries: Sequence[str]) -> Any:
     [
         (down, "raised TimeoutError: no reply"),
         (lambda queries: [], "gave 0 results for 1 queries"),
-        (lambda queries: None, "returned NoneType; expected one list of passages per query"),
-        (lambda queries: [None], "returned for a query NoneType; expected a list of Passage"),
         (lambda queries: [[None]], "returned for a query a list that holds NoneType"),
     ],
 )
@@ -220,8 +208,6 @@ def test_a_retriever_that_fails_is_never_an_empty_result(search_corpus: Any, mes
 
 
 class CountingFactory:
-    """A retriever factory that keeps the corpora it was called with."""
-
     def __init__(self) -> None:
         self.built: list[Sequence[Passage]] = []
 
@@ -265,17 +251,6 @@ def test_one_corpus_never_gets_the_index_of_another(key: str | None) -> None:
     assert [list(corpus) for corpus in factory.built] == [[first], [second], [first]]
 
 
-def test_corpus_that_cannot_be_had_is_not_the_retrievers_fault() -> None:
-    class Lost(AnimalEnv):
-        def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
-            raise FileNotFoundError("animals.jsonl")
-
-    env = Lost(protocol=PROTOCOL, retriever=WordRetriever)
-    env.reset(options={"index": 0})
-    with pytest.raises(FileNotFoundError):
-        env.step(search("red"))
-
-
 def test_a_question_of_a_user_is_a_task_without_answer() -> None:
     env = make_env()
     prompt, info = env.reset(options={"question": "What is red?", "split": "test"})
@@ -289,10 +264,3 @@ def test_render_gives_the_transcript_only_when_asked() -> None:
     env.step(search("red"))
     assert "Which animal is red?" in str(env.render()) and "red fox" in str(env.render())
     assert make_env().render() is None
-    with pytest.raises(ConfigError, match="render_mode"):
-        make_env(render_mode="human")
-
-
-def test_same_answer_ignores_case_punctuation_and_spacing() -> None:
-    assert same_answer(" form  K27.", "Form K27") and not same_answer("16:45", "16:50")
-    assert same_answer("?!", "?!") and not same_answer("?!", "...")

@@ -12,8 +12,6 @@ the kill comes after this part (0 to 1) of all calls that the uninterrupted run 
 Prints one JSON line per point: what ended the killed process, and how the resumed one ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -53,7 +51,6 @@ class CallCounter:
         """Before the first one there is nothing to resume."""
 
     def watch(self) -> None:
-        """Put the hook around every function of every place."""
         for place, functions in PLACES.items():
             for owner, name in functions:
                 setattr(owner, name, self._watched(place, getattr(owner, name)))

@@ -4,8 +4,6 @@ The fast tests take a step or two of the example configurations; the tier `slow`
 them to see that it learns (the figures of the whole runs are in docs/log.md).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ a careful word search, the reward is what teaches it, and with a learning rate o
 moves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,6 +64,5 @@ def value(metrics: Mapping[str, Metric], name: str) -> float:
 
 
 def regulated_em(metrics: Mapping[str, Metric]) -> float:
-    """Exact match over the questions that the handbook answers."""
     kinds = [metrics[f"em/{kind}"] for kind in KINDS if kind != "not_regulated"]
     return sum(m["value"] * m["n"] for m in kinds) / sum(m["n"] for m in kinds)

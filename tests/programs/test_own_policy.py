@@ -1,7 +1,5 @@
 """An environment brings a small policy for a protocol: `--model tiny` then means that one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

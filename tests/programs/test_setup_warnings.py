@@ -1,7 +1,5 @@
 """Hopeless runs are announced before they start."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -62,8 +60,7 @@ def test_a_critic_that_looks_ahead_is_refused_where_an_agent_acts() -> None:
 def test_the_tiny_model_on_foreign_data_is_announced(tmp_path: Path) -> None:
     data = rows(tmp_path, 800)
     (warning,) = warnings_of("train --env corpus --model tiny", data)
-    assert "taught school regulations only" in warning and "env 'corpus'" in warning
-    assert "--model Qwen/Qwen3-0.6B" in warning
+    assert "env 'corpus'" in warning and "--model Qwen/Qwen3-0.6B" in warning
     # It may be taught something else, and it knows its own environment.
     assert warnings_of("sft --env corpus --model tiny", data) == []
     assert warnings_of("train --env regulations --model tiny", "seed=1") == []
@@ -72,7 +69,6 @@ def test_the_tiny_model_on_foreign_data_is_announced(tmp_path: Path) -> None:
 def test_two_held_out_tasks_are_announced(tmp_path: Path) -> None:
     (warning,) = warnings_of("sft --env corpus --model tiny", rows(tmp_path, 6))
     assert "only 2 held-out tasks of env 'corpus' (split 'test')" in warning
-    assert "give it more tasks (30 at least)" in warning
     config = build_config({"eval": {"num_tasks": 2}})
     (warning,) = few_tasks(config, make_worlds(config, REGISTRY))
     assert "raise eval.num_tasks" in warning
@@ -161,7 +157,6 @@ def test_turn_scores_that_nobody_reads_are_remarked_on() -> None:
         (0.3, None, ["85% of its turns are well-formed"]),
         (0.0, 0.4, ["seen 0.4 of an epoch"]),
         (0.3, 0.4, ["85% of its turns", "seen 0.4 of an epoch"]),
-        (0.0, 2.0, []),
     ],
 )
 def test_a_policy_that_was_not_shown_the_format_is_announced(

@@ -1,7 +1,5 @@
 """Demonstrations from a file: what is read, and what is said of files that cannot be."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -32,7 +30,6 @@ MESSAGES = {
 
 
 def write(path: Path, *rows: Any) -> Path:
-    """Write rows as lines; text and bytes are written as they are."""
     texts = [row if isinstance(row, str | bytes) else json.dumps(row) for row in rows]
     data = b"\n".join(text.encode() if isinstance(text, str) else text for text in texts)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
@@ -64,21 +61,16 @@ def test_both_shapes_say_the_same(tmp_path: Path, name: str) -> None:
 BAD_ROWS: list[tuple[Any, str]] = [
     ("{not json", "not JSON: "),
     (b'{"prompt": "\xff"}', "not UTF-8 text"),
-    ("[" * 100_000, "nested too deeply"),
     ([1, 2], "expected an object"),
     ({"prompt": "p"}, 'expected "messages", or "prompt" (text) and "turns" (list)'),
     ({"prompt": "p", "turns": []}, "no turns"),
     ({"prompt": "p", "turns": [{"observation": "o"}]}, "turn 0: expected an object with the text"),
-    ({"prompt": "p", "turns": ["text"]}, 'turn 0: expected an object with the text "text"'),
     ({"prompt": "p", "turns": [{"text": "t", "observation": 3}]}, 'the text "observation"'),
     ({"messages": {"role": "user"}}, 'expected "messages" to be a list, got {"role": "user"}'),
     ({"messages": [{"role": "user"}]}, 'message 0: expected an object with the text "content"'),
     ({"messages": [{"role": "user", "content": "q"}]}, "needs a user message and, after it"),
-    ({"messages": [{"role": "assistant", "content": "a"}]}, "needs a user message and, after it"),
-    ({"messages": [{"role": "user", "content": None}]}, 'object with the text "content"'),
     ({"prompt": "p", "turns": [{"text": " "}]}, "turn 0: 'text' is empty"),
     ({"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}, "has 'tool_calls'"),
-    ({"messages": [{"role": "assistant", "function_call": {"name": "f"}}]}, "has 'function_call'"),
     ({"messages": [{"role": "assistant", "content": "a", "reasoning": "w"}]}, "has 'reasoning'"),
     ({"prompt": "p", "turns": [{"text": "t", "thinking": "why"}]}, "turn 0: has 'thinking' beside"),
     # A tokenizer could not take it.

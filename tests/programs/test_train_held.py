@@ -1,7 +1,5 @@
 """One process at a time works on a run, and signals end it as Ctrl-C does."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -67,10 +65,9 @@ class TestSignals:
         with pytest.raises(Stopped) as caught:
             train(config, observer=observer)
         assert caught.value.number == signal.SIGTERM
+        assert observer.notes[-1] == str(caught.value)
         assert (
-            observer.notes[-1]
-            == str(caught.value)
-            == (f"stopped after step 5; continue with: searchrl train --resume {tmp_path / 'run'}")
+            "step 5" in observer.notes[-1] and f"--resume {tmp_path / 'run'}" in observer.notes[-1]
         )
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
 

@@ -1,7 +1,5 @@
 """`kill -9` at any moment: the resumed run is the uninterrupted one, bit for bit."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

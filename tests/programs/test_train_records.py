@@ -1,7 +1,5 @@
 """What a run stores: its model, every trajectory in order, metrics per task, stages."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path
@@ -57,7 +55,6 @@ class TestStoredModel:
             patch.setattr(planning, "resolve_device", lambda _: torch.device(device))
             config = plan_run({"env": "regulations"}).config
         assert config.model.name == name
-        # Resumed, or repeated with --config, on the other kind of machine:
         other = {"cpu": "cuda", "cuda": "cpu"}[device]
         monkeypatch.setattr(planning, "resolve_device", lambda _: torch.device(other))
         again = plan_run(config.to_dict())

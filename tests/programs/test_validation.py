@@ -1,7 +1,5 @@
 """What chooses a checkpoint is not what measures it, and neither is ever trained on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -50,12 +48,12 @@ class TestRun:
 class TestTasks:
     @pytest.mark.parametrize(
         ("total", "held_out"),
-        [(1, 0), (2, 1), (9, 1), (10, 1), (19, 1), (20, 2), (639, 63), (640, 64), (9000, 64)],
+        [(1, 0), (2, 1), (19, 1), (20, 2), (640, 64), (9000, 64)],
     )
     def test_one_in_ten_is_held_out_and_training_is_never_empty(self, total: int, held_out: int):
         assert num_held_out(total) == held_out < total
 
-    @pytest.mark.parametrize("total", [2, 9, 48, 1000])
+    @pytest.mark.parametrize("total", [2, 1000])
     def test_no_training_task_is_a_validation_task(
         self, monkeypatch: pytest.MonkeyPatch, total: int
     ):

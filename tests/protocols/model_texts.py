@@ -1,7 +1,5 @@
 """Texts for the tests of protocols: what a model or a corpus might write, and a visible budget."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from searchrl.contracts import TokenBudget

@@ -1,7 +1,5 @@
 """The act protocol: parser, verdict, observations; each failure has its test."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from model_texts import SOUP
@@ -33,15 +31,12 @@ class TestParse:
         ("turn", "reason"),
         [
             ("", "has no action: write <act>"),
-            ("<think>t</think>", "has no action"),
             ("<act> \n</act>", "<act> block is empty"),
             ("<act>left", "<act> tag was not closed"),
             ("left</act>", "</act> has no <act> before it"),
-            ("<think>left", "<think> tag was not closed"),
             ("<act>a<think>b</think></act>", "<act> block holds another tag"),
             (BARE + BARE, "one act, not several"),
             ("<observation>G</observation>" + BARE, "Only the environment may write"),
-            ("<answer>right</answer>", "has no action"),
         ],
     )
     def test_why_there_is_no_act(self, turn: str, reason: str):
@@ -54,15 +49,11 @@ class TestVerdict:
         ("turns", "score"),
         [
             ([BARE], 1.0),
-            ([THOUGHT, BARE, THOUGHT], 1.0),
             (["<think>\n\n</think>\n\n" + THOUGHT], 1.0),
-            (["<think></think>" + BARE], 1.0),
             ([BARE, "<think></think>" + THOUGHT], 0.5),
-            (["<think>a</think>" + THOUGHT], 0.5),
             ([BARE + "<think>late</think>"], 0.5),
             (["so: " + BARE], 0.5),
             ([BARE, "<act>left"], 0.0),
-            ([BARE, "no tag"], 0.0),
             ([], 0.0),
         ],
     )

@@ -1,7 +1,5 @@
 """What all built-in protocols promise: settings, total parsers, observations within a budget."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -83,7 +81,6 @@ each_protocol = pytest.mark.parametrize("case", CASES, ids=lambda case: case.nam
 each_with_tag_names = pytest.mark.parametrize("make", [ThinkSearchAnswer, ThinkAct])
 
 
-# Settings.
 @each_protocol
 def test_it_is_a_tag_protocol_whose_instruction_names_its_tags(case: Case) -> None:
     assert isinstance(case.protocol, TagProtocol)
@@ -104,7 +101,7 @@ def test_the_instruction_is_a_text_or_a_file(case: Case, tmp_path: Path) -> None
 
 
 @each_with_tag_names
-@pytest.mark.parametrize("name", ["", "Think", "a b", "1st", "a-b", "<x>", 3])
+@pytest.mark.parametrize("name", ["", "Think", "a b", 3])
 def test_an_unusable_tag_name_is_named_with_its_setting(make: Any, name: object) -> None:
     protocol = make()
     for setting in (tag for case in CASES if case.make is make for tag in case.tags):
@@ -115,7 +112,6 @@ def test_an_unusable_tag_name_is_named_with_its_setting(make: Any, name: object)
         make(think=request)
 
 
-# Reading.
 @each_protocol
 @given(text=SOUP, data=st.data())
 def test_parser_and_verdict_are_total_and_agree(case: Case, text: str, data: st.DataObject) -> None:
@@ -137,7 +133,6 @@ def test_parser_and_verdict_are_total_and_agree(case: Case, text: str, data: st.
         assert (score > 0) == all(protocol.parse(turn).kind == ACT for turn in turns)
 
 
-# Writing.
 @each_protocol
 def test_every_action_is_written_as_it_is_read_and_no_other_kind_is(case: Case) -> None:
     protocol = case.protocol
@@ -153,7 +148,6 @@ def test_every_action_is_written_as_it_is_read_and_no_other_kind_is(case: Case) 
             protocol.opening(kind)
 
 
-# Observations.
 @each_protocol
 def test_notices_and_passages_are_wrapped(case: Case) -> None:
     protocol = case.protocol
@@ -176,7 +170,6 @@ def test_tags_in_foreign_text_are_made_harmless_and_stay_readable(case: Case) ->
 @each_protocol
 @pytest.mark.parametrize("fault", ["no tag at all", "<think>never closed", "{open}unclosed"])
 def test_the_notice_about_a_fault_shows_the_tags_as_they_are_written(case: Case, fault: str):
-    """The model was told to write ‹search›."""
     protocol = case.protocol
     kind = next(iter(case.actions))
     reason = protocol.parse(fault.format(open=protocol.opening(kind))).reason
@@ -213,7 +206,6 @@ def test_a_budget_without_room_for_the_tags_is_refused(case: Case) -> None:
         case.protocol.render_observation([Passage("a", "text")], characters(5))
 
 
-# Long texts.
 REGISTRY = load_plugins(entry_points=False)
 SIZE = 50_000
 LONG = {

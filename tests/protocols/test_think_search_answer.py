@@ -1,7 +1,5 @@
 """The think-search-answer protocol: parser, verdict, observations; each failure has its test."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -54,9 +52,7 @@ class TestParse:
             (SEARCH_TURN, Action(SEARCH, ("chess club",))),
             (ANSWER_TURN, Action(ANSWER, "Room 4")),
             ("<search>no thought</search>", Action(SEARCH, ("no thought",))),
-            ("<answer> Paris \n</answer>", Action(ANSWER, "Paris")),
             ("<think>t</think><search>\n a \n\n b\n</search>", Action(SEARCH, ("a", "b"))),
-            ("<think>never closed <search>q</search>", Action(SEARCH, ("q",))),
             ("<think>t</think><answer>a <b>bold</b> x</answer>", Action(ANSWER, "a <b>bold</b> x")),
             ("<think>t</think><search>q</search> trailing", Action(SEARCH, ("q",))),
         ],
@@ -67,20 +63,14 @@ class TestParse:
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ("", "no action"),
             ("Paris", "no action"),
-            ("<think>only a thought</think>", "no action"),
-            ("<think>unclosed", "<think> tag was not closed"),
             ("<think>t</think><search>unclosed", "<search> tag was not closed"),
             ("<think>t</think><answer>unclosed", "<answer> tag was not closed"),
             ("<think>t</think>unopened</answer>", "</answer> has no <answer>"),
             ("<think>t</think><search> \n </search>", "<search> block is empty"),
-            ("<think>t</think><answer> </answer>", "<answer> block is empty"),
             ("<answer>a <search>b</answer>", "<answer> block holds another tag"),
             ("<search>q</search><answer>x</answer>", "one search or one answer"),
-            ("<answer>x</answer><answer>x</answer>", "one search or one answer"),
             ("<ANSWER>x</ANSWER>", "no action"),
-            ("<answer>x</Answer>", "<answer> tag was not closed"),
         ],
     )
     def test_an_invalid_turn_says_why(self, text, reason):
@@ -110,44 +100,31 @@ class TestParse:
 
 
 VALID = {
+    "empty think before the answer": [SEARCH_TURN, "<think></think><answer>x</answer>"],
     "direct answer": [ANSWER_TURN],
-    "one search": [SEARCH_TURN, ANSWER_TURN],
     "three searches": [SEARCH_TURN] * 3 + [ANSWER_TURN],
     "trailing white space": [SEARCH_TURN + " \n\n", ANSWER_TURN + "\n  "],
-    "leading white space": ["\n\n" + SEARCH_TURN, "\n" + ANSWER_TURN],
-    "no white space": ["<think>t</think><answer>x</answer>"],
     "unknown tags inside blocks": [
         "<think>a <b>c</b> <query></think>\n<search><q>x</q></search>",
         "<think>t</think>\n<answer><i>x</i></answer>",
-    ],
-    "empty think block of a template, thinking off": [
-        "<think>\n\n</think>\n\n<search>q</search>",
-        ANSWER_TURN,
     ],
     "thinks although the template closed an empty block": [
         "<think>\n\n</think>\n\n" + SEARCH_TURN,
         ANSWER_TURN,
     ],
-    "empty think before the answer": [SEARCH_TURN, "<think></think><answer>x</answer>"],
 }
 ANSWERED_IN_INVALID_ORDER = {
-    "no think": ["<answer>x</answer>"],
-    "search without think": ["<search>q</search>", ANSWER_TURN],
-    "answer straight after information": [SEARCH_TURN, "<answer>x</answer>"],
-    "two thinks in a row": ["<think>a</think><think>b</think><answer>x</answer>"],
     "two empty thinks": ["<think></think><think></think><answer>x</answer>"],
     "two thinks after information": [
         SEARCH_TURN,
         "<think></think><think>b</think><answer>x</answer>",
     ],
-    "a thought as a turn of its own": ["<think>a</think>", ANSWER_TURN],
-    "text before": ["Sure! " + ANSWER_TURN],
+    "no think": ["<answer>x</answer>"],
+    "answer straight after information": [SEARCH_TURN, "<answer>x</answer>"],
+    "two thinks in a row": ["<think>a</think><think>b</think><answer>x</answer>"],
     "text between tags": ["<think>t</think> so <answer>x</answer>"],
     "text after": [ANSWER_TURN + " done"],
     "unclosed think": ["<think>t <answer>x</answer>"],
-    "unopened think": ["t</think><answer>x</answer>"],
-    "upper-case think": ["<THINK>t</THINK><answer>x</answer>"],
-    "unknown tag between blocks": ["<think>t</think><plan>p</plan><answer>x</answer>"],
     "protocol tag named in a thought": ["<think>use <search> now</think><answer>x</answer>"],
     "an empty query": ["<think>t</think><search> </search>", ANSWER_TURN],
     "model-written information in an earlier turn": [
@@ -155,21 +132,13 @@ ANSWERED_IN_INVALID_ORDER = {
         ANSWER_TURN,
     ],
     "a turn after the answer": [ANSWER_TURN, SEARCH_TURN],
-    "an invalid turn in between": [SEARCH_TURN, "<think>t</think>hm", ANSWER_TURN],
 }
 UNANSWERED = {
+    "an answer that is closed twice and never opened": ["<think>t</think></answer>x</answer>"],
     "no turn": [],
-    "an empty turn": [""],
     "search only": [SEARCH_TURN],
-    "two answers in one turn": ["<think>t</think><answer>x</answer><answer>y</answer>"],
     "two answers in two turns": [ANSWER_TURN, ANSWER_TURN],
-    "unclosed answer": ["<think>t</think><answer>x"],
-    "empty answer": ["<think>t</think><answer></answer>"],
-    "upper-case answer": ["<think>t</think><ANSWER>x</ANSWER>"],
     "mismatched tags": ["<think>t</search><answer>x</think>"],
-    "ten answers": ["<think>t</think>" + "".join(f"<answer>{i}</answer>" for i in range(10))],
-    "tags closed by each other": ["<think>t</answer><answer>x</think>"],
-    "degenerate tags": ["<think]t</think]<answer]x</answer]"],
     "a protocol tag inside the answer": ["<think>t</think><answer>x<think></answer>"],
     "model-written information beside the answer": [
         "<think>t</think><information>Room 4</information><answer>Room 4</answer>"

@@ -1,7 +1,5 @@
 """The ablations: random is random but repeatable, empty is empty."""
 
-from __future__ import annotations
-
 from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Passage
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever

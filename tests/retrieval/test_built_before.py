@@ -3,8 +3,6 @@
 A build takes longer here than an episode may: nothing but the clock can tell the difference.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ nDCG is normalised by the ideal ranking of the relevance judgements. Normalised 
 retrieved instead, ten irrelevant documents would score 1.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Index terms: scripts, normalisation, and what must not vanish or fall apart."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

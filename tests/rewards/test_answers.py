@@ -1,7 +1,5 @@
 """Answer scoring: the golden tables, the invariants between the scores, the known pitfalls."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,12 +23,7 @@ GOLDEN = {
     "U.S.A.": ("usa", "u s"),
     "1,000": ("1000", "1 000"),
     "rock-n-roll": ("rocknroll", "rock n roll"),
-    "3.5%": ("35", "3 5"),
-    "don't": ("dont", "don t"),
     "C++": ("c", "c"),
-    "snake_case": ("snakecase", "snake case"),
-    "theatre the": ("theatre", "theatre"),
-    "the": ("", ""),
     "New\u00a0York": ("new york", "new york"),
     "  An  Apple\tand a\nPear ": ("apple and pear", "apple and pear"),
     "": ("", ""),
@@ -50,13 +43,6 @@ def test_normalisation_golden_table(text: str) -> None:
     assert (normalize_n1(text), normalize_n2(text)) == GOLDEN[text]
 
 
-def test_two_dialects_are_not_mixed_up() -> None:
-    """N1 joins U.S.A. into one word, N2 splits it: one prediction, two verdicts."""
-    assert em("USA", ["U.S.A."]) == 1.0 and em("USA", ["U.S.A."], normalize_n2) == 0.0
-    assert em("rock n roll", ["rock-n-roll"]) == 0.0
-    assert em("rock n roll", ["rock-n-roll"], normalize_n2) == 1.0
-
-
 @given(st.one_of(TEXTS, st.text("aA1 ()-.,*+<#%!/=e\u0301\u0338'")))
 def test_normalising_twice_changes_nothing(text: str) -> None:
     for normalize in DIALECTS.values():
@@ -69,24 +55,18 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
     [
         # (em, cover_em, f1, fuzzy)
         ("Paris", ["Paris"], (1, 1, 1, 1)),
-        ("  the PARIS. ", ["paris"], (1, 1, 1, 1)),
         ("Paris, France", ["Paris"], (0, 1, 2 / 3, 0.5)),
-        ("14 school days", ["14 days"], (0, 0, 0.8, 0.5)),
         ("Rome", ["Paris", "Rome"], (1, 1, 1, 1)),
         ("London", ["Paris", "Rome"], (0, 0, 0, 0)),
-        ("b b c", ["b c c"], (0, 0, 2 / 3, 0.5)),
         ("", ["Paris"], (0, 0, 0, 0)),
         ("the", ["Paris"], (0, 0, 0, 0)),
         (None, ["Paris"], (0, 0, 0, 0)),
         ("Paris", [], (0, 0, 0, 0)),
-        ("yes", ["no"], (0, 0, 0, 0)),
-        ("yes it is", ["yes"], (0, 1, 0, 0)),
         ("Shakespear", ["Shakespeare"], (0, 0, 0, 0.5)),
         # A long answer that contains the gold is covered, not exact.
         ("I believe it was Marie Curie in 1903", ["Marie Curie"], (0, 1, 0.4, 0)),
         # Whole tokens only.
         ("music", ["us"], (0, 0, 0, 0)),
-        ("the us", ["us"], (1, 1, 1, 1)),
         ("New Yorker", ["New York"], (0, 0, 0.5, 0.5)),
         ("13 days", ["3 days"], (0, 0, 0.5, 0)),
         # 2PR/(P+R) with P = 2/4 and R = 2/3.
@@ -98,18 +78,13 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
         ("x" + "bc" * 150, ["y" + "bc" * 150], (0, 0, 0, 0.5)),
         # Never near across numbers or negations.
         ("13 school days", ["14 school days"], (0, 0, 2 / 3, 0)),
-        ("13th of July", ["14th of July"], (0, 0, 2 / 3, 0)),
         ("phones are not allowed", ["phones are allowed"], (0, 0, 6 / 7, 0)),
         ("July 1789", ["14 July 1789"], (0, 0, 0.8, 0)),
-        ("on 14 July 1789", ["14 July 1789"], (0, 1, 6 / 7, 0.5)),
         ("十四天内", ["十三天内"], (0, 0, 2 / 3, 0)),
         # Chinese is compared by character, and a numeral is one token.
         ("不得超过三天。", ["三天"], (0, 1, 4 / 9, 0)),
         ("不得超过十三天。", ["三天"], (0, 0, 2 / 9, 0)),
-        ("三个工作日", ["三个工作日内"], (0, 0, 10 / 11, 0.5)),
-        ("noanswer it is", ["noanswer"], (0, 1, 0, 0)),
         ("none of them", ["all of them"], (0, 0, 2 / 3, 0)),
-        ("it was never open", ["it was open"], (0, 0, 6 / 7, 0)),
         ("未经同意", ["经同意"], (0, 1, 6 / 7, 0)),
         # The same numbers, as often as in the gold.
         ("3 or 3 days", ["3 or more days"], (0, 0, 3 / 4, 0)),

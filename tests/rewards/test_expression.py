@@ -1,7 +1,5 @@
 """The expression language: values, round trips, carets and suggestions; schedules."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -24,21 +22,13 @@ KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "my-plugin:judge_zh", "judge_v2")
     ("text", "terms", "constant"),
     [
         ("format+em", ((1, "format"), (1, "em")), 0),
-        ("0.2*format+em-0.01*searches", ((0.2, "format"), (1, "em"), (-0.01, "searches")), 0),
         (" - em\n+ .5 * f1 ", ((-1, "em"), (0.5, "f1")), 0),
         ("2*em-1", ((2, "em"),), -1),
         ("1+em+0.5", ((1, "em"),), 1.5),
-        (
-            "my-plugin:judge_zh+my-plugin:judge",
-            ((1, "my-plugin:judge_zh"), (1, "my-plugin:judge")),
-            0,
-        ),
         ("0*searched+1e-3*em", ((0, "searched"), (1e-3, "em")), 0),
         ("em+format+em", ((2, "em"), (1, "format")), 0),
         ("em-em", ((0, "em"),), 0),
-        ("judge_v2", ((1, "judge_v2"),), 0),
         ("format-my-plugin:judge", ((1, "format"), (-1, "my-plugin:judge")), 0),
-        ("2*my-plugin:judge-em", ((2, "my-plugin:judge"), (-1, "em")), 0),
     ],
 )
 def test_reads(text: str, terms: tuple[tuple[float, str], ...], constant: float) -> None:
@@ -62,20 +52,14 @@ def test_a_weight_of_zero_is_not_read_and_a_missing_score_is_an_error() -> None:
     ("text", "column", "message"),
     [
         ("", 1, "expected a component name or a number, found the end"),
-        ("em+", 4, "found the end"),
         ("format ++ em", 9, "expected a component name or a number, found '+'"),
         ("(em)", 1, "found '('"),
-        ("em)", 3, "expected '+', '-' or the end, found ')'"),
         ("0.2**em", 5, "expected a component name after '*', found '*'"),
-        ("0.2*-em", 5, "expected a component name after '*', found '-'"),
         ("em*2", 3, "the weight comes first: 2*em"),
         ("2em", 2, "expected '*', '+', '-' or the end, found 'e'"),
-        ("0.2*format em", 12, "found 'e'"),
         ("1e999*em", 1, "1e999 is not a finite number"),
         ("1e308*em+1e308*em", 10, "the sum of the weights is not a finite number"),
         ("0.5", 1, "names no reward component"),
-        ("em;f1", 3, "found ';'"),
-        ("0,2*em", 2, "found ','"),
         ("nan*em", 1, "unknown reward component 'nan'"),
     ],
 )
@@ -100,10 +84,8 @@ def test_caret_stands_under_the_place_after_wide_characters_and_line_breaks() ->
     ("text", "wrong", "hint"),
     [
         ("formt+em", "formt", "Did you mean 'format'"),
-        ("em+suport_recall", "suport_recall", "Did you mean 'support_recall'"),
         ("em-my-plugn:judge", "my-plugn:judge", "Did you mean 'my-plugin:judge'"),
         ("other:em", "other:em", "Did you mean 'em'"),
-        ("my-plugin:judges", "my-plugin:judges", "Did you mean 'my-plugin:judge'"),
         ("zzzzz", "zzzzz", "Known: all_gold, cover_em, em"),
     ],
 )
@@ -146,12 +128,6 @@ def test_the_parser_is_total(known: tuple[str, ...] | None, text: str) -> None:
     else:
         assert parsed.terms and all(math.isfinite(weight) for weight, _ in parsed.terms)
         assert parse_expression(str(parsed)) == parsed
-
-
-def test_schedule_of_one_expression_holds_for_ever() -> None:
-    schedule = RewardSchedule.parse("format+em", KNOWN)
-    assert schedule.at(0) == schedule.at(10**9) == parse_expression("format+em")
-    assert str(schedule) == "format+em"
 
 
 DAG = {0: "0.2*judge+0.4*valid_dag+0.4*format", 30: "0.5*judge+0.25*valid_dag+0.25*format"}

@@ -1,7 +1,5 @@
 """The scorer: combination, Unscored, and every way a component can go wrong."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time
@@ -43,8 +41,6 @@ EPISODE = Episode(
 
 @dataclass
 class Component:
-    """A component that returns, or does, what a test says."""
-
     result: Any
     name: str = "probe"
     values: tuple[float, ...] = (0.0, 0.5, 1.0)
@@ -185,13 +181,10 @@ def raises(error: BaseException) -> Callable[[Episode], float]:
     ("result", "message"),
     [
         (raises(ValueError("bad row")), "raised ValueError: bad row"),
-        (raises(SystemExit(1)), "raised SystemExit: 1"),
         (math.nan, "returned nan, which is not a finite number"),
-        (math.inf, "returned inf"),
+        (0.4999, "outside the declared values"),
         (0.7, r"returned 0.7, outside the declared values (0, 0.5, 1)"),
         (None, "returned None (NoneType); expected a number, Score or Unscored"),
-        ("1.0", "returned '1.0' (str)"),
-        (Score(math.nan), "returned nan"),
         (Score(2.0), "returned 2, outside the declared values"),
         (Score(1.0, (0.1,)), "returned 1 per-turn scores for an episode of 2 turns"),
         (Score(1.0, (0.1, math.nan)), "returned the per-turn score nan"),
@@ -237,22 +230,14 @@ def test_a_hanging_component_is_a_timeout_that_says_where_it_hangs() -> None:
     ("result", "fields", "value"),
     [
         (True, {}, 1.0),
-        (0, {}, 0.0),
         (Score(0.5), {}, 0.5),
         (0.1 + 0.2, {"values": (0.0, 0.3)}, 0.1 + 0.2),
         (0.3 - 0.2 - 0.1, {"values": (0.0, 1.0), "is_range": True}, 0.3 - 0.2 - 0.1),  # -3e-17
-        (7.25, {"values": (0.0, math.inf), "is_range": True}, 7.25),
         (-3.0, {"values": (-math.inf, math.inf), "is_range": True}, -3.0),
     ],
 )
 def test_numbers_inside_the_declaration_pass(result: Any, fields: dict[str, Any], value: float):
     assert score_probe(result, **fields).scores["probe"] == value
-
-
-def test_a_value_below_its_range_is_refused() -> None:
-    failure = score_probe(-0.1, values=(0.0, 1.0), is_range=True).failure
-    assert failure is not None and "outside the range (0, 1)" in failure.message
-    assert score_probe(0.4999).failure is not None, "beside a declared value is not on it"
 
 
 def test_process_scores_are_kept_per_turn() -> None:
@@ -281,8 +266,6 @@ def test_what_is_too_large_to_compute_with_is_unscored(value: float) -> None:
 
 
 class Selective(Component):
-    """Says something about tasks with gold answers only."""
-
     def applies(self, task: Task) -> bool:
         if task.id == "broken":
             raise KeyError("no such task")
@@ -314,13 +297,8 @@ def test_applies_that_raises_is_a_failure_of_its_reward() -> None:
 @pytest.mark.parametrize(
     ("spec", "headline"),
     [("format+em", "em"), ("env+em", "em"), ("env", "env"), ("env+0*em", "env"), ("f1", "reward"),
-     ({0: "em", 3: "f1"}, "reward")],
+     ({0: "em", 3: "f1"}, "reward"), ({0: "format", 5: "format+em"}, "em")],
 )  # fmt: skip
 def test_a_run_is_judged_by_what_it_pays(spec: Any, headline: str) -> None:
     components = {name: make() for name, make in BUILTIN_REWARDS.items()}
     assert Scorer(components, RewardSchedule.parse(spec)).headline == headline
-
-
-def test_a_schedule_is_judged_by_what_it_pays_at_its_end() -> None:
-    assert make_scorer({0: "format", 5: "format+em"}).headline == "em"
-    assert make_scorer({0: "em", 5: "f1"}).headline == "reward"

@@ -1,7 +1,5 @@
 """A terminal in memory, and the figures of a step, for the tests of the screen."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

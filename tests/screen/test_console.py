@@ -1,7 +1,5 @@
 """What is shown: figures, sparklines, the pair of episodes, the live table, colours."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -89,12 +87,8 @@ def test_live_table_shows_every_promised_figure(monkeypatch: pytest.MonkeyPatch)
         observer.evaluation("during", 2, {"reward": exact(1.25), "passive": proportion(1, 4)})
         observer.phase("sample", 5, 16)
     shown = text(console)
-    for part in (
-        "reward", "my_reward", "without search", "KL to start", "clip fraction", "entropy",
-        "groups of one reward", "tokens/s", "step 2/3", "67 % of the run", "ETA", "sample 5/16",
-        "held out, before", "loss",
-        "held out, step 2", "0.250 [0.046, 0.699]",
-    ):  # fmt: skip
+    for part in ("my_reward", "KL to start", "step 2/3", "67 % of the run", "ETA", "sample 5/16",
+                 "held out, before", "held out, step 2", "0.250 [0.046, 0.699]"):  # fmt: skip
         assert part in shown, part
 
 

@@ -1,7 +1,5 @@
 """How a run ends on the screen: one sentence, the table, what to try, how to go on, its alarms."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path
@@ -31,14 +29,14 @@ BEFORE = {"em": proportion(1, 100), "searched": proportion(0, 100)}
         ),
         (
             BEFORE,
-            {"em": proportion(30, 100), "searched": proportion(80, 100)},
-            "exact match 1 % → 30 %; it now searches in 80 % of the episodes (0 % before)",
-        ),
-        (
-            BEFORE,
             {"em": proportion(3, 100), "searched": proportion(0, 100)},
             "exact match 1 % → 3 %, which may be chance (the 95 % intervals overlap); "
             "it never searches",
+        ),
+        (
+            BEFORE,
+            {"em": proportion(30, 100), "searched": proportion(80, 100)},
+            "exact match 1 % → 30 %; it now searches in 80 % of the episodes (0 % before)",
         ),
         (BEFORE, BEFORE, "exact match 1 %, as before; it never searches"),
         ({}, {"em": proportion(999, 1000)}, "exact match 99.9 % on held-out tasks"),
@@ -90,10 +88,5 @@ def test_an_alarm_is_shown_at_once_with_why_and_what_to_try(is_terminal: bool) -
     with ConsoleObserver(console) as observer:
         observer.alarm(ALARM)
         shown = text(console)
-    for part in (
-        "alarm truncation (warning, since step 8): 80 % of the episodes were cut",
-        "why it matters: a cut episode has no answer",
-        "try first: raise the limit",
-        "then: a cold start",
-    ):
+    for part in ("truncation", ALARM["what"], ALARM["why"], *ALARM["tries"]):
         assert part in re.sub(r"\x1b\[[0-9;]*m", "", shown), shown

@@ -1,9 +1,5 @@
 """Every built-in name meets the criteria that plugins of others must meet."""
 
-from __future__ import annotations
-
-import importlib.util
-
 import pytest
 
 from searchrl.plugins import load_plugins
@@ -20,14 +16,10 @@ NAMES = [
 QUICK = ("tracker", "algorithm")
 
 
-def skip_if_an_extra_is_missing(name: str) -> None:
-    if name == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
-        pytest.skip("TensorBoard is not installed")
-
-
 @pytest.mark.parametrize(("kind", "name"), [pair for pair in NAMES if pair[0] in QUICK])
 def test_a_builtin_keeps_every_criterion(kind: str, name: str) -> None:
-    skip_if_an_extra_is_missing(name)
+    if name == "tensorboard":
+        pytest.importorskip("tensorboard")
     assert_conforms(f"searchrl:{name}", kind=kind)
 
 
@@ -35,13 +27,6 @@ def test_a_builtin_keeps_every_criterion(kind: str, name: str) -> None:
 @pytest.mark.parametrize(("kind", "name"), [pair for pair in NAMES if pair[0] not in QUICK])
 def test_a_slow_builtin_keeps_every_criterion(kind: str, name: str) -> None:
     assert_conforms(f"searchrl:{name}", kind=kind)
-
-
-def test_a_reward_and_a_retriever_are_really_held_to_theirs() -> None:
-    for kind, name, count in (("reward", "em", 10), ("retriever", "bm25", 9)):
-        (report,) = check_plugin(name, kind=kind)
-        assert sum(r.status is Status.PASSED for r in report.results) == count
-        assert report.is_good
 
 
 def test_a_wrapper_is_checked_with_the_settings_that_it_needs_or_left_out() -> None:

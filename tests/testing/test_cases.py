@@ -1,7 +1,5 @@
 """The reward cases: really parsed, each of its own name, and of every kind that goes wrong."""
 
-from __future__ import annotations
-
 import pytest
 
 from searchrl.protocols import ThinkSearchAnswer

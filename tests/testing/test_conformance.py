@@ -1,7 +1,5 @@
 """What a name or a file means, what authors' tests call, and where a fault is reported."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,17 +119,10 @@ RAISES = 'raise RuntimeError("broken")  # fault'
     ("kind", "method", "own"),
     [
         ("env", "make_task", "E4"),
-        ("env", "passages", "E11"),
         ("protocol", "parse", "P2"),
-        ("protocol", "format_score", "P3"),
         ("protocol", "render_turn", "P6"),
-        ("protocol", "neutralise", "P6"),
         ("reward", "__call__", "W2"),
-        ("judge", "judge", "V2"),
         ("retriever", "search", "R1"),
-        ("tracker", "log", "T1"),
-        ("alarm", "check", "L2"),
-        ("algorithm", "advantages", "A2"),
         ("algorithm", "loss", "A7"),
     ],
 )

@@ -1,7 +1,5 @@
 """The texts that the checker draws: always the same ones, shortened, nothing left behind."""
 
-from __future__ import annotations
-
 import pytest
 
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts

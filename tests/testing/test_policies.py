@@ -1,7 +1,5 @@
 """Scripted policies and the model-free driver: the episode is the one a run would record."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

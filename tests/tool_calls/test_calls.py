@@ -1,7 +1,5 @@
 """Calls with a deadline: values, errors, hangs, reuse, queues, homes, forks and the exit."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess
@@ -201,8 +199,6 @@ class TestBatches:
 
 
 class TestQueue:
-    """`CallQueue`: calls beside a caller that does other work."""
-
     def test_a_closed_queue_makes_no_call_that_has_not_begun(
         self, monkeypatch: pytest.MonkeyPatch, release: threading.Event
     ) -> None:
@@ -218,8 +214,6 @@ class TestQueue:
 
 
 class TestHomes:
-    """`Pinned`: where objects are called, and what becomes of neighbours."""
-
     def test_one_that_hangs_is_not_asked_again_and_a_thread_that_is_free_is_taken(
         self, release: threading.Event
     ) -> None:

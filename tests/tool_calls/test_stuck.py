@@ -1,7 +1,5 @@
 """Code that never gives the interpreter back: the process ends, and file and line are written."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

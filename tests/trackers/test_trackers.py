@@ -1,7 +1,5 @@
 """Trackers: what they write, what happens on resume, what is said when they cannot work."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

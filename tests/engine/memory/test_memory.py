@@ -1,7 +1,5 @@
 """The memory plan: exact where it counts tensors, within a factor where it predicts a pass."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -202,28 +200,11 @@ ACTIVATION_FACTOR = 1.3
 """What the documentation promises, either way."""
 
 
-def ensure_peak_is_predicted(
-    model: Path, chosen: dict[str, Any], rows: list[TokenRow]
-) -> dict[str, int]:
-    num_tokens = 1 + TokenTree(rows).num_tokens
-    sizes = {
-        "rollout": {"max_total_tokens": num_tokens},
-        "optim": {"micro_batch_tokens": num_tokens},
-    }
-    plan = plan_of(settings(model, model=chosen, **sizes))
-    # The gradients of a micro-batch, without the sum of those before it.
-    predicted = plan.phases["update"] - parts(plan)["gradients"] // 2
-    measured = peak_of_update(micro_policy(model, lora_r=4, **chosen), rows)
-    assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
-    return parts(plan)
-
-
 @pytest.mark.parametrize(
     ("model", "is_checkpointing", "sizes"),
     [
-        ("lora", False, (300,)), ("lora", True, (1200,)), ("full", False, (1200,)),
-        ("full", True, (300,)), ("nf4", True, (300,)), ("bf16", False, (300,)),
-        ("lora", False, (900, 30)),
+        ("lora", True, (1200,)), ("full", False, (1200,)), ("nf4", True, (300,)),
+        ("bf16", False, (300,)), ("lora", False, (900, 30)),
     ],
 )  # fmt: skip
 def test_activations_are_predicted_within_the_documented_factor(
@@ -240,7 +221,14 @@ def test_activations_are_predicted_within_the_documented_factor(
         "gradient_checkpointing": is_checkpointing,
         "dtype": "bfloat16" if model == "bf16" else "float32",
     }
-    ensure_peak_is_predicted(small_qwen3, chosen, probed_row(*sizes))
+    rows = probed_row(*sizes)
+    limit = 1 + TokenTree(rows).num_tokens
+    more = {"rollout": {"max_total_tokens": limit}, "optim": {"micro_batch_tokens": limit}}
+    plan = plan_of(settings(small_qwen3, model=chosen, **more))
+    # The gradients of a micro-batch, without the sum of those before it.
+    predicted = plan.phases["update"] - parts(plan)["gradients"] // 2
+    measured = peak_of_update(micro_policy(small_qwen3, lora_r=4, **chosen), rows)
+    assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
 
 
 class TestARunThatDoesNotFit:
@@ -263,7 +251,7 @@ class TestARunThatDoesNotFit:
         assert "--set" in text
         assert "choose a smaller model" in self.refusal(monkeypatch, config, 1000)
 
-    @pytest.mark.parametrize("share", [0.9, 0.6, 0.35])
+    @pytest.mark.parametrize("share", [0.9, 0.35])
     @pytest.mark.parametrize("adapter", ["lora", "full"])
     def test_what_is_said_to_fit_does(
         self, small_qwen3: Path, monkeypatch: MonkeyPatch, share: float, adapter: str
@@ -290,11 +278,6 @@ class TestARunThatDoesNotFit:
         plan = foresee_memory(config, model_of(config), CPU, made, presets=[("mine", small)])
         assert isinstance(plan, MemoryPlan) and "--set preset=mine" in plan.remedy
 
-    def test_an_unknown_limit_is_none(self, small_qwen3: Path, monkeypatch: MonkeyPatch):
-        monkeypatch.setattr(forecast, "available", lambda device: None)
-        unknown = plan_of(settings(small_qwen3))
-        assert unknown.fits and "available" not in str(unknown)
-
 
 def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path, monkeypatch: MonkeyPatch):
     monkeypatch.setattr(forecast, "peak_memory", lambda device: 3 << 29)
@@ -311,7 +294,6 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, Footprint]:
-    """Footprints of models that recipes share."""
     return {}
 
 
@@ -321,9 +303,7 @@ ON_16_GB = {"model": {"quantize": "nf4"}, "rollout": {"batch_size": 16}, "eval":
 @pytest.mark.parametrize(
     ("recipe", "shape", "card_gb"),
     [
-        ([load_preset("qwen3_4b_lora")], WHOLE_4B, 80),
         ([load_preset("qwen3_4b_qlora")], WHOLE_4B, 24),
-        ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml")], WHOLE_4B, 24),
         ([load_yaml(EXAMPLES / "qwen3_4b_24gb.yaml"), ON_16_GB], WHOLE_4B, 16),
         ([load_yaml(EXAMPLES / "qwen3_4b_80gb.yaml")], WHOLE_4B, 80),
     ],
@@ -375,39 +355,20 @@ def test_small_models_fit_4_gb_and_those_of_twice_the_size_do_not(
     assert plans[1].has_remedy and not (trained == "sft" and "rollout." in plans[1].remedy)
 
 
-def test_shapes_that_are_known_are_those_of_the_presets():
-    known = {path.stem.replace("--", "/") for path in SHAPES.iterdir()}
-    assert known == {"Qwen/Qwen3-4B", *SMALL_MODELS}
-    model = ResolvedModel(SMALL_MODELS[1], None, is_tiny=False)
-    assert find_footprint(RunConfig().model, model, CUDA, is_offline=True).num_layers == 28
-
-
 def test_model_that_is_not_here_says_how_to_get_its_shape():
     model = ResolvedModel("nobody/nothing", None, is_tiny=False)
     with pytest.raises(PolicyError, match="hf download nobody/nothing config.json"):
         find_footprint(RunConfig().model, model, CUDA, is_offline=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("24GB", 24 << 30),
-        ("24", 24 << 30),
-        (" 4.5 gb ", 9 << 29),
-        ("8192MiB", 8 << 30),
-        ("512mb", 1 << 29),
-    ],
-)
-def test_sizes_are_read_as_people_write_them(text: str, size: int):
-    assert parse_bytes(text) == size
-
-
-def test_sizes_are_written_as_people_read_them():
+def test_sizes_are_read_and_written_as_people_do():
+    texts = ("24", " 4.5 gb ", "8192MiB", "512mb")
+    assert [parse_bytes(text) for text in texts] == [24 << 30, 9 << 29, 8 << 30, 1 << 29]
     written = [format_bytes(size) for size in (3 << 30, 1 << 29, 3 << 19, 1 << 19, 512)]
     assert written == ["3.0 GB", "0.5 GB", "1.5 MB", "0.5 MB", "0.5 kB"]
 
 
-@pytest.mark.parametrize("text", ["", "much", "24TB", "-3GB", "0"])
+@pytest.mark.parametrize("text", ["much", "-3GB", "0"])
 def test_what_is_no_size_is_refused(text: str):
     with pytest.raises(ConfigError, match="24GB"):
         parse_bytes(text)
@@ -423,8 +384,6 @@ class TestDryRunForAGpuElsewhere:
         lines = succeed("train", *flags, "--gpu-memory", "24GB").stdout.splitlines()
         assert lines[-1].startswith("fits: ") and "of 23.4 GB," in lines[-1]
         assert "device: cuda" in lines and len(lines) < 20
-        lines = succeed("train", *flags, "--gpu-memory", "24GB", "--details").stdout.splitlines()
-        assert lines[0] == "tasks:" and lines[-1].startswith("# fits: ")
 
     def test_weights_are_shared_out_between_gpus(self, flags: list[str]):
         more = ["--gpu-memory", "24GB", "--gpus", "4", "--set", "model.adapter=full", "--json"]
@@ -450,7 +409,6 @@ class TestDryRunForAGpuElsewhere:
         ({}, None),
         ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 7 kB\n"}, 7 * 1024),
         ({"sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "904\n"}, 4096),
-        ({"sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "904\n"}, None),
     ],
 )
 def test_a_container_may_use_what_is_left_of_its_own(

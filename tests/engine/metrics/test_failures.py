@@ -1,7 +1,5 @@
 """How many episodes may fail: a few are told and left out, more than the limit end the program."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The head: log-probs, entropies and gradients of full logits, without full logits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The circuit a scratch model is born with: it copies before any training."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -48,17 +46,6 @@ def test_a_newborn_model_copies_what_it_saw_once(shape: dict[str, int]) -> None:
     assert share_copied(model) > 0.6
 
 
-def test_every_weight_of_the_circuit_can_still_be_trained() -> None:
-    model = make_model()
-    start_with_induction(model)
-    ids = torch.randint(VOCAB, (2, 40))
-    model(input_ids=ids, labels=ids).loss.backward()
-    parts = ("q_proj", "k_proj", "v_proj", "o_proj")
-    for layer in model.model.layers[:2]:
-        for part in parts:
-            assert getattr(layer.self_attn, part).weight.grad.abs().sum() > 0, part
-
-
 @pytest.mark.parametrize(
     "shape",
     [{"num_hidden_layers": 1}, {"hidden_size": 32}, {"head_dim": 4}],
@@ -69,3 +56,14 @@ def test_a_model_without_room_keeps_its_random_weights(shape: dict[str, int]) ->
     before = copy.deepcopy(model.state_dict())
     assert not start_with_induction(model)
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+
+
+def test_every_weight_of_the_circuit_can_still_be_trained() -> None:
+    model = make_model()
+    start_with_induction(model)
+    ids = torch.randint(VOCAB, (2, 40))
+    model(input_ids=ids, labels=ids).loss.backward()
+    parts = ("q_proj", "k_proj", "v_proj", "o_proj")
+    for layer in model.model.layers[:2]:
+        for part in parts:
+            assert getattr(layer.self_attn, part).weight.grad.abs().sum() > 0, part

@@ -1,7 +1,5 @@
 """The learning rate of a step."""
 
-from __future__ import annotations
-
 import pytest
 
 from searchrl.config.sections import OptimConfig

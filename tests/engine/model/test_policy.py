@@ -1,7 +1,5 @@
 """The policy: LoRA, checkpointed activations, the reference, log-probs of chosen tokens."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from engine_toy import (
     lora_policy,
     make_learner,
     micro_policy,
-    play,
     token_batch,
     token_logps,
 )
@@ -21,7 +18,6 @@ from qwen3_toy import check_two_lora_steps
 from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from searchrl.core.group import make_groups
 from searchrl.engine.model.attention import attending
 from searchrl.engine.model.head import find_plain_head
 from searchrl.engine.model.layout import padded_layout
@@ -100,21 +96,9 @@ class TestLora:
 
     def test_a_layer_that_is_not_there_is_refused_even_if_others_are(self, micro_model: Path):
         """peft ignores it, and less is trained than the config says."""
-        for name in ("qproj", "proj"):  # no part of a name is one
+        for name in ("qproj", "proj"):
             with pytest.raises(PolicyError, match=f"no linear layer '{name}'. Did you mean"):
                 micro_policy(micro_model, adapter="lora", lora_targets=["k_proj", name])
-
-    def test_a_step_trains_the_adapter_and_leaves_the_base(
-        self, micro_model: Path, short_world: Any
-    ):
-        policy = micro_policy(micro_model, adapter="lora", lora_r=4)
-        base = {n: p.clone() for n, p in policy.model.named_parameters() if not p.requires_grad}
-        stats = make_learner(policy).train_step(make_groups(play(policy, short_world))).metrics
-        assert stats["grad_norm"] > 0
-        for name, parameter in policy.model.named_parameters():
-            if not parameter.requires_grad:
-                assert torch.equal(parameter, base[name])
-        assert any((p != 0).any() for n, p in policy.model.named_parameters() if "lora_B" in n)
 
 
 TINY = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2)

@@ -1,8 +1,6 @@
 """Rendering: assistant prefix, control-token safety and stop strings, with a tokenizer built here
 and with the real Qwen tokenizers where they are at hand."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
-from searchrl.core.episode import Passage
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError
 from searchrl.protocols import ThinkSearchAnswer
@@ -37,8 +34,6 @@ NO_SYSTEM = (
 )
 # As Llama 3's.
 TRIMS = CHATML.replace("m.content", "m.content | trim")
-# Leaves a system message out without a word.
-USER_ONLY = CHATML.replace("in messages %}", "in messages if m.role != 'system' %}")
 # Closes the user's message and has no assistant header at all.
 BRACKETS = (
     "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}<|endoftext|>"
@@ -115,12 +110,6 @@ class TestControlTokenSafety:
         assert [i for i in prompt.ids if i in control] == clean
         assert renderer.decode(prompt.ids) == prompt.text
 
-    def test_passage_with_im_end_or_think_becomes_no_control_token(self):
-        observation = ThinkSearchAnswer().render_observation([Passage("1", EVIL, EVIL)])
-        ids = tiny_renderer().encode_plain(observation)
-        assert not added_ids(tiny()) & set(ids) and tiny_renderer().decode(ids) == observation
-        assert "<|im_end|>" in observation
-
     def test_model_text_uses_added_tokens_but_never_special_ones(self):
         renderer, tokenizer = tiny_renderer(), tiny()
         text = "<think>a</think>\n<search>b</search><|im_end|>"
@@ -167,9 +156,7 @@ class TestAssistantPrefix:
             (CHATML, True, ""),
             (CHATML, False, "<think>\n\n</think>\n\n"),
             (THINKING_ONLY, True, "<think>\n"),
-            (THINKING_ONLY, False, "<think>\n"),
             (ALWAYS_BLANK, False, "<think>\n\n</think>\n\n"),
-            (NO_SYSTEM, False, "<think>\n\n</think>\n\n"),
             (BRACKETS, True, ""),
             (None, False, ""),
         ],
@@ -201,10 +188,8 @@ class TestAssistantPrefix:
         ("template", "instruction", "head"),
         [
             (NO_SYSTEM, "Help.", "<|im_start|>user\nHelp.\n\nWho?<|im_end|>"),
-            (USER_ONLY, "Help.", "<|im_start|>user\nHelp.\n\nWho?<|im_end|>"),
             (CHATML, "", "<|im_start|>user\nWho?<|im_end|>"),
             (None, "Help.", "Help.\n\nWho?\n"),
-            (None, "", "Who?\n"),
         ],
     )
     def test_where_the_instruction_goes_without_a_system_message(self, template, instruction, head):
@@ -219,9 +204,7 @@ class TestAssistantPrefix:
         ("template", "match"),
         [
             ("{{ messages[0].content }}", "exactly once"),
-            (CHATML + "{{ messages[-1].content }}", "exactly once"),
             ("{{ raise_exception('never') }}", "chat template.*never"),
-            ("{{ 1 / 0 }}", "chat template.*division by zero"),
             ("{{ ''.__class__.__mro__ }}", "chat template.*unsafe"),
             ("{% for", "chat template.*unexpected"),
         ],

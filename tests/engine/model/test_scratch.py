@@ -1,7 +1,5 @@
 """The model from nothing: its tokenizer, its weights, and what it looks like when it is loaded."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

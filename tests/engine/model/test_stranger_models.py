@@ -1,7 +1,5 @@
 """Models of strangers: what their files ask for besides weights is refused before it is done."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil
@@ -14,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from searchrl.config.sections import ModelConfig
-from searchrl.engine.model.foreign import ensure_plain_adapter, ensure_plain_model
+from searchrl.engine.model.foreign import ensure_plain_model
 from searchrl.engine.model.loading import load_policy, resolve_model
 from searchrl.errors import PolicyError
 
@@ -74,11 +72,9 @@ def test_remote_code_is_refused_wherever_something_is_loaded() -> None:
     ("changes", "fault"),
     [
         ({"attn_implementation": "evil/kernel"}, "names code on the hub"),
-        ({"_attn_implementation": "kernels-community/flash"}, "names code on the hub"),
         ({"attn_implementation": {"": "evil/kernel"}}, "names code on the hub"),
         ({"text_config": {"experts_implementation": "evil/kernel"}}, "names code on the hub"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1,000,000,000"),
-        ({"text_config": {"num_hidden_layers": 10**9}}, "is damaged"),
     ],
 )
 def test_config_that_is_more_than_data(changes: dict[str, Any], fault: str, model: Path) -> None:
@@ -107,5 +103,3 @@ def test_adapter_that_is_more_than_weights(
     save_file({"x": torch.zeros(1)}, adapter / "adapter_model.safetensors")
     with pytest.raises(PolicyError, match=fault):
         load(adapter)
-    with pytest.raises(PolicyError, match=fault):
-        ensure_plain_adapter(adapter)

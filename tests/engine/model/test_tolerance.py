@@ -1,7 +1,5 @@
 """How far sampler and trainer may be apart, in nats, and attention at another scale."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The endpoint generator: dialogues as messages, replies as turns, stop strings on our side."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,14 +32,12 @@ def test_no_text_becomes_the_head_of_a_message(instruction: str, prompt: str, re
 @pytest.mark.parametrize(
     ("text", "finish", "stop", "read"),
     [
-        ("<search>a</search> b", "stop", None, ("<search>a</search>", TurnStop.STOP_STRING)),
         ("<search>a", "stop", None, ("<search>a</search>", TurnStop.STOP_STRING)),
         ("<think>a</think><answer>b", "stop", None,
          ("<think>a</think><answer>b</answer>", TurnStop.STOP_STRING)),
         ("<search>a", "stop", "</answer>", ("<search>a</answer>", TurnStop.STOP_STRING)),
         ("<search>a", "length", None, ("<search>a", TurnStop.MAX_TOKENS)),
         ("I do not know.", "stop", None, ("I do not know.", TurnStop.EOS)),
-        ("", "stop", None, ("", TurnStop.EOS)),
         # The server says that the model ended its message itself: the tag was left open.
         ("<search>a", "end", None, ("<search>a", TurnStop.EOS)),
     ],
@@ -91,17 +87,6 @@ def test_a_dialogue_is_sent_as_turns_of_two() -> None:
     assert server.bodies[1]["messages"][2]["content"] == "<search>hours</search>"
     assert [body["max_tokens"] for body in server.bodies] == [9, 8]
     assert server.bodies[0]["stop"] == list(STOPS)
-
-
-def test_completions_go_on_with_one_text() -> None:
-    with OpenAIServer(lambda body: "<answer>5</answer>") as server:
-        generator = make(server, api="completions")
-        prompt = CODEC.render_prompt("", "When?", forced_opening="<search>").ids
-        (handle,) = generator.open(prompt, 1, [3])
-        generator.submit(handle, [], STOPS, 9)
-        drain(generator)
-        generator.client.close()
-    assert server.bodies[0]["prompt"] == "When?\n<search>"
 
 
 def test_the_end_of_a_message_is_an_id_of_its_own() -> None:

@@ -1,17 +1,15 @@
 """The slot engine: whole episodes as the plain generator plays them, and nothing computed twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from engine_toy import LIMITS, enlarge_lora, micro_policy, token_logps
+from engine_toy import LIMITS, enlarge_lora, micro_policy
 from generator_play import PROMPTS, finish, full_logps, run
 
-from searchrl.core.trajectory import Author, Trajectory
+from searchrl.core.trajectory import Trajectory
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import RolloutDriver
@@ -61,16 +59,6 @@ def test_episodes_are_those_of_the_plain_generator(
     assert sum(len(t.turns) > 1 for t in ours) >= 6
     for left, right in zip(ours, theirs, strict=True):
         assert logps(left) == pytest.approx(logps(right), abs=1e-5)
-
-
-def test_sampled_logprobs_are_the_trainers(any_policy: Policy, short_world: Any):
-    generator = SlotGenerator(any_policy, Sampling(), 4, 800)
-    for trajectory in episodes(generator, any_policy, short_world):
-        ids_BT = torch.tensor([list(trajectory.ids)])
-        chosen_BT = torch.tensor([[author is Author.MODEL for author in trajectory.authors]])
-        with torch.no_grad():
-            trained_N = token_logps(any_policy, ids_BT, chosen_BT)
-        assert logps(trajectory) == pytest.approx(trained_N.tolist(), abs=1e-5)
 
 
 def test_prompt_is_computed_once_however_large_the_group(policy: Policy):

@@ -4,8 +4,6 @@ Real episodes of several turns: a model with random weights plays the toy world 
 whose stop strings are single letters, so turns end early and last tokens overshoot.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence
@@ -45,8 +43,6 @@ CPU = torch.device("cpu")
 
 
 class _Recording(HFGenerator):
-    """Keeps what it gave out and what it was given, by dialogue."""
-
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.parts: dict[int, list[tuple[str, list[int]]]] = {}
@@ -101,7 +97,7 @@ def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
         assert logp_T.tolist() == pytest.approx(logps, abs=1e-7)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.7])
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_trainer_logprobs_equal_sampler_logprobs(
     policy: Policy, short_world: Any, temperature: float
 ):
@@ -127,7 +123,6 @@ def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
 
 
 def trained_of(layout: Layout) -> torch.Tensor:
-    """True at the trained tokens of a padded layout."""
     mask_BT = torch.zeros_like(layout.ids_BT, dtype=torch.bool)
     mask_BT.view(-1)[layout.row_N + 1] = True
     return mask_BT
@@ -157,7 +152,6 @@ class TestEnvironmentTokensGetNoGradient:
         assert (grad_T[batch.layout.row_N[is_alone_N & has_adv_N]] > 0).all()
 
     def test_observation_tokens_stay_in_attention(self, policy: Policy, short_world: Any):
-        # Masked from the loss is not masked from sight: the trainer conditions on what was read.
         rollouts = [r for r in play(policy, short_world) if len(r.episode.turns) > 1]
         (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
         first_env = next(i for i, a in enumerate(rollouts[0].trajectory.authors) if a is Author.ENV)
@@ -251,12 +245,6 @@ def test_nonfinite_sampler_logprob_is_dropped_and_counted():
     assert [r.columns["weight"].values[0] for r in packed.rows] == pytest.approx([1 / 3, 1 / 3])
 
 
-def test_demonstration_has_no_logprobs_and_is_refused():
-    trajectory = make_trajectory("r", "g", [1], ([2], None), origin=Origin.DEMONSTRATION)
-    with pytest.raises(ValueError, match="r is a demonstration: it has no sampler log-probs"):
-        pack_items([TrainItem(trajectory, 1.0)])
-
-
 def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_world: Any):
     rollouts = play(policy, short_world)
     columns = make_learner(policy, beta=None).train_step(make_groups(rollouts)).tokens
@@ -292,3 +280,9 @@ def test_record_of_a_broken_ratio_is_null_not_a_crash(policy: Policy, short_worl
     assert model[:2] == [None, None] and model[2:] == [1.0] * (n - 2)
     own = [place for place, author in enumerate(row["authors"]) if author == "M"]
     assert (row["weight"], row["clipped"]) == (0.25, [own[0], own[-1]])
+
+
+def test_demonstration_has_no_logprobs_and_is_refused():
+    trajectory = make_trajectory("r", "g", [1], ([2], None), origin=Origin.DEMONSTRATION)
+    with pytest.raises(ValueError, match="r is a demonstration: it has no sampler log-probs"):
+        pack_items([TrainItem(trajectory, 1.0)])

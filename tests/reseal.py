@@ -21,6 +21,7 @@ def reseal(run: Path) -> None:
             path.relative_to(run).as_posix(): make_entry(path)
             for name in names
             for path in run.glob(name)
+            if path.is_file()
         }
         Manifest(_facts(provenance), files).write(provenance)
 

@@ -14,6 +14,7 @@ from searchrl.core.excerpt import Excerpt
 from searchrl.core.trajectory import Segment
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import State
+from searchrl.engine.checks.texts import check_observations
 from searchrl.engine.checks.trial import Size
 from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.rollout.dialogue import Limits
@@ -204,3 +205,12 @@ def test_prompts_leave_room_for_a_turn(longest: int, total: int, state: State) -
     )
     verdict = doctor.check_lengths(subject)
     assert verdict.state is state and bool(verdict.fix) == (state is not State.PASSED)
+
+
+def test_one_observation_that_was_cut_is_a_warning() -> None:
+    for num_cut, state in ((0, State.SKIPPED), (1, State.WARNED)):
+        episode = SimpleNamespace(signals={"observations_cut": num_cut}, turns=[])
+        one = SimpleNamespace(trajectory=Trajectory("r", "g"), episode=episode)
+        sampler = SimpleNamespace(limits=Limits(4, 9, 99))
+        subject: Any = SimpleNamespace(played=[one], sampler=sampler)
+        assert check_observations(subject).state is state

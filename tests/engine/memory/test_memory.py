@@ -355,6 +355,13 @@ def test_small_models_fit_4_gb_and_those_of_twice_the_size_do_not(
     assert plans[1].has_remedy and not (trained == "sft" and "rollout." in plans[1].remedy)
 
 
+def test_shapes_that_are_known_are_those_of_the_presets():
+    known = {path.stem.replace("--", "/") for path in SHAPES.iterdir()}
+    assert known == {"Qwen/Qwen3-4B", *SMALL_MODELS}
+    model = ResolvedModel(SMALL_MODELS[1], None, is_tiny=False)
+    assert find_footprint(RunConfig().model, model, CUDA, is_offline=True).num_layers == 28
+
+
 def test_model_that_is_not_here_says_how_to_get_its_shape():
     model = ResolvedModel("nobody/nothing", None, is_tiny=False)
     with pytest.raises(PolicyError, match="hf download nobody/nothing config.json"):

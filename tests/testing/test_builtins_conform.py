@@ -29,6 +29,13 @@ def test_a_slow_builtin_keeps_every_criterion(kind: str, name: str) -> None:
     assert_conforms(f"searchrl:{name}", kind=kind)
 
 
+def test_a_reward_and_a_retriever_are_really_held_to_theirs() -> None:
+    for kind, name, count in (("reward", "em", 10), ("retriever", "bm25", 9)):
+        (report,) = check_plugin(name, kind=kind)
+        assert sum(r.status is Status.PASSED for r in report.results) == count
+        assert report.is_good
+
+
 def test_a_wrapper_is_checked_with_the_settings_that_it_needs_or_left_out() -> None:
     (report,) = check_plugin("wrapper:time_limit")
     assert {(r.status, "needs the setting 'max_turns'" in r.note) for r in report.results} == {

@@ -8,33 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from searchrl.algorithms.record import Ask
+from searchrl.algorithms.record import Algorithm, Ask
 from searchrl.core.advantage import Column, Per
 from searchrl.core.group import Group, Trainable
 from searchrl.core.trajectory import Probe, Reading, RowId
 from searchrl.engine.learning.batches import MicroBatch, without
 from searchrl.engine.learning.packing import Known, PackedRow, members
+from searchrl.engine.learning.updater import Updater
 from searchrl.engine.model.layout import Layout
 
-if TYPE_CHECKING:
-    from searchrl.engine.learning.learner import Learner
 
-
-def look(learner: Learner, groups: Sequence[Group[Trainable]]) -> Known:
+def look(
+    learner: Updater,
+    groups: Sequence[Group[Trainable]],
+    algorithm: Algorithm,
+    critic: nn.Module | None,
+) -> Known:
     """Return the critic's values and the KL to the reference, if the algorithm asks for them."""
     values = end_values = kl = None
-    if (critic := learner.critic) is not None and learner.algorithm.critic is not None:
-        per = Per.TOKEN if learner.algorithm.critic.per_token else Per.TURN
+    if critic is not None and algorithm.critic is not None:
+        per = Per.TOKEN if algorithm.critic.per_token else Per.TURN
         hidden_states = learner.policy.hidden_states
         values, end_values = _at_points(
             learner, groups, per, lambda layout: critic(hidden_states(layout).float()), True
         )
-    if Ask.TOKEN_KL in learner.algorithm.asks:
+    if Ask.TOKEN_KL in algorithm.asks:
 
         def difference(layout: Layout) -> Tensor:
             ours, theirs = (
@@ -47,7 +50,7 @@ def look(learner: Learner, groups: Sequence[Group[Trainable]]) -> Known:
     return Known(values, end_values, kl)
 
 
-def logps(learner: Learner, groups: Sequence[Group[PackedRow]]) -> tuple[dict[RowId, Tensor], int]:
+def logps(learner: Updater, groups: Sequence[Group[PackedRow]]) -> tuple[dict[RowId, Tensor], int]:
     """Return the trainer's own log-probs of trained tokens, and how often memory ran out."""
     policy, temperature = learner.policy, learner.temperature
     figures, num_splits = _compute(
@@ -60,7 +63,7 @@ def logps(learner: Learner, groups: Sequence[Group[PackedRow]]) -> tuple[dict[Ro
     return columns, num_splits
 
 
-def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
+def read(learner: Updater, probes: Sequence[Probe]) -> list[Reading]:
     """Return log-prob and entropy of each token of texts behind rollouts."""
     groups: dict[str, list[PackedRow]] = {}
     for number, probe in enumerate(probes):
@@ -83,7 +86,7 @@ def read(learner: Learner, probes: Sequence[Probe]) -> list[Reading]:
 
 
 def _at_points(
-    learner: Learner,
+    learner: Updater,
     groups: Sequence[Group[Trainable]],
     per: Per,
     compute: Callable[[Layout], Tensor],
@@ -130,7 +133,7 @@ def _at_points(
 
 
 def _compute(
-    learner: Learner, groups: Sequence[Group[PackedRow]], compute: Callable[[Layout], Tensor]
+    learner: Updater, groups: Sequence[Group[PackedRow]], compute: Callable[[Layout], Tensor]
 ) -> tuple[dict[RowId, list[Any]], int]:
     """Figures of the marked tokens of each row, and how often memory ran out."""
 

@@ -86,7 +86,6 @@ class Learner(Updater):
         self.algorithm = algorithm
         self.optim = optim
         self.max_steps = max_steps
-        self.temperature = temperature
         self.constant = constant
         self.seed = seed
         self.check = check
@@ -104,6 +103,7 @@ class Learner(Updater):
         self._peaks = [group["lr"] for group in groups]
         optimizer = make_optimizer(optim.optimizer, groups)
         super().__init__(policy, optimizer, optim.max_grad_norm, optim.micro_batch_tokens, workers)
+        self.temperature = temperature
         self.packing_fault = policy.find_packing_fault()
         if algorithm.needs_reference(settings):
             policy.keep_reference()
@@ -135,7 +135,7 @@ class Learner(Updater):
             WorkerError: if another process failed, or holds other weights afterwards.
         """
         with self.computing():
-            known = before_update.look(self, groups)
+            known = before_update.look(self, groups, self.algorithm, self.critic)
         packed = pack_step(
             groups,
             self.algorithm,

@@ -39,6 +39,8 @@ class Updater:
             optimiser step.
     """
 
+    temperature: float
+    """That of all log-probs; the sampler's."""
     packing_fault: str | None
     """Why rows are padded instead of packed; None: they are packed."""
 

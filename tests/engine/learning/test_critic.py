@@ -70,7 +70,7 @@ def test_values_are_those_of_the_states_before_turns_and_tokens(
             parameter.normal_(generator=torch.Generator().manual_seed(1))
     groups = make_groups(items())
     with learner.computing():
-        known = before_update.look(learner, groups)
+        known = before_update.look(learner, groups, learner.algorithm, learner.critic)
     assert known.values is not None and known.end_values is not None
     for item, own, end in zip(items(), known.values, known.end_values, strict=True):
         ids = item.trajectory.ids
@@ -156,7 +156,7 @@ def test_kl_and_texts_are_read_at_the_temperature_token_by_token(micro_model: Pa
     algorithm = replace(make_grpo(), asks=[Ask.TOKEN_KL], beta=0.0)
     learner = make_learner(policy, algorithm, temperature=0.5)
     groups = make_groups(items())
-    same = before_update.look(learner, groups).token_kl
+    same = before_update.look(learner, groups, learner.algorithm, learner.critic).token_kl
     assert same == [Column([0.0] * 3, "token")] * 2
     with torch.no_grad():
         policy.parameters[-1].mul_(1.5)
@@ -172,7 +172,7 @@ def test_kl_and_texts_are_read_at_the_temperature_token_by_token(micro_model: Pa
         for turn in one.trajectory.turns
     ]
     with learner.computing():
-        kls = before_update.look(learner, groups).token_kl or ()
+        kls = before_update.look(learner, groups, learner.algorithm, learner.critic).token_kl or ()
         readings = before_update.read(learner, [*probes, Probe(items()[0].trajectory, 2, "")])
     told = torch.tensor([one.values for one in kls]).flatten()
     assert torch.allclose(told, ours.logp_N - theirs.logp_N, atol=1e-6) and told.abs().max() > 0.1

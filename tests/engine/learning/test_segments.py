@@ -124,7 +124,7 @@ def test_what_follows_a_cut_is_seen_where_the_last_turn_was_asked(
     torch.nn.init.normal_(learner.critic[0].weight)  # type: ignore[index, arg-type]
     groups = make_groups([TrainItem(made, 1.0, is_cut=True)])
     with learner.computing():
-        known = before_update.look(learner, groups)
+        known = before_update.look(learner, groups, learner.algorithm, learner.critic)
         (reading,) = before_update.read(learner, [Probe(made, len(second), (31,), 1)])
     assert known.values is not None and known.end_values is not None
     with torch.no_grad():

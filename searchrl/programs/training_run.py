@@ -116,10 +116,10 @@ class TrainingRun:
         notes, observer = [*self.notes()], self.observer  # a judge without a key is refused
         session, config = self.session, self.session.config
         # The first process makes the folder; the others only have to know where it is.
-        own = None if folder is None else RunWriter.create(config, folder)
+        writer = None if folder is None else RunWriter.create(config, folder)
         path = session.workers.gather(folder)[0]
         assert path is not None
-        self.writer = own or RunWriter(path, is_silent=True)
+        self.writer = writer or RunWriter(path, is_silent=True)
         self._record_origin()
         observer.begin(self.num_steps)
         if note := trust_created(config, session.registry, path):

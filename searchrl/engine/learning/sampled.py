@@ -148,9 +148,6 @@ class Sums:
     """Figures of the segments that were trained on."""
     num_splits: int = 0
     """Times that memory ran out."""
-    grad_norm: float = 0.0
-    num_updates: int = 0
-    num_skipped: int = 0
 
     def take_in(self, share: Sums) -> None:
         """Add the sums of a micro-batch, or of one process."""

@@ -64,6 +64,10 @@ class Trainable(Protocol):
         """Every component of the reward expression that scored it, by name."""
 
     @property
+    def is_served(self) -> bool:
+        """True where an agent wrote the prompt: those of its group may differ."""
+
+    @property
     def task(self) -> Task | None:
         """Question, gold answers and the rest of its task; None: unknown."""
 
@@ -90,6 +94,7 @@ class TrainItem:
     is_cut: bool = False
     components: Mapping[str, WeightedScore] = field(default_factory=dict)
     task: Task | None = None
+    is_served: bool = False
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchrl.errors import DamagedError, RunFolderError
-from searchrl.run_folder.manifest import CHECKSUMS, STATE, Manifest
+from searchrl.run_folder.manifest import STATE, Manifest
 from searchrl.run_folder.place import guarding, partial_of
 
 FOLDER = "checkpoints"
@@ -69,8 +69,8 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 def read_manifest(checkpoint: Path) -> Manifest:
     """Read the manifest of a checkpoint; `DamagedError` if it is not what was written."""
     manifest = Manifest.read(checkpoint / STATE, _WAY_ON)
-    if not manifest.files:  # written before these files were one
-        return Manifest(manifest.facts, Manifest.read(checkpoint / CHECKSUMS, _WAY_ON).files)
+    if not manifest.files:
+        raise DamagedError.of(checkpoint / STATE, "it lists no files", _WAY_ON)
     return manifest
 
 

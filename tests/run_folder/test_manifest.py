@@ -133,11 +133,7 @@ def test_what_may_grow_begins_with_what_was_written(folder: Path) -> None:
     assert find_fault(file, entry, may_grow=True) == "its content is not what was written"
 
 
-def test_files_of_a_checkpoint_may_be_listed_beside_its_state(folder: Path) -> None:
-    """As they were before its state was the manifest."""
+def test_a_checkpoint_whose_files_nobody_lists_is_refused(folder: Path) -> None:
     Manifest({"step": 1}, {}).write(folder / STATE)
-    made = read_manifest(folder)
-    assert (made.facts, len(made.files)) == ({"step": 1}, 3)
-    Manifest.of(folder, {"step": 2}).write(folder / STATE)
-    (folder / CHECKSUMS).unlink()
-    assert read_manifest(folder).files == made.files
+    with pytest.raises(DamagedError, match="lists no files"):
+        read_manifest(folder)

@@ -285,9 +285,7 @@ class Mixer(Hooks):
             if self.ratio and scored:
                 again = len(added) if group.id in self._again else 0
                 kept = {
-                    one.trajectory.rollout_id: take_success(one)
-                    for one in won
-                    if not one.world.is_served
+                    one.trajectory.rollout_id: take_success(one) for one in won if not one.is_served
                 }  # an agent's is replayed by nobody
                 counts = len(won) + again, len(group.rollouts) + again
                 self._news.append((_place(prompt), *counts, kept))

@@ -58,12 +58,13 @@ class BatchCheck:
         """
         self._recorded, self._worst = {}, None
         for group in groups:
-            scored = [item.trajectory for item in group.rollouts if item.reward is not None]
-            for trajectory in scored:
+            scored = [item for item in group.rollouts if item.reward is not None]
+            for item in scored:
+                trajectory = item.trajectory
                 for number in range(len(trajectory.segments)):
                     self._recorded[trajectory.rollout_id, number] = trajectory
                 self._check_finite(trajectory)
-                self._check_task(group.id, scored[0], trajectory)
+                self._check_task(group.id, scored[0].trajectory, item)
         for row in packed.rows:
             self._check_packed(row, self._recorded[row.row_id])
 
@@ -134,11 +135,11 @@ class BatchCheck:
                         place,
                     )
 
-    def _check_task(self, group: str, first: Trajectory, other: Trajectory) -> None:
+    def _check_task(self, group: str, first: Trajectory, item: Trainable) -> None:
+        other = item.trajectory
         tasks = [(one.env, one.task_id) for one in (first, other)]
         prompts = [one.segments[0].prompt for one in (first, other)]
-        # A task without a name is known by its prompt. An agent writes prompts of its own.
-        is_other_prompt = not first.task_id and prompts[0] != prompts[1]
+        is_other_prompt = not item.is_served and prompts[0] != prompts[1]
         if is_other_prompt or tasks[0] != tasks[1]:
             what = "prompts" if is_other_prompt else f"tasks ({tasks[0]} and {tasks[1]})"
             self._fail(

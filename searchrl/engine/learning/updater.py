@@ -26,6 +26,9 @@ from searchrl.errors import PolicyError
 
 T = TypeVar("T")
 
+LEAST_SCALE = 2.0**-14
+"""Of a float16 model whose gradients overflow in every step."""
+
 
 class Updater:
     """Takes optimiser steps; a learner computes the loss.
@@ -158,6 +161,8 @@ class Updater:
             for group in self.optimizer.param_groups
         ]
         self.loss_scale.update()
+        if self.loss_scale.is_enabled() and self.loss_scale.get_scale() < LEAST_SCALE:
+            self.loss_scale.update(LEAST_SCALE)  # at 0 every gradient would be NaN
         is_taken = is_good and all(map(math.isfinite, norms))
         if is_frozen:
             for parameter in self.optimizer.param_groups[0]["params"]:

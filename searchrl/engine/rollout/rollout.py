@@ -26,8 +26,8 @@ from searchrl.engine.rollout.dialogue import (
     Stepping,
     release,
 )
-from searchrl.engine.rollout.served import Served
-from searchrl.engine.rollout.talk import Talk
+from searchrl.engine.rollout.served_turns import ServedTurns
+from searchrl.engine.rollout.text_turns import TextTurns
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
@@ -68,6 +68,11 @@ class Rollout:
     def is_cut(self) -> bool:
         """True if a limit ended it, neither the environment nor the model."""
         return self.episode.stop_reason not in (StopReason.ANSWERED, StopReason.EOS)
+
+    @property
+    def is_served(self) -> bool:
+        """True where a wrapper serves the policy to an agent, which wrote the prompt."""
+        return self.world.is_served
 
     @property
     def components(self) -> Mapping[str, WeightedScore]:
@@ -124,7 +129,7 @@ class RolloutDriver:
         self.generator = generator
         self.codec = codec
         self.limits = limits
-        self._talks = Talk(generator, codec, limits), Served(generator, codec, limits)
+        self._turns = TextTurns(generator, codec, limits), ServedTurns(generator, codec, limits)
         self.deterministic = deterministic
         self.shared_play: Play | None = None
         """Has the others of several processes play their part; None: this one plays everything."""
@@ -198,7 +203,7 @@ class RolloutDriver:
         live: dict[Handle, Dialogue] = {}
         for request, group in zip(requests, dialogues, strict=True):
             if begun := [dialogue for dialogue in group if dialogue.stop is None]:
-                live |= self._talk(request).open(request, begun)
+                live |= self._turns_of(request).open(request, begun)
         total, began = len(waiting), time.monotonic()
         with closing(CallQueue(self.limits.env_timeout_s)) as queue:
             stepping: list[Stepping] = []
@@ -238,7 +243,7 @@ class RolloutDriver:
                     options=request.reset_options,
                     seed=request.env_seed,
                     budget=self.codec.budget(self.limits.max_observation_tokens),
-                    serving=self._talk(request).serving(dialogue),
+                    serving=self._turns_of(request).serving(dialogue),
                     script=request.script,
                 )
                 calls.append(dialogue.env.call(queue, begin))
@@ -253,8 +258,8 @@ class RolloutDriver:
                 dialogue.expert = ExpertAtHome(begun.expert, dialogue.env)
             dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id
 
-    def _talk(self, request: RolloutRequest) -> Talk:
-        return self._talks[request.world.is_served]
+    def _turns_of(self, request: RolloutRequest) -> TextTurns:
+        return self._turns[request.world.is_served]
 
     def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
         for handle in handles:
@@ -276,7 +281,10 @@ class RolloutDriver:
         dialogue.trajectory.append_model(
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
-        if turn.reason is TurnStop.MAX_TOKENS and not self._talk(dialogue.request).takes_cut_turns:
+        if (
+            turn.reason is TurnStop.MAX_TOKENS
+            and not self._turns_of(dialogue.request).takes_cut_turns
+        ):
             out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
             dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
             dialogue.env_return += dialogue.cut_reward
@@ -302,9 +310,9 @@ class RolloutDriver:
             text = self._record(dialogue, turn)
             if dialogue.stop is None:
                 assert dialogue.env is not None
-                talk = self._talk(dialogue.request)
+                turns = self._turns_of(dialogue.request)
                 step = functools.partial(
-                    step_env, action=talk.action(text, turn), observes=talk.observes
+                    step_env, action=turns.action(text, turn), observes=turns.observes
                 )
                 call = dialogue.env.call(queue, step)
                 begun.append(Stepping(dialogue, turn, text, call))
@@ -353,8 +361,8 @@ class RolloutDriver:
         elif made.truncated:
             dialogue.stop = StopReason.TURN_LIMIT
         else:
-            talk = self._talk(dialogue.request)
-            shown = talk.go_on(dialogue, turn, made.observation, live)
+            turns = self._turns_of(dialogue.request)
+            shown = turns.go_on(dialogue, turn, made.observation, live)
         # What the model never read does not count as shown to it.
         passages, ranks = (made.passages, made.ranks) if shown else ((), ())
         told = EpisodeTurn(text, action, passages, shown, made.reward, ranks)

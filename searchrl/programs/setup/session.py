@@ -98,8 +98,15 @@ class Setup:
         config = self.config
         if self.workers.size == 1 or config.engine.sharding != "fsdp2":
             return False
-        plain = config.model.quantize, config.optim.optimizer, config.scale.backend
+        optimizer = "adamw" if algorithm is None else config.optim.optimizer
+        plain = config.model.quantize, optimizer, config.scale.backend
         has_own = algorithm is not None and bool([*algorithm.hooks.parameters()])
+        if algorithm is not None and algorithm.critic and config.model.dtype == "float16":
+            raise ConfigError(
+                "engine.sharding: fsdp2 trains no critic in float16: the gradients of one are "
+                "shared out and those of the other are whole; set model.dtype: bfloat16 or "
+                "float32, or engine.sharding: ddp"
+            )
         if plain != ("none", "adamw", None) or has_own:
             raise ConfigError(
                 "engine.sharding: fsdp2 shares out plain weights and moments of a model alone; set "

@@ -305,6 +305,11 @@ def test_what_is_compared_with_the_trajectories_of_a_step() -> None:
     with pytest.raises(CheckError) as told:
         begin([*sound, item(2, 0.5, ends_badly)])
     assert told.value.check == "finite"
+    other = item(2, 0.5)
+    other.trajectory.segments[0].ids[0] += 1  # the task has two prompts
+    with pytest.raises(CheckError, match="their prompts differ"):
+        begin([*sound, other])
+    begin([*sound, dataclasses.replace(other, is_served=True)])  # an agent wrote its own
     for about in ({"env": "other"}, {"task_id": "b"}):
         with pytest.raises(CheckError, match="'g/0' and 'g/2', and their tasks"):
             begin([*sound, item(2, 0.5, **about)])

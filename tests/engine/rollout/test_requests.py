@@ -13,7 +13,7 @@ from searchrl.core.trajectory import Origin
 from searchrl.engine.rollout.boundary import anonymous_task, classify
 from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
 from searchrl.engine.rollout.guarded import BatchSizes, GuardedRetrievers, _Asked
-from searchrl.engine.rollout.talk import Talk
+from searchrl.engine.rollout.text_turns import TextTurns
 from searchrl.engine.sampling.scripted import ByteCodec
 from searchrl.errors import (
     BudgetSpent,
@@ -84,7 +84,7 @@ def test_siblings_keep_their_keys_where_one_failed_at_its_reset(toy_world: Any) 
     generator = Noting(ByteCodec().encode_plain, [])
     request = RolloutRequest("g", toy_world(), "train", 0, (7, 8, 9))
     dialogues = [Dialogue(request, sample) for sample in range(3)]
-    live = Talk(generator, ByteCodec(), LIMITS).open(request, dialogues[1:])
+    live = TextTurns(generator, ByteCodec(), LIMITS).open(request, dialogues[1:])
     assert opened == [[8, 9]] and list(live.values()) == dialogues[1:]
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from searchrl.contracts.serving import Rendered, SampledTurn, Serving
 from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
-from searchrl.engine.rollout.talk import Talk
+from searchrl.engine.rollout.text_turns import TextTurns
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, mix_key
 
 
-class Served(Talk):
+class ServedTurns(TextTurns):
     """Opens and continues them on one generator."""
 
     observes = Rendered

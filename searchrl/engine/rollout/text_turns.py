@@ -1,7 +1,7 @@
 """Dialogues in text: one rendered prompt for a group, observations, and the room for each turn.
 
-Owns what the policy reads of an episode, and when it is asked for its next turn. `served` does the
-same where a wrapper makes the ids itself.
+Owns what the policy reads of an episode, and when it is asked for its next turn. `served_turns`
+does the same where a wrapper makes the ids itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TWO_PROMPTS = (
 )
 
 
-class Talk:
+class TextTurns:
     """Opens and continues dialogues on one generator."""
 
     observes: type = str

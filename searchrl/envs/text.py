@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol
 from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
-from searchrl.envs.text_space import TurnEnv
+from searchrl.envs.text_space import AtLeastOne, TurnEnv
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
 
@@ -65,11 +65,11 @@ class SearchSettings:
         matches: decides whether an answer is right.
     """
 
-    topk: int = 3
+    topk: AtLeastOne = 3
     shuffle: bool = False
-    max_turns: int = 4
+    max_turns: AtLeastOne = 4
     world_seed: int = 0
-    render_mode: str | None = None
+    render_mode: Literal["ansi"] | None = None
     matches: Matches = same_answer
 
 
@@ -108,11 +108,6 @@ class TextEnv(TurnEnv):
         self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
         self.settings = given = self.settings_type(**settings)
-        if given.topk < 1 or given.max_turns < 1 or given.render_mode not in (None, "ansi"):
-            raise ConfigError(
-                f"env {self.name}: topk and max_turns must be at least 1 and render_mode null or "
-                f"ansi, got {given.topk}, {given.max_turns} and {given.render_mode!r}."
-            )
         super().__init__(protocol, example_turns(protocol), given.max_turns, given.render_mode)
         self.topk = given.topk
         self.world_seed = given.world_seed

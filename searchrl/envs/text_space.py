@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
+from pydantic import Field
 
 from searchrl.contracts import TagProtocol, TokenBudget
 from searchrl.core.episode import Task
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError
+
+AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class TextSpace(gymnasium.spaces.Text):

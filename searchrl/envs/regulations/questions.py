@@ -88,8 +88,8 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
     if kind in (TWO_HOP, THREE_HOP):
         links = [link for link in school.links if kind == TWO_HOP or link.relation]
         first = pick(range(len(links)), ordinal, order)
-        trails = (writer.trail(link, kind == THREE_HOP) for link in links[first:] + links[:first])
-        return writer.follow(next(filter(None, trails)))
+        drafts = (writer.chain(link, kind == THREE_HOP) for link in links[first:] + links[:first])
+        return next(filter(None, drafts))
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
     if kind == REWORDED:
@@ -114,15 +114,6 @@ class _Asking(NamedTuple):
     indirect: Wordings
     slots: tuple[dict[str, str], ...] = ({},)
     descriptions: tuple[Wordings, ...] = ()
-
-
-class _Trail(NamedTuple):
-    """A chain as it can be asked for: its rules, and queries for the later ones."""
-
-    asking: _Asking
-    abouts: tuple[str, ...]
-    queries: tuple[str, ...]
-    bridge: str
 
 
 class _Absent(NamedTuple):
@@ -175,8 +166,11 @@ class _Writer:
         )
         return next(one for one in drafts if not finds(one.question.query, one.gold_ids[0]))
 
-    def trail(self, link: Link, is_long: bool) -> _Trail | None:
-        """The hops of a chain; None if a search does not find one."""
+    def chain(self, link: Link, is_long: bool) -> Draft | None:
+        """Ask for the last rule of a chain: each search has to find the name for the next one.
+
+        None if a search does not find a hop.
+        """
         family, relation = link.family, link.relation
         first, second = link.abouts
         wanted, descriptions = family, [family.descriptions]
@@ -190,32 +184,29 @@ class _Writer:
                 (who, link.entity, relation.attribute),
                 (where, link.person, wanted.attribute),
             ]
+        queries = tuple(self._query_for(*hop) for hop in hops)
+        if not all(queries):
+            return None
+        *before, last = abouts = (first, *(about for about, _, _ in hops))
+        about, condition = self._condition(last)
+        if condition is not None and condition in map(self._school.exceptions.get, before):
+            # Asked with it, the question could mean the exception of another hop.
+            about, condition = last, None
+        when = self._when(condition)
         asking = _Asking(
             wanted.entity_questions,
             wanted.entity_indirect,
             _names(link.subject),
             tuple(descriptions),
         )
-        queries = tuple(self._query_for(*hop) for hop in hops)
-        abouts = (first, *(about for about, _, _ in hops))
-        return _Trail(asking, abouts, queries, link.entity) if all(queries) else None
+        question = self._ask(asking, when, self._articles(*abouts))
+        return self._draft(question, (*before, about), queries, link.entity, when)
 
     def _query_for(self, about: str, name: str, attribute: str) -> str:
         """The query that finds a hop's article once a name is known; empty if none does."""
         gold = self._school.stated[about][0].passage.id
         options = (name, f"{name} {attribute}")
         return next((one for one in options if self._school.finder.finds(one, gold)), "")
-
-    def follow(self, trail: _Trail) -> Draft:
-        """Ask for the last rule of a chain: each search has to find the name for the next one."""
-        school, (*before, last) = self._school, trail.abouts
-        about, condition = self._condition(last)
-        if condition is not None and condition in map(school.exceptions.get, before):
-            # Asked with it, the question could mean the exception of another hop.
-            about, condition = last, None
-        when = self._when(condition)
-        question = self._ask(trail.asking, when, self._articles(*trail.abouts))
-        return self._draft(question, (*before, about), trail.queries, trail.bridge, when)
 
     def not_regulated(self, ordinal: int, order: Random) -> Draft:
         """Ask for a rule, for a chain's subject or for a thing that the handbook does not state.

@@ -80,10 +80,6 @@ class TurnEnv(gymnasium.Env[str, str]):
         """Return `split` if the env has it; raise `ConfigError` naming those it has."""
         return ensure_split(self.name, split, self.splits)
 
-    def ensure_index(self, split: str, index: object, total: int) -> int:
-        """Return `index` if `split` has it; raise `ConfigError` that says how many it has."""
-        return ensure_index(self.name, split, index, total)
-
     def render(self) -> str | None:
         """The transcript so far, in mode "ansi"; nothing otherwise."""
         return "\n".join(self._transcript) if self.render_mode == "ansi" else None
@@ -96,7 +92,7 @@ class TurnEnv(gymnasium.Env[str, str]):
             raise ConfigError(f"env {self.name}: split '{split}' has no tasks")
         if index is None:
             index = int(self.np_random.integers(total))
-        return split, self.ensure_index(split, index, total)
+        return split, ensure_index(self.name, split, index, total)
 
     @property
     def task(self) -> Task | None:

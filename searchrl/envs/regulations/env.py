@@ -27,7 +27,6 @@ from searchrl.envs.regulations.questions import (
     TASK_KINDS,
     THREE_HOP,
     TWO_HOP,
-    Draft,
     TaskKind,
     draft_task,
 )
@@ -61,9 +60,6 @@ MIXES: Mapping[Difficulty, Mapping[str, float]] = {
 TRAIN_REWORDED = 0.15
 """Share of `reworded` in the train split, at the cost of `lookup`: what is rare would be learned
 late."""
-
-SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
-"""Slices of the test split: whether training shows the question's and the articles' wordings."""
 
 MAX_DRAWN = 300
 """Characters of an article that are drawn."""
@@ -143,28 +139,17 @@ class RegulationsEnv(TextEnv):
             draft = _draw(
                 self.make_school, self.world_seed, split, number, self.difficulty, kind, ordinal
             )
-        return Task(
+        place = {"school": self.school(split, number).name, "school_number": number}
+        return replace(
+            draft,
             id=f"{self.name}-{split}-{index}",
             split=split,
             index=index,
-            question=draft.question.text,
-            answers=draft.answers,
             kind=kind,
-            gold_ids=draft.gold_ids,
             env=self.name,
-            slices=(SEEN_WORDING if draft.is_seen else UNSEEN_WORDING,) if split == "test" else (),
+            slices=draft.slices if split == "test" else (),
             difficulty=str(self.difficulty),
-            meta={
-                "school": self.school(split, number).name,
-                "school_number": number,
-                "queries": list(draft.queries),
-                "bridge": draft.bridge,
-                "value_kind": str(draft.value_kind),
-                "abouts": list(draft.abouts),
-                "gists": list(draft.gists),
-                "condition": draft.condition,
-                "template": draft.question.template,
-            },
+            meta={**place, **draft.meta},
         )
 
     def make_ask_task(self, question: str, split: str, options: dict[str, Any]) -> Task:
@@ -242,7 +227,7 @@ def _draw(
     difficulty: Difficulty,
     kind: str,
     ordinal: int,
-) -> Draft:
+) -> Task:
     return draft_task(make(world_seed, split, number, difficulty), kind, ordinal)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import string
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -21,9 +21,6 @@ from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
 from searchrl.envs.text_space import AtLeastOne, TurnEnv
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
-
-Matches = Callable[[str, str], bool]
-"""`matches(prediction, gold)`: True if an answer is right."""
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -62,7 +59,6 @@ class SearchSettings:
         max_turns: model turns before the episode is truncated.
         world_seed: which world the tasks come from.
         render_mode: None or "ansi" (the transcript as text).
-        matches: decides whether an answer is right.
     """
 
     topk: AtLeastOne = 3
@@ -70,7 +66,6 @@ class SearchSettings:
     max_turns: AtLeastOne = 4
     world_seed: int = 0
     render_mode: Literal["ansi"] | None = None
-    matches: Matches = same_answer
 
 
 class TextEnv(TurnEnv):
@@ -203,7 +198,7 @@ class TextEnv(TurnEnv):
         terminated = parsed.kind == ANSWER or is_given_up
         if parsed.kind == ANSWER:
             answer = str(parsed.payload or "")
-            reward = float(any(self.settings.matches(answer, gold) for gold in task.answers))
+            reward = float(any(same_answer(answer, gold) for gold in task.answers))
         elif parsed.kind == SEARCH:
             self.last_passages, observation, ranks = self.look_up(task, parsed, action)
             self._gold_left -= {passage.id for passage in self.last_passages}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from playing import LEVELS, env_of, make_env, play, tasks_of
 
-import searchrl  # noqa: F401  # registers the Gymnasium ids
+import searchrl
 from searchrl.core.episode import Task
 from searchrl.envs.regulations import make_expert
 from searchrl.envs.regulations.questions import (
@@ -268,8 +268,8 @@ def test_no_article_answers_what_is_not_regulated(level: str) -> None:
 
 
 def test_unknown_difficulty_names_the_levels() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'hard'"):
-        make_env(difficulty="hrd")
+    with pytest.raises(ConfigError, match="'easy', 'normal' or 'hard'"):
+        searchrl.make_env("regulations", difficulty="hrd")
 
 
 def test_three_hops_are_of_the_level_hard_and_name_none_of_their_entities() -> None:

@@ -40,7 +40,7 @@ from searchrl.envs.regulations.world.school import (
 )
 from searchrl.envs.splits import TRAIN, Mix
 from searchrl.envs.text import SearchSettings, TextEnv
-from searchrl.errors import ConfigError, suggest
+from searchrl.errors import ConfigError
 
 TASKS_PER_SCHOOL = 10  # no two ask the same
 
@@ -103,7 +103,7 @@ class RegulationsEnv(TextEnv):
     ) -> None:
         super().__init__(protocol=protocol, retriever=retriever, **settings)
         given = self.settings
-        self.difficulty = _ensure_difficulty(given.difficulty)
+        self.difficulty = Difficulty(given.difficulty)
         mix = given.mix
         kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
         self._train_mix = _make_mix(kinds, self.difficulty, TRAIN)
@@ -243,12 +243,6 @@ def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty, split: 
             "env.difficulty to hard, or leave the kind out."
         )
     return Mix(weights, TASK_KINDS)
-
-
-def _ensure_difficulty(name: str) -> Difficulty:
-    if name in list(Difficulty):
-        return Difficulty(name)
-    raise ConfigError(f"env.difficulty: no level {name!r}." + suggest(str(name), list(Difficulty)))
 
 
 def _load(

@@ -94,11 +94,6 @@ class TurnEnv(gymnasium.Env[str, str]):
             index = int(self.np_random.integers(total))
         return split, ensure_index(self.name, split, index, total)
 
-    @property
-    def task(self) -> Task | None:
-        """The task of the running episode, for subclasses; None before the first reset."""
-        return self._task
-
     def _begin(self, task: Task, prompt: str) -> tuple[str, dict[str, Any]]:
         self._task, self._num_turns, self._is_over = task, 0, False
         self._transcript = [prompt]

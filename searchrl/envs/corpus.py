@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from searchrl.contracts import RetrieverFactory, StoredRetriever, TagProtocol
 from searchrl.core.episode import Passage, Task
@@ -14,6 +16,7 @@ from searchrl.data.passages import CORPUS_HELP
 from searchrl.data.questions import QUESTION_SHAPES
 from searchrl.data.rows import FILE_KINDS
 from searchrl.envs.text import SearchSettings, TextEnv
+from searchrl.envs.text_space import AtLeastOne
 from searchrl.envs.word_lists import ASSETS
 from searchrl.errors import ConfigError
 
@@ -41,7 +44,7 @@ class CorpusSettings(SearchSettings):
     questions: Paths | None = None
     corpus: str | Path | None = None
     test_questions: Paths | None = None
-    test_frac: float = 0.2
+    test_frac: Annotated[float, Field(ge=0, le=1)] = 0.2
 
 
 class CorpusEnv(TextEnv):
@@ -62,10 +65,6 @@ class CorpusEnv(TextEnv):
         self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
         super().__init__(protocol=protocol, retriever=retriever, **settings)
-        if not 0 <= self.settings.test_frac <= 1:
-            raise ConfigError(
-                f"env {self.name}: test_frac must be from 0 to 1, got {self.settings.test_frac!r}."
-            )
         self._data = self.load()
         self.splits = tuple(split for split, rows in self._data.questions.items() if rows)
         self.notes = self._data.notes
@@ -150,7 +149,7 @@ class CorpusEnv(TextEnv):
 class MultihopSettings(CorpusSettings):
     """Settings of `corpus`, with room for five searches and an answer."""
 
-    max_turns: int = 6
+    max_turns: AtLeastOne = 6
 
 
 class MultihopEnv(CorpusEnv):

@@ -21,7 +21,7 @@ from searchrl.envs.describe import (
     tell_numbers,
     unsupported,
 )
-from searchrl.envs.text_space import TurnEnv
+from searchrl.envs.text_space import AtLeastOne, TurnEnv
 from searchrl.errors import ConfigError
 
 MAX_TURNS = 100
@@ -71,10 +71,10 @@ class TextAdapter(TurnEnv):
         protocol: TagProtocol,
         name: str,
         action_names: list[str] | None = None,
-        max_turns: int | None = None,
+        max_turns: AtLeastOne | None = None,
         prompt: str | None = None,
         observation: Observation = "auto",
-        num_tasks: int = 10_000,
+        num_tasks: AtLeastOne = 10_000,
         invalid_reward: float = -1.0,
         render_mode: str | None = None,
     ) -> None:
@@ -85,18 +85,15 @@ class TextAdapter(TurnEnv):
         self._game = load_games().get(game, Game("", ()))
         names = action_names if action_names is not None else self._game.actions or None
         self._actions = Actions(inner.action_space, names, name)
-        limit = getattr(inner.spec, "max_episode_steps", None)
-        self.max_turns = max_turns if max_turns is not None else limit or MAX_TURNS
+        limit = getattr(inner.spec, "max_episode_steps", None) or MAX_TURNS
         self._num_tasks = num_tasks
         self._has_tasks = inner.has_wrapper_attr("num_tasks")
         if self._has_tasks and inner.has_wrapper_attr("splits"):
             self.splits = tuple(inner.get_wrapper_attr("splits"))
-        for setting, number in (("max_turns", self.max_turns), ("num_tasks", num_tasks)):
-            if number < 1:
-                raise ConfigError(f"env {name}: {setting} must be at least 1, got {number}")
         self._observed_by = _choose_observation(inner, observation, name)
         self._mask: Any = None
         self._prompt = PROMPT if prompt is None else prompt
+        self.max_turns = limit if max_turns is None else max_turns
         self._fill_prompt("")
         try:
             rng = Random(0)

@@ -8,22 +8,19 @@ from __future__ import annotations
 import inspect
 import string
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol
 from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
-from searchrl.envs.text_space import TurnEnv
+from searchrl.envs.text_space import AtLeastOne, TurnEnv
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
-
-Matches = Callable[[str, str], bool]
-"""`matches(prediction, gold)`: True if an answer is right."""
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -62,15 +59,13 @@ class SearchSettings:
         max_turns: model turns before the episode is truncated.
         world_seed: which world the tasks come from.
         render_mode: None or "ansi" (the transcript as text).
-        matches: decides whether an answer is right.
     """
 
-    topk: int = 3
+    topk: AtLeastOne = 3
     shuffle: bool = False
-    max_turns: int = 4
+    max_turns: AtLeastOne = 4
     world_seed: int = 0
-    render_mode: str | None = None
-    matches: Matches = same_answer
+    render_mode: Literal["ansi"] | None = None
 
 
 class TextEnv(TurnEnv):
@@ -108,11 +103,6 @@ class TextEnv(TurnEnv):
         self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
         self.settings = given = self.settings_type(**settings)
-        if given.topk < 1 or given.max_turns < 1 or given.render_mode not in (None, "ansi"):
-            raise ConfigError(
-                f"env {self.name}: topk and max_turns must be at least 1 and render_mode null or "
-                f"ansi, got {given.topk}, {given.max_turns} and {given.render_mode!r}."
-            )
         super().__init__(protocol, example_turns(protocol), given.max_turns, given.render_mode)
         self.topk = given.topk
         self.world_seed = given.world_seed
@@ -208,7 +198,7 @@ class TextEnv(TurnEnv):
         terminated = parsed.kind == ANSWER or is_given_up
         if parsed.kind == ANSWER:
             answer = str(parsed.payload or "")
-            reward = float(any(self.settings.matches(answer, gold) for gold in task.answers))
+            reward = float(any(same_answer(answer, gold) for gold in task.answers))
         elif parsed.kind == SEARCH:
             self.last_passages, observation, ranks = self.look_up(task, parsed, action)
             self._gold_left -= {passage.id for passage in self.last_passages}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
+from pydantic import Field
 
 from searchrl.contracts import TagProtocol, TokenBudget
 from searchrl.core.episode import Task
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError
+
+AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class TextSpace(gymnasium.spaces.Text):
@@ -77,10 +80,6 @@ class TurnEnv(gymnasium.Env[str, str]):
         """Return `split` if the env has it; raise `ConfigError` naming those it has."""
         return ensure_split(self.name, split, self.splits)
 
-    def ensure_index(self, split: str, index: object, total: int) -> int:
-        """Return `index` if `split` has it; raise `ConfigError` that says how many it has."""
-        return ensure_index(self.name, split, index, total)
-
     def render(self) -> str | None:
         """The transcript so far, in mode "ansi"; nothing otherwise."""
         return "\n".join(self._transcript) if self.render_mode == "ansi" else None
@@ -93,12 +92,7 @@ class TurnEnv(gymnasium.Env[str, str]):
             raise ConfigError(f"env {self.name}: split '{split}' has no tasks")
         if index is None:
             index = int(self.np_random.integers(total))
-        return split, self.ensure_index(split, index, total)
-
-    @property
-    def task(self) -> Task | None:
-        """The task of the running episode, for subclasses; None before the first reset."""
-        return self._task
+        return split, ensure_index(self.name, split, index, total)
 
     def _begin(self, task: Task, prompt: str) -> tuple[str, dict[str, Any]]:
         self._task, self._num_turns, self._is_over = task, 0, False

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
 from searchrl.retrieval.progress import tracked
 from searchrl.retrieval.words import tokenize
 
@@ -41,9 +40,6 @@ class BM25Retriever:
         k1: the larger, the more do repeats of a word count.
         b: discount of long passages, 0 to 1.
         epsilon: words in more than half of the passages weigh this fraction of the mean IDF.
-
-    Raises:
-        ConfigError: a parameter is out of its range.
     """
 
     def __init__(
@@ -55,12 +51,6 @@ class BM25Retriever:
         epsilon: AtLeastZero = 0.25,
         title_weight: Annotated[int, Field(ge=0)] = 6,
     ) -> None:
-        if not (k1 >= 0 and 0 <= b <= 1 and epsilon >= 0 and title_weight >= 0):
-            raise ConfigError(
-                "retriever bm25: expected k1 >= 0, 0 <= b <= 1, epsilon >= 0 and "
-                f"title_weight >= 0, got k1={k1!r}, b={b!r}, epsilon={epsilon!r}, "
-                f"title_weight={title_weight!r}."
-            )
         self.passages = tuple(passages)
         self._places = {passage.id: place for place, passage in enumerate(self.passages)}
         self.okapi: Any = None

@@ -114,10 +114,16 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
     names = None if known is None else tuple(known)
     pieces = iter(_split(text, names))
     kind, piece, at = next(pieces)
-    sign, weights, constant = 1.0, dict[str, float](), 0.0
-    if piece in _SIGNS:
-        sign, (kind, piece, at) = _SIGNS[piece], next(pieces)
-    while True:
+    weights, constant, wanted = dict[str, float](), 0.0, ""
+    while kind != "end" or not wanted:
+        sign = _SIGNS.get(piece, 1.0)
+        if piece in _SIGNS:
+            kind, piece, at = next(pieces)
+        elif piece == "*" and wanted:
+            problem = "expected '+', '-' or the end, found '*' (the weight comes first: 2*em)"
+            raise _fault(text, at, problem)
+        elif wanted:
+            raise _fault(text, at, f"expected {wanted} or the end, found {{}}")
         start, number, name = at, 1.0, None
         if kind == "number":
             number = float(piece)
@@ -134,23 +140,14 @@ def parse_expression(text: str, known: Iterable[str] | None = None) -> Expressio
         else:
             raise _fault(text, at, "expected a component name or a number, found {}")
         if name is None:
-            constant += sign * number
+            constant, wanted = constant + sign * number, "'*', '+', '-'"
         else:
             if names is not None and name not in names:
                 raise _unknown(text, at, names)
-            weights[name] = weights.get(name, 0.0) + sign * number
+            weights[name], wanted = weights.get(name, 0.0) + sign * number, "'+', '-'"
             kind, piece, at = next(pieces)
         if not math.isfinite(constant if name is None else weights[name]):
             raise _fault(text, start, "the sum of the weights is not a finite number")
-        if kind == "end":
-            break
-        if piece == "*":
-            problem = "expected '+', '-' or the end, found '*' (the weight comes first: 2*em)"
-            raise _fault(text, at, problem)
-        if piece not in _SIGNS:
-            wanted = "'*', '+', '-'" if name is None else "'+', '-'"
-            raise _fault(text, at, f"expected {wanted} or the end, found {{}}")
-        sign, (kind, piece, at) = _SIGNS[piece], next(pieces)
     if not weights:
         raise _fault(text, 0, "it names no reward component; a constant trains nothing")
     return Expression(tuple((weight, name) for name, weight in weights.items()), constant)

@@ -149,7 +149,7 @@ def score_together(
     overlap, unless it takes one at a time; quick calls run one after another.
 
     Args:
-        work: every episode with its scorer.
+        work: every episode with its scorer; scorers of one run have one time limit.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
     """
     locks = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
@@ -163,20 +163,19 @@ def score_together(
                 is_of_group = name in sheet.scorer.group_names
                 key = ("group", group_of[number]) if is_of_group else ("episode", number)
                 together.setdefault(key, []).append(sheet)
-        for timeout_s in dict.fromkeys(one[0].scorer.timeout_s for one in together.values()):
-            those = [one for one in together.values() if one[0].scorer.timeout_s == timeout_s]
-            calls = [
-                (functools.partial(_run, one, place, locks), one[0].owner(place)) for one in those
-            ]
-            outcomes = call_together(calls, timeout_s=timeout_s)
-            for members, outcome in zip(those, outcomes, strict=True):
-                # A call that failed as a whole failed for all of its episodes.
-                if isinstance(outcome, Raised):
-                    results: Sequence[_Result | BaseException] = [outcome.error] * len(members)
-                else:
-                    results = outcome.value
-                for sheet, one in zip(members, results, strict=True):
-                    sheet.take(place, one)
+        calls = [
+            (functools.partial(_run, members, place, locks), members[0].owner(place))
+            for members in together.values()
+        ]
+        outcomes = call_together(calls, timeout_s=work[0][0].timeout_s)
+        for members, outcome in zip(together.values(), outcomes, strict=True):
+            # A call that failed as a whole failed for all of its episodes.
+            if isinstance(outcome, Raised):
+                results: Sequence[_Result | BaseException] = [outcome.error] * len(members)
+            else:
+                results = outcome.value
+            for sheet, result in zip(members, results, strict=True):
+                sheet.take(place, result)
     return [sheet.combine() for sheet in sheets]
 
 

@@ -28,7 +28,7 @@ check nowhere.py | there is no file
 check searchrl --kind retriever --set k=3 | --set is for one name
 trian | unknown command 'trian'. Did you mean 'train'
 index | unknown command 'index' | pip install
-play --env gym:FrozenLake-v1 --set env.max_turns=0 | max_turns must be at least 1, got 0
+play --env gym:FrozenLake-v1 --set env.max_turns=0 | max_turns = 0 | greater than or equal to 1
 train --max-step 3 | No such option | '--max-step' | --max-steps
 bench --steps 0 | --steps | x>=1
 bench --policy scripted | trains a model

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playing import PROTOCOL, Played, play
 
+from searchrl import make_env
 from searchrl.core.episode import SEARCH
 from searchrl.data import dataset
 from searchrl.data.dataset import split_questions
@@ -198,3 +199,11 @@ def test_names_and_queries() -> None:
     assert fit_query(["a  b\nc", "d"]) == "a b c d"
     for long in ("word " * 500, "字" * 500):
         assert 0 < len(fit_query([long]).encode()) <= MAX_QUERY_BYTES
+
+
+@pytest.mark.parametrize(
+    "setting", [{"topk": 0}, {"max_turns": 0}, {"render_mode": "human"}, {"test_frac": 1.5}]
+)
+def test_settings_out_of_range_are_refused(setting: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=f"'corpus': cannot use {next(iter(setting))}"):
+        make_env("corpus", **setting)

@@ -76,7 +76,8 @@ def test_a_handbook_of_ones_own_with_questions(tmp_path: Path) -> None:
         ("a.md", "## A\nx\n\n## B\n\n## C\n", [r"a\.md:4: article 'B'", r"a\.md:6: article 'C'"]),
         ("a.txt", "x", ["unknown kind of handbook"]),
         ("a.json", '[\n{"text": "ok"},\n{"title": 3}\n]', [r"a\.json:2: 'title' must be text"]),
-        ("a.json", '{"rules": 1}', [r"a\.json: expected a list"]),
+        ("a.json", '{"rules": 1}', [r"a\.json:1: has neither 'text' nor 'contents'"]),
+        ("a.json", '{"articles": [1]}', [r"a\.json: 'articles' must be a list"]),
         ("a.json", '[{"id": "x", "text": "a"},\n{"id": "x", "text": "b"}]',
          [r"json:2: duplicate id 'x', first used at .*json:1"]),
         # Questions about the demo handbook.

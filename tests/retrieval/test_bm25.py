@@ -10,6 +10,7 @@ from rank_bm25 import BM25Okapi
 
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
+from searchrl.plugins import load_plugins
 from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.retrieval.words import tokenize
 
@@ -116,11 +117,11 @@ def test_repeated_query_words_weigh_twice_as_in_rank_bm25() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"k1": -0.1}, {"b": 1.5}, {"b": float("nan")}, {"title_weight": -1}],
+    [{"k1": -0.1}, {"epsilon": -1.0}, {"b": 1.5}, {"b": float("nan")}, {"title_weight": -1}],
 )
 def test_parameters_out_of_range_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="retriever bm25: expected k1 >= 0"):
-        BM25Retriever(TOWN, **settings)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"'bm25'.*{next(iter(settings))}"):
+        load_plugins().get("retriever", "bm25").make(TOWN, **settings)
 
 
 @given(st.text(alphabet="parklibdogs 图学", max_size=12), st.integers(1, 5))

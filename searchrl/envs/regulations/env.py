@@ -27,7 +27,6 @@ from searchrl.envs.regulations.questions import (
     TASK_KINDS,
     THREE_HOP,
     TWO_HOP,
-    Draft,
     TaskKind,
     draft_task,
 )
@@ -41,7 +40,7 @@ from searchrl.envs.regulations.world.school import (
 )
 from searchrl.envs.splits import TRAIN, Mix
 from searchrl.envs.text import SearchSettings, TextEnv
-from searchrl.errors import ConfigError, suggest
+from searchrl.errors import ConfigError
 
 TASKS_PER_SCHOOL = 10  # no two ask the same
 
@@ -61,9 +60,6 @@ MIXES: Mapping[Difficulty, Mapping[str, float]] = {
 TRAIN_REWORDED = 0.15
 """Share of `reworded` in the train split, at the cost of `lookup`: what is rare would be learned
 late."""
-
-SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
-"""Slices of the test split: whether training shows the question's and the articles' wordings."""
 
 MAX_DRAWN = 300
 """Characters of an article that are drawn."""
@@ -107,7 +103,7 @@ class RegulationsEnv(TextEnv):
     ) -> None:
         super().__init__(protocol=protocol, retriever=retriever, **settings)
         given = self.settings
-        self.difficulty = _ensure_difficulty(given.difficulty)
+        self.difficulty = Difficulty(given.difficulty)
         mix = given.mix
         kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
         self._train_mix = _make_mix(kinds, self.difficulty, TRAIN)
@@ -143,28 +139,17 @@ class RegulationsEnv(TextEnv):
             draft = _draw(
                 self.make_school, self.world_seed, split, number, self.difficulty, kind, ordinal
             )
-        return Task(
+        place = {"school": self.school(split, number).name, "school_number": number}
+        return replace(
+            draft,
             id=f"{self.name}-{split}-{index}",
             split=split,
             index=index,
-            question=draft.question.text,
-            answers=draft.answers,
             kind=kind,
-            gold_ids=draft.gold_ids,
             env=self.name,
-            slices=(SEEN_WORDING if draft.is_seen else UNSEEN_WORDING,) if split == "test" else (),
+            slices=draft.slices if split == "test" else (),
             difficulty=str(self.difficulty),
-            meta={
-                "school": self.school(split, number).name,
-                "school_number": number,
-                "queries": list(draft.queries),
-                "bridge": draft.bridge,
-                "value_kind": str(draft.value_kind),
-                "abouts": list(draft.abouts),
-                "gists": list(draft.gists),
-                "condition": draft.condition,
-                "template": draft.question.template,
-            },
+            meta={**place, **draft.meta},
         )
 
     def make_ask_task(self, question: str, split: str, options: dict[str, Any]) -> Task:
@@ -242,7 +227,7 @@ def _draw(
     difficulty: Difficulty,
     kind: str,
     ordinal: int,
-) -> Draft:
+) -> Task:
     return draft_task(make(world_seed, split, number, difficulty), kind, ordinal)
 
 
@@ -258,12 +243,6 @@ def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty, split: 
             "env.difficulty to hard, or leave the kind out."
         )
     return Mix(weights, TASK_KINDS)
-
-
-def _ensure_difficulty(name: str) -> Difficulty:
-    if name in list(Difficulty):
-        return Difficulty(name)
-    raise ConfigError(f"env.difficulty: no level {name!r}." + suggest(str(name), list(Difficulty)))
 
 
 def _load(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
 from searchrl.core.episode import Passage
-from searchrl.data.cells import parse_json, read_texts
+from searchrl.data.cells import read_texts
 from searchrl.data.passages import parse_passage
 from searchrl.data.problems import BadRow, Problems, Row
 from searchrl.data.questions import Question, parse_question
-from searchrl.data.rows import parse_rows, read_text
+from searchrl.data.rows import parse_rows, read_rows, read_text
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, NOT_REGULATED_ANSWER, TWO_HOP
 from searchrl.envs.word_lists import ASSETS
 from searchrl.errors import show_value
@@ -43,21 +42,22 @@ def load_handbook(path: Path) -> Handbook:
     `art-01`, `art-02`, … by their place. `DataError` names the first articles that are unusable.
     """
     problems = Problems()
-    name, rows = _read_articles(path, problems)
+    name, rows = "", list[Row]()
+    if path.suffix.lower() == ".json":
+        name, rows = _read_json(path, problems)
+    elif path.suffix.lower() in (".md", ".markdown"):
+        name, rows = _read_sections(read_text(path, problems, f"a handbook: {_FORMATS}") or "")
+    else:
+        problems.add(path, 0, f"unknown kind of handbook; expected {_FORMATS}")
     problems.ensure_none()
+    for place, row in enumerate(rows, 1):
+        if row.value.get("id") is None:
+            rows[place - 1] = Row(row.number, {**row.value, "id": f"art-{place:02d}"})
     expected = f"article; expected {_FORMATS}"
-    numbered = (
-        Row(
-            row.number,
-            row.value
-            if row.value.get("id") is not None
-            else {**row.value, "id": f"art-{place:02d}"},
-        )
-        for place, row in enumerate(rows, 1)
-    )
-    articles = tuple(parse_rows(path, problems, _parse_article, expected, places={}, rows=numbered))
+    articles = parse_rows(path, problems, _parse_article, expected, places={}, rows=iter(rows))
+    passages = tuple(articles)
     problems.ensure_none()
-    return Handbook(f"handbook/{path}", name or path.stem, articles)
+    return Handbook(f"handbook/{path}", name or path.stem, passages)
 
 
 def load_questions(path: Path, handbook: Handbook) -> tuple[Question, ...]:
@@ -98,19 +98,7 @@ def _parse_question(row: Row, path: Path, known: dict[str, str]) -> Question:
     )
 
 
-def _read_articles(path: Path, problems: Problems) -> tuple[str, Iterator[Row]]:
-    """The school's name in a handbook and its articles; nothing if it cannot be read."""
-    suffix = path.suffix.lower()
-    if suffix not in (".md", ".markdown", ".json"):
-        problems.add(path, 0, f"unknown kind of handbook; expected {_FORMATS}")
-    elif (text := read_text(path, problems, f"a handbook: {_FORMATS}")) is not None:
-        if suffix != ".json":
-            return _read_sections(text)
-        return _read_json(path, text, problems)
-    return "", iter(())
-
-
-def _read_sections(text: str) -> tuple[str, Iterator[Row]]:
+def _read_sections(text: str) -> tuple[str, list[Row]]:
     """The articles of a Markdown handbook; a section's line is that of its heading."""
     name = ""
     sections: list[tuple[int, str, list[str]]] = []
@@ -121,26 +109,22 @@ def _read_sections(text: str) -> tuple[str, Iterator[Row]]:
             name = line[2:].strip()
         elif sections:
             sections[-1][2].append(line.strip())
-    return name, (
+    return name, [
         Row(number, {"title": title, "text": " ".join(filter(None, body))})
         for number, title, body in sections
-    )
+    ]
 
 
-def _read_json(path: Path, text: str, problems: Problems) -> tuple[str, Iterator[Row]]:
-    """The articles of a JSON handbook, numbered from 1, and the school's name if it has one."""
-    try:
-        whole = parse_json(text)
-    except BadRow as reason:
-        problems.add(path, 0, str(reason))
-        return "", iter(())
-    named = {"articles": whole} if isinstance(whole, list) else whole
-    articles = named.get("articles") if isinstance(named, dict) else None
-    if isinstance(articles, list) and all(isinstance(one, dict) for one in articles):
-        rows = (Row(number, one) for number, one in enumerate(articles, 1))
-        return str(named.get("name", "")), rows
-    problems.add(path, 0, 'expected a list of articles, or {"name": …, "articles": [{…}, …]}')
-    return "", iter(())
+def _read_json(path: Path, problems: Problems) -> tuple[str, list[Row]]:
+    """The school's name in a JSON handbook, if it has one, and its articles, numbered from 1."""
+    rows = list(read_rows(path, problems))
+    whole = rows[0].value if len(rows) == 1 else {}
+    articles = whole.get("articles")
+    if not isinstance(articles, list):
+        return "", rows
+    if not all(isinstance(one, dict) for one in articles):
+        problems.add(path, 0, '\'articles\' must be a list of {"title", "text"}')
+    return str(whole.get("name", "")), [Row(number, one) for number, one in enumerate(articles, 1)]
 
 
 def _parse_article(row: Row) -> Passage:

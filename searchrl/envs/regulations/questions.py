@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from searchrl.core.episode import Task
 from searchrl.envs.regulations.world.names import ValueKind
 from searchrl.envs.regulations.world.prose import Article, Statement, Status, about_exception, begin
 from searchrl.envs.regulations.world.school import Link, School, room_family
@@ -38,6 +39,8 @@ matter's own name, finds it."""
 TaskKind = Literal["lookup", "reworded", "two_hop", "three_hop", "not_regulated"]
 """One of `TASK_KINDS`, as a type of settings."""
 
+SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
+"""Slices of the test split: whether training shows the question's and the articles' wordings."""
 NOT_REGULATED_ANSWER = "not regulated"
 """The right answer if the handbook says nothing."""
 ASKED_WITH_CONDITION = 0.6
@@ -59,28 +62,14 @@ class Question(NamedTuple):
     is_seen: bool
 
 
-class Draft(NamedTuple):
-    """A task without its place in the split.
+def draft_task(school: School, kind: str, ordinal: int) -> Task:
+    """The `ordinal`-th task of `kind` at `school`, without its place in a split.
 
-    `queries` finds the evidence hop by hop. `bridge` is the answer of the first of several hops.
-    `abouts` and `gists` name the rule of each hop. `condition` is the question's phrase for when or
-    whom. `value_kind` is the domain of a plausible guess.
+    Wraps around when a school has no more. Of its `meta`, `queries` finds the evidence hop by hop,
+    `bridge` is the answer of the first of several hops, `abouts` and `gists` name the rule of each
+    hop, `condition` is the question's phrase for when or whom, `value_kind` the domain of a
+    plausible guess.
     """
-
-    question: Question
-    answers: tuple[str, ...]
-    gold_ids: tuple[str, ...]
-    queries: tuple[str, ...]
-    value_kind: ValueKind
-    abouts: tuple[str, ...]
-    gists: tuple[str, ...]
-    is_seen: bool
-    bridge: str = ""
-    condition: str = ""
-
-
-def draft_task(school: School, kind: str, ordinal: int) -> Draft:
-    """The `ordinal`-th task of `kind` at `school`; wraps around when a school has no more."""
     rng = Random(f"{school.key}/{kind}/{ordinal}")
     # The order of subjects must not depend on the ordinal, or tasks would repeat.
     order = Random(f"{school.key}/{kind}")
@@ -88,8 +77,8 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
     if kind in (TWO_HOP, THREE_HOP):
         links = [link for link in school.links if kind == TWO_HOP or link.relation]
         first = pick(range(len(links)), ordinal, order)
-        trails = (writer.trail(link, kind == THREE_HOP) for link in links[first:] + links[:first])
-        return writer.follow(next(filter(None, trails)))
+        drafts = (writer.chain(link, kind == THREE_HOP) for link in links[first:] + links[:first])
+        return next(filter(None, drafts))
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
     if kind == REWORDED:
@@ -116,15 +105,6 @@ class _Asking(NamedTuple):
     descriptions: tuple[Wordings, ...] = ()
 
 
-class _Trail(NamedTuple):
-    """A chain as it can be asked for: its rules, and queries for the later ones."""
-
-    asking: _Asking
-    abouts: tuple[str, ...]
-    queries: tuple[str, ...]
-    bridge: str
-
-
 class _Absent(NamedTuple):
     """Something the handbook does not state, and ways to ask for it."""
 
@@ -140,7 +120,7 @@ class _Writer:
         self._rng = rng
         self._phrases = load_phrases()
 
-    def lookup(self, number: int) -> Draft:
+    def lookup(self, number: int) -> Task:
         """Ask for a topic's rule, for what a link names, for an entity's value, or for a thing."""
         school = self._school
         if number < len(school.topics):
@@ -158,7 +138,7 @@ class _Writer:
         shelf, thing = school.things[number - 2 * len(school.links)]
         return self._one(shelf.about(thing), _ask_thing(shelf, thing))
 
-    def reworded(self, ordinal: int, order: Random) -> Draft:
+    def reworded(self, ordinal: int, order: Random) -> Task:
         """Ask for a topic in words that do not find its article, where its name does."""
         school, finds = self._school, self._school.finder.finds
         stated = {topic: school.stated[topic.key] for topic in school.topics}
@@ -173,10 +153,13 @@ class _Writer:
             self._one(topic.key, _Asking(topic.questions, topic.indirect), is_lost=True)
             for topic in topics[first:] + topics[:first]
         )
-        return next(one for one in drafts if not finds(one.question.query, one.gold_ids[0]))
+        return next(one for one in drafts if not finds(one.meta["queries"][0], one.gold_ids[0]))
 
-    def trail(self, link: Link, is_long: bool) -> _Trail | None:
-        """The hops of a chain; None if a search does not find one."""
+    def chain(self, link: Link, is_long: bool) -> Task | None:
+        """Ask for the last rule of a chain: each search has to find the name for the next one.
+
+        None if a search does not find a hop.
+        """
         family, relation = link.family, link.relation
         first, second = link.abouts
         wanted, descriptions = family, [family.descriptions]
@@ -190,15 +173,23 @@ class _Writer:
                 (who, link.entity, relation.attribute),
                 (where, link.person, wanted.attribute),
             ]
+        queries = tuple(self._query_for(*hop) for hop in hops)
+        if not all(queries):
+            return None
+        *before, last = abouts = (first, *(about for about, _, _ in hops))
+        about, condition = self._condition(last)
+        if condition is not None and condition in map(self._school.exceptions.get, before):
+            # Asked with it, the question could mean the exception of another hop.
+            about, condition = last, None
+        when = self._when(condition)
         asking = _Asking(
             wanted.entity_questions,
             wanted.entity_indirect,
             _names(link.subject),
             tuple(descriptions),
         )
-        queries = tuple(self._query_for(*hop) for hop in hops)
-        abouts = (first, *(about for about, _, _ in hops))
-        return _Trail(asking, abouts, queries, link.entity) if all(queries) else None
+        question = self._ask(asking, when, self._articles(*abouts))
+        return self._draft(question, (*before, about), queries, link.entity, when)
 
     def _query_for(self, about: str, name: str, attribute: str) -> str:
         """The query that finds a hop's article once a name is known; empty if none does."""
@@ -206,18 +197,7 @@ class _Writer:
         options = (name, f"{name} {attribute}")
         return next((one for one in options if self._school.finder.finds(one, gold)), "")
 
-    def follow(self, trail: _Trail) -> Draft:
-        """Ask for the last rule of a chain: each search has to find the name for the next one."""
-        school, (*before, last) = self._school, trail.abouts
-        about, condition = self._condition(last)
-        if condition is not None and condition in map(school.exceptions.get, before):
-            # Asked with it, the question could mean the exception of another hop.
-            about, condition = last, None
-        when = self._when(condition)
-        question = self._ask(trail.asking, when, self._articles(*trail.abouts))
-        return self._draft(question, (*before, about), trail.queries, trail.bridge, when)
-
-    def not_regulated(self, ordinal: int, order: Random) -> Draft:
+    def not_regulated(self, ordinal: int, order: Random) -> Task:
         """Ask for a rule, for a chain's subject or for a thing that the handbook does not state.
 
         First come those for which a search finds passages that do not answer: an agent must read
@@ -237,15 +217,17 @@ class _Writer:
         ][ordinal % 3]
         chosen = absent[pick(range(len(absent)), ordinal // 3, order)]
         question = self._ask(chosen.asking)
-        return Draft(
-            question=question,
-            answers=(NOT_REGULATED_ANSWER,),
-            gold_ids=(),
-            queries=(question.query,),
-            value_kind=chosen.kind,
-            abouts=(chosen.about,),
-            gists=(chosen.gist,),
-            is_seen=question.is_seen,
+        return _write(
+            question,
+            (NOT_REGULATED_ANSWER,),
+            (),
+            question.is_seen,
+            queries=[question.query],
+            bridge="",
+            value_kind=str(chosen.kind),
+            abouts=[chosen.about],
+            gists=[chosen.gist],
+            condition="",
         )
 
     def _absent_subject(self, family: Family, subject: Subject) -> _Absent:
@@ -256,7 +238,7 @@ class _Writer:
             return _Absent(about, gist, family.value_kind, asking)
         return _Absent(about, gist, family.bridge_kind, _ask_link(family, subject))
 
-    def _one(self, about: str, asking: _Asking, is_lost: bool = False) -> Draft:
+    def _one(self, about: str, asking: _Asking, is_lost: bool = False) -> Task:
         about, condition = self._condition(about)
         when = self._when(condition)
         question = self._ask(asking, when, self._articles(about), is_lost)
@@ -343,22 +325,42 @@ class _Writer:
         then: tuple[str, ...] = (),
         bridge: str = "",
         condition: str = "",
-    ) -> Draft:
+    ) -> Task:
         """The task whose evidence is what `abouts` name, one per hop; the last of them answers."""
         hops: list[tuple[Article, Statement]] = [self._school.stated[about] for about in abouts]
         last = hops[-1][1]
-        return Draft(
-            question=question,
-            answers=last.value.answers,
-            gold_ids=tuple(article.passage.id for article, _ in hops),
-            queries=(question.query, *then),
-            value_kind=last.value.kind,
-            abouts=abouts,
-            gists=tuple(one.gist for _, one in hops),
-            is_seen=question.is_seen and all(article.is_seen for article, _ in hops),
+        return _write(
+            question,
+            last.value.answers,
+            tuple(article.passage.id for article, _ in hops),
+            question.is_seen and all(article.is_seen for article, _ in hops),
+            queries=[question.query, *then],
             bridge=bridge,
+            value_kind=str(last.value.kind),
+            abouts=list(abouts),
+            gists=[one.gist for _, one in hops],
             condition=condition,
         )
+
+
+def _write(
+    question: Question,
+    answers: tuple[str, ...],
+    gold_ids: tuple[str, ...],
+    is_seen: bool,
+    **meta: Any,
+) -> Task:
+    """The task of a question; `is_seen`: training may show it and its articles."""
+    return Task(
+        id="",
+        split="",
+        index=0,
+        question=question.text,
+        answers=answers,
+        gold_ids=gold_ids,
+        slices=(SEEN_WORDING if is_seen else UNSEEN_WORDING,),
+        meta={**meta, "template": question.template},
+    )
 
 
 def core_in_frame(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:

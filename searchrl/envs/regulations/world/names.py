@@ -188,21 +188,14 @@ def telling_words(name: str) -> list[str]:
     return [word for word in name.split() if word not in _COMMON_WORDS]
 
 
-class DistinctValues:
-    """Draws values for one school; no two names share a word, so that names are unambiguous."""
-
-    def __init__(self, rng: Random) -> None:
-        self._rng = rng
-        self._used: set[str] = set()
-
-    def draw(self, kind: ValueKind) -> str:
-        """Draw a value of `kind`; if it is a name, none of its telling words was drawn before."""
-        while True:
-            value = draw_value(kind, self._rng)
-            words = telling_words(value)
-            if kind not in _NAMED or not self._used.intersection(words):
-                self._used.update(words)
-                return value
+def draw_distinct(kind: ValueKind, rng: Random, used: set[str]) -> str:
+    """Draw a value of `kind`; a name has no telling word of `used`, which takes in its own."""
+    while True:
+        value = draw_value(kind, rng)
+        words = telling_words(value)
+        if kind not in _NAMED or used.isdisjoint(words):
+            used.update(words)
+            return value
 
 
 _NAMED = (ValueKind.ROOM, ValueKind.PERSON, ValueKind.BUILDING, ValueKind.FORM, ValueKind.FUND)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
 from searchrl.core.episode import Passage
 from searchrl.envs.regulations.world.names import (
-    DistinctValues,
     Value,
     ValueKind,
+    draw_distinct,
     invent_name,
     school_names,
 )
@@ -153,13 +153,12 @@ class Link(NamedTuple):
         return about, f"{about}:room"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class School:
     """A school's handbook, with the matters that it regulates, and others that it does not.
 
-    `stated` holds, by its key, the article and the statement of every rule and exception as it
-    holds now. `exceptions` maps a rule's key to the condition of its exception. `has_unseen`:
-    wordings that training never shows may be used. `trap_share` is that of `Dials`.
+    `exceptions` maps a rule's key to the condition of its exception. `has_unseen`: wordings that
+    training never shows may be used. `trap_share` is that of `Dials`.
     """
 
     key: str
@@ -174,19 +173,21 @@ class School:
     absent_subjects: tuple[tuple[Family, Subject], ...]
     absent_things: tuple[tuple[Shelf, str], ...]
     trap_share: float
-    passages: tuple[Passage, ...] = field(init=False)
-    stated: Mapping[str, tuple[Article, Statement]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        passages = tuple(article.passage for article in self.articles)
-        object.__setattr__(self, "passages", passages)
-        stated = {
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """The articles as they are searched."""
+        return tuple(article.passage for article in self.articles)
+
+    @cached_property
+    def stated(self) -> Mapping[str, tuple[Article, Statement]]:
+        """By its key, the article and the statement of every rule and exception as it holds now."""
+        return {
             one.about: (article, one)
             for article in self.articles
             for one in article.statements
             if one.status is not Status.REPLACED
         }
-        object.__setattr__(self, "stated", stated)
 
     @property
     def finder(self) -> Finder:
@@ -227,7 +228,8 @@ class _Founder:
     def __init__(self, key: str, split: str, difficulty: Difficulty) -> None:
         self._key = key
         self._rng = Random(key)
-        self._values = DistinctValues(self._rng)
+        # No two names share a word, so that names are unambiguous.
+        self._draw = partial(draw_distinct, rng=self._rng, used=set())
         self._dials = LEVELS[difficulty]
         self._has_unseen = split == "test" and difficulty is not Difficulty.EASY
         self._composer = Composer(
@@ -280,7 +282,7 @@ class _Founder:
             self._write(first.titles, topic_rules, first.remarks)
 
     def _topic_rule(self, topic: Topic, is_plain: bool = False) -> Rule:
-        value = Value(topic.kind, self._values.draw(topic.kind), topic.unit)
+        value = Value(topic.kind, self._draw(topic.kind), topic.unit)
         return self._rule(topic.key, topic.key, value, topic.facts, {}, is_plain)
 
     def _add_chains(self) -> tuple[list[Link], list[tuple[Family, Subject]]]:
@@ -300,7 +302,7 @@ class _Founder:
     def _add_chain(self, family: Family, subject: Subject) -> Link:
         rng = self._rng
         entity = Value(family.bridge_kind, self._draw_entity(family.bridge_kind))
-        value = Value(family.value_kind, self._values.draw(family.value_kind), family.unit)
+        value = Value(family.value_kind, self._draw(family.value_kind), family.unit)
         link = Link(family, subject, entity.text.removeprefix("the "))
         first, second = link.abouts
         names = {"s": rng.choice(subject.names)}
@@ -317,7 +319,7 @@ class _Founder:
     def _go_further(self, link: Link, entity: Value, relation: Relation) -> Link:
         """State who has to do with an entity, and the room of this person."""
         person = Value(ValueKind.PERSON, self._draw_entity(ValueKind.PERSON))
-        room = Value(ValueKind.ROOM, self._values.draw(ValueKind.ROOM))
+        room = Value(ValueKind.ROOM, self._draw(ValueKind.ROOM))
         link, club = link._replace(relation=relation, person=person.bare), room_family()
         who, where = link.further
         gist, slots = entity_gist(relation.attribute, link.entity), {"p": entity.text}
@@ -329,7 +331,7 @@ class _Founder:
         return link
 
     def _draw_entity(self, kind: ValueKind) -> str:
-        name = self._values.draw(kind)
+        name = self._draw(kind)
         if kind is ValueKind.PERSON and self._rng.random() < self._dials.invented / 2:
             return f"{name.split()[0]} {invent_name(self._rng).split()[0]}"
         return name
@@ -348,7 +350,7 @@ class _Founder:
                 if named != thing
             ]
             for thing in present:
-                value = Value(shelf.kind, self._values.draw(shelf.kind), shelf.unit)
+                value = Value(shelf.kind, self._draw(shelf.kind), shelf.unit)
                 about, slots = shelf.about(thing), {"s": thing}
                 rule = self._rule(about, shelf.gist(thing), value, shelf.facts, slots)
                 self._write(shelf.titles, [rule], shelf.remarks)
@@ -390,7 +392,7 @@ class _Founder:
 
     def _other(self, value: Value) -> Value:
         while True:
-            other = value._replace(bare=self._values.draw(value.kind))
+            other = value._replace(bare=self._draw(value.kind))
             if other != value:
                 return other
 

@@ -43,9 +43,9 @@ class Finder:
     def __init__(self, passages: tuple[Passage, ...]) -> None:
         self._search = BM25Retriever(passages)
 
-    def finds(self, query: str, passage_id: str, within: int = 3) -> bool:
-        """True if the article is among the first `within` results of the query."""
-        return any(p.id == passage_id for p in self._search.search([query], within)[0])
+    def finds(self, query: str, passage_id: str) -> bool:
+        """True if the article is among the first three results of the query."""
+        return self.misleads(query, passage_id) >= 0
 
     def misleads(self, query: str, passage_id: str = "") -> float:
         """The best other score of the query over that of the article (none: over 1).

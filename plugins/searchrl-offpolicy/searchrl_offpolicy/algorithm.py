@@ -122,7 +122,7 @@ class Mixer(Hooks):
     has_begun: bool = False
     """True once the success of a step was above the threshold."""
     demonstrations: dict[Task, list[Any]] = field(default_factory=dict)
-    trainer: Trainer | None = None
+    trainer: Trainer = field(init=False, repr=False, compare=False)
     _asked: dict[str, Prompt] = field(default_factory=dict)
     """The prompts of the step, by group."""
     _again: set[str] = field(default_factory=set)
@@ -178,7 +178,6 @@ class Mixer(Hooks):
 
     def ask(self, prompts: Sequence[Prompt], step: int) -> list[Prompt]:
         """Return the prompts of a step: known ones last, fewer rollouts where some are added."""
-        assert self.trainer is not None
         asked, self._size = list(prompts), prompts[0].num_rollouts
         rng = random.Random(f"{self.trainer.seed}/again/{step}")
         count = _share(self.ratio, len(asked)) if self.has_begun else 0
@@ -186,7 +185,7 @@ class Mixer(Hooks):
         first = len(asked) - len(drawn)
         # Tasks with a demonstration replace the first ones without, up to their share, within one
         # environment, so that a mixture keeps its shares.
-        free = [n for n in range(first) if not self._own(asked[n])]
+        free = [n for n in range(first) if not self._shown(asked[n])]
         missing = max(0, _share(self.share, len(asked)) - (first - len(free)))
         for n in free:
             known = [index for entry, index in self.demonstrations if entry == asked[n].entry]
@@ -266,21 +265,18 @@ class Mixer(Hooks):
             self.experience.load_state_dict(state["experience"])
             self.has_begun = state["has_begun"]
 
-    def _own(self, prompt: Prompt) -> list[Any]:
+    def _shown(self, prompt: Prompt) -> list[Any]:
         """Demonstrations of a prompt's task; they were played at the last difficulty."""
-        return (
-            self.demonstrations.get((prompt.entry, prompt.index), [])
-            if prompt.level is None
-            else []
-        )
+        is_last = prompt.level is None
+        return self.demonstrations.get((prompt.entry, prompt.index), []) if is_last else []
 
     def _demonstrated(self, prompt: Prompt, step: int) -> list[Any]:
         """The demonstrations of a group; they change with the step if the task has several."""
-        own = self._own(prompt)
-        if not own or prompt.group_id in self._again or self.trainer is None:
+        shown = self._shown(prompt)
+        if not shown or prompt.group_id in self._again:
             return []
         rng = random.Random(f"{self.trainer.seed}/{step}/{prompt.group_id}")
-        return rng.sample(own, min(self.per_group, len(own), self._size - 1))
+        return rng.sample(shown, min(self.per_group, len(shown), self._size - 1))
 
     def _replays(self, groups: Sequence[Any]) -> dict[str, Any]:
         """The success that is most certain now, for each prompt that was asked again."""
@@ -303,7 +299,6 @@ class Mixer(Hooks):
 
     def _entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Mean nats per token that the model wrote, under the current policy; 0 without any."""
-        assert self.trainer is not None
         probes = [
             (number, Probe(one, turn.start, one.turn_ids(turn), turn.segment))
             for number, one in enumerate(trajectories)

@@ -42,14 +42,14 @@ class Rollback(TypedDict):
 
 
 class AlarmDesk:
-    """The alarms of a run, last asked after step `asked`; it adds to `rollbacks`."""
+    """The alarms of a run, last asked after step `last_step`; it adds to `rollbacks`."""
 
     def __init__(
         self,
         session: Session,
         writer: RunWriter,
         observer: Observer,
-        asked: int,
+        last_step: int,
         rollbacks: list[Rollback],
     ) -> None:
         self.session, self.writer, self.observer = session, writer, observer
@@ -67,8 +67,8 @@ class AlarmDesk:
         self.watch = Watch(session.registry, self.settings.watch, history, rewards)
         anew = rollbacks[-1]["step"] if rollbacks else -1
         if session.workers.is_first:
-            self.watch.replay(read_rows(writer.path / "metrics.jsonl"), asked, anew)
-        writer.keep_alarms(asked)
+            self.watch.replay(read_rows(writer.path / "metrics.jsonl"), last_step, anew)
+        writer.keep_alarms(last_step)
         if rollbacks or "rollbacks" in Run(writer.path).provenance:
             writer.update_provenance(rollbacks=rollbacks)
         session.learner.lr_scale = self._lr_scale()

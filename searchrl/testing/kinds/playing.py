@@ -300,7 +300,7 @@ class Rewriting:
             results = inner.search(queries, k)
             self.num_shown += sum(map(len, results))
             text = self._text
-            return [[replace(p, text=text, title=text[:80]) for p in found] for found in results]
+            return [[replace(p, text=text, title=text[:80]) for p in one] for one in results]
 
         made: Any = SimpleNamespace(search=search)
         return made  # type: ignore[no-any-return]

@@ -166,15 +166,15 @@ def suggest_path(path: str | Path) -> str:
         names = [entry.name for entry in wanted.parent.iterdir()]
     except OSError:  # no such folder either: nothing is near
         return ""
-    found = [repr(str(wanted.parent / name)) for name in _near(wanted.name, names)]
-    return f" Did you mean {' or '.join(found)}?" if found else ""
+    near = [repr(str(wanted.parent / name)) for name in _near(wanted.name, names)]
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
     """At most three names that are nearly as like as the likest; never the name itself."""
-    found = difflib.get_close_matches(name, [one for one in known if one != name], 3, cutoff=0.55)
-    likeness = [difflib.SequenceMatcher(None, one, name).ratio() for one in found]
-    return [one for one, ratio in zip(found, likeness, strict=True) if ratio > likeness[0] - 0.15]
+    near = difflib.get_close_matches(name, [one for one in known if one != name], 3, cutoff=0.55)
+    likeness = [difflib.SequenceMatcher(None, one, name).ratio() for one in near]
+    return [one for one, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - 0.15]
 
 
 def show_value(value: object) -> str:

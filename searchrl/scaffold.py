@@ -150,7 +150,7 @@ def make_scaffold(kind: str, name: str, *, is_package: bool = False) -> Scaffold
         "pyproject.toml": "package/pyproject.toml",
         "README.md": "package/README.md",
     }
-    files = {root / path: _render(own, kind, name, facts) for path, own in layouts.items()}
+    files = {root / path: _render(layout, kind, name, facts) for path, layout in layouts.items()}
     return Scaffold(kind, name, files, setup, "pytest", commands)
 
 

@@ -77,11 +77,11 @@ class Watch:
         self.history.clear()
         self._held.clear()
 
-    def replay(self, rows: Iterable[Mapping[str, Any]], asked: int, anew: int = -1) -> None:
+    def replay(self, rows: Iterable[Mapping[str, Any]], last_step: int, anew: int = -1) -> None:
         """Take in the rows of metrics.jsonl of a run that goes on; what sounds is not said.
 
-        The alarms are asked again about the last `QUIET` steps up to `asked`: that tells which of
-        them sound. What came before `anew`, where the watch began anew, is left out.
+        The alarms are asked again about the last `QUIET` steps up to `last_step`: that tells which
+        of them sound. What came before `anew`, where the watch began anew, is left out.
         """
         by_step = itertools.groupby(rows, lambda row: int(row["step"]))
         for step, of_step in by_step:
@@ -89,7 +89,7 @@ class Watch:
                 continue
             for row in of_step:
                 self.history.add(step, row["phase"], row["metrics"])
-            if asked - QUIET <= step <= asked and self.history.steps():
+            if last_step - QUIET <= step <= last_step and self.history.steps():
                 self.ask(step)
 
 

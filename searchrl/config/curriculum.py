@@ -48,7 +48,7 @@ def checked_stages(value: Any, key: str) -> Any:
 
 def alone(task: Mapping[str, Any]) -> dict[str, Any]:
     """A task for a run in which others are missing: no weight, and the last of its difficulties."""
-    own = {key: value for key, value in task.items() if key not in ("weight", "difficulty")}
+    settings = {key: value for key, value in task.items() if key not in ("weight", "difficulty")}
     if levels := task.get("difficulty"):
-        own["env"] = {**own["env"], "difficulty": levels[max(levels, key=int)]}
-    return own
+        settings["env"] = {**settings["env"], "difficulty": levels[max(levels, key=int)]}
+    return settings

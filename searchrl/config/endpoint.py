@@ -119,13 +119,13 @@ class EndpointConfig(Section):
             text = json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(f"expected what JSON can say: {error}") from None
-        if found := _SECRET.search(text):
+        if match := _SECRET.search(text):
             raise PydanticCustomError(
                 "secret",
                 "its key '{name}' is a secret or a header, and this setting is sent in the body "
                 "and written into run folders; put the secret into an environment variable and "
                 "name that: endpoint.key_env=NAME",
-                {"name": next(filter(None, found.groups()))},
+                {"name": next(filter(None, match.groups()))},
             )
         return value
 

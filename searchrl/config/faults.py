@@ -62,15 +62,15 @@ def explain(
 
 def _location(merged: object, item: Mapping[str, Any]) -> tuple[str, ...]:
     """Keys to a fault, without the parts that name one of several types instead of a place."""
-    found: list[str] = []
+    keys: list[str] = []
     inner = merged
     for part in item["loc"]:
         below = _below(inner, str(part))
         is_new = part == item["loc"][-1] and item["type"] in ("missing", "extra_forbidden")
         if below is not _ABSENT or is_new:
-            found.append(str(part))
+            keys.append(str(part))
             inner = below
-    return tuple(found)
+    return tuple(keys)
 
 
 def _below(inner: object, part: str) -> object:
@@ -99,10 +99,10 @@ def _explain_one(
         return f"{start}the key {show_value(key)} is no text; expected the name of a setting"
     if "missing" in kinds:
         return f"{start}{key} is missing"
-    said = dict.fromkeys(_words(item) for item in items)
+    texts = dict.fromkeys(_words(item) for item in items)
     if "secret" in kinds:
-        return f"{start}{key}: {'; or '.join(said)}"
-    return f"{start}{key} = {show_value(items[0].get('input'))}: {'; or '.join(said)}"
+        return f"{start}{key}: {'; or '.join(texts)}"
+    return f"{start}{key} = {show_value(items[0].get('input'))}: {'; or '.join(texts)}"
 
 
 def _words(item: Mapping[str, Any]) -> str:

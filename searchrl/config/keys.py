@@ -48,8 +48,8 @@ class ConfigKey:
     @property
     def path(self) -> str:
         """The key as `--set` takes it: short forms, and the first entry of a list."""
-        own = self.key.removeprefix("tasks[].")
-        return own if own in TASK_KEYS else self.key.replace("[]", ".0")
+        plain = self.key.removeprefix("tasks[].")
+        return plain if plain in TASK_KEYS else self.key.replace("[]", ".0")
 
 
 def config_keys() -> list[ConfigKey]:
@@ -68,11 +68,11 @@ def find_keys(name: str) -> list[ConfigKey]:
     wanted = _plain(name)
     if wanted.partition(".")[0] in TASK_KEYS:
         wanted = f"tasks.{wanted}"
-    found = [key for key in keys if f"{_plain(key.key)}.".startswith(f"{wanted}.")]
+    matching = [key for key in keys if f"{_plain(key.key)}.".startswith(f"{wanted}.")]
     if wanted == "run":
-        found = [key for key in keys if key.section == "run"]
-    if found:
-        return found
+        matching = [key for key in keys if key.section == "run"]
+    if matching:
+        return matching
     known = [_plain(key.key) for key in keys]
     leaves = [key for key in known if key.endswith(f".{wanted}")]
     hint = f" Did you mean {' or '.join(map(repr, leaves))}?" if leaves else suggest(wanted, known)

@@ -30,5 +30,5 @@ def find_packaged(name: str) -> Path | None:
     except (ImportError, ValueError):
         return None
     places = (spec.submodule_search_locations or ()) if spec is not None else ()
-    found = (Path(place) / inner for place in places)
-    return next((one.resolve() for one in found if one.exists()), None)
+    candidates = (Path(place) / inner for place in places)
+    return next((one.resolve() for one in candidates if one.exists()), None)

@@ -313,8 +313,8 @@ def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
     }
     if isinstance(algorithm := data.get("algorithm"), Mapping):
         known = {k: v for k, v in algorithm.items() if k in AlgorithmConfig.model_fields}
-        if own := {k: v for k, v in algorithm.items() if k not in known}:
-            data["algorithm"] = {**known, "settings": merge(known.get("settings", {}), own)}
+        if plugin_keys := {k: v for k, v in algorithm.items() if k not in known}:
+            data["algorithm"] = {**known, "settings": merge(known.get("settings", {}), plugin_keys)}
     if short := {key: _as_named(key, layer[key]) for key in TASK_KEYS if key in layer}:
         data["tasks"] = merge(data["tasks"], {"0": short}) if "tasks" in data else {"0": short}
     return data

@@ -78,8 +78,8 @@ def load_plugins(
     returns the sources that a run folder named, with the hash that each must have (see
     `searchrl.trust`).
     """
-    own = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
-    installed: list[_Candidate] = [(own, lambda: importlib.import_module(BUILTINS))]
+    builtin = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
+    installed: list[_Candidate] = [(builtin, lambda: importlib.import_module(BUILTINS))]
     if entry_points and os.environ.get("SEARCHRL_NO_INSTALLED_PLUGINS", "0") in ("", "0"):
         installed += _find_entry_points()
     entries: list[Entry] = []
@@ -133,10 +133,10 @@ def load_plugins(
 def _find_entry_points() -> list[_Candidate]:
     """One candidate per entry point, named after its distribution (`dist.entry` if it has many)."""
     listed = importlib.metadata.entry_points(group=PROJECT)
-    found = [(ep.dist.name if ep.dist else ep.name, ep) for ep in listed]
-    names = [dist_name for dist_name, _ in found]
+    listed_by = [(ep.dist.name if ep.dist else ep.name, ep) for ep in listed]
+    names = [dist_name for dist_name, _ in listed_by]
     candidates: list[_Candidate] = []
-    for dist_name, entry_point in found:
+    for dist_name, entry_point in listed_by:
         name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{entry_point.name}"
         version = entry_point.dist.version if entry_point.dist else ""
         candidates.append((Owner(name, Origin.ENTRY_POINT, dist_name, version), entry_point.load))
@@ -230,13 +230,15 @@ def _load_module(name: str) -> ModuleType:
 
 def _identify(plugin: object, owner: Owner) -> Owner:
     """Complete the owner record of an imported plugin and check its API number."""
-    file, own = owner.file or find_file(plugin), getattr(plugin, "__dict__", {})
-    version = own.get("__version__", "") if isinstance(own.get("__version__"), str) else ""
+    file, attributes = owner.file or find_file(plugin), getattr(plugin, "__dict__", {})
+    version = (
+        attributes.get("__version__", "") if isinstance(attributes.get("__version__"), str) else ""
+    )
     if owner.origin is Origin.FILE:
-        owner = replace(owner, version=version, sha256=own["__sha256__"])
+        owner = replace(owner, version=version, sha256=attributes["__sha256__"])
     elif owner.origin is Origin.MODULE:
-        found = find_distribution(owner.source)
-        distribution, version = (found.name, found.version) if found else ("", version)
+        dist = find_distribution(owner.source)
+        distribution, version = (dist.name, dist.version) if dist else ("", version)
         owner = replace(owner, distribution=distribution, version=version)
     return replace(owner, file=file, api=_read_api(plugin))
 
@@ -280,7 +282,7 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
 def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
     """The hooks of a plugin; refuses misspelt, unmarked and uncallable hook functions."""
     manager = pluggy.PluginManager(PROJECT)
-    found: dict[str, list[Callable[..., object]]] = {}
+    hooks: dict[str, list[Callable[..., object]]] = {}
     has_hooks = False
     for name in dir(plugin):
         options = manager.parse_hookimpl_opts(plugin, name)
@@ -303,7 +305,7 @@ def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
         elif [str(p).partition(":")[0] for p in signature.parameters.values()] != ["register"]:
             problem = f"defines {name}{signature}; expected {name}(register)"
         else:
-            found.setdefault(hook, []).append(function)
+            hooks.setdefault(hook, []).append(function)
             continue
         raise PluginFault(problem, _line_of(function))
     is_file = isinstance(plugin, ModuleType) and "__sha256__" in vars(plugin)
@@ -312,7 +314,7 @@ def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
             "has no hooks: define a function such as register_rewards(register) and mark it with "
             "@searchrl.hookimpl (or a class of gymnasium.Env, for --env gym:NAME-v0)"
         )
-    return found
+    return hooks
 
 
 def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
@@ -333,8 +335,8 @@ def _find_place(error: BaseException, file: str) -> tuple[str, int]:
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 0
     frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
-    if own := [frame for frame in frames if frame[0] == file]:
-        return own[-1]
+    if inside := [frame for frame in frames if frame[0] == file]:
+        return inside[-1]
     library = str(Path(importlib.__file__).parent)
     passed = (__file__, "<frozen", library, str(Path(pluggy.__file__).parent))
     return next((frame for frame in frames if not frame[0].startswith(passed)), (file, 0))

@@ -33,8 +33,8 @@ def make_retriever_factory(
 ) -> RetrieverFactory:
     """Return the factory of a registered retriever with its settings, all of them checked."""
     entry = registry.get("retriever", name)
-    own = entry.ensure_settings(fill_parts(registry, entry, settings))
-    return functools.partial(entry.load(), **own) if own else entry.load()
+    arguments = entry.ensure_settings(fill_parts(registry, entry, settings))
+    return functools.partial(entry.load(), **arguments) if arguments else entry.load()
 
 
 def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Judge:

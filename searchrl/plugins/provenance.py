@@ -193,7 +193,7 @@ def find_commit(folder: Path, tracked: str = ".") -> str | None:
     """The commit of a folder; None if unknown, or if git does not know the file `tracked` in it."""
     # Never the program that a repository names to watch its files.
     git = ["git", "-c", "core.fsmonitor=false", "-C", str(folder)]
-    said = []
+    outputs = []
     for words in (["ls-files", "--error-unmatch", tracked], ["rev-parse", "HEAD"]):
         try:
             answer = subprocess.run(
@@ -201,5 +201,5 @@ def find_commit(folder: Path, tracked: str = ".") -> str | None:
             )
         except (OSError, subprocess.SubprocessError):
             return None
-        said.append(answer.stdout.strip())
-    return said[-1]
+        outputs.append(answer.stdout.strip())
+    return outputs[-1]

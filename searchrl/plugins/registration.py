@@ -59,8 +59,8 @@ class Collector:
         """See `hookspecs.Register`."""
         known = _types_of(self.kind)
         if unknown := [option for option in options if option not in known]:
-            own = [key for key in known if key not in ("factory", "description")]
-            hint = suggest(unknown[0], own, "It takes a name, a factory and a description.")
+            allowed = [key for key in known if key not in ("factory", "description")]
+            hint = suggest(unknown[0], allowed, "It takes a name, a factory and a description.")
             raise TypeError(f"register() of a {self.kind} takes no {unknown[0]!r}.{hint}")
         frame = inspect.currentframe()
         line = frame.f_back.f_lineno if frame and frame.f_back else 0

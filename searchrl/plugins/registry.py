@@ -130,8 +130,8 @@ class Entry:
                 f"{suggest(name, self.script_names)} Name one with --policy scripted:NAME, or in "
                 "sft.stages.0.mix"
             )
-        found = self.options if name == "expert" else self.options["scripts"]
-        return self._resolve(found[name])
+        factories = self.options if name == "expert" else self.options["scripts"]
+        return self._resolve(factories[name])
 
     def is_safe_name(self) -> bool:
         """Return True if its plugin says that the name under a scheme imports nothing."""
@@ -142,8 +142,8 @@ class Entry:
         """Check the settings, then call the factory; an error in it names the plugin."""
         factory = self.load()
         passed = passed_keywords(self.kind)
-        own = {key: value for key, value in settings.items() if key not in passed}
-        settings |= self.ensure_settings(own)
+        given = {key: value for key, value in settings.items() if key not in passed}
+        settings |= self.ensure_settings(given)
         try:
             return factory(*args, **settings)
         except SearchRLError:
@@ -208,14 +208,14 @@ class Registry:
         Raises `UnknownNameError` with near matches, `PluginError` for a name that two plugins
         offer, `ConfigError` for a scheme without a rest.
         """
-        found = self._match(kind, name)
-        if len(found) > 1:
-            raise PluginError(_describe_conflict(found))
-        if not found:
+        matches = self._match(kind, name)
+        if len(matches) > 1:
+            raise PluginError(_describe_conflict(matches))
+        if not matches:
             self._raise_unknown(kind, name)
-        if found[0].name.endswith(":") and not found[0].argument:
+        if matches[0].name.endswith(":") and not matches[0].argument:
             raise ConfigError(f"env '{name}' needs a name after the colon, as in '{name}<name>'")
-        return found[0]
+        return matches[0]
 
     def make_protocol(self, env: Entry, name: str, settings: Mapping[str, Any]) -> Any:
         """Make the protocol `name`, with the environment's tools if it takes them and has none."""
@@ -233,13 +233,13 @@ class Registry:
 
     def spellings(self, kind: str) -> tuple[str, ...]:
         """Every plain and qualified way to write a name of `kind`, conflicting ones included."""
-        found: set[str] = set()
+        spellings: set[str] = set()
         for entry in self._of(kind):
             owner = entry.owner
             plugins = {owner.name, owner.distribution or owner.name}
             plugins |= {re.sub(r"\W", "_", plugin) for plugin in plugins}
-            found |= {entry.name, *(f"{plugin}:{entry.name}" for plugin in plugins)}
-        return tuple(sorted(found))
+            spellings |= {entry.name, *(f"{plugin}:{entry.name}" for plugin in plugins)}
+        return tuple(sorted(spellings))
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, in order of registration."""
@@ -302,8 +302,8 @@ class Registry:
         if not rest:
             return []
         theirs = [entry for entry in entries if entry.owner.answers_to(head)]
-        if own := [entry for entry in theirs if entry.name == rest]:
-            return own
+        if exact := [entry for entry in theirs if entry.name == rest]:
+            return exact
         scheme, _, argument = rest.partition(":")
         under_own = [e for e in theirs if argument and e.name == f"{scheme}:"]
         if under_own:

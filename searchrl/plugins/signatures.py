@@ -69,25 +69,25 @@ def check_settings(
     """
     count, names, _ = _PASSED.get(kind, (0, (), ""))
     passed = {*names, "name"} if kind == "env" else {*names}
-    found, is_open = _find_parameters(factory)
+    parameters, is_open = _find_parameters(factory)
     # What SearchRL passes by position (a retriever's passages) is no setting.
-    own = {key: one for key, one in [*found.items()][count:] if key not in passed}
+    settable = {key: one for key, one in [*parameters.items()][count:] if key not in passed}
     for key in settings:
-        if key in passed or (key not in own and not is_open):
-            hint = suggest(key, own, "It takes no settings.")
+        if key in passed or (key not in settable and not is_open):
+            hint = suggest(key, settable, "It takes no settings.")
             raise ConfigError(f"{kind} '{name}' has no setting {key!r}.{hint}")
     required = [p for p in [*_parameters(factory).values()][count:] if p.default is p.empty]
     for one in required:
-        if one.kind in _NAMED and one.name in own and one.name not in settings:
+        if one.kind in _NAMED and one.name in settable and one.name not in settings:
             is_section = kind in ("env", "protocol", "retriever", "judge")
             how = f" Give it: --set {kind}.{one.name}=…" if is_section else ""
             raise ConfigError(f"{kind} '{name}' needs the setting {one.name!r}.{how}")
     checked, problems = dict(settings), []
     for key, value in settings.items():
-        if key not in own or value is own[key].default or not _is_plain(value):
+        if key not in settable or value is settable[key].default or not _is_plain(value):
             continue
         try:
-            checked[key] = _convert(value, _resolve(factory, key, own[key].annotation))
+            checked[key] = _convert(value, _resolve(factory, key, settable[key].annotation))
         except ValueError as error:
             problems.append(f"{kind} '{name}': cannot use {key}{error}")
     if problems:
@@ -97,8 +97,10 @@ def check_settings(
 
 def find_settings(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The settings of a factory by name; the annotation of one without a type is `Any`."""
-    found = _find_parameters(factory)[0].items()
-    return {name: p.replace(annotation=_resolve(factory, name, p.annotation)) for name, p in found}
+    parameters = _find_parameters(factory)[0].items()
+    return {
+        name: p.replace(annotation=_resolve(factory, name, p.annotation)) for name, p in parameters
+    }
 
 
 def find_retriever_settings(factory: Callable[..., Any]) -> dict[str, bool]:
@@ -148,15 +150,15 @@ def _find_parameters(
 
     Of a class that passes `**settings` on, its parents' are known as well.
     """
-    found = dict(_parameters(factory))
-    is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in found.values())
+    parameters = dict(_parameters(factory))
+    is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     made = factory.func if isinstance(factory, functools.partial) else factory
     for init in _makers(made) if is_open and inspect.isclass(made) else ():
-        own = [*inspect.signature(init).parameters.values()][1:]
-        found = {**{p.name: p for p in own}, **found}
-        if not (is_open := any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own)):
+        inner = [*inspect.signature(init).parameters.values()][1:]
+        parameters = {**{p.name: p for p in inner}, **parameters}
+        if not (is_open := any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inner)):
             break
-    return {name: p for name, p in found.items() if p.kind in _NAMED}, is_open
+    return {name: p for name, p in parameters.items() if p.kind in _NAMED}, is_open
 
 
 def _is_plain(value: object) -> bool:

@@ -166,7 +166,7 @@ class _ColdStart(TrainingRun):
             self.observer.step(step + 1, self.num_steps, metrics)
             if (step + 1) % config.checkpoint.every == 0 or step + 1 == self.num_steps:
                 self.save()
-            if session.workers.agree_to_stop(self.stop.asked):
+            if session.workers.agree_to_stop(self.stop.is_requested):
                 raise Interrupted
         if progress.cut_demos:
             self.observer.note(

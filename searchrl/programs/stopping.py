@@ -25,12 +25,12 @@ from searchrl.run_folder import list_checkpoints
 class StopFlag:
     """Set when the user or the system asks to stop; calling it reads it. `number`: the signal."""
 
-    asked: bool = False
+    is_requested: bool = False
     number: int = signal.SIGINT
 
     def __call__(self) -> bool:
         """Read it."""
-        return self.asked
+        return self.is_requested
 
 
 _CAUGHT = tuple(
@@ -53,10 +53,10 @@ def catching_signals() -> Iterator[StopFlag]:
         return
 
     def handle(number: int, frame: Any) -> None:
-        if stop.asked and number == signal.SIGINT:
+        if stop.is_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if not stop.asked:
-            stop.asked, stop.number = True, number
+        if not stop.is_requested:
+            stop.is_requested, stop.number = True, number
 
     heard = [number for number in _CAUGHT if signal.getsignal(number) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, handle) for number in heard}
@@ -122,8 +122,8 @@ def _keep(save: Callable[[], int], run_dir: Path, way_on: str) -> str:
 
 
 def _last_checkpoint(run_dir: Path, way_on: str) -> str:
-    found = list_checkpoints(run_dir)
-    if not found:
+    checkpoints = list_checkpoints(run_dir)
+    if not checkpoints:
         return f"'{run_dir}' holds no checkpoint to continue from"
-    step = int(found[-1].name.rpartition("_")[2])
+    step = int(checkpoints[-1].name.rpartition("_")[2])
     return f"what came after step {step}, the last checkpoint, is lost; {way_on}"

@@ -169,7 +169,7 @@ class _Training(TrainingRun):
             self.trackers.log(step, metrics, "train")
             observer.step(step, self.num_steps, metrics)
             self.finish_step()
-            if session.workers.agree_to_stop(self.stop.asked):
+            if session.workers.agree_to_stop(self.stop.is_requested):
                 raise Interrupted
         assert progress.before is not None
         run = Run(self.writer.path)
@@ -242,8 +242,8 @@ class _Training(TrainingRun):
         if config.rollout.step_timeout_s is not None:
             metrics["late_rollouts"] = exact(drawn.num_late)
         metrics |= sampler_metrics(session.sampler, session.workers)
-        own = finite_figures(session.algorithm.hooks.metrics())
-        metrics |= {name: exact(value) for name, value in own.items()}
+        figures = finite_figures(session.algorithm.hooks.metrics())
+        metrics |= {name: exact(value) for name, value in figures.items()}
         metrics |= self.alarms.count()
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)

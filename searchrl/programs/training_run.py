@@ -117,10 +117,10 @@ class TrainingRun:
         notes, observer = [*self.notes()], self.observer  # a judge without a key is refused
         session, config = self.session, self.session.config
         # The first process makes the folder; the others only have to know where it is.
-        own = None if folder is None else RunWriter.create(config, folder)
+        writer = None if folder is None else RunWriter.create(config, folder)
         path = session.workers.gather(folder)[0]
         assert path is not None
-        self.writer = own or RunWriter(path, is_silent=True)
+        self.writer = writer or RunWriter(path, is_silent=True)
         self._record_origin()
         observer.begin(self.num_steps)
         if note := trust_created(config, session.registry, path):
@@ -271,7 +271,7 @@ class TrainingRun:
 
 
 def run_training(
-    made: type[TrainingRun],
+    kind: type[TrainingRun],
     config: RunConfig | Plan | Mapping[str, Any] | None,
     resume: str | Path | None,
     observer: Observer | None,
@@ -289,7 +289,7 @@ def run_training(
             return Run(Path(resume))
         note = observer.note
         plan, registry = prepare(
-            made.program, config, resume=resume, registry=registry, on_note=note, trust=trust
+            kind.program, config, resume=resume, registry=registry, on_note=note, trust=trust
         )
         with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
             folder, old = None, None if resume is None else Path(resume)
@@ -297,16 +297,16 @@ def run_training(
                 folder = old or choose_folder(plan.config)
                 stack.enter_context(holding(folder))
             workers.barrier()  # no process loads weights if the folder cannot be used
-            session = made.makes(plan, registry, workers, note, observer.phase)
+            session = kind.makes(plan, registry, workers, note, observer.phase)
             stack.callback(session.close)
-            run = made(session, observer, stop)
+            run = kind(session, observer, stop)
             run.open(folder, old, allow_change=allow_change)
             path = run.writer.path
-            is_tracked = workers.is_first and made.program == "train"
+            is_tracked = workers.is_first and kind.program == "train"
             names = plan.config.log.trackers if is_tracked else ()
             with (
                 Trackers(registry, names, path) as run.trackers,
-                keeping_finished(made.program, path, run.save, observer.last_words),
+                keeping_finished(kind.program, path, run.save, observer.last_words),
             ):
                 summary = run.run()
         observer.done(path, summary)

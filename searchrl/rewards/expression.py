@@ -90,7 +90,8 @@ class Expression:
 
     def __str__(self) -> str:
         # "a-b:c" reads as one qualified name, so a minus beside one needs spaces.
-        gap = " " if any("-" in name for name in self.names) else ""
+        is_near = ("-" in name or (":" in name and weight < 0) for weight, name in self.terms)
+        gap = " " if any(is_near) else ""
         pieces = [
             (weight, name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}")
             for weight, name in self.terms

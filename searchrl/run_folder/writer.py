@@ -122,6 +122,7 @@ class RunWriter:
             for name in [*writer._files]:
                 if name.startswith(f"{FOLDER}/") and is_dropped(Path(name)):
                     del writer._files[name]
+            writer.update_provenance()  # before they are removed: a kill leaves none that is missed
             for file in filter(is_dropped, rollout_files(run.path)):
                 set_aside(file) if file.is_dir() else file.unlink()
             writer._keep_rows(METRICS, measured, is_kept, on_note)

@@ -2,7 +2,8 @@
 
 Harmless are registered names of installed packages; numbers, true and false, values of a `Literal`,
 and defaults; and the text of our own sections, such as rewards and instructions. Nothing that is
-looked at is imported, but for installed plugins. Whether a path exists is not asked.
+looked at is imported, but for installed plugins. Whether a path exists is asked only of a model
+inside of the run folder: a name that is no folder there is one of a hub.
 """
 
 from __future__ import annotations
@@ -153,10 +154,12 @@ class _Finder:
             return not text.startswith("@") or self.is_inside(text[1:])
         if what == MODEL and (text in MODEL_WORDS or is_packaged(text)):
             return text in MODEL_WORDS or is_installed(text)
-        return what in (MODEL, PATH) and self.is_inside(text)
+        is_inside = what in (MODEL, PATH) and self.is_inside(text)
+        return is_inside and (what == PATH or os.path.isdir(text))
 
     def is_inside(self, name: str) -> bool:
-        path, root = Path(os.path.abspath(name)), Path(os.path.abspath(self.run))
+        path = Path(os.path.abspath(os.path.expanduser(name)))
+        root = Path(os.path.abspath(self.run))
         return path.is_relative_to(root) and find_link(path, root) is None
 
 

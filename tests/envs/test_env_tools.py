@@ -125,7 +125,7 @@ def test_of_two_tasks_each_has_the_metrics_that_make_sense(load: Any) -> None:
 
 
 def test_the_row_of_a_rollout_holds_its_calls(load: Any) -> None:
-    record = rollout_record(play(load(), "scripted").rollouts[0], "eval", None)
+    record = rollout_record(play(load(), "scripted").rollouts[0], "eval", {})
     first, last = json.loads(json.dumps(record, allow_nan=False))["turns"]
     assert (first["action"], last["action"]) == ("tool", "answer")
     assert first["payload"] == {"name": "now", "arguments": {"tz": 1}}

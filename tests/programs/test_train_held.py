@@ -76,7 +76,7 @@ class TestSignals:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with catching_signals() as stop:
             os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.asked
+            assert not stop.is_requested
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
     def test_terminal_that_is_gone_is_no_error_of_its_own(self):

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from searchrl.errors import ExpressionError, UnknownNameError
@@ -108,6 +108,7 @@ NAMES = st.sampled_from(["em", "f1", "judge_v2", "my-plugin:judge", "pkg.x:em", 
 WEIGHTS = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e100, max_value=1e100)
 
 
+@example({"em": 1.0, "pkg.x:em": -1.0}, 0.0)
 @given(st.dictionaries(NAMES, WEIGHTS, min_size=1), WEIGHTS)
 def test_str_round_trips(weights: dict[str, float], constant: float) -> None:
     # + 0.0: the language has no negative zero.

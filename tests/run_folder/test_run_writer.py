@@ -107,6 +107,22 @@ def test_what_a_kill_left_is_removed_and_newer_checkpoints_are_set_aside(tmp_pat
     assert said == [f"kept as '{newer}.damaged', for you to look at or to delete"]
 
 
+def test_a_kill_while_trajectories_are_dropped_leaves_none_that_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = written(tmp_path / "run")
+
+    def killed(path: Path) -> None:
+        os.remove(path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with pytest.raises(KeyboardInterrupt):
+        RunWriter.reopen(writer.path, 3, evaluated=2)
+    assert "step_000004.jsonl" not in files(writer.path)
+    assert find_damage(writer.path, deep=True) == []
+
+
 def test_a_kill_between_the_rows_that_stay_and_their_checksum_damages_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

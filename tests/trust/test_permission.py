@@ -251,8 +251,22 @@ def with_asking() -> Registry:
     ],
     ids=str,
 )
-def test_what_is_harmless_needs_none(settings: dict[str, Any]) -> None:
+def test_what_is_harmless_needs_none(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my run/policy").mkdir(parents=True)
     assert find_needs(build_config(settings), BUILT_IN, Path("my run")) == ()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"model": "stranger/model"}, {"endpoint": {"cache": "~/x"}}], ids=str
+)
+def test_a_hub_and_the_home_are_outside_for_whoever_stands_in_the_folder(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(find_needs(build_config(settings), BUILT_IN, Path("."))) == 1
 
 
 def test_a_link_in_a_run_folder_leads_nowhere(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def eval(run: str | None, **values: Any) -> None:
                 results.append(
                     play_table(one.config, registry, observer.phase, one.plan, observer.note, stop)
                 )
-                if stop.asked:
+                if stop.is_requested:
                     raise KeyboardInterrupt
         except (KeyboardInterrupt, Exception) as error:
             is_stopped = isinstance(error, KeyboardInterrupt)

@@ -292,9 +292,9 @@ class Learner(Updater):
 
     def state_dict(self) -> dict[str, Any]:
         """As `Updater.state_dict`, and the algorithm's own state."""
-        own = {"algorithm": dict(self.algorithm.hooks.state_dict())}
+        state = {"algorithm": dict(self.algorithm.hooks.state_dict())}
         critic = {} if self.critic is None else {"critic": self.critic.state_dict()}
-        return super().state_dict() | own | critic
+        return super().state_dict() | state | critic
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` wrote."""

@@ -39,7 +39,7 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
 
 
 def _find_drawers(world: TaskWorld, env: Pinned[Env]) -> Iterator[tuple[str, Drawer]]:
-    objects: dict[str, object] = {world.who["protocol"]: world.protocol.own}
+    objects: dict[str, object] = {world.who["protocol"]: world.protocol.inner}
     with suppress(Exception):  # an environment that can be made no more has failed its episodes
         objects[world.who["env"]] = env.ask(lambda env: env.unwrapped)
     scorer = world.scorer

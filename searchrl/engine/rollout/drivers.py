@@ -63,10 +63,15 @@ def make_driver(
     return RolloutDriver(generator, policy.renderer, limits, is_deterministic)
 
 
-def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> RolloutDriver:
-    """A rollout driver that replays the env's scripted policies; imports no torch."""
+def make_scripted_driver(
+    config: RunConfig, codec: TextCodec | None = None, limits: Limits | None = None
+) -> RolloutDriver:
+    """A rollout driver that replays the env's scripted policies; imports no torch.
+
+    `limits` are by default those of the config.
+    """
     codec = codec or ByteCodec()
-    limits = limits_of(config)
+    limits = limits or limits_of(config)
     if isinstance(codec, ByteCodec):
         # Bytes are not tokens: a script is bounded by turns, not by a token budget.
         unbounded = 1 << 30

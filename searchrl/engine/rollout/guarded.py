@@ -41,7 +41,7 @@ class GuardedProtocol:
     def __init__(
         self, protocol: TagProtocol, owner: str, *, who: str = "", has_instruction: bool = True
     ) -> None:
-        self.own = self._protocol = protocol
+        self.inner = self._protocol = protocol
         self._who = who or owner
         for attribute in ("name", "instruction"):
             if not isinstance(getattr(protocol, attribute, None), str):

@@ -74,7 +74,7 @@ class Served(Talk):
                 place = sum(one.ids[: len(prompt)] == prompt for one in before)
                 key = mix_key(key, *prompt, place)
             experts = None if dialogue.expert is None else [dialogue.expert]
-            (handle,) = self.generator.open(segment.ids, 1, [key], experts)
+            (handle,) = self.generator.open(tuple(segment.ids), 1, [key], experts)
             live[handle] = dialogue
             ids = []
         if self._submit(dialogue, handle, ids):

@@ -45,13 +45,13 @@ def settings_of_source(source: Run, layers: Sequence[Mapping[str, Any]]) -> dict
     has_preset = preset is not None and config.model.name != SCRATCH
     taken: dict[str, Any] = {"preset": preset} if has_preset else {}
     for section, keys in (("model", tuple(there["model"])), ("rollout", _LIMITS)):
-        own = {
+        changed = {
             key: there[section][key]
             for key in keys
             if key not in _OWN.get(section, ()) and there[section][key] != usual[section][key]
         }
-        if own:
-            taken[section] = own
+        if changed:
+            taken[section] = changed
     if tasks := list(_fitting_tasks(there["tasks"], layers)):
         taken["tasks"] = tasks
     return taken

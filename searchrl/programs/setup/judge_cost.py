@@ -47,28 +47,28 @@ def foresee_evaluation(settings: EvalConfig, worlds: Sequence[TaskWorld]) -> Ite
 
 def describe_spent(worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """One sentence for each judge that costs something: what it was asked and what that cost."""
-    found = {}
+    costs = {}
     for world in worlds:
         if world.judged and isinstance(judge := world.judged.judge, PaidJudge):
-            found[id(judge)] = f"judge '{world.judged.name}': {judge.traffic.describe()}"
-    yield from found.values()
+            costs[id(judge)] = f"judge '{world.judged.name}': {judge.traffic.describe()}"
+    yield from costs.values()
 
 
 def _foresee(
     worlds: Sequence[TaskWorld], counts: Sequence[tuple[int, int]], group_size: int
 ) -> Iterator[str]:
     """`counts` are the groups that are trained on and the episodes that are evaluated."""
-    asked: dict[int, tuple[str, list[Traffic]]] = {}
+    traffic: dict[int, tuple[str, list[Traffic]]] = {}
     for world, (num_groups, num_evaluated) in zip(worlds, counts, strict=True):
         if world.judged is None or not isinstance(judge := world.judged.judge, PaidJudge):
             continue
         one_by_one = judge.estimate(num_groups * group_size + num_evaluated, 1)
         ranked = judge.estimate(num_groups, group_size)
         alone = judge.estimate(num_evaluated, 1)  # a group of one episode
-        parts = asked.setdefault(id(judge), (world.judged.name, []))[1]
+        parts = traffic.setdefault(id(judge), (world.judged.name, []))[1]
         parts += [one_by_one] * len(world.judged.singles)
         parts += [ranked, alone] * len(world.judged.groups)
-    for name, parts in asked.values():
+    for name, parts in traffic.values():
         costs = [one.cost for one in parts if one.cost is not None]
         whole = Traffic(
             sum(one.calls for one in parts),

@@ -138,25 +138,25 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
 
     Below them lies what follows the weights of the run that `init_from` names.
     """
-    asked, named, taken_over = _find_deciding(*layers), Permission.of(*layers).named, ""
-    if source := find_source(asked.init_from):
+    deciding, named, taken_over = _find_deciding(*layers), Permission.of(*layers).named, ""
+    if source := find_source(deciding.init_from):
         settings = settings_of_source(source, layers)
-        plugins = join_plugins(source, asked.plugins)
+        plugins = join_plugins(source, deciding.plugins)
         taken_over = describe_taken(source, settings, plugins)
         layers = (settings, *layers, {"plugins": plugins})
-        asked = _find_deciding(*layers)
-    if asked.preset:
-        asked = _find_deciding(load_preset(asked.preset), *layers)  # it may name the model
-    device = resolve_device(asked.device) if elsewhere is None else elsewhere
-    model = resolve_model(asked.model.name, device, asked.init_from)
+        deciding = _find_deciding(*layers)
+    if deciding.preset:
+        deciding = _find_deciding(load_preset(deciding.preset), *layers)  # it may name the model
+    device = resolve_device(deciding.device) if elsewhere is None else elsewhere
+    model = resolve_model(deciding.model.name, device, deciding.init_from)
     of_policy = TINY_PRESET if model.is_tiny else LARGE_PRESET
-    preset = asked.preset or of_policy
+    preset = deciding.preset or of_policy
     # That of a package is not about a policy, so it does not replace the policy's.
     presets = [*map(load_preset, [of_policy, preset] if is_packaged(preset) else [preset])]
-    if not asked.engine.is_sampled_here:  # its log-probs are not quite the trainer's
+    if not deciding.engine.is_sampled_here:  # its log-probs are not quite the trainer's
         presets.insert(0, {"algorithm": {"name": "tis"}})
     decided: dict[str, Any] = {"preset": preset}
-    if asked.model.name == "auto" and asked.init_from is None:
+    if deciding.model.name == "auto" and deciding.init_from is None:
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     config = build_config(*presets, *layers, decided)

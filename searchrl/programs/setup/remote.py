@@ -40,9 +40,9 @@ class RemoteDriver(RolloutDriver):
     """A driver whose requests a backend plays; its own generator is there for checks."""
 
     def __init__(
-        self, own: RolloutDriver, backend: Backend, worlds: Sequence[TaskWorld], purpose: Purpose
+        self, driver: RolloutDriver, backend: Backend, worlds: Sequence[TaskWorld], purpose: Purpose
     ) -> None:
-        super().__init__(own.generator, own.codec, own.limits, own.deterministic)
+        super().__init__(driver.generator, driver.codec, driver.limits, driver.deterministic)
         self.backend, self.worlds, self.purpose = backend, worlds, purpose
         self.weights: Weights = (-1, ())
 
@@ -115,8 +115,8 @@ class Player:
         version, arrays = weights
         if version != self._version:
             with torch.no_grad():
-                for own, data in zip(self.policy.parameters, arrays, strict=True):
-                    own.copy_(torch.tensor(data).view(own.dtype).view_as(own))
+                for parameter, data in zip(self.policy.parameters, arrays, strict=True):
+                    parameter.copy_(torch.tensor(data).view(parameter.dtype).view_as(parameter))
             self.policy.version = self._version = version
         driver.sync(self.policy)
         requests = [RolloutRequest(world=self.worlds[n], **values) for n, values in packed]

@@ -180,8 +180,8 @@ class Session(Setup):
         self.added: list[Rollout] = []
         """The demonstrations and replayed episodes of the last update."""
         self.sampler = self.make_driver(rollout, self.on_note)
-        scripted = make_scripted_driver(config, self.policy.renderer)
-        scripted.limits = replace(self.sampler.limits, step_timeout_s=None)
+        limits = replace(self.sampler.limits, step_timeout_s=None)
+        scripted = make_scripted_driver(config, self.policy.renderer, limits)
         self.imitator = share_driver(scripted, self.workers)
         self.prompts = PromptStream(
             self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size

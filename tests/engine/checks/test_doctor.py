@@ -11,7 +11,7 @@ from session_toy import LORA, TAGS, MakeSession, failures, same_weights
 from torch import Tensor
 
 from searchrl.core.excerpt import Excerpt
-from searchrl.core.trajectory import Segment
+from searchrl.core.trajectory import Segment, Trajectory
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import State
 from searchrl.engine.checks.texts import check_observations

@@ -166,7 +166,7 @@ class TestProtocols:
             read.append(text)
             time.sleep(0.8)
 
-        monkeypatch.setattr(made.protocol.own, "parse", parse)
+        monkeypatch.setattr(made.protocol.inner, "parse", parse)
         rollout = play(made, limits=replace(LIMITS, env_timeout_s=0.3))
         failure = rollout.episode.failure
         assert failure is not None and failure.kind is FailureKind.TIMEOUT

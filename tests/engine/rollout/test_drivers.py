@@ -6,8 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from session_toy import MakeSession
 
 from searchrl.config import build_config
+from searchrl.core.episode import StopReason
+from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout import drivers
 from searchrl.engine.rollout.dialogue import Limits
 from searchrl.engine.sampling.generator import Sampling
@@ -79,3 +82,13 @@ def test_scripts_and_endpoints_are_bounded_by_turns_and_by_the_server() -> None:
     generator: Any = asking.generator
     assert asking.limits == Limits(50, 60, 1 << 30, 3.0, thinking=False)
     assert not asking.deterministic and (generator._temperature, generator._top_p) == (0.2, 0.8)
+
+
+def test_a_demonstration_ends_at_the_last_position_of_the_policy(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Policy, "max_positions", 60)
+    session = make_session(rollout={"max_turn_tokens": 300})
+    rollout = session.imitate(0, 0, ["<answer>" + "x" * 200 + "</answer>"])
+    assert len(rollout.trajectory) == 60
+    assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS

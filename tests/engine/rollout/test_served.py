@@ -127,6 +127,21 @@ def test_segments_that_begin_alike_have_keys_of_their_own(played: Any) -> None:
         assert len(said) == len({*said}) == 3
 
 
+def test_a_prompt_that_a_generator_keeps_does_not_grow(
+    played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[Any, list[int]]] = []
+    open_ = SlotGenerator.open
+
+    def keep(self: SlotGenerator, prompt_ids: Any, *rest: Any) -> Any:
+        kept.append((prompt_ids, [*prompt_ids]))
+        return open_(self, prompt_ids, *rest)
+
+    monkeypatch.setattr(SlotGenerator, "open", keep)
+    played(samples=1)
+    assert len(kept) == 4 and all([*ids] == before for ids, before in kept)
+
+
 def test_a_turn_has_the_room_that_its_own_segment_leaves(played: Any) -> None:
     for rollout in played(max_total_tokens=12, max_turn_tokens=64, asked=((OTHER, 1, None, ""),)):
         first, second = rollout.trajectory.segments

@@ -107,33 +107,27 @@ def show_plan(
             facts["memory"] = outlook if isinstance(outlook, str) else outlook.to_dict()
         facts |= {"warnings": warnings, "notes": notes, "config": config.to_dict()}
         print_json(facts)
-        _ensure_it_can_fit(outlook)
-        return
-    details = values["details"]
-    lines = notes
-    for task in config.tasks:
-        weight = task.weight if isinstance(task.weight, float) else "in stages"
-        schedule = RewardSchedule.parse(task.reward)
-        lines.append(f"task: {task.env.name}, weight {weight}, reward {schedule}")
-    facts["num_tasks"] = ", ".join(f"{split}: {count:,}" for split, count in num_tasks.items())
-    lines += [f"{name}: {value}" for name, value in facts.items()]
-    if details:
-        settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_READ[command]}
-        say(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip())
-        for part in outlook.parts if isinstance(outlook, MemoryPlan) else ():
-            size = format_bytes(part.num_bytes)
-            lines.append(f"memory, {part.name}: {size} ({part.phase}: {part.why})")
-    more = "" if details else "; --details shows every setting"
-    lines.append(f"dry run: nothing was loaded or written{more}")
-    lines += ["warning: " + warning.replace("\n", " ") for warning in warnings]
-    if outlook:
-        lines.append(f"memory {outlook}" if isinstance(outlook, str) else outlook.verdict)
-    for line in lines:
-        say(f"{'# ' if details else ''}{line}")
-    _ensure_it_can_fit(outlook)
-
-
-def _ensure_it_can_fit(outlook: MemoryPlan | str) -> None:
-    """End with status 1 where no change makes a run fit; the verdict has said so."""
-    if isinstance(outlook, MemoryPlan) and not outlook.has_remedy:
+    else:
+        details = values["details"]
+        lines = notes
+        for task in config.tasks:
+            weight = task.weight if isinstance(task.weight, float) else "in stages"
+            schedule = RewardSchedule.parse(task.reward)
+            lines.append(f"task: {task.env.name}, weight {weight}, reward {schedule}")
+        facts["num_tasks"] = ", ".join(f"{split}: {count:,}" for split, count in num_tasks.items())
+        lines += [f"{name}: {value}" for name, value in facts.items()]
+        if details:
+            settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_READ[command]}
+            say(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip())
+            for part in outlook.parts if isinstance(outlook, MemoryPlan) else ():
+                size = format_bytes(part.num_bytes)
+                lines.append(f"memory, {part.name}: {size} ({part.phase}: {part.why})")
+        more = "" if details else "; --details shows every setting"
+        lines.append(f"dry run: nothing was loaded or written{more}")
+        lines += ["warning: " + warning.replace("\n", " ") for warning in warnings]
+        if outlook:
+            lines.append(f"memory {outlook}" if isinstance(outlook, str) else outlook.verdict)
+        for line in lines:
+            say(f"{'# ' if details else ''}{line}")
+    if isinstance(outlook, MemoryPlan) and not outlook.has_remedy:  # the verdict has said so
         click.get_current_context().exit(1)

@@ -21,8 +21,6 @@ from searchrl.screen.lines import keep_stdout_clean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Layers = tuple[Mapping[str, Any], ...]
-
 _PATH_KEYS = ("model.name", "init_from")
 """Keys whose value may be a folder: its absolute path is kept, so a run works from anywhere."""
 
@@ -175,7 +173,7 @@ MADE = together(
 """Options of commands that make a run with checkpoints."""
 
 
-def read_layers() -> Layers:
+def read_layers() -> tuple[Mapping[str, Any], ...]:
     """The settings layers of the command line, weakest first: YAML, options, each `--set`."""
     context = click.get_current_context()
     values = context.params

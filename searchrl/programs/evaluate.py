@@ -30,7 +30,8 @@ from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
 from searchrl.run_folder import Run, save_beside
-from searchrl.screen.observer import Observer, make_observer
+from searchrl.screen.console import make_observer
+from searchrl.screen.observer import Observer
 from searchrl.trust.permission import Permission
 
 if TYPE_CHECKING:

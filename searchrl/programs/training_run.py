@@ -46,7 +46,8 @@ from searchrl.run_folder import (
     rotate_checkpoints,
 )
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
-from searchrl.screen.observer import Observer, make_observer
+from searchrl.screen.console import make_observer
+from searchrl.screen.observer import Observer
 from searchrl.trackers.feed import Trackers
 from searchrl.trust.permission import Permission, trust_created
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,13 @@ class ConsoleObserver(Observer):
             columns[f"held out, {when}"] = [format_metric(key, latest) for key in keys]
         cells = zip(*columns.values(), strict=True) if columns else [()] * len(keys)
         return make_table("metric", columns, dict(zip(keys, cells, strict=True)))
+
+
+def make_observer(observer: Observer | None, *, quiet: bool) -> AbstractContextManager[Observer]:
+    """The observer of a program: a given one, none that speaks, or the display of the command."""
+    if observer is not None or quiet:
+        return nullcontext(observer or Observer())
+    return ConsoleObserver(make_console())
 
 
 def _on_a_line(keys: Sequence[str], metrics: Figures) -> str:

@@ -6,7 +6,6 @@ Commands, and Python by default, show it on a `console`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +60,3 @@ class Observer:
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
         """The end, with where everything is."""
-
-
-def make_observer(observer: Observer | None, *, quiet: bool) -> AbstractContextManager[Observer]:
-    """The observer of a program: a given one, none that speaks, or the display of the command."""
-    if observer is not None or quiet:
-        return nullcontext(observer or Observer())
-    from searchrl.screen.console import ConsoleObserver, make_console
-
-    return ConsoleObserver(make_console())

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS
 from searchrl.plugins import load_plugins
 from searchrl.plugins.loading import absolute_source
+from searchrl.plugins.provenance import Origin
 from searchrl.plugins.registry import Entry, PluginFailure, Registry
-from searchrl.testing.criteria import Criterion, Finding, Report, Result, criteria_in
+from searchrl.testing.criteria import (
+    Criterion,
+    Finding,
+    Problem,
+    Report,
+    Result,
+    criteria_in,
+    criterion,
+)
 from searchrl.testing.kit.subject import GIVE, Subject
 from searchrl.testing.running import TIMEOUT_S, find_place, run_criteria
 
@@ -23,12 +32,20 @@ SLOW_S = 1800.0
 Settings = Mapping[str, Any]
 
 
+@criterion("N1")
+def _has_its_own_name(subject: Subject) -> Iterator[Problem]:
+    kind, name, owner = subject.entry.kind, subject.entry.name, subject.entry.owner
+    builtin = [one for one in subject.registry.entries() if one.owner.origin is Origin.BUILTIN]
+    if owner.origin is not Origin.BUILTIN and any(
+        (o.kind, o.name) == (kind, name) for o in builtin
+    ):
+        yield Problem(f"{kind} '{name}' is built in; the plain name is refused")
+
+
 def criteria_of(kind: str) -> tuple[Criterion, ...]:
-    """The criteria of a plugin kind, in order, and those of every name."""
-    modules = (
-        importlib.import_module(f"searchrl.testing.kinds.{m}") for m in (f"{kind}s", "names")
-    )
-    return tuple(one for module in modules for one in criteria_in(vars(module)))
+    """The criteria of a plugin kind, in order, and the one of every name."""
+    module = importlib.import_module(f"searchrl.testing.kinds.{kind}s")
+    return (*criteria_in(vars(module)), _has_its_own_name)
 
 
 def check_entry(registry: Registry, entry: Entry, settings: Settings | None = None) -> Report:

@@ -5,6 +5,7 @@ Every line that a command prints to try is pasted here, with a few flags that ma
 
 import json
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,37 +17,7 @@ from searchrl.run_folder import Run
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]
 
-MINE = """
-from searchrl import hookimpl
-from searchrl.envs.corpus import CorpusEnv
-from searchrl.envs.scripts import make_expert
-from searchrl.retrieval.bm25 import BM25Retriever
-from searchrl.rewards import FunctionReward
-
-class Mine(CorpusEnv):
-    def __init__(self, *, colour: str, **settings):
-        self.colour = colour
-        super().__init__(**settings)
-
-class Finder(BM25Retriever):
-    pass
-
-def lively(episode):
-    "Of the text alone: a model that knows nothing gets both values."
-    return float(sum(len(turn.text) for turn in episode.turns) % 2)
-
-@hookimpl
-def register_envs(register):
-    register("mine", Mine, expert=make_expert, reward="lively+0.1*em", retriever="finder")
-
-@hookimpl
-def register_rewards(register):
-    register("lively", lambda: FunctionReward("lively", lively, (0.0, 1.0)))
-
-@hookimpl
-def register_retrievers(register):
-    register("finder", Finder)
-"""
+MINE = Path(__file__).parents[1] / "fixtures" / "mine.py"
 TASK = ("--env", "mine", "--set", "env.colour=blue", "--set", "retriever.k1=1.1")
 SMALL = [part for setting in MICRO_SETTINGS for part in ("--set", setting)]
 LONG = ("--set", "rollout.max_turn_tokens=400", "--set", "rollout.max_total_tokens=2048")
@@ -56,7 +27,7 @@ STAGE = ("--set", "sft.stages=[{steps: 1, batch_size: 2}]")
 @pytest.fixture
 def plugin(own_folder: Path) -> Path:
     path = own_folder / "my plugin.py"
-    path.write_text(MINE, "utf-8")
+    shutil.copy(MINE, path)
     return path
 
 
@@ -90,7 +61,7 @@ def test_the_lines_to_try_after_sft_and_train_run_as_they_are(
     )  # fmt: skip
     lines = tries(cold.stdout)
     assert ["train", "--init-from", "runs/a cold start"] in lines
-    assert [words[0] for words in lines] == ["train", "ask", "eval", "eval"]
+    assert [words[0] for words in lines] == ["inspect", "train", "ask", "eval", "eval"]
     for words in lines:
         paste(words, micro_model)
     (made,) = [path for path in Path("runs").iterdir() if path.name.startswith("mine-")]
@@ -101,7 +72,7 @@ def test_the_lines_to_try_after_sft_and_train_run_as_they_are(
     assert Run.open(made).config.model.adapter == "full"
     trained = succeed("train", "--init-from", made, "--max-steps", "1", *SMALL, "--run-dir", "b")
     lines = tries(trained.stdout)
-    assert [words[0] for words in lines] == ["ask", "eval", "eval"]
+    assert [words[0] for words in lines] == ["inspect", "ask", "eval", "eval"]
     for words in lines:
         paste(words, micro_model)
 

@@ -24,15 +24,6 @@ def test_json_is_the_only_thing_on_stdout() -> None:
     assert metrics["em"]["value"] == 1.0 and metrics["em"]["n"] == 12
 
 
-def test_model_eval_reports_the_forced_figures_too(micro_model: Path) -> None:
-    flags = ["--model", str(micro_model), "--num-tasks", "2", "--json"]
-    flags += ["--set", "rollout.max_turn_tokens=8"]
-    result = succeed("eval", "--env", "regulations", *flags)
-    assert "em_forced" in json.loads(result.stdout)
-    result = call("eval", "--env", "regulations", *flags, "--no-forced")
-    assert "em_forced" not in json.loads(result.stdout)
-
-
 def test_show_prints_episodes_with_tags_and_passages() -> None:
     result = call(*SCRIPTED, "--show", "1")
     for part in ("<search>", "<information>Doc 1", "<answer>", "expected", "scores"):

@@ -35,12 +35,6 @@ def test_a_paired_comparison_of_two_policies(tmp_path: Path) -> None:
     assert {one["value"] for one in again["paired"].values()} == {0.0}
 
 
-def test_a_policy_against_itself_has_no_difference() -> None:
-    found = json.loads(succeed(*FIRST, "--against", "scripted", "--json").stdout)
-    assert {one["value"] for one in found["paired"].values()} == {0.0}
-    assert {one["p"] for one in found["paired"].values()} == {1.0}
-
-
 def test_two_checkpoints_of_a_run_are_compared(micro_run: Path) -> None:
     first, last = (micro_run / "checkpoints" / f"step_00000{step}" for step in (0, 1))
     found = json.loads(succeed("eval", last, "--against", first, "--json").stdout)

@@ -101,8 +101,10 @@ def test_plugins_of_file_and_flags_add_up_and_are_absolute(tmp_path: Path) -> No
     assert made.plugins == ["some.module", str(Path("here.py").resolve()), "other.module"]
 
 
-@pytest.mark.parametrize("listed", ["3", "[3]", "{a: b}"])
-@pytest.mark.parametrize("command", [["plugins"], ["eval", "--plugin", "x.py"], ["eval"]])
+@pytest.mark.parametrize(
+    ("listed", "command"),
+    [("3", ["plugins"]), ("[3]", ["eval", "--plugin", "x.py"]), ("{a: b}", ["eval"])],
+)
 def test_plugins_of_a_file_that_are_no_list_are_refused(
     tmp_path: Path, listed: str, command: list[str]
 ) -> None:

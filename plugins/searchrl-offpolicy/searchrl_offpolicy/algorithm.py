@@ -7,9 +7,10 @@ place of a rollout, so a group keeps its size and the step samples less.
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,72 +42,9 @@ Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
 
-def make_luffy(
-    *,
-    traces: str = "",
-    on: Weight = 1.0,
-    off: Weight = 1.0,
-    demonstrations: Count = 1,
-    share: Share = 0.5,
-    min_reward: float | None = None,
-    success: str = "",
-    gamma: Positive = 0.1,
-    shaping: Shaping = "rational",
-) -> Algorithm:
-    """LUFFY (arXiv 2504.14945): demonstrations in the groups of GRPO, one advantage for both.
-
-    Args:
-        traces: a file of traces, or a run folder whose episodes are taken.
-        on: weight of sampled rollouts.
-        off: weight of demonstrations; 0: GRPO, without any.
-        demonstrations: number in a group whose task has some; they take the places of rollouts.
-        share: least share of prompts with demonstrations; their tasks replace others. 0: tasks keep
-            their order.
-        min_reward: least reward of a demonstration; by default it must be a success.
-        success: component whose greatest value is a success; by default the task's headline.
-        gamma: of f(x) = x / (x + gamma), the weight of a demonstration.
-        shaping: `rational` is that f; `none` is f(x) = x.
-    """
-    mixer = Mixer(
-        traces=traces if off else None,
-        per_group=demonstrations,
-        share=share,
-        min_reward=min_reward,
-        success=success,
-    )
-    return mixer.algorithm("luffy", on, off, gamma, shaping)
-
-
-def make_exgrpo(
-    *,
-    on: Weight = 1.0,
-    off: Weight = 1.0,
-    ratio: Share = 0.5,
-    threshold: Share = 0.35,
-    success: str = "",
-    buffer: Count = 10_000,
-    gamma: Positive = 0.1,
-    shaping: Shaping = "rational",
-) -> Algorithm:
-    """ExGRPO (arXiv 2510.02245): prompts that sometimes succeed are asked again, with a success.
-
-    Args:
-        on: weight of sampled rollouts.
-        off: weight of replayed successes; 0: GRPO, without any.
-        ratio: share of the prompts of a step that are asked again, once replay has begun.
-        threshold: replay begins after a step with a larger share of successes.
-        success: component whose greatest value is a success; by default the task's headline.
-        buffer: most rollouts that are kept.
-        gamma: of f(x) = x / (x + gamma), x the ratio to the recorded log-probs.
-        shaping: `rational` is that f; `none` is f(x) = x.
-    """
-    mixer = Mixer(
-        success=success, ratio=ratio if off else 0.0, threshold=threshold, capacity=buffer
-    )
-    return mixer.algorithm("exgrpo", on, off, gamma, shaping)
-
-
 def make_hybrid(
+    name: str = "hybrid",
+    /,
     *,
     traces: str = "",
     on: Weight = 1.0,
@@ -139,7 +77,7 @@ def make_hybrid(
         shaping: `rational` is that f; `none` is f(x) = x.
     """
     mixer = Mixer(
-        traces=traces if off else None,
+        traces=traces if off and demonstrations else None,
         per_group=demonstrations,
         share=share,
         min_reward=min_reward,
@@ -148,7 +86,23 @@ def make_hybrid(
         threshold=threshold,
         capacity=buffer,
     )
-    return mixer.algorithm("hybrid", on, off, gamma, shaping)
+    loss = partial(mixed_loss, on=on, off=off, gamma=gamma, shaping=shaping)
+    return Algorithm(name, grpo_advantages, loss, hooks=mixer, off_policy=True)
+
+
+def _half(name: str, **fixed: Any) -> Callable[..., Algorithm]:
+    """`make_hybrid` under another name; what is fixed is no setting of it."""
+    make = partial(make_hybrid, name, **fixed)
+    settings = inspect.signature(make).parameters.values()
+    kept = [one for one in settings if one.name not in fixed]
+    make.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+    return make
+
+
+make_luffy = _half("luffy", ratio=0.0, threshold=0.0, buffer=1)
+"""LUFFY (arXiv 2504.14945): demonstrations in the groups of GRPO, one advantage for both."""
+make_exgrpo = _half("exgrpo", traces="", demonstrations=0, share=0.0, min_reward=None)
+"""ExGRPO (arXiv 2510.02245): prompts that sometimes succeed are asked again, with a success."""
 
 
 @dataclass
@@ -168,7 +122,7 @@ class Mixer(Hooks):
     has_begun: bool = False
     """True once the success of a step was above the threshold."""
     demonstrations: dict[Task, list[Any]] = field(default_factory=dict)
-    trainer: Trainer | None = None
+    trainer: Trainer = field(init=False, repr=False, compare=False)
     _asked: dict[str, Prompt] = field(default_factory=dict)
     """The prompts of the step, by group."""
     _again: set[str] = field(default_factory=set)
@@ -182,18 +136,6 @@ class Mixer(Hooks):
 
     def __post_init__(self) -> None:
         self.experience = Experience(self.capacity)
-
-    def algorithm(
-        self, name: str, on: float, off: float, gamma: float, shaping: Shaping
-    ) -> Algorithm:
-        """Make the algorithm with these hooks."""
-        return Algorithm(
-            name,
-            grpo_advantages,
-            partial(mixed_loss, on=on, off=off, gamma=gamma, shaping=shaping),
-            hooks=self,
-            off_policy=True,
-        )
 
     def begin(self, trainer: Trainer) -> None:
         """Read the traces and play them.
@@ -236,7 +178,6 @@ class Mixer(Hooks):
 
     def ask(self, prompts: Sequence[Prompt], step: int) -> list[Prompt]:
         """Return the prompts of a step: known ones last, fewer rollouts where some are added."""
-        assert self.trainer is not None
         asked, self._size = list(prompts), prompts[0].num_rollouts
         rng = random.Random(f"{self.trainer.seed}/again/{step}")
         count = _share(self.ratio, len(asked)) if self.has_begun else 0
@@ -244,7 +185,7 @@ class Mixer(Hooks):
         first = len(asked) - len(drawn)
         # Tasks with a demonstration replace the first ones without, up to their share, within one
         # environment, so that a mixture keeps its shares.
-        free = [n for n in range(first) if not self._own(asked[n])]
+        free = [n for n in range(first) if not self._shown(asked[n])]
         missing = max(0, _share(self.share, len(asked)) - (first - len(free)))
         for n in free:
             known = [index for entry, index in self.demonstrations if entry == asked[n].entry]
@@ -269,8 +210,9 @@ class Mixer(Hooks):
             prompt = self._asked[group.id]
             added = []
             if beside := _played(group):
-                own = [*self._demonstrated(prompt, step), *replays.get(group.id, ())]
-                named = [_renamed(one, f"{group.id}/off{n}", step) for n, one in enumerate(own)]
+                offered = self._demonstrated(prompt, step)
+                offered += [replays[group.id]] if group.id in replays else []
+                named = [_renamed(one, f"{group.id}/off{n}", step) for n, one in enumerate(offered)]
                 # A prompt that is drawn from the seed may differ this time.
                 added = [
                     one
@@ -321,53 +263,40 @@ class Mixer(Hooks):
             self.experience.load_state_dict(state["experience"])
             self.has_begun = state["has_begun"]
 
-    def _own(self, prompt: Prompt) -> list[Any]:
+    def _shown(self, prompt: Prompt) -> list[Any]:
         """Demonstrations of a prompt's task; they were played at the last difficulty."""
-        return (
-            self.demonstrations.get((prompt.entry, prompt.index), [])
-            if prompt.level is None
-            else []
-        )
+        is_last = prompt.level is None
+        return self.demonstrations.get((prompt.entry, prompt.index), []) if is_last else []
 
     def _demonstrated(self, prompt: Prompt, step: int) -> list[Any]:
         """The demonstrations of a group; they change with the step if the task has several."""
-        own = self._own(prompt)
-        if not own or prompt.group_id in self._again or self.trainer is None:
+        shown = self._shown(prompt)
+        if not shown or prompt.group_id in self._again:
             return []
         rng = random.Random(f"{self.trainer.seed}/{step}/{prompt.group_id}")
-        return rng.sample(own, min(self.per_group, len(own), self._size - 1))
+        return rng.sample(shown, min(self.per_group, len(shown), self._size - 1))
 
-    def _replays(self, groups: Sequence[Any]) -> dict[str, list[Any]]:
+    def _replays(self, groups: Sequence[Any]) -> dict[str, Any]:
         """The success that is most certain now, for each prompt that was asked again."""
-        assert self.trainer is not None
+        beside = {g.id: _played(g) for g in groups if g.id in self._again and _played(g)}
+        places = {name: _place(self._asked[name]) for name in beside}
         known = {
-            group.id: list(
-                self.experience.prompts[_place(self._asked[group.id])].successes.values()
-            )
-            for group in groups
-            if group.id in self._again
+            name: [*self.experience.prompts[place].successes.values()]
+            for name, place in places.items()
         }
-        several = [one.trajectory for own in known.values() if len(own) > 1 for one in own]
-        entropy_of = dict(
-            zip((one.rollout_id for one in several), self._entropies(several), strict=True)
-        )
+        several = [one.trajectory for some in known.values() if len(some) > 1 for one in some]
+        names = (one.rollout_id for one in several)
+        entropy_of = dict(zip(names, self._entropies(several), strict=True))
         return {
-            group.id: [
-                replayed(
-                    min(
-                        known[group.id],
-                        key=lambda one: entropy_of.get(one.trajectory.rollout_id, 0.0),
-                    ),
-                    _played(group),
-                )
-            ]
-            for group in groups
-            if group.id in known and _played(group)
+            name: replayed(
+                min(some, key=lambda one: entropy_of.get(one.trajectory.rollout_id, 0.0)),
+                beside[name],
+            )
+            for name, some in known.items()
         }
 
     def _entropies(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Mean nats per token that the model wrote, under the current policy; 0 without any."""
-        assert self.trainer is not None
         probes = [
             (number, Probe(one, turn.start, one.turn_ids(turn), turn.segment))
             for number, one in enumerate(trajectories)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,12 +27,12 @@ Place = tuple[int, Any, int]
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A rollout as it was sampled. `said` are (text, observation) of its turns."""
+    """A rollout as it was sampled. `turns` are pairs (text, observation)."""
 
     trajectory: Trajectory
     reward: float
     scores: Mapping[str, float] = field(default_factory=dict)
-    said: tuple[tuple[str, str], ...] = ()
+    turns: tuple[tuple[str, str], ...] = ()
     stop_reason: str = "answered"
 
 
@@ -109,7 +109,7 @@ class Experience:
                 for t in own.turns
             ]
             facts = (own.env, own.task_id, own.generated_text, len(own), turns)
-            said = success.said, success.stop_reason
+            said = success.turns, success.stop_reason
             rollouts.append((name, prompt, *facts, *said, success.reward, dict(success.scores)))
         return {
             "rollouts": rollouts,
@@ -153,7 +153,8 @@ def _restore(
     group_id, (env, task_id, text) = name.rpartition("/")[0], texts
     trajectory = Trajectory(name, group_id, env, task_id, generated_text=text)
     trajectory.append_prompt(ids[: turns[0][0]])
-    for (start, stop, reason, behind, version), until in zip(turns, _ends(turns, ids), strict=True):
+    ends = [*(turn[0] for turn in turns[1:]), len(ids)]
+    for (start, stop, reason, behind, version), end in zip(turns, ends, strict=True):
         trajectory.append_model(
             ids[start:stop],
             logps[start:stop],
@@ -161,14 +162,8 @@ def _restore(
             reason=TurnStop(reason),
             text_behind=behind,
         )
-        trajectory.append_env(ids[stop:until])
+        trajectory.append_env(ids[stop:end])
     return trajectory
-
-
-def _ends(turns: Sequence[tuple[int, int, str, str, int]], ids: Sequence[int]) -> Iterator[int]:
-    """End of the observation of each turn: the next turn, or the end."""
-    yield from (turn[0] for turn in turns[1:])
-    yield len(ids)
 
 
 def take_success(rollout: Any) -> Success:
@@ -181,12 +176,12 @@ def take_success(rollout: Any) -> Success:
 
 def replayed(success: Success, beside: Any) -> Any:
     """A success as an episode of the task of `beside`, with its own observations."""
-    protocol, texts = beside.world.protocol, [text for text, _ in success.said]
+    protocol, texts = beside.world.protocol, [text for text, _ in success.turns]
     episode = Episode(
         task=beside.episode.task,
         turns=tuple(
             EpisodeTurn(text, protocol.parse(text), observation=shown)
-            for text, shown in success.said
+            for text, shown in success.turns
         ),
         final_answer=protocol.final_answer(texts),
         format_score=protocol.format_score(texts),

@@ -78,7 +78,11 @@ def check(what: str, **values: Any) -> None:
         print_json(whole, indent=2)
     else:
         for failure in failures:
-            _show_failure(console, failure)
+            console.print(Text.assemble((f"plugin {failure.plugin}", "bold"), "  not loaded"))
+            where = f"{failure.file}:{failure.line}" if failure.line else failure.file
+            show_finding(console, _INDENT, "what", f"it {failure.message}", "red")
+            show_finding(console, _INDENT, "where", where)
+            console.print()
         results = [result for report in reports for result in report.results]
         counts = {status: sum(r.status == status for r in results) for status in _MARKS}
         told = [f"{count} {status}" for status, count in counts.items() if count]
@@ -120,12 +124,4 @@ def _show_report(console: Console, report: Report) -> None:
                     show_finding(console, _INDENT, "fix", finding.fix)
                 if result.findings:
                     show_finding(console, _INDENT, "why", result.why)
-    console.print()
-
-
-def _show_failure(console: Console, failure: PluginFailure) -> None:
-    console.print(Text.assemble((f"plugin {failure.plugin}", "bold"), "  not loaded"))
-    where = f"{failure.file}:{failure.line}" if failure.line else failure.file
-    show_finding(console, _INDENT, "what", f"it {failure.message}", "red")
-    show_finding(console, _INDENT, "where", where)
     console.print()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.options import Command, Layers, option, read_layers
+from searchrl.cli.options import Command, option, read_layers
 from searchrl.config.endpoint import endpoint_address
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.screen.lines import print_json, say
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from searchrl.contracts import Paired
     from searchrl.engine.metrics.evaluation import EvalResult
     from searchrl.plugins import Registry
+    from searchrl.run_folder import Run
     from searchrl.runs.contender import Contender
 
 _NAMES = ("eval", "eval_against")
@@ -81,19 +82,20 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.engine.metrics.evaluation import EvalResult
     from searchrl.engine.metrics.failures import FailureLimit
     from searchrl.engine.metrics.remarks import find_forks, find_remarks
-    from searchrl.programs.evaluate import play_table
+    from searchrl.programs.evaluate import play_table, resolve
     from searchrl.programs.stopping import catching_signals
-    from searchrl.run_folder import Run, choose_folder, save_beside
-    from searchrl.runs.contender import find_contender
+    from searchrl.run_folder import choose_folder, save_beside
+    from searchrl.runs.contender import Contender, find_contender
     from searchrl.screen.console import ConsoleObserver, make_console
     from searchrl.statistics import compare
 
     began = time.monotonic()
     with ConsoleObserver(make_console(sys.stderr)) as observer, catching_signals() as stop:
-        first = _resolve(run, read_layers())
+        opened = None if run is None else _open(run)
+        # The config, and its plan if a model needed one (that needs torch).
+        first = Contender(*resolve(*read_layers(), run=opened, weights=run))
         if first.config.run_dir is not None:
             choose_folder(first.config)
-        opened = Run.find(run) if run is not None else None
         registry = load_registry(first.config, None if opened is None else opened.path)
         first = first.settled(registry, observer.note)
         both = [first]
@@ -149,18 +151,14 @@ def eval(run: str | None, **values: Any) -> None:
     raise SystemExit(1)
 
 
-def _resolve(run: str | None, layers: Layers) -> Contender:
-    """The resolved config, and its plan if a model needed one (that needs torch)."""
-    from searchrl.programs.evaluate import resolve
+def _open(run: str) -> Run:
     from searchrl.run_folder import Run
-    from searchrl.runs.contender import Contender
 
     try:
-        opened = None if run is None else Run.find(run) or Run.open(run)
+        return Run.find(run) or Run.open(run)
     except RunFolderError as error:
-        way = f"a model is named by a flag: searchrl eval --model {shlex.quote(run or '')}"
+        way = f"a model is named by a flag: searchrl eval --model {shlex.quote(run)}"
         raise RunFolderError(f"{error} RUN is a run folder; {way}") from None
-    return Contender(*resolve(*layers, run=opened, weights=run))
 
 
 def _record(

@@ -1,1 +1,1 @@
-"""The criteria of each kind of plugin, and `trials`: what is the same for all. Imports nothing."""
+"""The criteria of each kind of plugin. Imports nothing."""

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from searchrl.contracts.history import History
 from searchrl.contracts.watching import Alarm, Alert, find_alert_problem
 from searchrl.testing.criteria import Problem, criterion, find_missing
-from searchrl.testing.kit.histories import healthy_history, sample_histories
+from searchrl.testing.kit.histories import HEALTHY_STEPS, healthy_history, sample_histories
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.trials import Trial, Way, judged, unchanged
-
-_HEALTHY = 60
-"""Steps of the run that learns."""
 
 ASKED = Trial(lambda subject: sample_histories(), lambda alarm, history: alarm.check(history))
 
@@ -36,8 +33,8 @@ _is_pure = criterion("L4")(unchanged(ASKED, Way.AGAIN, Way.LATER, Way.ANEW, Way.
 @criterion("L7")
 def _is_silent(subject: Subject) -> Iterator[Problem]:
     alarm: Alarm = subject.make()
-    for upto in range(1, _HEALTHY + 1):
-        alert = alarm.check(healthy_history(_HEALTHY, upto))
+    for upto in range(1, HEALTHY_STEPS + 1):
+        alert = alarm.check(healthy_history(upto))
         if isinstance(alert, Alert):
             what = f"at step {upto} of a run that learns it says: {alert.what}"
             yield Problem(what, type(alarm).check)

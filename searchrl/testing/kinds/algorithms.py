@@ -95,10 +95,10 @@ def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
     for reward in ("0", "100", "nan"):
         step = make_step(f"1 {reward} 0 0.5 1", "p p p q q", [1])
         seen[reward] = given = _advantages(subject.make(), step)
-        own = given[1] if isinstance(given[1], list) else [given[1]]
+        values = given[1] if isinstance(given[1], list) else [given[1]]
         problem = ""
-        if any(own):
-            problem = f"an unscored rollout (its reward reads {reward}) has the advantage {own}"
+        if any(values):
+            problem = f"an unscored rollout (its reward reads {reward}) has the advantage {values}"
         elif not _is_close(seen["0"], given):
             readings = f"{seen['0']} where it reads 0, {given} where it reads {reward}"
             problem = f"the reward of an unscored rollout changes the others: {readings}"

@@ -42,7 +42,6 @@ class Played:
     """An episode, or the beginning of one."""
 
     prompt: str
-    info: Mapping[str, Any]
     turns: tuple[str, ...]
     steps: tuple[Step, ...]
 
@@ -75,9 +74,9 @@ def reset(env: Env, options: Mapping[str, Any], seed: int = 0) -> tuple[Any, Any
 def play(env: Env, episode: Episode) -> Played:
     """Play turns until they or the episode are at their end."""
     options, turns = episode
-    prompt, info = reset(env, options)
+    prompt, _ = reset(env, options)
     steps = tuple(step for _, step in play_turns(env, Says(turns).act, prompt, len(turns)))
-    return Played(prompt, info, tuple(turns[: len(steps)]), steps)
+    return Played(prompt, tuple(turns[: len(steps)]), steps)
 
 
 def step_unchecked(env: Env, episode: Episode) -> list[Any]:
@@ -301,7 +300,7 @@ class Rewriting:
             results = inner.search(queries, k)
             self.num_shown += sum(map(len, results))
             text = self._text
-            return [[replace(p, text=text, title=text[:80]) for p in found] for found in results]
+            return [[replace(p, text=text, title=text[:80]) for p in one] for one in results]
 
         made: Any = SimpleNamespace(search=search)
         return made  # type: ignore[no-any-return]

@@ -165,8 +165,8 @@ def _opens_turns(subject: Subject) -> Iterator[Problem]:
             rests = (turn[i:] for i in range(start, len(turn)))
             if any(grammar.parse(text + rest).kind == action.kind for rest in rests):
                 continue
-            said = f"opening({action.kind!r}) is {shorten(text)}"
-            what = f"{said}; no ending of the turn {shorten(turn)} makes it a {action.kind}"
+            call = f"opening({action.kind!r}) is {shorten(text)}"
+            what = f"{call}; no ending of the turn {shorten(turn)} makes it a {action.kind}"
             yield Problem(what, protocol.opening)
     if not num_opened:
         raise NotApplicable("it writes no turns that could be opened")

@@ -50,8 +50,8 @@ def _make_of_given(subject: Subject) -> Retriever:
 
 
 def _search(retriever: Retriever, case: Case) -> Sequence[Passage]:
-    (found,) = retriever.search([case[0]], case[1])
-    return found
+    (passages,) = retriever.search([case[0]], case[1])
+    return passages
 
 
 def _ids(passages: Sequence[Passage]) -> list[str]:
@@ -129,9 +129,9 @@ def _at_most_k(case: Case, ids: Sequence[str]) -> str:
 def _own_passages(case: Case, passages: Sequence[Passage]) -> str:
     known = {passage.id: passage for passage in PASSAGES}
     for passage in () if find_passages_problem(passages) else passages:
-        own = known.get(passage.id)
-        if own is None or (own.text, own.title) != (passage.text, passage.title):
-            what = "is no id of its corpus" if own is None else "has another text or title"
+        original = known.get(passage.id)
+        if original is None or (original.text, original.title) != (passage.text, passage.title):
+            what = "is no id of its corpus" if original is None else "has another text or title"
             return f"it finds {passage.id!r}, which {what}"
     return ""
 

@@ -45,17 +45,16 @@ def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
 
 
 @contextlib.contextmanager
-def _begin(subject: Subject) -> Iterator[tuple[Any, Path]]:
-    """A tracker of a run in a folder of its own, without network."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, away():
+def _begin(subject: Subject) -> Iterator[tuple[Any, Path, list[str]]]:
+    """A tracker of a run in a folder of its own, without network; in the end, its other files."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, away() as files:
         run_dir = Path(folder).resolve()
-        tracker: Any = subject.make(run_dir)
-        yield tracker, run_dir
+        yield subject.make(run_dir), run_dir, files
 
 
 @criterion("T1")
 def _logs_a_run(subject: Subject) -> Iterator[Problem]:
-    with _begin(subject) as (tracker, _):
+    with _begin(subject) as (tracker, *_):
         if problems := [*find_missing(tracker, "log", "close")]:
             yield from problems
             return
@@ -65,7 +64,7 @@ def _logs_a_run(subject: Subject) -> Iterator[Problem]:
 
 @criterion("T2")
 def _takes_everything(subject: Subject) -> Iterator[Problem]:
-    with _begin(subject) as (tracker, _):
+    with _begin(subject) as (tracker, *_):
         for step, metrics, phase in [*sample_log(), (4, {}, "train"), (10**9, {}, "eval")]:
             if error := catch(tracker.log, step, dict(metrics), phase):
                 call = f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r})"
@@ -75,20 +74,18 @@ def _takes_everything(subject: Subject) -> Iterator[Problem]:
 
 @criterion("T3")
 def _writes_inside(subject: Subject) -> Iterator[Problem]:
-    with tempfile.TemporaryDirectory() as folder:
-        with away() as files:
-            tracker: Tracker = subject.make(Path(folder).resolve())
-            for logged in sample_log():
-                tracker.log(*logged)
-            tracker.close()
-        for path in files:
-            what = f"it writes {path} in the current folder, outside the run folder"
-            yield Problem(what, type(tracker))
+    with _begin(subject) as (tracker, _, files):
+        for logged in sample_log():
+            tracker.log(*logged)
+        tracker.close()
+    for path in files:
+        what = f"it writes {path} in the current folder, outside the run folder"
+        yield Problem(what, type(tracker))
 
 
 @criterion("T5")
 def _resumes(subject: Subject) -> Iterator[Problem]:
-    with _begin(subject) as (first, run_dir):
+    with _begin(subject) as (first, run_dir, _):
         for logged in sample_log(1, 3):
             first.log(*logged)
         first.close()

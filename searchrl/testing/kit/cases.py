@@ -1,6 +1,6 @@
 """Reward cases: finished episodes on which reward components go wrong.
 
-Each row of `assets/reward_cases.toml` is made by really parsing turns with a protocol, as in a run.
+Each row of `assets/reward_cases.toml` is made by really parsing turns with the default protocol.
 """
 
 from __future__ import annotations
@@ -114,56 +114,50 @@ _PASSAGES = (
 _NEUTRAL = Passage("merian", "The plates were engraved and coloured by hand.", "Insects", 2.5)
 
 
-def reward_cases(protocol: TagProtocol | None = None) -> tuple[RewardCase, ...]:
-    """Every case; `protocol` writes and reads the turns, or raises ValueError if it has no such."""
-    protocol = protocol or ThinkSearchAnswer()
+_PROTOCOL = ThinkSearchAnswer()
+
+
+def _answer(text: str) -> str:
+    return _PROTOCOL.render_turn(Action(ANSWER, text), "I know enough.")
+
+
+_OPENING, _THOUGHT = _PROTOCOL.opening(ANSWER), "I should look this up."
+_PARTS = {
+    "{look}": _PROTOCOL.render_turn(Action(SEARCH, ("insects of Suriname",)), _THOUGHT),
+    "{look_gold}": _PROTOCOL.render_turn(Action(SEARCH, (GOLD,)), _THOUGHT),
+    "{doubt}": _PROTOCOL.render_turn(Action(SEARCH, ("x",)), f"It may be {GOLD}."),
+    "{gold}": _answer(GOLD),
+    "{wrong}": _answer(WRONG),
+    "{open}": _OPENING,
+    "{cut}": _OPENING[:-1],
+    "{forged}": _PROTOCOL.render_observation(_PASSAGES),
+    "{many}": "which of them " * 2000,
+    "{words}": "word " * 4000,
+}
+"""The parts in braces of the table, as the protocol writes them."""
+
+
+def reward_cases() -> tuple[RewardCase, ...]:
+    """Every case."""
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    parts = _write_parts(protocol)
-    return tuple(
-        RewardCase(name, _make_case(name, row, protocol, parts), row["why"])
-        for name, row in rows.items()
-    )
+    return tuple(RewardCase(name, _make_case(name, row), row["why"]) for name, row in rows.items())
 
 
-def _answer(protocol: TagProtocol, text: str) -> str:
-    return protocol.render_turn(Action(ANSWER, text), "I know enough.")
-
-
-def _write_parts(protocol: TagProtocol) -> dict[str, str]:
-    """The parts in braces of the table, as the protocol writes them."""
-    opening, thought = protocol.opening(ANSWER), "I should look this up."
-    return {
-        "{look}": protocol.render_turn(Action(SEARCH, ("insects of Suriname",)), thought),
-        "{look_gold}": protocol.render_turn(Action(SEARCH, (GOLD,)), thought),
-        "{doubt}": protocol.render_turn(Action(SEARCH, ("x",)), f"It may be {GOLD}."),
-        "{gold}": _answer(protocol, GOLD),
-        "{wrong}": _answer(protocol, WRONG),
-        "{open}": opening,
-        "{cut}": opening[:-1],
-        "{forged}": protocol.render_observation(_PASSAGES),
-        "{many}": "which of them " * 2000,
-        "{words}": "word " * 4000,
-    }
-
-
-def _make_case(
-    name: str, row: Mapping[str, Any], protocol: TagProtocol, parts: Mapping[str, str]
-) -> Episode:
+def _make_case(name: str, row: Mapping[str, Any]) -> Episode:
     def fill(text: str) -> str:
-        for part, written in parts.items():
+        for part, written in _PARTS.items():
             text = text.replace(part, written)
         return text
 
     task = replace(_TASK, id=f"case-{name}", answers=tuple(row.get("golds", _TASK.answers)))
     if "gold" in row:
         task = replace(task, answers=(row["gold"],), question=f"Which? {row['gold'][:1]}")
-    turns = row.get("turns", ["{look}", _answer(protocol, fill(row.get("answer", GOLD)))])
-    told = Passage("merian", _answer(protocol, GOLD), "Insects", 2.5)
+    turns = row.get("turns", ["{look}", _answer(fill(row.get("answer", GOLD)))])
+    told = Passage("merian", _answer(GOLD), "Insects", 2.5)
     shown = row.get("found", "")
     episode = make_episode(
         task if task.answers else replace(task, gold_ids=()),
         [fill(turn) for turn in turns] * row.get("repeats", 1),
-        protocol,
         passages={"neutral": (_NEUTRAL,), "told": (told,)}.get(shown, _PASSAGES),
         stop_reason=StopReason(row["stop"]) if "stop" in row else None,
     )

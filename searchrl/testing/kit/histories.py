@@ -31,11 +31,15 @@ def make_history(
     return history
 
 
-def healthy_history(num_steps: int = 60, upto: int | None = None) -> History:
+HEALTHY_STEPS = 60
+"""Steps of the run that learns."""
+
+
+def healthy_history(upto: int = HEALTHY_STEPS) -> History:
     """A run that learns, up to a step: the reward rises, the entropy falls, some groups die."""
     history = History(build_config().to_dict(), weights={"": {"format": 1.0, "em": 1.0}})
-    for step in range(1, (num_steps if upto is None else upto) + 1):
-        done = step / num_steps
+    for step in range(1, upto + 1):
+        done = step / HEALTHY_STEPS
         noise = 0.03 * math.sin(7.0 * step)
         values = {
             "reward": 1.1 + 0.8 * done + noise,

@@ -36,7 +36,7 @@ def bent(upto: int, **curves: Callable[[int, float], float | None]) -> History:
 
     A curve is given the number of its bad step (from 0) and the healthy value; None: not measured.
     """
-    whole = healthy_history(60, upto)
+    whole = healthy_history(upto)
     made = History(whole.settings, weights=whole.weights)
     names = [*whole._curves["train"]]
     for step in whole.steps():

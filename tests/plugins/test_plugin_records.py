@@ -70,9 +70,10 @@ def edit(run: Path, **changes: Any) -> None:
 def pretend_training(run: Path, **state: object) -> None:
     """Make the folder look as if a model had been trained in it; `state` is of its checkpoint."""
     edit(run, policy="model", model={"name": "tiny"})
-    for folder, file in (("policy", "config.json"), ("checkpoints/step_000001", "state.json")):
-        (run / folder).mkdir(parents=True, exist_ok=True)
-        (run / folder / file).write_text(json.dumps(state))
+    checkpoint = run / "checkpoints" / "step_000001"
+    for file in (run / "policy/config.json", checkpoint / "policy/x", checkpoint / "state.json"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(state))
     reseal(run)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What the policy reads next, as token ids; it then writes."""
+    """Token ids that the policy reads next; it then writes."""
 
     text: str
     """The ids as text, for the record."""

@@ -59,7 +59,7 @@ class RunWriter:
         self.is_silent = is_silent
         self._opened = time.monotonic() - spent_s
         self._facts: dict[str, Any] | None = None
-        """Those of provenance.json; None: there is none."""
+        """Facts of provenance.json; None: there is none."""
         self._files: dict[str, Entry] = {}
         self._digests: dict[str, Any] = {}
         """SHA-256 of the files of rows, so far."""

@@ -22,6 +22,7 @@ from searchrl.engine.memory import forecast
 from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import ConfigError, PolicyError
 from searchrl.plugins import load_plugins
+from searchrl.programs.setup.session import Setup
 from searchrl.programs.setup.warnings import (
     ensure_can_learn,
     few_tasks,
@@ -31,6 +32,18 @@ from searchrl.programs.setup.warnings import (
 from searchrl.programs.train import train
 
 REGISTRY = load_plugins(entry_points=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_no_critic_is_trained_in_float16_over_shards(dtype: str) -> None:
+    layer = {"engine": {"sharding": "fsdp2"}, "model": {"dtype": dtype}}
+    setup: Any = SimpleNamespace(config=build_config(layer), workers=SimpleNamespace(size=2))
+    algorithm: Any = SimpleNamespace(critic=object(), hooks=Hooks())
+    if dtype == "float32":
+        assert Setup.is_to_shard(setup, algorithm)
+        return
+    with pytest.raises(ConfigError, match="no critic in float16"):
+        Setup.is_to_shard(setup, algorithm)
 
 
 def rows(folder: Path, count: int, **more: Any) -> str:

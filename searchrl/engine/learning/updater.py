@@ -27,7 +27,7 @@ from searchrl.errors import PolicyError
 T = TypeVar("T")
 
 LEAST_SCALE = 2.0**-14
-"""Of a float16 model whose gradients overflow in every step."""
+"""Floor of the loss scale, for a float16 model whose gradients overflow in every step."""
 
 
 class Updater:
@@ -42,8 +42,8 @@ class Updater:
             optimiser step.
     """
 
-    temperature: float
-    """That of all log-probs; the sampler's."""
+    temperature = 1.0
+    """Temperature of all log-probs; the sampler's."""
     packing_fault: str | None
     """Why rows are padded instead of packed; None: they are packed."""
 

@@ -348,6 +348,15 @@ class TestHalfPrecision:
         again = learner.train_step(make_groups(offered())).metrics
         assert again["skipped_steps"] == 0 and again["lr"] == stats["lr"] and learner.step == 1
 
+    def test_the_scale_has_a_floor(self, micro_model: Path):
+        """At 0, which halving reaches, every later gradient would be NaN."""
+        learner = make_learner(micro_policy(micro_model, adapter="lora", lora_r=4))
+        learner.loss_scale = scaled(-14)
+        learner.loss_scale.scale(torch.ones(()))
+        for parameter in learner.parameters:
+            parameter.grad = torch.full_like(parameter, torch.inf)
+        assert not learner.take_step()[1] and learner.loss_scale.get_scale() == 2.0**-14
+
     def test_the_scale_survives_a_checkpoint(self, micro_model: Path):
         learner, other = (
             make_learner(micro_policy(micro_model, adapter="lora", lora_r=4, dtype="float16"))

@@ -40,7 +40,7 @@ class SlotStats:
     num_prefilled: int = 0
     """Prompt tokens computed: once per group."""
     num_appended: int = 0
-    """Observation tokens (and the last token before each) computed."""
+    """Observation tokens (and the last token before each) computed: once per group if alike."""
     num_decoded: int = 0
     """Tokens sampled."""
     num_row_ticks: int = 0
@@ -241,15 +241,27 @@ class SlotGenerator:
             self._cache.fork(lead, slots, length)
 
     def _extend(self) -> None:
-        """Append observations to the cache, all but the last token of each sequence."""
+        """Append observations to the cache, all but the last token of each sequence.
+
+        Of siblings that wrote the same and read the same, one is computed and the others copy it.
+        """
         waiting = [d for d in self._held if d is not None and d.is_asked and d.num_pending > 1]
         if not waiting:
             return
         decoding = sum(d is not None and d.is_asked for d in self._held) - len(waiting)
         if decoding and len(waiting) * _EXTEND_SHARE < len(self._held):
             return
-        self.stats.num_appended += sum(d.num_pending - 1 for d in waiting)
-        self._compute([(d, len(d.ids) - 1) for d in waiting])
+        alike: dict[tuple[int, ...], list[SlotSequence]] = {}
+        for sequence in waiting:
+            alike.setdefault(tuple(sequence.ids[:-1]), []).append(sequence)
+        leads = [(siblings[0], len(ids)) for ids, siblings in alike.items()]
+        self.stats.num_appended += sum(stop - lead.cached for lead, stop in leads)
+        self._compute(leads)
+        for lead, *others in alike.values():
+            if others:
+                self._cache.fork(lead.slot, [d.slot for d in others], lead.cached)
+                for sequence in others:
+                    sequence.cached = lead.cached
 
     def _compute(self, targets: Sequence[tuple[SlotSequence, int]]) -> None:
         ordered = sorted(targets, key=lambda one: one[0].handle)

@@ -86,6 +86,25 @@ def test_tokens_computed_grow_with_what_is_appended_not_with_turns_squared(polic
     assert generator.stats.num_appended == 7 * 10 and generator.stats.num_decoded == 8 * 5
 
 
+def test_siblings_that_wrote_and_read_the_same_compute_it_once(policy: Policy):
+    """Greedy siblings, of whom the last one is told something else."""
+    policy.eos_ids = frozenset()
+    generator = SlotGenerator(policy, Sampling(0.0), 4, 800)
+    handles = generator.open(PROMPTS[0], 4, range(4))
+    texts: dict[Any, list[int]] = {handle: list(PROMPTS[0]) for handle in handles}
+    for told in ([], [40] * 10):
+        for handle in handles:
+            text = [41] * 6 if told and handle == handles[3] else told
+            generator.submit(handle, text, (), 5)
+            texts[handle] += text
+        for turn in finish(generator, handles):
+            text = texts[turn.handle]
+            expected = full_logps(policy, [*text, *turn.ids], len(text), 1.0)
+            assert turn.logps == pytest.approx(expected, abs=1e-5)
+            text += turn.ids
+    assert generator.stats.num_appended == 10 + 6
+
+
 def test_a_sibling_that_waited_for_a_slot_reads_no_prompt_of_older_weights(policy: Policy):
     """Four siblings on two slots; the weights change when the first two have ended."""
     policy.eos_ids = frozenset()

@@ -188,6 +188,8 @@ class TrainingRun:
                 rows = (rollout_record(r, f"{phase}{forced}", {}) for r in rollouts)
                 name = f"eval_{phase}{forced}{of_step}"
                 self.writer.write_rollouts(name, rows, compress=log.compress, keep=keep)
+        if phase == "after":
+            result.metrics.update(Run(self.writer.path).gains())
         self.limit.ensure((*result.rollouts, *result.forced), where, f"eval_{phase}{of_step}")
         self.log(step, result.metrics, phase)
         self.observer.evaluation(phase, step, result.metrics)

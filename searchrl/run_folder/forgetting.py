@@ -86,7 +86,7 @@ def find_changes(config: RunConfig, before: Iterable[Row], after: Iterable[Row])
 def _group(rows: Iterable[Row]) -> _Entries:
     entries: _Entries = {}
     for row in rows:
-        place = row["group_id"].rpartition("/")[0]
+        place = "/".join(row["group_id"].split("/")[:2])  # a forced one has more parts
         # All three: environments may give their tasks the same ids.
         task = "\n".join(row["task"][key] for key in ("split", "id", "question"))
         entries.setdefault((row["env"], place), {}).setdefault(task, []).append(row)

@@ -6,13 +6,14 @@ import io
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.config import RunConfig, build_config, load_yaml
+from searchrl.core.episode import SEARCH
 from searchrl.errors import ConfigError, DamagedError, RunFolderError, suggest_path
 from searchrl.run_folder.manifest import RESTORE, Entry, Manifest, find_fault
 from searchrl.run_folder.rollouts import FOLDER, may_hold, read_rollouts, rollout_files
@@ -28,6 +29,7 @@ from searchrl.trackers.rows import parse_rows
 from searchrl.trust.folders import ensure_plain
 
 if TYPE_CHECKING:
+    from searchrl.contracts import Metric
     from searchrl.run_folder.forgetting import Change
 
 CONFIG, PROVENANCE = "config.yaml", "provenance.json"
@@ -35,6 +37,7 @@ METRICS, ALARMS, SUMMARY = "metrics.jsonl", "alarms.jsonl", "summary.json"
 
 _PARTS = ("checkpoints", "policy")
 """Folders of a run that hold weights."""
+_METRIC = ("value", "low", "high", "n")
 _GO_ON = "Restore it from a copy; other files of the run are not affected"
 
 
@@ -216,6 +219,27 @@ class Run:
         before = self.rollouts("before") if since is None else since._evaluated()
         return find_changes(self.config, before, self._evaluated(step))
 
+    def gains(self) -> dict[str, Metric]:
+        """`em_gain`: exact match after training minus that of the start that must search first.
+
+        Paired on the tasks; of several environments `ENV/em_gain`. Empty without forced episodes
+        before, or where no rollouts are kept.
+        """
+        from searchrl.run_folder.forgetting import find_changes  # with numpy
+
+        before = list(self.rollouts("before_forced"))
+        if not before:
+            return {}
+        # Tasks whose episode began with a search by itself were not played again.
+        before += (row for row in self.rollouts("before") if _begins_with_search(row))
+        changes = find_changes(self.config, before, self.rollouts("after"))
+        prefix = "{}/" if len(changes) > 1 else ""
+        return {
+            f"{prefix.format(env)}em_gain": {key: change[key] for key in _METRIC if key in change}
+            for env, figure, _, _, change in changes
+            if figure == "em"
+        }
+
     def _evaluated(self, step: int | None = None) -> list[dict[str, Any]]:
         """The episodes of the last evaluation, or of that after `step`; empty without one."""
         for phase in ("after", "eval") if step is None else ("after", "during"):
@@ -234,6 +258,10 @@ class Run:
             f"'{path}' is not as the run wrote it: it was edited, or it is damaged. "
             "If nobody edited it, restore it from a copy: figures may be those of other settings"
         )
+
+
+def _begins_with_search(row: Mapping[str, Any]) -> bool:
+    return bool(row["turns"]) and row["turns"][0]["action"] == SEARCH
 
 
 def read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ LABELS = {
     "passive": "without search",
     "tool_calls": "tool calls/episode",
     "em_forced": "em, search first",
+    "em_gain": "em, above search first",
     "searches": "searches/episode",
     "kl": "KL to start",
     "clip_frac": "clip fraction",
@@ -89,7 +90,7 @@ def chosen_keys(
     values = history or {}
     groups: list[Iterable[str]] = [
         ["reward"],
-        [key for key in keys if key in components or key == "em_forced" or _IS_REPEATED(key)],
+        [key for key in keys if key in (*components, "em_forced", "em_gain") or _IS_REPEATED(key)],
         [key for key in keys if key.startswith(f"{main}/") and is_kind(key)],
         [key for key in keys if key.endswith(("/reward", "/em", "/passive"))],  # of several tasks
         _BEHAVIOUR,

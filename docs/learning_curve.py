@@ -1,7 +1,8 @@
 """Draws the learning curve of the recorded run as SVG: `record_run.py` writes learning_curve.svg.
 
-Owns how the picture looks: EM, searched and forced EM of the greedy evaluations over the steps,
-with their intervals, and the EM of the scripted policies as horizontal lines. It is given figures
+Owns how the picture looks: EM and searched of the greedy evaluations over the steps, with their
+intervals, and horizontal lines: the EM of the start, as it is and forced to search first, and of
+the trained model, and that of the scripted policies. It is given figures
 and computes none. Plain SVG, no plotting library; colours for light and dark backgrounds.
 """
 
@@ -25,7 +26,6 @@ LEGEND = (46, 258, 528)
 
 CURVES = {
     "em": ("exact match (EM)", "em"),
-    "em_forced": ("EM, first turn forced to search", "forced"),
     "searched": ("searched", "searched"),
 }
 """Metric -> its name in the legend and its colour's name."""
@@ -33,18 +33,19 @@ CURVES = {
 STYLE = """\
   .paper { fill: #ffffff } .ink { fill: #24292f } .faint { fill: #57606a }
   .grid { stroke: #d8dee4 } .axis { stroke: #57606a }
-  .em { --c: #0b62c4 } .forced { --c: #b3500f } .searched { --c: #2c7a3f }
+  .em { --c: #0b62c4 } .searched { --c: #2c7a3f }
   .line { stroke: var(--c); stroke-width: 2.2; fill: none } .dot { fill: var(--c) }
   .band { fill: var(--c); fill-opacity: 0.14 }
   .plain { --c: #57606a }
   .sampled { stroke: var(--c); stroke-width: 1; stroke-opacity: 0.5; fill: none }
   .policy { stroke: #6e7781; stroke-width: 1.3; stroke-dasharray: 6 4 }
+  .level { stroke: #b3500f; stroke-width: 2 }
   .leader { stroke: #6e7781; stroke-width: 0.8; fill: none }
   @media (prefers-color-scheme: dark) {
     .paper { fill: #0d1117 } .ink { fill: #e6edf3 } .faint { fill: #9da7b1 }
     .grid { stroke: #2b323b } .axis { stroke: #9da7b1 }
-    .plain { --c: #9da7b1 } .em { --c: #58a6ff } .forced { --c: #f0883e } .searched { --c: #56d364 }
-    .band { fill-opacity: 0.2 } .policy, .leader { stroke: #9da7b1 }
+    .plain { --c: #9da7b1 } .em { --c: #58a6ff } .searched { --c: #56d364 }
+    .band { fill-opacity: 0.2 } .level { stroke: #f0883e } .policy, .leader { stroke: #9da7b1 }
   }"""
 
 
@@ -58,15 +59,16 @@ class Point(NamedTuple):
 class Curve(NamedTuple):
     """Everything the picture shows.
 
-    `points` are greedy evaluations, `sampled` the training steps, on training tasks; `policies`
-    has the EM of each scripted policy by its name.
+    `points` are greedy evaluations, `sampled` the training steps, on training tasks; `levels` has
+    the EM of the model before and after, `policies` that of each scripted policy, by name.
     """
 
     title: str
     max_steps: int
     points: Sequence[Point]
     sampled: Sequence[Point]
-    policies: Mapping[str, float]
+    levels: dict[str, float]
+    policies: dict[str, float]
 
 
 def draw_curve(curve: Curve) -> str:
@@ -80,7 +82,7 @@ def draw_curve(curve: Curve) -> str:
             f"<style>\n{STYLE}\n</style>",
             '<rect class="paper" width="100%" height="100%" rx="6"/>',
             *_axes(curve.max_steps),
-            *_policies(curve.policies),
+            *_levels(curve),
             *(line for key in CURVES for line in _draw_sampled(curve, key)),
             *(line for key in measured for line in _draw_one(curve, key)),
             *_legend(measured, has_sampled=bool(curve.sampled)),
@@ -147,6 +149,7 @@ def _legend(measured: Sequence[str], *, has_sampled: bool) -> Iterator[str]:
     entries = [(CURVES[key][0], f"{CURVES[key][1]} line") for key in measured]
     if has_sampled:
         entries.append(("in training, sampled", "plain sampled"))
+    entries.append(("EM before, search first, after", "level"))
     entries.append(("EM of a scripted policy", "policy"))
     for number, (name, style) in enumerate(entries):
         column, row = number % len(LEGEND), number // len(LEGEND)
@@ -155,13 +158,14 @@ def _legend(measured: Sequence[str], *, has_sampled: bool) -> Iterator[str]:
         yield _text(x + 28, y, name)
 
 
-def _policies(policies: Mapping[str, float]) -> Iterator[str]:
-    """A line for each scripted policy, its label at the right, moved where labels would meet."""
+def _levels(curve: Curve) -> Iterator[str]:
+    """A line for each level, its label at the right, moved where labels would meet."""
     right = WIDTH - RIGHT
-    rows = sorted(policies.items(), key=lambda item: -item[1])
+    rows = sorted((curve.levels | curve.policies).items(), key=lambda item: -item[1])
     wanted = [_y(value) for _, value in rows]
     for (name, value), line, label in zip(rows, wanted, spread(wanted, LABEL_GAP), strict=True):
-        yield f'<path class="policy" d="M{LEFT} {line:g}H{right}"/>'
+        style = "level" if name in curve.levels else "policy"
+        yield f'<path class="{style}" d="M{LEFT} {line:g}H{right}"/>'
         yield f'<path class="leader" d="M{right} {line:g}L{right + 12} {label:g}"/>'
         yield _text(right + 16, label + 4, f"{name} {value:.2f}")
 

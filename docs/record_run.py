@@ -7,9 +7,9 @@
 copies what is small of the run to docs/recorded_run/ (`keep_run.py`); plays the scripted policies
 and the controls on the same test tasks; then writes the blocks of the pages and the pictures anew.
 Without a run it only writes pages and pictures. `--other` adds runs that differ from the recorded
-one in a seed, a reward or a learning rate, to those that are there. `--collapsed` makes the run the
-collapsed one of read-a-run.md, in docs/collapsed_run/. Owns what is measured; `recorded_pages.py`
-and `two_runs.py` own how it is shown.
+one in a seed, a reward, a learning rate or a control, to those that are there. `--collapsed` makes
+the run the collapsed one of read-a-run.md, in docs/collapsed_run/. Owns what is measured;
+`recorded_pages.py` and `two_runs.py` own how it is shown.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ COLLAPSED_DIR = "runs/collapsed"
 
 _NOT_COMPARED = ("run_dir", "log", "checkpoint", "num_threads")
 """Settings that change no figure."""
+_VARIED = ("seed", "tasks.0.reward", "optim.lr", "algorithm.control")
+"""Settings that controls vary, see `varied`."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -90,6 +92,7 @@ def record(run: Run, machine: str, seconds: float | None = None) -> None:
     before, after = (list(run.rollouts(phase)) for phase in ("before", "after"))
     write_rows("episodes.jsonl", choose_episodes(before, after))
     facts = describe(run, machine, seconds) | describe_answers(after)
+    facts["search_first"] = describe_forced(run, before)
     write_json("record.json", facts)
     right = {row["task"]["id"]: row["scores"]["em"] for row in after}
     write_json("heuristics.json", {name: one for name, one in play_policies(run, right)})
@@ -172,6 +175,15 @@ def describe_answers(after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def describe_forced(run: Run, before: Sequence[Mapping[str, Any]]) -> dict[str, Metric]:
+    """Exact match before training by kind of task, if the first turn has to search."""
+    rows = [row for row in before if [turn["action"] for turn in row["turns"][:1]] == ["search"]]
+    right: dict[str, list[float]] = {}
+    for row in (*run.rollouts("before_forced"), *rows):
+        right.setdefault(row["task"]["kind"], []).append(row["scores"]["em"])
+    return {kind: proportion(sum(ems), len(ems)) for kind, ems in sorted(right.items())}
+
+
 def choose_episodes(
     before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -247,7 +259,8 @@ def add_others(runs: Sequence[Run]) -> None:
         if not flags or apart or "after" not in run.summary:
             raise SystemExit(
                 f"'{run.path}' is no control of the recorded run: it must have finished and differ "
-                f"in --seed, --reward or --lr; it differs in {apart or 'nothing'}"
+                "in --seed, --reward, --lr or algorithm.control; it differs in "
+                f"{apart or 'nothing'}"
             )
         name = " ".join(f"{flag} {value}" for flag, value in flags.items())
         known[name] = {
@@ -270,6 +283,7 @@ def varied(config: Mapping[str, Any]) -> dict[str, Any]:
         "--seed": config["seed"],
         "--reward": config["tasks"][0]["reward"],
         "--lr": f"{config['optim']['lr']:g}",
+        "--set": f"algorithm.control={config['algorithm'].get('control', 'none')}",
     }
 
 
@@ -278,7 +292,7 @@ def difference(one: Any, other: Any, at: str = "") -> list[str]:
 
     Keys that only one of them has are not compared: another version may have added them.
     """
-    if at in (*_NOT_COMPARED, "seed", "tasks.0.reward", "optim.lr"):
+    if at in (*_NOT_COMPARED, *_VARIED):
         return []
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         one, other = dict(enumerate(one)), dict(enumerate(other))

@@ -37,7 +37,7 @@ def test_pages_and_pictures_are_those_of_the_recorded_run(path: Path) -> None:
 def test_every_block_stands_in_a_page() -> None:
     texts = [page.read_text("utf-8") for page in recorded_pages.PAGES]
     found = [name for text in texts for name in re.findall(r"<!-- recorded: (\w+) -->", text)]
-    assert sorted(found) == sorted(recorded_pages.BLOCKS)
+    assert set(found) == set(recorded_pages.BLOCKS)
     assert sum(text.count("<!-- end -->") for text in texts) == len(found)
     by_hand = re.sub(r"<!-- recorded: \w+ -->.*?<!-- end -->", "", "".join(texts), flags=re.DOTALL)
     assert not re.findall(r"(?<![\d.])[01]\.\d{3}\b", by_hand)

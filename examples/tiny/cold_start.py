@@ -1,8 +1,8 @@
 """The plugin of `tiny.yaml`: the world and the habits that the cold start of the tiny model needs.
 
 Registers the environment `cold_start`: `regulations` with drills among its tasks and random words
-in some of its handbooks and questions (`random_words.py`), and an expert that searches once for
-each hop.
+in some of its handbooks and questions (`random_words.py`), without the articles that only a search
+in other words finds, and an expert that searches once for each hop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from searchrl import hookimpl
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.regulations import RegulationsEnv, scripts
-from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
+from searchrl.envs.regulations.questions import CROWDED, IN_OTHER_WORDS, NOT_REGULATED_ANSWER
 from searchrl.envs.regulations.scripts import HandbookExpert
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import Difficulty, School, make_school
@@ -35,6 +35,10 @@ NOISE, REPLACED, INSERTED = 0.25, (0.1, 0.2, 0.3), 0.5
 """Shares: schools with random words; of an article's words, those that are replaced; questions with
 words put between theirs."""
 
+OWN_NAME = 0.25
+"""Share of the second searches for a club, form, venue or fund that say what is wanted and not the
+other names: neither finds anything here."""
+
 
 @lru_cache(maxsize=4096)  # all of training: they come again
 def make_noisy_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
@@ -48,7 +52,11 @@ def make_noisy_school(world_seed: int, split: str, number: int, difficulty: Diff
 
 
 class ColdStartEnv(RegulationsEnv):
-    """`regulations` with drills, and with random words in some handbooks and questions."""
+    """`regulations` with drills, and with random words in some handbooks and questions.
+
+    The article that a task needs other words for is taken out of its handbook: whoever searches
+    again does so in vain, and is right to say that it is not regulated.
+    """
 
     name: ClassVar[str] = "cold_start"
 
@@ -63,6 +71,8 @@ class ColdStartEnv(RegulationsEnv):
         if rng.random() < DRILLS:
             return self._drill_task(split, index)
         task = super().make_task(split, index)
+        if task.kind in IN_OTHER_WORDS:
+            return _take_out(task, rng)
         number = task.meta.get("school_number")
         is_noisy = number is not None and self.school(split, number).key.endswith("/noisy")
         if not is_noisy or rng.random() >= INSERTED:
@@ -81,7 +91,11 @@ class ColdStartEnv(RegulationsEnv):
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
         """The articles of the task's handbook, or of the drill."""
         if "drill" not in task.meta:
-            return super().passages(task)
+            key, passages = super().passages(task)
+            if missing := task.meta.get("missing"):
+                passages = [one for one in passages if one.id != missing]
+                key = f"{key}/without/{missing}"
+            return key, passages
         key = f"drill/{self.world_seed}/{task.split}/{task.index}"
         return key, [article.passage for article in self._drill(task.split, task.index).articles]
 
@@ -118,6 +132,15 @@ class ColdStartEnv(RegulationsEnv):
         )
 
 
+def _take_out(task: Task, rng: Random) -> Task:
+    """The task of a handbook without the article that only other words find."""
+    *before, missing = task.gold_ids
+    meta = {**task.meta, "missing": missing}
+    if rng.random() < OWN_NAME:
+        meta["again"] = meta["gists"][int(task.kind == CROWDED)]
+    return replace(task, answers=(NOT_REGULATED_ANSWER,), gold_ids=tuple(before), meta=meta)
+
+
 class _Reader(HandbookExpert):
     """The expert, but for one thing: it never searches again for what a search did not find."""
 
@@ -139,7 +162,7 @@ def register_envs(register: Any) -> None:
         expert=_Reader,
         scripts={
             "passive": make_passive,
-            # Searches once more where a search found nothing: in these tasks always in vain.
+            # Searches once more where a search found nothing: in this world always in vain.
             "again": "searchrl.envs.regulations:make_expert",
         },
         description="regulations with drills and random words, for a cold start",

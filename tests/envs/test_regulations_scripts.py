@@ -11,6 +11,8 @@ import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.drawing import Table
 from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, Task
 from searchrl.envs.regulations import RegulationsEnv, make_expert, make_passive
+from searchrl.envs.regulations.env import MIXES
+from searchrl.envs.regulations.questions import IN_OTHER_WORDS, NOT_REGULATED
 from searchrl.envs.regulations.scripts import PASSIVE_THOUGHT
 from searchrl.envs.regulations.world.names import Value, ValueKind
 from searchrl.envs.text import same_answer
@@ -18,7 +20,8 @@ from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.rewards.components import BUILTIN_REWARDS
 from searchrl.testing import Says, play_episode
 
-KINDS = {"lookup", "two_hop", "not_regulated"}
+AGAIN = (*IN_OTHER_WORDS, NOT_REGULATED)
+"""Kinds in which the expert searches once more than there are hops."""
 
 
 @cache
@@ -50,10 +53,10 @@ def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
     for game in games_of(level):
         for name in (game.task.kind, *game.task.slices):
             by_name[name].append(game.reward)
-    kinds = KINDS | ({"three_hop"} if level == "hard" else set())
+    kinds = set(MIXES[env_of(level).difficulty])
     slices = {"seen_wording"} if level == "easy" else {"seen_wording", "unseen_wording"}
     assert set(by_name) == kinds | slices
-    assert all(len(rewards) >= 70 for rewards in by_name.values()), by_name
+    assert all(len(rewards) >= 30 for rewards in by_name.values()), by_name
     assert all(mean(rewards) >= 0.97 for rewards in by_name.values()), by_name
 
 
@@ -61,9 +64,9 @@ def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
 def test_expert_searches_once_per_hop_and_keeps_the_format(level: str) -> None:
     for game in games_of(level):
         kinds = [action.kind for action in game.actions]
-        hops = {"two_hop": 2, "three_hop": 3}.get(game.task.kind, 1)
+        num_searches = max(1, len(game.task.gold_ids)) + bool(game.task.kind in AGAIN)
         if game.reward:
-            assert kinds == [SEARCH] * hops + [ANSWER]
+            assert kinds == [SEARCH] * num_searches + [ANSWER]
         assert PROTOCOL.format_score(game.turns) == 1.0
 
 

@@ -20,9 +20,11 @@ from searchrl.envs.regulations.handbook_file import (
     load_questions,
 )
 from searchrl.envs.regulations.questions import (
+    CROWDED,
     LOOKUP,
     NOT_REGULATED,
     NOT_REGULATED_ANSWER,
+    RENAMED,
     REWORDED,
     TASK_KINDS,
     THREE_HOP,
@@ -38,7 +40,7 @@ from searchrl.envs.regulations.world.school import (
     School,
     make_school,
 )
-from searchrl.envs.splits import TRAIN, Mix
+from searchrl.envs.splits import Mix
 from searchrl.envs.text import SearchSettings, TextEnv
 from searchrl.errors import ConfigError
 
@@ -46,20 +48,23 @@ TASKS_PER_SCHOOL = 10  # no two ask the same
 
 MIXES: Mapping[Difficulty, Mapping[str, float]] = {
     Difficulty.EASY: {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2},
-    Difficulty.NORMAL: {LOOKUP: 0.47, REWORDED: 0.03, TWO_HOP: 0.3, NOT_REGULATED: 0.2},
+    Difficulty.NORMAL: {
+        LOOKUP: 0.24,
+        REWORDED: 0.12,
+        RENAMED: 0.12,
+        TWO_HOP: 0.2,
+        CROWDED: 0.12,
+        NOT_REGULATED: 0.2,
+    },
     Difficulty.HARD: {
-        LOOKUP: 0.27,
-        REWORDED: 0.03,
+        LOOKUP: 0.15,
+        REWORDED: 0.15,
         TWO_HOP: 0.25,
         THREE_HOP: 0.25,
         NOT_REGULATED: 0.2,
     },
 }
 """Shares of the task kinds at each level."""
-
-TRAIN_REWORDED = 0.15
-"""Share of `reworded` in the train split, at the cost of `lookup`: what is rare would be learned
-late."""
 
 MAX_DRAWN = 300
 """Characters of an article that are drawn."""
@@ -71,8 +76,7 @@ class RegulationsSettings(SearchSettings):
     """Tasks and their world, besides the settings of every search environment.
 
     Attributes:
-        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and, at the level
-            `hard`, `three_hop`; kinds left out are 0.
+        mix: weights of the task kinds of the level (`MIXES`); kinds left out are 0.
         difficulty: `easy` (one rule, one sentence), `normal` (prose with exceptions) or `hard`
             (rules that others replace, up to three hops).
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
@@ -106,8 +110,7 @@ class RegulationsEnv(TextEnv):
         self.difficulty = Difficulty(given.difficulty)
         mix = given.mix
         kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
-        self._train_mix = _make_mix(kinds, self.difficulty, TRAIN)
-        self._mix = _make_mix(kinds, self.difficulty, "test")
+        self._mix = _make_mix(kinds, self.difficulty)
         self._is_generated = given.handbook is None
         self._held: tuple[tuple[str, int], School] | None = None
         self._handbook, self._questions = _load(given.handbook, given.questions)
@@ -121,8 +124,7 @@ class RegulationsEnv(TextEnv):
 
     def kind_of(self, split: str, index: int) -> str:
         """The kind of task `index`."""
-        mix = self._train_mix if split == TRAIN else self._mix
-        return mix.kind_of(index, f"mix/{self.world_seed}/{split}")
+        return self._mix.kind_of(index, f"mix/{self.world_seed}/{split}")
 
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of `split`; neighbours are about different schools."""
@@ -231,16 +233,16 @@ def _draw(
     return draft_task(make(world_seed, split, number, difficulty), kind, ordinal)
 
 
-def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty, split: str) -> Mix:
-    """The mix of kinds in a split; without `given`, that of the level."""
-    weights = dict(MIXES[difficulty] if given is None else given)
-    if given is None and split == TRAIN and REWORDED in weights:
-        weights[LOOKUP] -= TRAIN_REWORDED - weights[REWORDED]
-        weights[REWORDED] = TRAIN_REWORDED
-    if weights.get(THREE_HOP) and LEVELS[difficulty].num_hops < 3:
+def _make_mix(given: Mapping[str, float] | None, difficulty: Difficulty) -> Mix:
+    """The mix of kinds; without `given`, that of the level."""
+    weights = MIXES[difficulty] if given is None else given
+    for kind in (
+        kind for kind in TASK_KINDS if weights.get(kind) and kind not in MIXES[difficulty]
+    ):
+        levels = " or ".join(level for level in MIXES if kind in MIXES[level])
         raise ConfigError(
-            f"env.mix: the level '{difficulty}' has no tasks of kind '{THREE_HOP}'. Set "
-            "env.difficulty to hard, or leave the kind out."
+            f"env.mix: the level '{difficulty}' has no tasks of kind '{kind}'. Set "
+            f"env.difficulty to {levels}, or leave the kind out."
         )
     return Mix(weights, TASK_KINDS)
 

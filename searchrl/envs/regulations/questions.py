@@ -28,15 +28,22 @@ from searchrl.envs.regulations.world.wordings import (
 
 LOOKUP = "lookup"
 REWORDED = "reworded"
+RENAMED = "renamed"
 TWO_HOP = "two_hop"
+CROWDED = "crowded"
 THREE_HOP = "three_hop"
 NOT_REGULATED = "not_regulated"
-TASK_KINDS = (LOOKUP, REWORDED, TWO_HOP, THREE_HOP, NOT_REGULATED)
-"""Kinds of task, `three_hop` at the level `hard` alone; also the names of metrics.
+TASK_KINDS = (LOOKUP, REWORDED, RENAMED, TWO_HOP, CROWDED, THREE_HOP, NOT_REGULATED)
+"""Kinds of task; also the names of metrics. `MIXES` has those of each level.
 
-`reworded` is a look-up in words that do not find the article: whoever searches again, for the
-matter's own name, finds it."""
-TaskKind = Literal["lookup", "reworded", "two_hop", "three_hop", "not_regulated"]
+Three of them need a search in other words for what a first one did not find: `reworded` the
+matter's own name, `renamed` the other names of a club or form, which the matter's own name does not
+replace, and `crowded`, whose second hop finds nothing but remarks about a name, that name with what
+is asked about it."""
+IN_OTHER_WORDS = (REWORDED, RENAMED, CROWDED)
+TaskKind = Literal[
+    "lookup", "reworded", "renamed", "two_hop", "crowded", "three_hop", "not_regulated"
+]
 """One of `TASK_KINDS`, as a type of settings."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
@@ -66,23 +73,27 @@ def draft_task(school: School, kind: str, ordinal: int) -> Task:
     """The `ordinal`-th task of `kind` at `school`, without its place in a split.
 
     Wraps around when a school has no more. Of its `meta`, `queries` finds the evidence hop by hop,
-    `bridge` is the answer of the first of several hops, `abouts` and `gists` name the rule of each
-    hop, `condition` is the question's phrase for when or whom, `value_kind` the domain of a
-    plausible guess.
+    but for one hop of a task that needs other words: `again` does; `bridge` is the answer of the
+    first of several hops, `abouts` and `gists` name the rule of each hop, `condition` is the
+    question's phrase for when or whom, `value_kind` the domain of a plausible guess.
     """
     rng = Random(f"{school.key}/{kind}/{ordinal}")
     # The order of subjects must not depend on the ordinal, or tasks would repeat.
     order = Random(f"{school.key}/{kind}")
     writer = _Writer(school, rng)
-    if kind in (TWO_HOP, THREE_HOP):
-        links = [link for link in school.links if kind == TWO_HOP or link.relation]
+    if kind in (TWO_HOP, CROWDED, THREE_HOP):
+        links = [
+            link
+            for link in school.links
+            if link.is_crowded == (kind == CROWDED) and (kind != THREE_HOP or link.relation)
+        ]
         first = pick(range(len(links)), ordinal, order)
         drafts = (writer.chain(link, kind == THREE_HOP) for link in links[first:] + links[:first])
         return next(filter(None, drafts))
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
-    if kind == REWORDED:
-        return writer.reworded(ordinal, order)
+    if kind in IN_OTHER_WORDS:
+        return writer.lost(kind, ordinal, order)
     sources = [*school.topics, *school.links, *school.links, *school.things]
     number = pick(range(len(sources)), ordinal, order)
     return writer.lookup(number)
@@ -106,12 +117,17 @@ class _Asking(NamedTuple):
 
 
 class _Absent(NamedTuple):
-    """Something the handbook does not state, and ways to ask for it."""
+    """Something the handbook does not state, the names it goes by, and ways to ask for it."""
 
     about: str
     gist: str
     kind: ValueKind
     asking: _Asking
+    names: tuple[str, ...] = ()
+
+    def others(self, question: str) -> str:
+        """The names that a question does not use."""
+        return " ".join(name for name in self.names if name not in question)
 
 
 class _Writer:
@@ -130,7 +146,7 @@ class _Writer:
         if number < 2 * len(school.links):
             link = school.links[number % len(school.links)]
             family = link.family
-            if number < len(school.links):
+            if number < len(school.links) or link.is_crowded:
                 return self._one(link.abouts[0], _ask_link(family, link.subject))
             slots = ({"p": link.named},)
             asking = _Asking(family.entity_questions, family.entity_indirect, slots)
@@ -138,45 +154,63 @@ class _Writer:
         shelf, thing = school.things[number - 2 * len(school.links)]
         return self._one(shelf.about(thing), _ask_thing(shelf, thing))
 
-    def reworded(self, ordinal: int, order: Random) -> Task:
-        """Ask for a topic in words that do not find its article, where its name does."""
-        school, finds = self._school, self._school.finder.finds
-        stated = {topic: school.stated[topic.key] for topic in school.topics}
-        topics = [
-            topic
-            for topic, (article, statement) in stated.items()
+    def lost(self, kind: str, ordinal: int, order: Random) -> Task:
+        """Ask in words that do not find the article, where other words do.
+
+        If a handbook has no such question, one whose words do.
+        """
+        finds = self._school.finder.finds
+        lost = list(self._reworded() if kind == REWORDED else self._renamed())
+        first = pick(range(len(lost)), ordinal, order)
+        for about, asking, again in lost[first:] + lost[:first]:
+            draft = self._one(about, asking, again)
+            if not finds(draft.meta["queries"][0], draft.gold_ids[0]):
+                break
+        return draft
+
+    def _reworded(self) -> Iterator[tuple[str, _Asking, str]]:
+        """Topics whose own name finds them: rule, ways to ask, and that name."""
+        for topic in self._school.topics:
+            article, statement = self._school.stated[topic.key]
             # One that replaces another shares its words with it.
-            if statement.status is Status.CURRENT and finds(topic.key, article.passage.id)
-        ]
-        first = pick(range(len(topics)), ordinal, order)
-        drafts = (
-            self._one(topic.key, _Asking(topic.questions, topic.indirect), is_lost=True)
-            for topic in topics[first:] + topics[:first]
-        )
-        return next(one for one in drafts if not finds(one.meta["queries"][0], one.gold_ids[0]))
+            is_current = statement.status is Status.CURRENT
+            if is_current and self._school.finder.finds(topic.key, article.passage.id):
+                yield topic.key, _Asking(topic.questions, topic.indirect), topic.key
+
+    def _renamed(self) -> Iterator[tuple[str, _Asking, str]]:
+        """Links by a name in place of which the others find them, but not the rule's own name."""
+        finds = self._school.finder.finds
+        for link in self._school.links:
+            article, statement = self._school.stated[link.abouts[0]]
+            gold = article.passage.id
+            for name in link.subject.names:
+                others = " ".join(one for one in link.subject.names if one != name)
+                if others and finds(others, gold) and not finds(statement.gist, gold):
+                    asking = _ask_link(link.family, link.subject)._replace(slots=({"s": name},))
+                    yield link.abouts[0], asking, others
 
     def chain(self, link: Link, is_long: bool) -> Task | None:
         """Ask for the last rule of a chain: each search has to find the name for the next one.
 
-        None if a search does not find a hop.
+        None if a search does not find a hop, or if it does where the hop is to be crowded.
         """
         family, relation = link.family, link.relation
         first, second = link.abouts
         wanted, descriptions = family, [family.descriptions]
         # A word beside the name would find articles about others of its kind.
-        hops = [(second, link.entity, family.attribute)]
+        hops = [(second, link.entity)]
         if is_long and relation is not None:
             # Asked is the room of a person who has to do with the entity.
             wanted, (who, where) = room_family(), link.further
             descriptions.append(relation.descriptions)
-            hops = [
-                (who, link.entity, relation.attribute),
-                (where, link.person, wanted.attribute),
-            ]
-        queries = tuple(self._query_for(*hop) for hop in hops)
-        if not all(queries):
+            hops = [(who, link.entity), (where, link.person)]
+        finds = self._school.finder.finds
+        golds = [article.passage.id for article in self._articles(*(about for about, _ in hops))]
+        found = [finds(name, gold) for (_, name), gold in zip(hops, golds, strict=True)]
+        again = "" if not link.is_crowded else self._school.stated[second][1].gist
+        if all(found) == link.is_crowded or (again and not finds(again, golds[0])):
             return None
-        *before, last = abouts = (first, *(about for about, _, _ in hops))
+        *before, last = abouts = (first, *(about for about, _ in hops))
         about, condition = self._condition(last)
         if condition is not None and condition in map(self._school.exceptions.get, before):
             # Asked with it, the question could mean the exception of another hop.
@@ -189,13 +223,8 @@ class _Writer:
             tuple(descriptions),
         )
         question = self._ask(asking, when, self._articles(*abouts))
-        return self._draft(question, (*before, about), queries, link.entity, when)
-
-    def _query_for(self, about: str, name: str, attribute: str) -> str:
-        """The query that finds a hop's article once a name is known; empty if none does."""
-        gold = self._school.stated[about][0].passage.id
-        options = (name, f"{name} {attribute}")
-        return next((one for one in options if self._school.finder.finds(one, gold)), "")
+        names = tuple(name for _, name in hops)
+        return self._draft(question, (*before, about), names, link.entity, when, again)
 
     def not_regulated(self, ordinal: int, order: Random) -> Task:
         """Ask for a rule, for a chain's subject or for a thing that the handbook does not state.
@@ -225,6 +254,7 @@ class _Writer:
             queries=[question.query],
             bridge="",
             value_kind=str(chosen.kind),
+            again=self._rng.choice([chosen.gist, chosen.others(question.text) or chosen.gist]),
             abouts=[chosen.about],
             gists=[chosen.gist],
             condition="",
@@ -235,14 +265,16 @@ class _Writer:
         if self._rng.random() < 0.5:
             questions, indirect = family.entity_questions, family.entity_indirect
             asking = _Asking(questions, indirect, _names(subject), (family.descriptions,))
-            return _Absent(about, gist, family.value_kind, asking)
-        return _Absent(about, gist, family.bridge_kind, _ask_link(family, subject))
+            return _Absent(about, gist, family.value_kind, asking, subject.names)
+        asking = _ask_link(family, subject)
+        return _Absent(about, gist, family.bridge_kind, asking, subject.names)
 
-    def _one(self, about: str, asking: _Asking, is_lost: bool = False) -> Task:
+    def _one(self, about: str, asking: _Asking, again: str = "") -> Task:
+        """Ask for a rule; with `again`, a search that finds it, in words that do not."""
         about, condition = self._condition(about)
         when = self._when(condition)
-        question = self._ask(asking, when, self._articles(about), is_lost)
-        return self._draft(question, (about,), condition=when)
+        question = self._ask(asking, when, self._articles(about), is_lost=bool(again))
+        return self._draft(question, (about,), condition=when, again=again)
 
     def _condition(self, about: str) -> tuple[str, Condition | None]:
         """The rule or its exception, and when that holds."""
@@ -325,6 +357,7 @@ class _Writer:
         then: tuple[str, ...] = (),
         bridge: str = "",
         condition: str = "",
+        again: str = "",
     ) -> Task:
         """The task whose evidence is what `abouts` name, one per hop; the last of them answers."""
         hops: list[tuple[Article, Statement]] = [self._school.stated[about] for about in abouts]
@@ -340,6 +373,7 @@ class _Writer:
             abouts=list(abouts),
             gists=[one.gist for _, one in hops],
             condition=condition,
+            again=again or hops[0][1].gist,
         )
 
 

@@ -41,7 +41,7 @@ class HandbookExpert:
 
     In a generated handbook it looks for the statement of a rule; in a fixed one, of which nothing
     is known but its text, for a right answer in the passages that hold the evidence. Where a first
-    search finds nothing, it searches once more, for the name of what it needs.
+    search finds nothing, it searches once more, in the other words that the task holds.
     """
 
     searches_again: ClassVar[bool] = True
@@ -51,7 +51,7 @@ class HandbookExpert:
         self.task = task
         self._protocol = protocol
         self._hop = -1
-        self._may_search_again = self.searches_again and bool(task.meta.get("gists"))
+        self._again = task.meta.get("again", "") if self.searches_again else ""
         self._queries = self._plan()
         self._statements = self.env.statements(task)
 
@@ -60,9 +60,9 @@ class HandbookExpert:
         if self._hop < 0:
             return self._search(self._queries[0], FIRST_THOUGHT)
         thought, answer = self._read(observation)
-        if not answer and self._may_search_again and self._hop == 0:
-            self._may_search_again = False
-            return self._type(self.task.meta["gists"][0], thought)
+        if not answer and self._again:
+            query, self._again = self._again, ""
+            return self._type(query, thought)
         if not answer:
             return self._answer(NOT_REGULATED_ANSWER, f"{thought} {SILENT}".lstrip())
         if self._hop + 1 < len(self._queries):
@@ -71,6 +71,8 @@ class HandbookExpert:
 
     def _plan(self) -> list[str]:
         queries = list(self.task.meta.get("queries", ()))
+        if "gists" in self.task.meta:
+            return queries  # one for each hop
         num_hops = max(len(self.task.gold_ids), 1)
         if not queries:
             queries = [content_words(self.task.question)]

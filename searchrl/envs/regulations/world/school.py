@@ -30,7 +30,7 @@ from searchrl.envs.regulations.world.prose import (
     Statement,
     Status,
 )
-from searchrl.envs.regulations.world.searching import Finder, make_finder
+from searchrl.envs.regulations.world.searching import NUM_SHOWN, Finder, make_finder
 from searchrl.envs.regulations.world.wordings import (
     Condition,
     Family,
@@ -74,7 +74,8 @@ class Dials(NamedTuple):
     """The shares and sizes of a level. Shares are of rules, unless it says otherwise.
 
     `remarks_present` and `remarks_absent` count articles that state no rule, on topics that the
-    handbook regulates and on others; `trap` is the share of questions that are worded so that they
+    handbook regulates and on others; `crowded` counts the chains of each kind that have such
+    articles about their entity; `trap` is the share of questions that are worded so that they
     fit another article better; `max_words` are those of an article (0: one sentence).
     """
 
@@ -87,6 +88,7 @@ class Dials(NamedTuple):
     trap: float = 0.0
     remarks_present: int = 0
     remarks_absent: int = 0
+    crowded: int = 0
     num_hops: int = 2
     max_words: int = MAX_WORDS
     num_wordings: int | None = None
@@ -103,6 +105,7 @@ LEVELS: Mapping[Difficulty, Dials] = {
         trap=0.85,
         remarks_present=5,
         remarks_absent=7,
+        crowded=1,
     ),
     Difficulty.HARD: Dials(
         exception=0.4,
@@ -125,7 +128,8 @@ class Link(NamedTuple):
     """A chain: the subject's article names the entity, another article is about the entity.
 
     With a `relation`, a third one names a person who has to do with the entity, and a fourth says
-    where this person can be found.
+    where this person can be found. `is_crowded`: the entity's name finds only articles that state
+    nothing about it.
     """
 
     family: Family
@@ -133,6 +137,7 @@ class Link(NamedTuple):
     entity: str
     relation: Relation | None = None
     person: str = ""
+    is_crowded: bool = False
 
     @property
     def named(self) -> str:
@@ -295,26 +300,41 @@ class _Founder:
             if family.key == "club" and rng.random() < self._dials.invented:
                 name = invent_name(rng)
                 chosen.append(Subject(name, (f"{name} group",)))
-            for subject in chosen:
-                links.append(self._add_chain(family, subject))
+            for number, subject in enumerate(chosen):
+                links.append(self._add_chain(family, subject, number))
         return links, absent
 
-    def _add_chain(self, family: Family, subject: Subject) -> Link:
-        rng = self._rng
+    def _add_chain(self, family: Family, subject: Subject, number: int) -> Link:
+        rng, is_crowded = self._rng, number < self._dials.crowded
         entity = Value(family.bridge_kind, self._draw_entity(family.bridge_kind))
         value = Value(family.value_kind, self._draw(family.value_kind), family.unit)
-        link = Link(family, subject, entity.text.removeprefix("the "))
+        name = entity.text.removeprefix("the ")
+        link = Link(family, subject, name, is_crowded=is_crowded)
         first, second = link.abouts
-        names = {"s": rng.choice(subject.names)}
+        called = subject.names
+        if self._dials.crowded and number % 2:
+            # A name that the rule's own does not find, so that a question can be in need of it.
+            called = tuple(name for name in called if subject.key not in name) or called
+        names = {"s": rng.choice(called)}
         rule = self._rule(first, family.link_gist(subject), entity, family.links, names)
         self._write(family.link_titles, [rule], family.subject_remarks)
         gist = entity_gist(family.attribute, link.entity)
         rule = self._rule(second, gist, value, family.entities, {"p": entity.text})
-        self._write(family.entity_titles, [rule], family.entity_remarks)
+        titles = family.entity_titles
+        if is_crowded:
+            titles = tuple(t for t in titles if family.attribute in t.casefold() and "{p}" in t)
+            self._crowd(entity.text, family.entity_remarks)
+        self._write(titles, [rule], family.entity_remarks)
         relation = load_relations().get(entity.kind)
         if self._dials.num_hops < 3 or relation is None:
             return link
         return self._go_further(link, entity, relation)
+
+    def _crowd(self, name: str, remarks: Sequence[str]) -> None:
+        """As many articles about a name as a search shows, none of which states a rule."""
+        for _ in range(NUM_SHOWN):
+            article = self._composer.remark_article(["{p}"], remarks, {"p": name})
+            self._articles.append(article)
 
     def _go_further(self, link: Link, entity: Value, relation: Relation) -> Link:
         """State who has to do with an entity, and the room of this person."""

@@ -10,6 +10,9 @@ from searchrl.retrieval.bm25 import BM25Retriever
 
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
+NUM_SHOWN = 3
+"""Results of a search that questions are written for."""
+
 FUNCTION_WORDS = frozenset(
     # Grammar.
     "a about after all am an and any are as at be been before being but by can could did do does "
@@ -44,15 +47,15 @@ class Finder:
         self._search = BM25Retriever(passages)
 
     def finds(self, query: str, passage_id: str) -> bool:
-        """True if the article is among the first three results of the query."""
+        """True if the article is among the first results of the query."""
         return self.misleads(query, passage_id) >= 0
 
     def misleads(self, query: str, passage_id: str = "") -> float:
         """The best other score of the query over that of the article (none: over 1).
 
-        Among three results; -1 if the article is not among them, or if there are none.
+        Among `NUM_SHOWN` results; -1 if the article is not among them, or if there are none.
         """
-        scores = {p.id: p.score for p in self._search.search([query], 3)[0]}
+        scores = {p.id: p.score for p in self._search.search([query], NUM_SHOWN)[0]}
         if not scores or (passage_id and passage_id not in scores):
             return -1.0
         score = scores.pop(passage_id, 1.0)

@@ -72,3 +72,16 @@ def test_report(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     result, _ = run("bench_report.py", tmp_path, str(folder), *"--rollouts 250 --rounds 1".split())
     assert 0 < result["rollout_s"] < result["index_s"] < 10
+
+
+def test_controls_are_run_once_and_printed_again(tmp_path: Path) -> None:
+    script = [sys.executable, str(FOLDER / "controls.py"), "--out", str(tmp_path / "out")]
+    tiny = "max_steps=1 eval.num_tasks=4 rollout.prompts_per_step=2 rollout.group_size=2"
+    sets = [word for one in tiny.split() for word in ("--set", one)]
+    only = ["regulations", "--only", "trained", "lr 0", *sets]
+    first = subprocess.run([*script, *only], capture_output=True, text=True, check=True).stdout
+    table = [line for line in first.splitlines() if line.startswith("| regulations")]
+    assert [row.split(" | ")[1] for row in table] == ["trained", "trained, random passages", "lr 0"]
+    assert "| +0.000 [" in table[2], "the rate 0 changes no answer"
+    again = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    assert again.splitlines()[2:] == table

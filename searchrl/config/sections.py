@@ -226,10 +226,7 @@ class ModelConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """The loss. None stands for the algorithm's own number (`Algorithm.resolve`).
-
-    The numbers of its paper differ by orders of magnitude from algorithm to algorithm.
-    """
+    """The loss. None stands for the algorithm's own number (`Algorithm.resolve`)."""
 
     name: str = "grpo"
     """One of the [algorithms](built-ins.md#algorithms), or a plugin's. `tis` where the generator is
@@ -250,6 +247,9 @@ class AlgorithmConfig(Section):
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
     """The sum of token terms into one loss; `auto` takes what the algorithm's paper does. See
     [reduction](../explanation/mathematics.md#reduction)."""
+    control: Literal["none", "shuffled"] = "none"
+    """`shuffled`: a control. Every rollout is trained with the scores of a random one of its group;
+    recorded scores and metrics stay true, recorded advantages are those that were trained."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Passed to the algorithm's factory: settings that only this algorithm has, such as
     `max_refills` of `dapo`; `algorithm.max_refills` is short for that."""

@@ -7,8 +7,10 @@ Owns the group and the rollout in it as a learner reads it. It compares no rewar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from searchrl.core.episode import Task
@@ -108,3 +110,31 @@ def make_groups(rollouts: Iterable[T]) -> list[Group[T]]:
     for rollout in rollouts:
         groups.setdefault(rollout.trajectory.group_id, []).append(rollout)
     return [Group(name, tuple(members)) for name, members in groups.items()]
+
+
+def shuffle_rewards(group: Group[Trainable], rng: Random) -> Group[TrainItem]:
+    """Scored rollouts with the scores of one another, in uniformly random order: a control.
+
+    Scores of turns go along where the other rollout has as many turns; else their sum, as the score
+    of its last turn. So does the environment's own reward of turns, always. Unscored rollouts stay.
+    """
+    earners = [rollout for rollout in group.rollouts if rollout.reward is not None]
+    drawn = iter(rng.sample(earners, len(earners)))
+    shuffled = []
+    for rollout in group.rollouts:
+        earner = rollout if rollout.reward is None else next(drawn)
+        scores, num_turns = earner.turn_scores, len(rollout.trajectory.turns)
+        if scores is not None and len(scores) != num_turns:
+            scores = settle((0.0,) * num_turns, math.fsum(scores))
+        shuffled.append(
+            TrainItem(
+                rollout.trajectory,
+                earner.reward,
+                scores,
+                rollout.is_cut,
+                earner.components,
+                rollout.task,
+                rollout.is_served,
+            )
+        )
+    return Group(group.id, tuple(shuffled))

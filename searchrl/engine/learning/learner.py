@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 from searchrl.algorithms.record import Algorithm, Ask
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.columns import loss_columns
-from searchrl.core.group import Group, Trainable
+from searchrl.core.group import Group, Trainable, shuffle_rewards
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import RowId, TokenColumns
 from searchrl.engine.learning import before_update
@@ -59,12 +60,12 @@ class Learner(Updater):
     Args:
         policy: its trainable parameters are the ones updated.
         algorithm: advantages, loss and reduction.
-        settings: clip range, beta, reduction override.
+        settings: clip range, beta, reduction override, control.
         optim: learning rate, schedule, clipping, updates per step, micro-batch size.
         max_steps: length of the schedule in steps.
         temperature: the sampler's.
         constant: most tokens of a rollout, for the constant reduction and the length penalty.
-        seed: decides which groups meet in a mini-batch.
+        seed: decides which groups meet in a mini-batch, and the order of shuffled rewards.
         workers: the processes; see `Updater`.
         check: checks every step before its first update; None: no check.
     """
@@ -89,6 +90,7 @@ class Learner(Updater):
         self.constant = constant
         self.seed = seed
         self.check = check
+        self.is_shuffled = settings.control == "shuffled"
         self.loss_settings = algorithm.resolve(settings)
         self.asks_own_logps = Ask.TRAINER_LOGPS in algorithm.asks
         self.lr_scale = 1.0
@@ -114,9 +116,11 @@ class Learner(Updater):
         return self.optim.epochs * self.optim.mini_batches
 
     def describe(self) -> str:
-        """One line for a person: the updates of a step, and packed or padded rollouts."""
+        """One line for a person: the updates, packed or padded rollouts, shuffled rewards."""
         count = self.max_updates
         updates = f"{count} per step" if count == 1 else f"up to {count} per step"
+        if self.is_shuffled:
+            updates += " on rewards that are shuffled within each group (a control)"
         if self.packing_fault is None:
             return f"{updates}, a prompt is computed once per group"
         return f"{updates}, padded: this model cannot share prompts ({self.packing_fault})"
@@ -134,6 +138,9 @@ class Learner(Updater):
             PolicyError: if memory runs out for a single rollout.
             WorkerError: if another process failed, or holds other weights afterwards.
         """
+        if self.is_shuffled:
+            place = f"{self.seed}/shuffled/{self.step}"
+            groups = [shuffle_rewards(one, Random(f"{place}/{one.id}")) for one in groups]
         with self.computing():
             known = before_update.look(self, groups, self.algorithm, self.critic)
         packed = pack_step(

@@ -185,6 +185,30 @@ class TestWhatLeavesTheStep:
         assert not any(stats[name] for name in nothing)
 
 
+def test_shuffled_rewards_are_what_is_trained_and_a_resumed_learner_shuffles_alike(
+    policy: Policy, items: Items
+):
+    settings: dict[str, Any] = {"algorithm": make_dr_grpo(), "control": "shuffled"}
+    learner = make_learner(policy, **settings)
+    other = make_learner(copy.deepcopy(policy), **settings)
+    assert "shuffled within each group" in learner.describe()
+
+    def trained(learner: Learner) -> list[list[float]]:
+        """The advantages of each group that is not dead, by rollout."""
+        columns = learner.train_step(make_groups(items)).tokens
+        values = [columns[item.trajectory.rollout_id, 0].advantage for item in items[:9]]
+        return [[round(float(v), 5) for v in values[n : n + 3]] for n in (0, 3, 6)]  # type: ignore
+
+    earned = trained(make_learner(copy.deepcopy(policy), make_dr_grpo()))
+    first, state = trained(learner), copy.deepcopy(learner.state_dict())
+    second = trained(learner)
+    assert [sorted(group) for group in first] == [sorted(group) for group in earned]
+    assert earned != first != second
+    other.load_state_dict(state)
+    assert trained(other) == second
+    assert [item.reward for item in items[:3]] == [0.0, 1.0, 0.5], "the record stays true"
+
+
 class TestNonFinite:
     def test_non_finite_gradient_skips_the_step_and_not_the_schedule(
         self, policy: Policy, items: Items

@@ -190,6 +190,10 @@ def _show_comparison(figures: Mapping[str, Any]) -> None:
 
 def show_difference(difference: Mapping[str, Any]) -> str:
     """A paired difference with its interval, where it has one."""
+    from searchrl_control.comparison.study import SAME
+
+    if difference["test"] == SAME:
+        return "the same on all questions"
     ends = f" [{difference['low']:+.4f}, {difference['high']:+.4f}]" if "low" in difference else ""
     return f"{difference['value']:+.4f}{ends}"
 

@@ -39,6 +39,8 @@ from searchrl_control.training.folder import Run, Say, change_envs, load_network
 from searchrl_control.training.loop import Episodes, Policy, choose_greedily, play, watch
 from searchrl_control.training.networks import shared_space
 
+SAME = "same actions"
+
 
 class Played(NamedTuple):
     """One episode: the worth of its list, and its actions; `question` is unique everywhere."""
@@ -207,8 +209,10 @@ def compare_played(
     Pooled, of each collection, and of each level of difficulty. The interval of one seed is over
     questions. That of several is over questions and seeds: of two independent errors, the squares
     of the half widths add up (MOVER, Zou and Donner 2008), where that of the seeds is Student's t
-    of their mean differences. `p` is over questions.
+    of their mean differences. `p` is over questions. Where both did the same with every question,
+    the difference is 0 without any error, and the test is `SAME`.
     """
+    done = {one.question: one.actions for one in second}
     strata = {one.question: one.collection for one in second}
     parts = {name: {*names} for name, names in parts_of(dict.fromkeys(strata.values())).items()}
     levels = dict.fromkeys(f"{one.level} questions" for one in second)
@@ -220,7 +224,9 @@ def compare_played(
             for played in (second, chain(*seeds), *seeds)
         )
         differences[part] = paired = compare({"ndcg": others[0]}, {"ndcg": base}, strata)["ndcg"]
-        if len(seeds) > 1 and "low" in paired:
+        if all(one.actions == done[one.question] for one in chain(*seeds) if one.question in base):
+            differences[part] = {"value": 0.0, "n": paired["n"], "p": 1.0, "test": SAME}
+        elif len(seeds) > 1 and "low" in paired:
             means = [fmean(of.values()) for of in others[1:]]
             t = float(stdtrit(len(seeds) - 1, 0.975))
             half = t * stdev(means) / math.sqrt(len(seeds))

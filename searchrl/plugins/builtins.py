@@ -48,7 +48,7 @@ def register_envs(register: Register) -> None:
         "searchrl.envs.foreign:GymAdapter",
         protocol="act",
         reward="env",
-        scripts={"random": "searchrl.envs.foreign:make_random"},
+        scripts={"random": "searchrl.envs.foreign:RandomActor"},
         is_safe="searchrl.envs.gym_ids:is_of_gymnasium",
         description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
     )

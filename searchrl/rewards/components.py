@@ -109,8 +109,6 @@ def _has_gold(task: Task) -> bool:
     return bool(task.gold_ids)
 
 
-_ANY = (-math.inf, math.inf)
-
 _FORMAT = FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0))
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
     {
@@ -128,7 +126,7 @@ BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
             FunctionReward("support_recall", _shown, (0.0, 1.0), True, _has_gold),
             FunctionReward("all_gold", _all_shown, (0.0, 1.0), False, _has_gold),
             FunctionReward("success", _is_won, (0.0, 1.0)),
-            FunctionReward("env", attrgetter("env_return"), _ANY, is_range=True),
+            FunctionReward("env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True),
         )
     }
 )

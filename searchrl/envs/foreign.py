@@ -221,10 +221,6 @@ class RandomActor:
         return self._protocol.render_turn(Action(ACT, self._env.sample_action(self._rng)))
 
 
-make_random = RandomActor
-"""The script `random` of one episode."""
-
-
 class GymAdapter(TextAdapter):
     """The environment of `--env gym:NAME`; see `TextAdapter`.
 

@@ -48,7 +48,7 @@ def register_envs(register: Register) -> None:
         "searchrl.envs.foreign:GymAdapter",
         protocol="act",
         reward="env",
-        scripts={"random": "searchrl.envs.foreign:make_random"},
+        scripts={"random": "searchrl.envs.foreign:RandomActor"},
         is_safe="searchrl.envs.gym_ids:is_of_gymnasium",
         description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
     )
@@ -91,6 +91,7 @@ def register_rewards(register: Register) -> None:
         ("searched", "1 if the agent searched at least once"),
         ("support_recall", "share of the gold passages that were shown"),
         ("all_gold", "1 if every gold passage was shown"),
+        ("success", "1 if the environment pays the last turn"),
         ("env", "sum of the environment's own rewards"),
     ):
         register(name, f"searchrl.rewards.components:make.{name}", description=description)

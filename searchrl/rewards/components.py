@@ -101,11 +101,13 @@ def _all_shown(episode: Episode) -> float | Unscored:
     return share if isinstance(share, Unscored) else float(share == 1.0)
 
 
+def _is_won(episode: Episode) -> float:
+    return float(any(turn.reward > 0 for turn in episode.turns[-1:]))
+
+
 def _has_gold(task: Task) -> bool:
     return bool(task.gold_ids)
 
-
-_ANY = (-math.inf, math.inf)
 
 _FORMAT = FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0))
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
@@ -123,7 +125,8 @@ BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
             FunctionReward("searched", lambda e: float(e.num_searches > 0), (0.0, 1.0)),
             FunctionReward("support_recall", _shown, (0.0, 1.0), True, _has_gold),
             FunctionReward("all_gold", _all_shown, (0.0, 1.0), False, _has_gold),
-            FunctionReward("env", attrgetter("env_return"), _ANY, is_range=True),
+            FunctionReward("success", _is_won, (0.0, 1.0)),
+            FunctionReward("env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True),
         )
     }
 )

@@ -23,7 +23,7 @@ from searchrl.config.curriculum import stages_of
 from searchrl.core.group import WeightedScore
 from searchrl.errors import ExpressionError, UnknownNameError, suggest
 
-HEADLINES = ("em", "env", "reward")
+HEADLINES = ("em", "success", "env", "reward")
 """Candidates for the headline figure of a run: the first one that is paid or was measured."""
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -230,7 +230,7 @@ class RewardSchedule:
 
     @property
     def headline(self) -> str:
-        """Headline figure: `em` or `env` if the last expression pays it; else `reward`."""
+        """The first of `HEADLINES` that the last expression pays; else `reward`."""
         paid = {name for weight, name in self.expressions[-1].terms if weight}
         return next((name for name in HEADLINES if name in paid), "reward")
 

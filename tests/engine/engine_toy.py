@@ -117,6 +117,7 @@ def make_learner(
     temperature: float = 1.0,
     max_steps: int = 10,
     constant: int | None = None,
+    reduction: Any = "auto",
     workers: Workers = ALONE,
     is_packed: bool | None = None,
     **optim: Any,
@@ -125,7 +126,7 @@ def make_learner(
     learner = Learner(
         policy,
         algorithm or make_grpo(),
-        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip),
+        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip, reduction=reduction),
         OptimConfig(**{"lr": 1e-2, "warmup_steps": 0} | optim),
         max_steps=max_steps,
         temperature=temperature,

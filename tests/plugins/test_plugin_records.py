@@ -18,7 +18,7 @@ from plugin_files import install
 from reseal import reseal
 
 from searchrl.config import build_config
-from searchrl.errors import PluginError, UnknownNameError
+from searchrl.errors import UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.plugins.provenance import read_records
 from searchrl.programs.agent import load_agent
@@ -128,12 +128,6 @@ def test_whoever_takes_a_run_whose_package_is_gone_hears_how_to_get_it_back(
     assert LOST in complaint("sft", "--resume", run)
 
 
-def test_run_that_does_not_need_the_package_says_nothing(tmp_path: Path, site: Path) -> None:
-    run = make_run(tmp_path, "--env", "regulations")
-    replace_release(site, "0.2.0", PLUGIN)
-    assert "rivers" not in succeed("eval", run).stderr
-
-
 def test_other_release_or_other_code_is_named_with_both(tmp_path: Path, site: Path) -> None:
     run = make_run(tmp_path, "--env", "rivers")
     before = next(r for r in load_plugins().provenance() if r["plugin"] == "searchrl-rivers")
@@ -179,14 +173,3 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     edit(run, policy="scripted")
     moved.write_text(PLUGIN)
     assert "changed" not in succeed("eval", run, "--plugin", moved).stderr
-
-
-def test_module_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "srl_loose.py").write_text(PLUGIN)
-    monkeypatch.syspath_prepend(tmp_path)
-    run = make_run(tmp_path, "--env", "rivers", "--plugin", "srl_loose")
-    pretend_training(run)
-    sys.modules.pop("srl_loose")
-    (tmp_path / "srl_loose.py").unlink()
-    with pytest.raises(PluginError, match="there is no module 'srl_loose'"):
-        load_agent(run)

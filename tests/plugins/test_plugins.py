@@ -87,11 +87,6 @@ def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, 
     assert re.search(text, failure.message) and failure.file == str(tmp_path / "mine.py")
 
 
-def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:
-    registry = load_text(tmp_path / "mine.py", reward_plugin("calm"))
-    assert registry.get("reward", "calm").owner.api is None
-
-
 # --- names ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", HOOKS)
 def test_did_you_mean_or_list_for_every_kind(kind: str) -> None:

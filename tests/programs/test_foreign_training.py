@@ -74,10 +74,10 @@ def test_a_run_is_used_again_with_its_own_environment_and_protocol(runs: tuple[R
 @pytest.mark.timeout(3600)
 def test_a_cold_start_moves_at_random_and_grpo_learns_the_way(tmp_path: Path) -> None:
     cold = cold_start(tmp_path, steps=250, num_tasks=256)
-    assert cold.summary["after"]["env"]["value"] <= 0.08
+    assert cold.summary["after"]["success"]["value"] <= 0.08
     assert cold.summary["after"]["format"]["value"] >= 0.8
     lake = play(tmp_path, cold, steps=24, num_tasks=256, group_size=LAKE["rollout"]["group_size"])
-    before, after = (lake.summary[when]["env"] for when in ("before", "after"))
+    before, after = (lake.summary[when]["success"] for when in ("before", "after"))
     assert after["low"] > before["high"], (before, after)
     result = evaluate(build_config(run_settings(lake), {"eval": {"num_tasks": 8}}))
     kinds = {turn.action.kind for r in result.rollouts for turn in r.episode.turns}

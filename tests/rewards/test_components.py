@@ -92,5 +92,13 @@ def test_evidence_says_nothing_without_gold_passages(name: str) -> None:
     assert applies(TASK) and not applies(task)
 
 
+def test_success_is_what_the_last_turn_earns_and_not_what_others_cost() -> None:
+    invalid, move = (EpisodeTurn("", Action(INVALID), reward=reward) for reward in (-1.0, 0.0))
+    won = Episode(TASK, (invalid, move, replace(move, reward=1.0)), env_return=0.0)
+    assert score("success", won) == 1.0
+    assert score("success", replace(won, turns=won.turns[::-1])) == 0.0
+    assert score("success", Episode(TASK)) == 0.0
+
+
 def test_env_is_the_sum_the_environment_reported() -> None:
     assert score("env", Episode(TASK, env_return=-2.5)) == -2.5

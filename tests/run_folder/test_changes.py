@@ -34,26 +34,27 @@ class TestChanges:
         change()
         return find_changes(before, describe_sources(config, {"toy/train": 48}), registry)
 
-    def test_data_file(self, tmp_path: Path):
-        file = tmp_path / "q.jsonl"
-        file.write_text("one\n")
-        (text,) = self.find(self.config(questions=str(file)), lambda: file.write_text("two\n"))
-        assert text.startswith(f"the data '{file}' was ") and text.endswith(" now")
-
-    def test_file_in_a_folder_of_data(self, tmp_path: Path):
-        (tmp_path / "docs" / "inner").mkdir(parents=True)
-        file = tmp_path / "docs" / "inner" / "a.txt"
-        file.write_text("one")
-        config = self.config(corpus=str(tmp_path / "docs"))
-        (text,) = self.find(config, lambda: file.rename(tmp_path / "docs" / file.name))
-        assert f"the data '{tmp_path / 'docs'}'" in text
-
-    def test_text_of_an_instruction(self, tmp_path: Path):
-        file = tmp_path / "instruction.txt"
-        file.write_text("Search first.")
-        protocol = {"name": "think-search-answer", "instruction": f"@{file}"}
-        config = build_config({"tasks": [{"env": {"name": "corpus"}, "protocol": protocol}]})
-        assert len(self.find(config, lambda: file.write_text("Answer at once."))) == 1
+    @pytest.mark.parametrize(
+        ("part", "setting", "value", "change", "told"),
+        [
+            ("env", "questions", "{}/inner/a", lambda file: file.write_text("two"), ""),
+            ("env", "questions", "{}/inner/a", Path.unlink, "and is not there now"),
+            ("env", "corpus", "{}", lambda file: file.rename(file.parents[1] / "a"), ""),
+            ("protocol", "instruction", "@{}/inner/a", lambda file: file.write_text("two"), ""),
+        ],
+    )
+    def test_a_file_or_a_folder_of_them(
+        self, tmp_path: Path, part: str, setting: str, value: str, change: Any, told: str
+    ):
+        (tmp_path / "inner").mkdir()
+        (tmp_path / "inner" / "a").write_text("one")
+        value = value.format(tmp_path)
+        task = {"env": {"name": "corpus"}, "protocol": {"name": "act"}}
+        task[part][setting] = value
+        config = build_config({"tasks": [task]})
+        (text,) = self.find(config, lambda: change(tmp_path / "inner" / "a"))
+        assert text.startswith(f"the data '{value.removeprefix('@')}' was ")
+        assert text.endswith(told or " now")
 
     def test_caches_grow_while_a_run_works(self, tmp_path: Path):
         file = tmp_path / "answers.sqlite"
@@ -68,12 +69,6 @@ class TestChanges:
         part = {"name": "exa", "cache": str(file), "replay": True}
         config = build_config({"tasks": [{"env": {"name": "corpus", "news": part}}]})
         assert len(self.find(config, lambda: file.write_text("more"))) == 1
-
-    def test_file_that_is_gone(self, tmp_path: Path):
-        file = tmp_path / "q.jsonl"
-        file.write_text("one\n")
-        (text,) = self.find(self.config(questions=str(file)), file.unlink)
-        assert text.endswith("and is not there now")
 
     @pytest.mark.parametrize(("place", "size"), [(0, 5000), (-1, 5000), (2500, 5001)])
     def test_large_file_that_grew_or_changed_at_its_ends(

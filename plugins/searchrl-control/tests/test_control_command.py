@@ -147,6 +147,7 @@ def test_what_speaks_against_a_network_is_said(
     assert all(one["choices"] == {"Terminate": 1} for one in sweep(read_run(runs[2]), {"toy": env}))
     said = call("compare", str(runs[2]))
     assert "warning: step 0 was chosen" in said
+    assert "No gain over the best fixed sequence is shown." in said
     assert "warning: the agent plays one fixed sequence: Search, Terminate" in said
 
 

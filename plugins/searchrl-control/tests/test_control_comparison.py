@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from control_toy import act_fixed, play
-from searchrl_control.commands.compare import render
+from searchrl_control.commands.compare import render, show_difference
 from searchrl_control.comparison.sequences import (
     Case,
     choose_kinds,
@@ -92,7 +92,7 @@ def test_pooled_interval_knows_no_spread_between_collections() -> None:
         for n, value in enumerate(rng.random(size)):
             worth = float(value + shift + 0.1 * rng.standard_normal())
             first.append(Played(f"{name}/q{n}", name, "easy", worth, ()))
-            second.append(Played(f"{name}/q{n}", name, "easy", float(value), ()))
+            second.append(Played(f"{name}/q{n}", name, "easy", float(value), ("Search",)))
     found = compare_played([first], second)
     told = found["pooled"]
     minus = [(a.collection, a.ndcg - b.ndcg) for a, b in zip(first, second, strict=True)]
@@ -108,9 +108,9 @@ def test_pooled_interval_knows_no_spread_between_collections() -> None:
 def test_an_interval_over_questions_and_seeds_by_hand() -> None:
     """Two seeds that win .1 and .3: their mean has the error .1, and t(1) at .975 is 12.7062."""
     draws = Random(0)
-    other = [Played(f"toy/q{n}", "toy", ("easy", "hard")[n % 2], 0.1, ()) for n in range(20)]
+    other = [Played(f"toy/q{n}", "toy", ("easy", "hard")[n % 2], 0.1, ("Hop",)) for n in range(20)]
     seeds = [
-        [one._replace(ndcg=win + noise) for one, noise in zip(other, noises, strict=True)]
+        [one._replace(ndcg=win + by, actions=()) for one, by in zip(other, noises, strict=True)]
         for noises in [[draws.uniform(0, 0.2) for _ in other]]
         for win in (0.1, 0.3)
     ]
@@ -121,6 +121,19 @@ def test_an_interval_over_questions_and_seeds_by_hand() -> None:
         for end in ("low", "high"):
             half = math.hypot(one[end] - one["value"], 1.27062)
             assert abs(both[end] - both["value"]) == pytest.approx(half, abs=1e-5)
+
+
+def test_policies_that_do_the_same_have_a_difference_without_an_interval() -> None:
+    """Ten questions that both solve, each with nDCG 1: it was +0.0000 [-0.2310, +0.2310]."""
+    easy = [Played(f"toy/q{n}", "toy", "easy", 1.0, ("Search", "Narrow")) for n in range(10)]
+    hard = [one._replace(question=f"{one.question}h", level="hard", ndcg=0.5) for one in easy]
+    changed = [*easy, *(one._replace(actions=(), ndcg=n / 10) for n, one in enumerate(hard))]
+    for seeds in ([changed], [changed, easy + hard]):
+        found = compare_played(seeds, easy + hard)
+        same, apart = found["easy questions"], found["pooled"]
+        assert (same["value"], same["n"], same["p"]) == (0.0, 10, 1.0) and "low" not in same
+        assert show_difference(same) == "the same on all questions"
+        assert apart["low"] < apart["value"] < apart["high"]
 
 
 def test_the_table_by_hand() -> None:

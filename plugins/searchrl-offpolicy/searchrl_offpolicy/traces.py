@@ -67,7 +67,9 @@ def read_traces(source: str) -> Iterator[Trace]:
     """
     path = Path(source)
     if path.is_dir():
-        yield from map(_of_episode, _training_rows(Run.open(path)))
+        for row in Run.open(path).rollouts():
+            if row["task"]["split"] == "train" and row["turns"] and not row["failure"]:
+                yield _of_episode(row)
         return
     problems = Problems()
     for traces in parse_rows(path, problems, _of_row, f"trace; expected rows with {SHAPES}"):
@@ -92,12 +94,6 @@ def written_by(trace: Trace, protocol: TagProtocol) -> Trace:
         return replace(trace, turns=(protocol.render_turn(action, thought),))
     except ValueError:  # it has no answers
         return trace
-
-
-def _training_rows(run: Run) -> Iterator[Mapping[str, Any]]:
-    for row in run.rollouts():
-        if row["task"]["split"] == "train" and row["turns"] and not row["failure"]:
-            yield row
 
 
 def _of_episode(row: Mapping[str, Any]) -> Trace:

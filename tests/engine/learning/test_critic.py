@@ -85,13 +85,6 @@ def test_values_are_those_of_the_states_before_turns_and_tokens(
         assert [*own.values, *ends] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_value_of_a_turn_is_learned_where_it_begins() -> None:
-    algorithm = replace(actor_critic(), advantages=zeros, columns=lambda step: {})
-    packed = pack_step(make_groups(items()), algorithm, LossSettings())
-    (batch,) = micro_batches(packed.groups, 100, torch.device("cpu"), is_packed=True)
-    assert batch.first_N.tolist() == [0, 0, 2, 3, 4, 4]  # of turns of 2, 1, 1, 2 tokens
-
-
 def test_a_critic_moves_alone_while_it_warms_up_and_has_its_own_rate(micro_model: Path) -> None:
     policy = micro_policy(micro_model)
     learner = make_learner(policy, actor_critic(lr=0.5, warmup_steps=1), lr=1e-3)

@@ -6,16 +6,17 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import engine_toy
 import pytest
 import torch
 from engine_toy import caught_step, micro_policy, near_items, pack_items, play
 
-from searchrl.algorithms.builtin import make_dr_grpo, make_grpo, make_rloo
+from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm, Ask
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -26,6 +27,7 @@ from searchrl.engine.model.policy import Policy
 CPU = torch.device("cpu")
 Items = list[TrainItem]
 REDUCTIONS = ["token-mean", "sequence-mean", "constant"]
+make_learner = partial(engine_toy.make_learner, constant=100, max_grad_norm=1e9)
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +36,6 @@ def items(micro_model: Path) -> list[TrainItem]:
     lengths = [[5, 40, 11], [3, 3, 90], [27, 8, 1], [30, 12, 6]]
     rewards = [[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.2, 0.9, 0.0], [1.0, 1.0, 1.0]]
     return near_items(micro_policy(micro_model), lengths, rewards)
-
-
-def make_learner(
-    policy: Policy, algorithm: Algorithm | None = None, *, optim: Any = None, **settings: Any
-) -> Learner:
-    chosen = {"lr": 1e-2, "warmup_steps": 0, "max_grad_norm": 1e9} | (optim or {})
-    return Learner(
-        policy,
-        algorithm or make_grpo(),
-        AlgorithmConfig(**{"beta": 0.0} | settings),
-        OptimConfig(**chosen),
-        max_steps=10,
-        constant=100,
-    )
 
 
 def gradient(items: Sequence[TrainItem], learner: Learner) -> tuple[torch.Tensor, dict[str, float]]:
@@ -66,8 +54,7 @@ class TestMicroBatchSplit:
     ):
         grads, losses = [], []
         for size in (64, 512, 10**6):
-            optim = {"micro_batch_tokens": size}
-            learner = make_learner(policy, reduction=reduction, beta=beta, optim=optim)
+            learner = make_learner(policy, reduction=reduction, beta=beta, micro_batch_tokens=size)
             grad, stats = gradient(items, learner)
             grads.append(grad)
             losses.append(stats["loss"])
@@ -79,7 +66,7 @@ class TestMicroBatchSplit:
 
     def test_gradient_is_that_of_the_written_formula(self, policy: Policy, items: Items):
         # By hand, rollout by rollout, unpadded: sequence-mean of token-mean (GRPO, eq. 3).
-        grad, _ = gradient(items, make_learner(policy, optim={"micro_batch_tokens": 64}))
+        grad, _ = gradient(items, make_learner(policy, micro_batch_tokens=64))
         policy.model.zero_grad()
         total = torch.zeros(())
         live = items[:9]
@@ -213,7 +200,7 @@ class TestNonFinite:
     def test_non_finite_gradient_skips_the_step_and_not_the_schedule(
         self, policy: Policy, items: Items
     ):
-        learner = make_learner(policy, optim={"warmup_steps": 5})
+        learner = make_learner(policy, warmup_steps=5)
         learner.train_step(make_groups(items))
         before = [p.detach().clone() for p in policy.parameters]
         handle = policy.parameters[0].register_hook(lambda grad: grad * math.nan)
@@ -248,7 +235,7 @@ class TestNonFinite:
                 entropy_N=found.entropy_N.masked_fill(first_N, math.nan),
             )
 
-        learner = make_learner(policy, optim={"micro_batch_tokens": 10**6})
+        learner = make_learner(policy, micro_batch_tokens=10**6)
         monkeypatch.setattr(type(policy), "logps", broken)
         grad, stats = gradient(items, learner)
         assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
@@ -256,29 +243,11 @@ class TestNonFinite:
 
 
 class TestAlgorithms:
-    def test_dr_grpo_divides_by_the_constant_and_rloo_by_tokens(self, policy: Policy, items: Items):
-        assert make_learner(policy, make_dr_grpo()).loss_settings.reduction == "constant"
-        assert make_learner(policy, make_rloo()).loss_settings.reduction == "token-mean"
-        chosen = make_learner(policy, make_rloo(), reduction="constant")
-        assert chosen.loss_settings.reduction == "constant"
-        grads = [
-            gradient(items, make_learner(policy, make()))[0]
-            for make in (make_grpo, make_dr_grpo, make_rloo)
-        ]
-        assert not torch.allclose(grads[0], grads[1]) and not torch.allclose(grads[1], grads[2])
-
-    def test_group_is_a_prompt_instance_never_an_index(self, policy: Policy, items: Items):
-        # Two prompts of one index, one all right, one all wrong: no advantage, nothing learned.
-        rewards = [1.0] * 3 + [0.0] * 3
-        given = [replace(i, reward=r) for i, r in zip(items[:6], rewards, strict=True)]
-        stats = make_learner(policy).train_step(make_groups(given)).metrics
-        assert stats["num_dead_groups"] == 2 and stats["num_tokens"] == 0
-
     def test_gradient_clip_bounds_the_update_and_reports_the_norm_before(
         self, policy: Policy, items: Items
     ):
         norms = []
-        learner = make_learner(policy, optim={"max_grad_norm": 1e-3})
+        learner = make_learner(policy, max_grad_norm=1e-3)
         step = learner.optimizer.step
 
         def measure(*args: Any, **kwargs: Any) -> None:

@@ -9,19 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import pack_items, play
+from engine_toy import make_learner, make_trajectory, pack_items, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import Column, StepScores, dr_grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.core.trajectory import TurnStop
 from searchrl.engine.learning.batches import MicroBatch, _packs, micro_batches
-from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step
 from searchrl.engine.model.layout import TokenRow, TokenTree
 from searchrl.engine.model.policy import Policy
@@ -34,15 +32,15 @@ CPU = torch.device("cpu")
 
 def make_item(name: str, turns: Sequence[int], reward: float | None = 1.0) -> TrainItem:
     """A rollout of `turns` tokens each, with an observation after every turn but the last."""
-    trajectory = Trajectory(name, "g")
-    trajectory.append_prompt([1, 2])
+    parts: list[Any] = []
     for number, length in enumerate(turns):
-        if number:
-            trajectory.append_env([7, 7, 7])
-        trajectory.append_model(
-            [3] * length, [-1.0 - number] * length, version=0, reason=TurnStop.STOP_STRING
-        )
-    return TrainItem(trajectory, reward)
+        parts += [[7, 7, 7]] if number else []
+        parts += [([3] * length, [-1.0 - number] * length)]
+    return TrainItem(make_trajectory(name, "g", [1, 2], *parts), reward)
+
+
+def algorithm(advantages: Callable[[StepScores], Any]) -> Algorithm:
+    return Algorithm("mine", advantages, make_grpo().loss)
 
 
 def pack(items: Sequence[TrainItem], values: Any) -> list[MicroBatch]:
@@ -129,7 +127,7 @@ def test_advantages_that_fit_no_rollout_name_the_algorithm(
     policy: Policy, values: Any, message: str
 ):
     items = [make_item("r0", [2, 3]), make_item("r1", [1, 4])]
-    learner = make_learner(policy, lambda _: values)
+    learner = make_learner(policy, algorithm(lambda _: values))
     with pytest.raises(PluginError, match=f"algorithm 'mine': {message}"):
         learner.train_step(make_groups(items))
 
@@ -156,12 +154,6 @@ def test_an_algorithm_sees_the_rollouts_themselves():
     assert keys[0] == items[1].trajectory.seen_before(items[1].trajectory.turns[0]) != keys[1]
 
 
-def make_learner(policy: Policy, advantages: Callable[[StepScores], Any]) -> Learner:
-    algorithm = Algorithm("mine", advantages, make_grpo().loss, "token-mean")
-    optim = OptimConfig(lr=1e-2, warmup_steps=0, micro_batch_tokens=400)
-    return Learner(policy, algorithm, AlgorithmConfig(beta=0.0), optim, max_steps=9)
-
-
 @pytest.fixture
 def rollouts(policy: Policy, toy_world: Any) -> list[Rollout]:
     world = toy_world(reward="parity", protocol="short-stops", retriever="random", max_turns=3)
@@ -176,7 +168,8 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
         return [0.5 if i % 2 else Column(range(1, n + 1)) for i, n in enumerate(counts)]
 
     items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
-    columns = make_learner(policy, mixed).train_step(make_groups(items)).tokens
+    learner = make_learner(policy, algorithm(mixed), micro_batch_tokens=400)
+    columns = learner.train_step(make_groups(items)).tokens
     for number, rollout in enumerate(rollouts):
         seen = columns[rollout.trajectory.rollout_id, 0]
         row = json.loads(json.dumps(rollout_record(rollout, "train", columns), allow_nan=False))
@@ -192,8 +185,8 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
 
 
 def pack_groups(groups: Any, reduction: Reduction = Reduction.TOKEN_MEAN) -> PackedStep:
-    algorithm = Algorithm("mine", dr_grpo_advantages, make_grpo().loss)
-    return pack_step(groups, algorithm, LossSettings(reduction=reduction), constant=1)
+    settings = LossSettings(reduction=reduction)
+    return pack_step(groups, algorithm(dr_grpo_advantages), settings, constant=1)
 
 
 def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():

@@ -98,17 +98,6 @@ def test_the_weights_of_a_step_add_up_to_one(micro_model: Path):
     assert total == pytest.approx(1.0)
 
 
-def test_every_mini_batch_hands_on_its_tokens_once(micro_model: Path):
-    learner = make_learner(make_policy(micro_model), mini_batches=2, epochs=2)
-    groups = make_groups(make_items())
-    seen = learner.train_step(groups).tokens
-    # A group of one rollout is dead, and one of "a" has no token.
-    live = [one for group in groups if group.id != "c" for one in group.rollouts]
-    assert sorted(name for name, _ in seen) == sorted(
-        one.trajectory.rollout_id for one in live if one.trajectory.num_model_tokens
-    )
-
-
 def test_what_was_seen_of_tokens_is_of_the_first_epoch(micro_model: Path):
     once, twice = (
         seen_by(make_learner(make_policy(micro_model), epochs=epochs, lr=0.05))[0]

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from engine_toy import make_trajectory
 from packed_toy import (
     caught_gradients,
     is_close,
@@ -25,7 +26,6 @@ from packed_toy import (
 from searchrl.algorithms.builtin import make_dapo, make_gspo, make_llds
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import LossSettings, Reduction
-from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.packing import PackedRow, PackedStep, pack_step
 from searchrl.engine.learning.step_groups import (
     StepGroups,
@@ -93,7 +93,8 @@ def test_the_reference_is_asked_at_the_sampling_temperature(micro_model: Path, t
 
 
 def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> None:
-    learner = make_learner(make_policy(micro_model), epochs=2)
+    """Three groups make three mini-batches, however many are asked for."""
+    learner = make_learner(make_policy(micro_model), mini_batches=9)
     losses: list[float] = []
     loss_fn = learner.algorithm.loss
 
@@ -104,8 +105,8 @@ def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> N
 
     learner.algorithm = replace(learner.algorithm, loss=spy)
     told = learner.train_step(make_groups(make_items())).metrics["loss"]
-    assert len(losses) == 2 and abs(losses[0] - losses[1]) > 1e-3
-    assert told == pytest.approx(sum(losses) / 2, rel=1e-6)
+    assert len(losses) == 3 and abs(losses[0] - losses[1]) > 1e-3
+    assert told == pytest.approx(sum(losses) / 3, rel=1e-6)
 
 
 def test_the_figures_of_an_update_and_of_its_sampler() -> None:
@@ -211,11 +212,8 @@ def test_gspo_clips_nothing_at_the_first_update_whatever_the_sampler_wrote(micro
 
 # --- LLDS and groups without contrast ------------------------------------------------------------
 def rollout(name: str, length: int, reward: float | None) -> TrainItem:
-    trajectory = Trajectory(name, name[0])
-    trajectory.append_prompt([1, 2])
-    logps = [-1.0] * length
-    trajectory.append_model([3] * length, logps, version=0, reason=TurnStop.EOS)
-    return TrainItem(trajectory, reward)
+    turn = ([3] * length, [-1.0] * length)
+    return TrainItem(make_trajectory(name, name[0], [1, 2], turn), reward)
 
 
 def live_solved_and_failed() -> list[TrainItem]:

@@ -181,6 +181,8 @@ def _show_comparison(figures: Mapping[str, Any]) -> None:
     for other, against in baselines.items():
         for name, difference in _parts(against, len(figures["collections"])).items():
             click.echo(f"  {other}, {name}: {show_difference(difference)}  n {difference['n']}")
+    if baselines["best fixed sequence"]["pooled"].get("low", 0) <= 0:
+        click.echo("\nNo gain over the best fixed sequence is shown.")
     for run in figures["runs"]:
         count = len(run["sweep"])
         click.echo(f"\n{run['path']}: {count} checkpoints, step {run['checkpoint']} chosen")
@@ -190,6 +192,8 @@ def _show_comparison(figures: Mapping[str, Any]) -> None:
 
 def show_difference(difference: Mapping[str, Any]) -> str:
     """A paired difference with its interval, where it has one."""
+    if not difference["value"] and "low" not in difference:
+        return "the same on all questions"
     ends = f" [{difference['low']:+.4f}, {difference['high']:+.4f}]" if "low" in difference else ""
     return f"{difference['value']:+.4f}{ends}"
 

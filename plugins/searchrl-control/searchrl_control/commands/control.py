@@ -35,9 +35,8 @@ def control() -> None:
     """
 
 
-control.add_command(sequences)
-control.add_command(compare)
-control.add_command(evaluate)
+for _command in (sequences, compare, evaluate):
+    control.add_command(_command)
 
 
 @control.command("train")

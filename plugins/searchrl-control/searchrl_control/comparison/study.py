@@ -1,9 +1,8 @@
 """The comparison as a whole: networks against everything that decides nothing, on test questions.
 
-Owns its order and its statistics. All that is chosen (the best sequences,
-the checkpoint of a run) is chosen on training questions; the test questions are played with what
-was chosen. In the pool each collection is a stratum: its share is no matter of chance. Shapes: B
-episodes, S choices, D numbers seen, A actions.
+Owns its order and its statistics. All that is chosen (the best sequences, the checkpoint of a run)
+is chosen on training questions; the test questions are played with what was chosen. In the pool
+each collection is a stratum: its share is no matter of chance.
 """
 
 from __future__ import annotations
@@ -166,9 +165,8 @@ def sweep(run: Run, envs: Envs) -> list[dict[str, Any]]:
 
 def play_greedily(policy: Policy, envs: Envs, split: str) -> tuple[list[Played], Episodes]:
     """Play every question of a split once, with the most probable action at each choice."""
-    pairs = [(env, question) for env in envs.values() for question in env.world.questions[split]]
-    players = [env for env, _ in pairs]
-    turns = [Turn(question) for _, question in pairs]
+    players = [env for env in envs.values() for _ in env.world.questions[split]]
+    turns = [Turn(one) for env in envs.values() for one in env.world.questions[split]]
     episodes = play(policy, players, turns, choose_greedily)
     played = []
     for env, turn in zip(players, episodes.turns, strict=True):
@@ -207,8 +205,10 @@ def compare_played(
     Pooled, of each collection, and of each level of difficulty. The interval of one seed is over
     questions. That of several is over questions and seeds: of two independent errors, the squares
     of the half widths add up (MOVER, Zou and Donner 2008), where that of the seeds is Student's t
-    of their mean differences. `p` is over questions.
+    of their mean differences. `p` is over questions. Policies that act alike on every question
+    differ by 0, without an error: there is no interval.
     """
+    done = {one.question: one.actions for one in second}
     strata = {one.question: one.collection for one in second}
     parts = {name: {*names} for name, names in parts_of(dict.fromkeys(strata.values())).items()}
     levels = dict.fromkeys(f"{one.level} questions" for one in second)
@@ -220,10 +220,11 @@ def compare_played(
             for played in (second, chain(*seeds), *seeds)
         )
         differences[part] = paired = compare({"ndcg": others[0]}, {"ndcg": base}, strata)["ndcg"]
-        if len(seeds) > 1 and "low" in paired:
+        if all(one.actions == done[one.question] for one in chain(*seeds) if one.question in base):
+            differences[part] = {"value": 0.0, "n": paired["n"], "p": 1.0, "test": paired["test"]}
+        elif len(seeds) > 1 and "low" in paired:
             means = [fmean(of.values()) for of in others[1:]]
-            t = float(stdtrit(len(seeds) - 1, 0.975))
-            half = t * stdev(means) / math.sqrt(len(seeds))
+            half = float(stdtrit(len(seeds) - 1, 0.975)) * stdev(means) / math.sqrt(len(seeds))
             paired["low"] = paired["value"] - math.hypot(paired["value"] - paired["low"], half)
             paired["high"] = paired["value"] + math.hypot(paired["high"] - paired["value"], half)
     return differences

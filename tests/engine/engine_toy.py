@@ -118,6 +118,7 @@ def make_learner(
     max_steps: int = 10,
     constant: int | None = None,
     reduction: Any = "auto",
+    control: Any = "none",
     workers: Workers = ALONE,
     is_packed: bool | None = None,
     **optim: Any,
@@ -126,7 +127,9 @@ def make_learner(
     learner = Learner(
         policy,
         algorithm or make_grpo(),
-        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip, reduction=reduction),
+        AlgorithmConfig(
+            beta=beta, clip_low=clip, clip_high=clip, reduction=reduction, control=control
+        ),
         OptimConfig(**{"lr": 1e-2, "warmup_steps": 0} | optim),
         max_steps=max_steps,
         temperature=temperature,

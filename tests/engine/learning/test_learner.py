@@ -15,7 +15,7 @@ import pytest
 import torch
 from engine_toy import caught_step, micro_policy, near_items, pack_items, play
 
-from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.builtin import make_dr_grpo, make_grpo
 from searchrl.algorithms.record import Algorithm, Ask
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction

@@ -1,12 +1,13 @@
 """Controls of a job: the same run on shuffled rewards, at rate 0, and rewarded for form alone.
 
-    python benchmarks/controls.py facts --out runs/controls [--seeds 5] [--set num_threads=1]
-    python benchmarks/controls.py --out runs/controls
+    python benchmarks/controls.py facts --out runs/controls [--seeds 0 1 2] [--set num_threads=1]
+    python benchmarks/controls.py --out runs/controls [--by-kind]
 
 A job is a name of `JOBS` or a configuration file of `searchrl train`. The trained policy is also
 evaluated with random passages. A run that has finished in `--out` is not made again; without a job
-the table is printed from `controls.json` there. Differences are paired by task; their intervals
-are over the tasks of one seed, or over seeds and tasks.
+the table is printed from `controls.json` there, with `--by-kind` also for each kind of task.
+`search first` is the start whose first turn has to search (`--set eval.forced=true`). Differences
+are paired by task; their intervals are over the tasks of one seed, or over seeds and tasks.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ JOBS: dict[str, dict[str, Any]] = {
     },
 }
 TRAINED, RANDOM = "trained", "trained, random passages"
+FORCED = "search first"
 CONTROLS: dict[str, dict[str, Any]] = {
     TRAINED: {},
     "shuffled": {"algorithm": {"control": "shuffled"}},
@@ -65,7 +67,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("job", nargs="?", help=f"{', '.join(JOBS)}, or a configuration file")
     parser.add_argument("--out", type=Path, required=True, help="folder of runs and controls.json")
-    parser.add_argument("--seeds", type=int, default=1, help="seeds 0, 1, …")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--by-kind", action="store_true", help="a row for each kind of task, too")
     parser.add_argument("--only", nargs="+", choices=CONTROLS, default=CONTROLS)
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="any setting")
     given = parser.parse_args(words)
@@ -75,18 +78,22 @@ def main(words: Sequence[str] | None = None) -> None:
         job, title = JOBS.get(given.job) or load_yaml(given.job), Path(given.job).stem
         settings = plan_run(job, EVAL, parse_sets(given.set)).config.to_dict()
         rows = table.setdefault(title, {})
-        for seed in range(given.seeds):
+        for seed in given.seeds:
             for name in given.only:
                 folder = given.out / title / f"{name.replace(' ', '_')}_{seed}"
                 run = make_run(settings | {"seed": seed}, name, folder)
-                before = exact_match(run.rollouts("before"))
+                before = list(run.rollouts("before"))
+                starts = {"before": exact_match(before)}
+                if forced := list(run.rollouts("before_forced")):
+                    forced += [row for row in before if row["turns"][0]["action"] == "search"]
+                    starts[FORCED] = exact_match(forced)
                 ends = {name: exact_match(run.rollouts("after"))}
                 if name == TRAINED and str(seed) not in rows.get(RANDOM, {}):
                     ends[RANDOM] = play_random(run)
                 for label, scores in ends.items():
-                    rows.setdefault(label, {})[str(seed)] = {"before": before, "after": scores}
+                    rows.setdefault(label, {})[str(seed)] = starts | {"after": scores}
                 record.write_text(json.dumps(table), encoding="utf-8")
-    print(to_markdown(table))
+    print(to_markdown(table, by_kind=given.by_kind))
 
 
 def make_run(settings: Mapping[str, Any], name: str, folder: Path) -> Run:
@@ -101,8 +108,9 @@ def make_run(settings: Mapping[str, Any], name: str, folder: Path) -> Run:
 
 
 def exact_match(rows: Any) -> dict[str, float]:
-    """Exact match by environment and task."""
-    return {f"{row['env']}/{row['task']['id']}": row["scores"]["em"] for row in rows}
+    """Exact match by environment, kind and task."""
+    tasks = ((f"{row['env']}/{row['task']['kind']}/{row['task']['id']}", row) for row in rows)
+    return {name: row["scores"]["em"] for name, row in tasks}
 
 
 def play_random(run: Run) -> dict[str, float]:
@@ -111,22 +119,37 @@ def play_random(run: Run) -> dict[str, float]:
     for task in settings["tasks"]:
         task["retriever"] = {"name": "random"}
     played = searchrl.evaluate(settings).rollouts
-    return {f"{r.world.name}/{r.episode.task.id}": r.scored.scores["em"] for r in played}
+    tasks = ((r.world.name, r.episode.task, r.scored.scores["em"]) for r in played)
+    return {f"{env}/{task.kind}/{task.id}": em for env, task, em in tasks}
 
 
-def to_markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
+def to_markdown(table: Mapping[str, Mapping[str, Any]], *, by_kind: bool) -> str:
     """A row for each control of each job, with 95 % intervals."""
-    lines = ["| job | run | before | after | after − before |", "|---|---|---|---|---|"]
+    columns = ("before",), (FORCED,), ("after",), ("after", "before"), ("after", FORCED)
+    heads = ["job", "run", *(" − ".join(phases) for phases in columns)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for job, rows in table.items():
         for name, seeds in rows.items():
-            columns = ("before",), ("after",), ("after", "before")
-            cells = [difference(seeds, *phases) for phases in columns]
-            lines.append(f"| {job} | {name} | {' | '.join(cells)} |")
+            kinds = {task.split("/")[1] for task in next(iter(seeds.values()))["after"]}
+            for kind in ["", *sorted(kinds)] if by_kind else [""]:
+                only = {seed: pick(phases, kind) for seed, phases in seeds.items()}
+                cells = [difference(only, *phases) for phases in columns]
+                lines.append(f"| {job} | {name} {kind} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def pick(phases: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The tasks of a kind in each evaluation; all of them without a kind."""
+    return {
+        phase: {task: em for task, em in tasks.items() if kind in ("", task.split("/")[1])}
+        for phase, tasks in phases.items()
+    }
+
+
 def difference(seeds: Mapping[str, Any], phase: str, minus: str | None = None) -> str:
-    """The mean of a phase, or of its difference to another one, with the interval."""
+    """The mean of a phase, or of its difference to another one, with the interval; — without."""
+    if not {phase, minus or phase} <= next(iter(seeds.values())).keys():
+        return "—"
     sign = "+" if minus else ""
     if len(seeds) == 1:
         (only,) = seeds.values()

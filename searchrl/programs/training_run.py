@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,7 +31,7 @@ from searchrl.engine.metrics.remarks import find_remarks
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
-from searchrl.errors import AlarmStop, BudgetSpent, FailureLimitError
+from searchrl.errors import AlarmStop, BudgetSpent, DamagedError, FailureLimitError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
 from searchrl.programs.setup.planning import Plan, prepare
@@ -188,8 +188,9 @@ class TrainingRun:
                 rows = (rollout_record(r, f"{phase}{forced}", {}) for r in rollouts)
                 name = f"eval_{phase}{forced}{of_step}"
                 self.writer.write_rollouts(name, rows, compress=log.compress, keep=keep)
-        if phase == "after":
-            result.metrics.update(Run(self.writer.path).gains())
+        if phase == "after" and self.session.workers.is_first:
+            with suppress(DamagedError):  # a file that was damaged meanwhile: no such figure
+                result.metrics.update(Run(self.writer.path).gains())
         self.limit.ensure((*result.rollouts, *result.forced), where, f"eval_{phase}{of_step}")
         self.log(step, result.metrics, phase)
         self.observer.evaluation(phase, step, result.metrics)

@@ -29,7 +29,7 @@ from searchrl.trackers.rows import parse_rows
 from searchrl.trust.folders import ensure_plain
 
 if TYPE_CHECKING:
-    from searchrl.contracts import Metric
+    from searchrl.contracts import Metric, Paired
     from searchrl.run_folder.forgetting import Change
 
 CONFIG, PROVENANCE = "config.yaml", "provenance.json"
@@ -37,7 +37,6 @@ METRICS, ALARMS, SUMMARY = "metrics.jsonl", "alarms.jsonl", "summary.json"
 
 _PARTS = ("checkpoints", "policy")
 """Folders of a run that hold weights."""
-_METRIC = ("value", "low", "high", "n")
 _GO_ON = "Restore it from a copy; other files of the run are not affected"
 
 
@@ -235,9 +234,9 @@ class Run:
         changes = find_changes(self.config, before, self.rollouts("after"))
         prefix = "{}/" if len(changes) > 1 else ""
         return {
-            f"{prefix.format(env)}em_gain": {key: change[key] for key in _METRIC if key in change}
-            for env, figure, _, _, change in changes
-            if figure == "em"
+            f"{prefix.format(one.env)}em_gain": _as_metric(one.change)
+            for one in changes
+            if one.figure == "em"
         }
 
     def _evaluated(self, step: int | None = None) -> list[dict[str, Any]]:
@@ -258,6 +257,13 @@ class Run:
             f"'{path}' is not as the run wrote it: it was edited, or it is damaged. "
             "If nobody edited it, restore it from a copy: figures may be those of other settings"
         )
+
+
+def _as_metric(change: Paired) -> Metric:
+    metric: Metric = {"value": change["value"], "n": change["n"]}
+    if "low" in change and "high" in change:
+        metric |= {"low": change["low"], "high": change["high"]}
+    return metric
 
 
 def _begins_with_search(row: Mapping[str, Any]) -> bool:

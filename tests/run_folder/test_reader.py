@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,32 @@ def test_a_suggestion_is_near_and_never_the_name_itself(tmp_path: Path) -> None:
     assert "Did you mean" not in suggest("em", ("em", "reward"))
     (tmp_path / "questions.jsonl").symlink_to("nowhere")
     assert suggest_path(tmp_path / "questions.jsonl") == ""
+
+
+def test_the_gain_is_over_the_start_that_must_search(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Task 0 was searched for by itself before training, so it was not played again."""
+
+    def row(number: int, em: float, group: str, *actions: str) -> dict[str, Any]:
+        task = {"split": "test", "id": f"t{number}", "question": "?"}
+        turns = [{"action": action} for action in actions]
+        scores = {"em": em}
+        return {"env": "a", "group_id": group, "task": task, "turns": turns, "scores": scores}
+
+    rows = {
+        "before": [
+            row(0, 1.0, "eval/0/0", "search", "answer"),
+            *(row(n, 0.0, f"eval/0/{n}", "answer") for n in (1, 2, 3)),
+        ],
+        "before_forced": [
+            row(n, float(n == 1), f"eval/0/{n}/search", "search", "answer") for n in (1, 2, 3)
+        ],
+        "after": [row(n, float(n < 3), f"eval/0/{n}", "search", "answer") for n in range(4)],
+    }
+    (runs / "first" / "config.yaml").write_text("tasks: [{env: a, reward: em}]\n")
+    monkeypatch.setattr(Run, "rollouts", lambda run, phase: iter(rows[phase]))
+    gain = Run(runs / "first").gains()["em_gain"]
+    assert (gain["value"], gain["n"]) == (0.25, 4) and gain["low"] < 0.25 < gain["high"]
+    rows["before_forced"] = []
+    assert Run(runs / "first").gains() == {}

@@ -32,11 +32,6 @@ def register_rewards(register: Register) -> None:
     register(
         "dag_nodes", "searchrl_dag.rewards:make_nodes", description="queries planned, for a cost"
     )
-    register(
-        "dag_levels",
-        "searchrl_dag.rewards:make_levels",
-        description="levels searched one after another, for a cost",
-    )
 
 
 @hookimpl
@@ -51,8 +46,6 @@ def register_envs(register: Register) -> None:
         scripts={
             "random": "searchrl_dag.multisource.scripts:make_random",
             "passive": "searchrl_dag.multisource.scripts:make_passive",
-            "one_general": "searchrl_dag.multisource.heuristics:make_one_general",
-            "every_source": "searchrl_dag.multisource.heuristics:make_every_source",
             "cue_plan": "searchrl_dag.multisource.heuristics:make_cue_plan",
         },
         policies={"dag": "searchrl_dag:assets/tiny"},

@@ -1,4 +1,4 @@
-"""The rewards and costs of plans: `dag`, `dag_judge`, `dag_sources`, `dag_nodes`, `dag_levels`.
+"""The rewards and costs of plans: `dag`, `dag_judge`, `dag_sources`, `dag_nodes`.
 
 They read the episode alone: a plan is read again from the text of its turn, because a stored
 episode has only the queries. The protocol judges sources and the number of nodes: a turn that it
@@ -55,15 +55,6 @@ def make_nodes() -> FunctionReward:
         return float(sum(len(plan.nodes) for plan in _plans_of(episode)))
 
     return FunctionReward("dag_nodes", score, (0.0, math.inf), is_range=True)
-
-
-def make_levels() -> FunctionReward:
-    """The number of levels that were searched one after another."""
-
-    def score(episode: Episode) -> float:
-        return float(sum(len(plan.levels) for plan in _plans_of(episode)))
-
-    return FunctionReward("dag_levels", score, (0.0, math.inf), is_range=True)
 
 
 def _score_dag(episode: Episode) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import NodeResult, SearchDag
-from searchrl_dag.rewards import make_dag, make_dag_judge, make_levels, make_nodes
+from searchrl_dag.rewards import make_dag, make_dag_judge, make_nodes
 
 import searchrl
 from searchrl import ConfigError
@@ -36,7 +36,7 @@ ANSWER = "<think>So.</think>\n<answer> tea </answer>"
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("protocol", "dag"), ("reward", "dag"), ("reward", "dag_judge"), ("reward", "dag_nodes"),
-     ("reward", "dag_levels"), ("reward", "dag_sources"),
+     ("reward", "dag_sources"),
      pytest.param("env", "multisource", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_every_part_conforms(kind: str, name: str) -> None:
@@ -164,28 +164,27 @@ class Judge:
 
 
 @pytest.mark.parametrize(
-    ("turns", "dag", "nodes", "levels"),
+    ("turns", "dag", "nodes"),
     [
-        ([GOOD, ANSWER], 1, 3, 2),
-        ([GOOD, GOOD, ANSWER], 1, 6, 4),
-        ([GOOD], 1, 3, 2),
-        ([BAD, ANSWER], 0, 0, 0),
-        ([GOOD, BAD, ANSWER], 0, 3, 2),
-        ([BAD, GOOD, ANSWER], 0, 3, 2),
-        ([GOOD.replace("News", "Library"), ANSWER], 0, 0, 0),
-        ([f"<result>mine</result>{GOOD}", ANSWER], 0, 0, 0),
-        ([ANSWER], 0, 0, 0),
-        (["<think>a</think><search>mayor</search>", ANSWER], 0, 0, 0),
-        ([GOOD.removesuffix("</search>"), ANSWER], 0, 0, 0),
-        (["Nodes:\nA: a (News)", ANSWER], 0, 0, 0),
+        ([GOOD, ANSWER], 1, 3),
+        ([GOOD, GOOD, ANSWER], 1, 6),
+        ([GOOD], 1, 3),
+        ([BAD, ANSWER], 0, 0),
+        ([GOOD, BAD, ANSWER], 0, 3),
+        ([BAD, GOOD, ANSWER], 0, 3),
+        ([GOOD.replace("News", "Library"), ANSWER], 0, 0),
+        ([f"<result>mine</result>{GOOD}", ANSWER], 0, 0),
+        ([ANSWER], 0, 0),
+        (["<think>a</think><search>mayor</search>", ANSWER], 0, 0),
+        ([GOOD.removesuffix("</search>"), ANSWER], 0, 0),
+        (["Nodes:\nA: a (News)", ANSWER], 0, 0),
     ],
 )
-def test_what_plans_earn_and_cost(turns: list[str], dag: int, nodes: int, levels: int) -> None:
+def test_what_plans_earn_and_cost(turns: list[str], dag: int, nodes: int) -> None:
     task = Task("t", "test", 0, "Which?", answers=("tea",))
     episode = make_episode(task, turns, SearchDag())
     assert make_dag()(episode) == dag
     assert make_nodes()(episode) == nodes
-    assert make_levels()(episode) == levels
     # Nobody is asked about what has no valid plan, or no answer.
     judge, is_judged = Judge(), dag and turns[-1] == ANSWER
     assert make_dag_judge(judge)(episode) == 0.6 * is_judged and judge.asked == is_judged

@@ -45,12 +45,16 @@ SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 
 @dataclass(frozen=True, kw_only=True)
 class MultisourceSettings(SourceSettings):
-    """The sources, and `mix`: weights of the kinds in all splits; those left out are 0.
+    """The sources, and which tasks there are.
 
-    None: `TRAIN_MIX` in training, `TEST_MIX` elsewhere.
+    Attributes:
+        mix: weights of the kinds in all splits; those left out are 0. None: `TRAIN_MIX` in
+            training, `TEST_MIX` elsewhere.
+        joint_table: where a person's facts are depends on the noun and the query before at once.
     """
 
     mix: Mapping[str, float] | None = None
+    joint_table: bool = False
 
 
 class MultisourceEnv(TextEnv):
@@ -109,7 +113,7 @@ class MultisourceEnv(TextEnv):
 
     def world(self, split: str) -> World:
         """Places, people, facts and the three corpora of a split."""
-        return make_world(self.world_seed, split)
+        return make_world(self.world_seed, split, self.settings.joint_table)
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
         """Every passage of every source."""
@@ -135,4 +139,5 @@ class MultisourceEnv(TextEnv):
         return self._key(split, source), self.world(split).corpora[source]
 
     def _key(self, split: str, source: str) -> str:
-        return f"multisource/{self.world_seed}/{split}/{source}"
+        table = "joint" if self.settings.joint_table else "single"
+        return f"multisource/{table}/{self.world_seed}/{split}/{source}"

@@ -1,30 +1,22 @@
-"""Scripted policies of `multisource` without its table: baselines without any learning.
+"""The scripted policy `cue_plan`: `multisource` without its table, a baseline without any learning.
 
-They know the question and what they were shown, as a model does: `one_general` asks General the
-whole question, `every_source` asks all sources twice, the second time with what the first found.
-`cue_plan` knows every word and form of the world, and asks as many sources as a plan has room for.
-Policies that know the task are in `scripts`.
+It knows every word and form of the world, and asks as many sources as a plan has room for. Policies
+that know the task are in `scripts`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from searchrl.contracts import ANSWER, Action, Expert, Passage, Task
-from searchrl.envs import Shown, names_in
+from searchrl.contracts import ANSWER, Action, Task
+from searchrl.envs import Shown
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.questions import BRIDGE, COMPARE, COUNT, FILTER, LOOKUP, combine
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import FIRST_THOUGHT, SearchDag
-
-_SMALL = frozenset(
-    "a and as ask can do find for from give gives have in is know like look me name need of please "
-    "said say says search tell that the to today up what would you".split()
-)
 
 
 def _any(choices: Sequence[str]) -> str:
@@ -37,6 +29,9 @@ _NAME = re.compile(f"{_PLACE}|{_any(words.PERSON_FIRST)} {_any(words.PERSON_LAST
 
 UNKNOWN = "unknown"
 """The answer of a script that found nothing."""
+
+Pairs = list[tuple[str, str]]
+"""Nouns with the entity that each is asked of; "" is the result of the query before."""
 
 Answers = Callable[[], tuple[str, str]]
 """An answer, and the thought before it."""
@@ -70,29 +65,26 @@ class Planner:
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
 
-def make_one_general(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """The whole question as one query to General."""
-    plan = Plan((Node("A", _short(task.question), "general"),))
-    return _reader(env, task, protocol, plan)
+def make_cue_plan(
+    env: Any,
+    task: Task,
+    protocol: SearchDag,
+    rank: Callable[[Pairs], Sequence[Sequence[str]]] | None = None,
+) -> Planner:
+    """The right shape from the words of the question, every query to every source if it fits.
 
-
-def make_every_source(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """The question to every source, and what each found with the question to that source again."""
-    question = _short(task.question)
-    pairs = list(zip("ABC", "DEF", SOURCES, strict=True))
-    nodes = [Node(first, question, source) for first, _, source in pairs]
-    nodes += [Node(then, f"{question} {{{first}}}", source) for first, then, source in pairs]
-    edges = tuple(Edge(first, then) for first, then, _ in pairs)
-    return _reader(env, task, protocol, Plan(tuple(nodes), edges))
-
-
-def make_cue_plan(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """The right shape from the words of the question, every query to every source if it fits."""
+    `rank` gives for each query the sources to ask, best first; the first that tells is believed.
+    """
     kind, asked, pairs = guess_task(task.question)
-    if not pairs:
-        return make_every_source(env, task, protocol)
+    if not pairs:  # a user's question
+        query = " ".join(_WORD.findall(task.question)) or "what"  # braces would refer to nodes
+        plan = Plan(tuple(map(Node, "ABC", [query] * len(SOURCES), SOURCES)))
+        turn = protocol.render_plan(fit_sources(plan, protocol), FIRST_THOUGHT)
+        return Planner(env, protocol, turn, lambda: (UNKNOWN, "I cannot read that."))
     num_sources = max(1, protocol.reader.max_nodes // len(pairs))
-    each = [(*pair, source) for source in SOURCES[:num_sources] for pair in pairs]
+    ranked = rank(pairs) if rank else [SOURCES[:num_sources]] * len(pairs)
+    plans = zip(*ranked, strict=True)
+    each = [(*pair, one) for plan in plans for pair, one in zip(pairs, plan, strict=True)]
     nodes = tuple(  # without an entity, what the query before found
         Node(label, f"{noun} of {entity or f'{{{before}}}'}", source)
         for before, label, (noun, entity, source) in zip("_ABCDE", "ABCDEF", each, strict=False)
@@ -104,10 +96,10 @@ def make_cue_plan(env: Any, task: Task, protocol: SearchDag) -> Expert:
         texts = [passage.text for passage in planner.shown.passages]
         if kind == BRIDGE:
             (link, entity), (noun, _) = pairs
-            met = [value for text in texts if (value := _told(text, link, entity))]
-            values = [value for one in met for text in texts if (value := _told(text, noun, one))]
+            met = [value for text in texts if (value := told(text, link, entity))]
+            values = [value for one in met for text in texts if (value := told(text, noun, one))]
             return (values or [UNKNOWN])[0], "That is what I found."
-        values = [next(filter(None, (_told(t, *pair) for t in texts)), "0") for pair in pairs]
+        values = [next(filter(None, (told(t, *pair) for t in texts)), "0") for pair in pairs]
         return combine(kind, values, asked), "That is what I found."
 
     turn = protocol.render_plan(fit_sources(Plan(nodes, edges), protocol), FIRST_THOUGHT)
@@ -115,7 +107,7 @@ def make_cue_plan(env: Any, task: Task, protocol: SearchDag) -> Expert:
     return planner
 
 
-def guess_task(question: str) -> tuple[str, str, list[tuple[str, str]]]:
+def guess_task(question: str) -> tuple[str, str, Pairs]:
     """Guess of a question's kind, the word asked for, and nouns with entities, for `cue_plan`."""
     names = _NAME.findall(question)
     rest = _NAME.sub("", question.partition("the ")[2]).split()
@@ -134,47 +126,10 @@ def guess_task(question: str) -> tuple[str, str, list[tuple[str, str]]]:
     return LOOKUP, "", [(nouns[0], names[0])]
 
 
-def _told(text: str, noun: str, entity: str) -> str:
+def told(text: str, noun: str, entity: str) -> str:
     """The value that a passage tells of an entity; empty for another passage."""
     if entity not in text or f" {noun} " not in text:
         return ""
     if noun in words.LINKS:
         return next((one for one in _NAME.findall(text) if one != entity), "")
     return next((word for word in _WORD.findall(text) if word in words.VALUES[noun]), "")
-
-
-def _reader(env: Any, task: Task, protocol: SearchDag, plan: Plan) -> Expert:
-    """Runs a plan and answers from the passage nearest to the question."""
-
-    def answer() -> tuple[str, str]:
-        return _read(task.question, planner.shown.passages), "That is the nearest."
-
-    turn = protocol.render_plan(fit_sources(plan, protocol), "I look this up.")
-    planner = Planner(env, protocol, turn, answer)
-    return planner
-
-
-def _read(question: str, passages: Sequence[Passage]) -> str:
-    """The new name, or else the rarest new word, of the passage nearest to the question by words.
-
-    For a question about two things, those of the two nearest passages.
-    """
-    known = set(_telling(question))
-    counts = Counter(word for one in passages for word in set(_telling(one.text)))
-    values: dict[str, None] = {}
-    for passage in sorted(passages, key=lambda one: -len(known & set(_telling(one.text)))):
-        new = [word for word in _telling(passage.text) if word not in known]
-        if names := names_in(passage.text, besides=question):
-            values.setdefault(names[0])
-        elif new:
-            values.setdefault(min(new, key=lambda word: counts[word]))
-    return " and ".join([*values][: 2 if " and " in question else 1]) or UNKNOWN
-
-
-def _telling(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text.casefold()) if word not in _SMALL]
-
-
-def _short(question: str) -> str:
-    """The question without its marks; braces would refer to nodes."""
-    return " ".join(_WORD.findall(question)) or "what"

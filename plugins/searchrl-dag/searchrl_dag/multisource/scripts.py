@@ -1,8 +1,8 @@
 """The scripted policies of `multisource` that know the task: an expert, and weak ones.
 
 The expert knows the plan of the task, and answers only what it was shown. `random` knows all of it
-but the sources, as a policy that was never in this world. `passive` never searches. Policies that
-do not know the task are in `heuristics`.
+but the sources, as a policy that was never in this world. `passive` never searches. The policy that
+does not know the task is in `heuristics`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from searchrl.contracts import Expert, Task
 from searchrl_dag.multisource import words
-from searchrl_dag.multisource.heuristics import UNKNOWN, Planner, fit_sources, make_every_source
+from searchrl_dag.multisource.heuristics import UNKNOWN, Planner, fit_sources, make_cue_plan
 from searchrl_dag.multisource.questions import COUNT, combine
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan
@@ -22,7 +22,7 @@ from searchrl_dag.plans.protocol import FIRST_THOUGHT, SearchDag
 def make_expert(env: Any, task: Task, protocol: SearchDag) -> Expert:
     """The plan that answers the task, and then what it was shown."""
     if "nodes" not in task.meta:  # a user's question
-        return make_every_source(env, task, protocol)
+        return make_cue_plan(env, task, protocol)
     return _follow(env, task, protocol, [source for *_, source in task.meta["nodes"]])
 
 

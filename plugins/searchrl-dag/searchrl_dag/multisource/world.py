@@ -1,8 +1,10 @@
 """The made-up world: a hidden table, and the names, facts and passages of a split.
 
 The table says for each noun and kind of entity which source is kept up to date; no word of a
-question or passage tells it. Nine facts in ten also stand in another source, out of date. Pure: a
-function of seed and split; all splits of a seed share its table, and no name is in two splits.
+question or passage tells it. Nine facts in ten also stand in another source, out of date. In a
+joint table the source of a person's fact also depends on what this person is: cook, guard or
+driver. Pure: a function of seed, split and table; all splits of a seed share its table, and no name
+is in two splits.
 """
 
 from __future__ import annotations
@@ -57,19 +59,18 @@ class Fact(NamedTuple):
 
 
 class World(NamedTuple):
-    """One split. `facts` are found by (source, entity, noun), the right ones by (entity, noun)."""
+    """One split. `facts` are found by (source, entity, noun), the right ones by (entity, noun).
+
+    Questions name `entities`: places and, but for a joint table, people.
+    """
 
     places: tuple[str, ...]
     people: tuple[str, ...]
+    entities: tuple[str, ...]
     facts: Mapping[tuple[str, str, str], Fact]
     right: Mapping[tuple[str, str], Fact]
     corpora: Mapping[str, tuple[Passage, ...]]
     """The passages of each source."""
-
-    @property
-    def entities(self) -> tuple[str, ...]:
-        """Places and people."""
-        return self.places + self.people
 
 
 @lru_cache(maxsize=64)
@@ -93,8 +94,12 @@ def make_table(world_seed: int) -> Mapping[tuple[str, str], str]:
 
 
 @lru_cache(maxsize=64)
-def make_world(world_seed: int, split: str) -> World:
-    """The world of a split."""
+def make_world(world_seed: int, split: str, is_joint: bool = False) -> World:
+    """The world of a split.
+
+    In a joint one a third of the people are cooks, guards and drivers each, and a noun of theirs
+    is in another source for each of the three: neither the noun alone nor the role alone tells it.
+    """
     rng = Random(f"multisource/{world_seed}/{split}")
     table = make_table(world_seed)
     size = SIZES[split]
@@ -105,15 +110,19 @@ def make_world(world_seed: int, split: str) -> World:
     people = _draw_names(
         world_seed, words.PERSON_FIRST, words.PERSON_LAST, size.people, size.fifths
     )
+    roles = len(words.LINKS) if is_joint else 1
+    by_link = {link: people[n % roles :: roles] for n, link in enumerate(words.LINKS)}
+    shifts = {person: n % roles for n, person in enumerate(people)}
     facts: dict[tuple[str, str, str], Fact] = {}
     right: dict[tuple[str, str], Fact] = {}
     for entity in places + people:
         for noun in nouns_of(kind_of(entity)):
-            source = table[noun, kind_of(entity)]
+            place = SOURCES.index(table[noun, kind_of(entity)]) + shifts.get(entity, 0)
+            source = SOURCES[place % len(SOURCES)]
             stating = {source}
             if rng.random() < STALE_FRAC:
                 stating.add(rng.choice([one for one in SOURCES if one != source]))
-            options = people if noun in words.LINKS else words.VALUES[noun]
+            options = by_link.get(noun) or words.VALUES[noun]
             values = rng.sample(options, len(stating))
             for one, value in zip(sorted(stating), values, strict=True):
                 wording, is_seen = draw_wording(rng, words.PASSAGES, split)
@@ -124,7 +133,7 @@ def make_world(world_seed: int, split: str) -> World:
         source: tuple(Passage(f.id, f.text) for f in facts.values() if f.source == source)
         for source in SOURCES
     }
-    return World(places, people, facts, right, corpora)
+    return World(places, people, places if is_joint else places + people, facts, right, corpora)
 
 
 def kind_of(entity: str) -> str:

@@ -216,8 +216,8 @@ def learned(run: Recorded) -> str:
     for kind in IN_OTHER_WORDS:
         kinds.append(f"`{kind}` {bare(start, kind)} → {bare(run.after, f'em/{kind}')}")
     return as_prose(
-        "The start is passive on purpose, so that the failure can be seen: the last stage of its "
-        "cold start mostly shows it to answer at once.",
+        "The start is passive on purpose, so that the failure can be seen: half of the last "
+        "demonstrations of its cold start answer at once.",
         f"Forced to search first, it has an exact match of {bare(run.before, 'em_forced')}.",
         "What lies above that was found through reward alone: "
         f"{format_metric('em_gain', run.after)} on the same tasks, most of it where a second "

@@ -51,7 +51,7 @@ class Shot(NamedTuple):
 _CURVES = ("#curves", "#curves figure:nth-child(6)")
 _GROUP = ("h1", ".side article:nth-child(3) .turns li:nth-child(1)")
 _TOKENS = ("main > .box:last-child", "main > .box:last-child")
-_LAST_STEP = "#/rollouts?phase=train&from=24&to=24"
+_LAST_STEP = "#/rollouts?phase=train&from=16&to=16"
 _ADVANTAGE = """
     const list = document.getElementById("overlay");
     list.value = "advantage";

@@ -37,12 +37,12 @@ HELD_OUT = ("reward", "em", "em_forced", "searched", "searches", "format")
 """Rows of the table of evaluations."""
 CURVES = ("reward", "em", "searched")
 """What the table of training steps shows of each run."""
-AT = (1, 2, 3, 5, 8, 12, 18, 24)
+AT = (1, 2, 3, 5, 8, 12)
 """Steps that it shows, besides the last one."""
 
-GROUP = "step000001/prompt4"
+GROUP = "step000001/prompt0"
 """The group that the page looks at: some of its rollouts search twice and are right."""
-RIGHT = f"{GROUP}/1"
+RIGHT = f"{GROUP}/2"
 """One of these."""
 
 

@@ -21,7 +21,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 184, 62, 48
 LABEL_GAP = 17
 """Least distance of two labels, in pixels."""
 
-LEGEND = (46, 258, 528)
+LEGEND = (46, 300, 528)
 """Where the columns of the legend begin, in pixels."""
 
 CURVES = {

@@ -27,7 +27,7 @@ NOT_RUN: dict[str, int] = {
     "docs/how-to/qwen3_4b.md": 5,  # run with the tiny model by `test_qwen3_4b.py`
     "docs/how-to/run-and-resume.md": 1,
     "docs/how-to/scale.md": 4,  # the package's tests run such runs
-    "docs/how-to/off-policy.md": 1,  # run by the package's tests, as the next one
+    "docs/how-to/off-policy.md": 2,  # run by the package's tests, as the next one
     "docs/how-to/step-agents.md": 1,
 }
 """How many blocks of a page opt out with `<!-- not run: REASON -->`."""

@@ -25,18 +25,8 @@ _EVAL_STREAM = 0xE7A1
 """Keeps the random streams of evaluation apart from those of training."""
 
 SUMMARY_KEYS = (
-    *(
-        "em",
-        "em_forced",
-        "em_gain",
-        "searched",
-        "searches",
-        "tool_calls",
-        "env",
-        "format",
-        "passive",
-    ),
-    *("support_recall", "all_gold", "reward"),
+    *("em", "em_forced", "em_gain", "searched", "searches", "tool_calls", "env", "format"),
+    *("passive", "support_recall", "all_gold", "reward"),
 )
 """The metrics every summary holds, besides EM per kind of task and per slice."""
 

@@ -160,7 +160,8 @@ class _Writer:
         If a handbook has no such question, one whose words do.
         """
         finds = self._school.finder.finds
-        lost = list(self._reworded() if kind == REWORDED else self._renamed())
+        lost = list(self._renamed()) if kind == RENAMED else []
+        lost = lost or list(self._reworded())
         first = pick(range(len(lost)), ordinal, order)
         for about, asking, again in lost[first:] + lost[:first]:
             draft = self._one(about, asking, again)

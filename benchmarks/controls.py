@@ -82,11 +82,9 @@ def main(words: Sequence[str] | None = None) -> None:
             for name in given.only:
                 folder = given.out / title / f"{name.replace(' ', '_')}_{seed}"
                 run = make_run(settings | {"seed": seed}, name, folder)
-                before = list(run.rollouts("before"))
-                starts = {"before": exact_match(before)}
-                if forced := list(run.rollouts("before_forced")):
-                    forced += [row for row in before if row["turns"][0]["action"] == "search"]
-                    starts[FORCED] = exact_match(forced)
+                starts = {"before": exact_match(run.rollouts("before"))}
+                if forced := exact_match(run.search_first()):
+                    starts[FORCED] = forced
                 ends = {name: exact_match(run.rollouts("after"))}
                 if name == TRAINED and str(seed) not in rows.get(RANDOM, {}):
                     ends[RANDOM] = play_random(run)

@@ -92,7 +92,7 @@ def record(run: Run, machine: str, seconds: float | None = None) -> None:
     before, after = (list(run.rollouts(phase)) for phase in ("before", "after"))
     write_rows("episodes.jsonl", choose_episodes(before, after))
     facts = describe(run, machine, seconds) | describe_answers(after)
-    facts["search_first"] = describe_forced(run, before)
+    facts["search_first"] = describe_forced(run)
     write_json("record.json", facts)
     right = {row["task"]["id"]: row["scores"]["em"] for row in after}
     write_json("heuristics.json", {name: one for name, one in play_policies(run, right)})
@@ -175,11 +175,10 @@ def describe_answers(after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def describe_forced(run: Run, before: Sequence[Mapping[str, Any]]) -> dict[str, Metric]:
+def describe_forced(run: Run) -> dict[str, Metric]:
     """Exact match before training by kind of task, if the first turn has to search."""
-    rows = [row for row in before if [turn["action"] for turn in row["turns"][:1]] == ["search"]]
     right: dict[str, list[float]] = {}
-    for row in (*run.rollouts("before_forced"), *rows):
+    for row in run.search_first():
         right.setdefault(row["task"]["kind"], []).append(row["scores"]["em"])
     return {kind: proportion(sum(ems), len(ems)) for kind, ems in sorted(right.items())}
 

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from os.path import lexists
 from pathlib import Path
@@ -226,18 +226,25 @@ class Run:
         """
         from searchrl.run_folder.forgetting import find_changes  # with numpy
 
-        before = list(self.rollouts("before_forced"))
-        if not before:
-            return {}
-        # Tasks whose episode began with a search by itself were not played again.
-        before += (row for row in self.rollouts("before") if _begins_with_search(row))
-        changes = find_changes(self.config, before, self.rollouts("after"))
+        changes = find_changes(self.config, self.search_first(), self.rollouts("after"))
         prefix = "{}/" if len(changes) > 1 else ""
         return {
             f"{prefix.format(one.env)}em_gain": _as_metric(one.change)
             for one in changes
             if one.figure == "em"
         }
+
+    def search_first(self) -> list[dict[str, Any]]:
+        """The episodes before training whose first turn searches, forced to or by itself.
+
+        One of each task: those that began with a search were not played again. Empty where nothing
+        was forced.
+        """
+        forced = list(self.rollouts("before_forced"))
+        rows = self.rollouts("before") if forced else ()
+        return forced + [
+            row for row in rows if [turn["action"] for turn in row["turns"][:1]] == [SEARCH]
+        ]
 
     def _evaluated(self, step: int | None = None) -> list[dict[str, Any]]:
         """The episodes of the last evaluation, or of that after `step`; empty without one."""
@@ -264,10 +271,6 @@ def _as_metric(change: Paired) -> Metric:
     if "low" in change and "high" in change:
         metric |= {"low": change["low"], "high": change["high"]}
     return metric
-
-
-def _begins_with_search(row: Mapping[str, Any]) -> bool:
-    return bool(row["turns"]) and row["turns"][0]["action"] == SEARCH
 
 
 def read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

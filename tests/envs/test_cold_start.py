@@ -7,6 +7,7 @@ import pytest
 from playing import PROTOCOL, make_env, mean, play
 
 from searchrl.envs.regulations import make_expert
+from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.retrieval.bm25 import BM25Retriever
 
 pytestmark = pytest.mark.thorough
@@ -19,6 +20,9 @@ def test_the_expert_solves_the_world() -> None:
     env = cold_start.ColdStartEnv(protocol=PROTOCOL, retriever=BM25Retriever)
     games = [play(env, make_expert, split="train", index=index) for index in range(300)]
     assert mean(game.reward for game in games) >= 0.98
+    again = [g for g in games if len(g.turns) > 1 + len(g.task.meta["queries"])]
+    assert len(again) > 60, "a search in other words is shown, and always in vain"
+    assert {game.actions[-1].payload for game in again} == {NOT_REGULATED_ANSWER}
     drills = [game for game in games if game.task.kind == "drill"]
     assert len(drills) / len(games) == pytest.approx(cold_start.DRILLS, abs=0.04)
     assert 0.05 <= mean(not game.task.gold_ids for game in drills) <= 0.4

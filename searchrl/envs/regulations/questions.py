@@ -207,9 +207,9 @@ class _Writer:
             hops = [(who, link.entity), (where, link.person)]
         finds = self._school.finder.finds
         golds = [article.passage.id for article in self._articles(*(about for about, _ in hops))]
-        found = [finds(name, gold) for (_, name), gold in zip(hops, golds, strict=True)]
-        again = "" if not link.is_crowded else self._school.stated[second][1].gist
-        if all(found) == link.is_crowded or (again and not finds(again, golds[0])):
+        are_found = all(finds(name, gold) for (_, name), gold in zip(hops, golds, strict=True))
+        again = self._school.stated[second][1].gist if link.is_crowded else ""
+        if are_found == link.is_crowded or (again and not finds(again, golds[0])):
             return None
         *before, last = abouts = (first, *(about for about, _ in hops))
         about, condition = self._condition(last)

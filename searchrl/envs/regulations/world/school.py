@@ -308,8 +308,7 @@ class _Founder:
         rng, is_crowded = self._rng, number < self._dials.crowded
         entity = Value(family.bridge_kind, self._draw_entity(family.bridge_kind))
         value = Value(family.value_kind, self._draw(family.value_kind), family.unit)
-        name = entity.text.removeprefix("the ")
-        link = Link(family, subject, name, is_crowded=is_crowded)
+        link = Link(family, subject, entity.text.removeprefix("the "), is_crowded=is_crowded)
         first, second = link.abouts
         called = subject.names
         if self._dials.crowded and number % 2:
@@ -323,18 +322,16 @@ class _Founder:
         titles = family.entity_titles
         if is_crowded:
             titles = tuple(t for t in titles if family.attribute in t.casefold() and "{p}" in t)
-            self._crowd(entity.text, family.entity_remarks)
+            for _ in range(NUM_SHOWN):  # as many as a search shows, none of which states a rule
+                crowd = self._composer.remark_article(
+                    ["{p}"], family.entity_remarks, {"p": entity.text}
+                )
+                self._articles.append(crowd)
         self._write(titles, [rule], family.entity_remarks)
         relation = load_relations().get(entity.kind)
         if self._dials.num_hops < 3 or relation is None:
             return link
         return self._go_further(link, entity, relation)
-
-    def _crowd(self, name: str, remarks: Sequence[str]) -> None:
-        """As many articles about a name as a search shows, none of which states a rule."""
-        for _ in range(NUM_SHOWN):
-            article = self._composer.remark_article(["{p}"], remarks, {"p": name})
-            self._articles.append(article)
 
     def _go_further(self, link: Link, entity: Value, relation: Relation) -> Link:
         """State who has to do with an entity, and the room of this person."""

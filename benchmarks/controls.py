@@ -132,7 +132,8 @@ def to_markdown(table: Mapping[str, Mapping[str, Any]], *, by_kind: bool) -> str
             for kind in ["", *sorted(kinds)] if by_kind else [""]:
                 only = {seed: pick(phases, kind) for seed, phases in seeds.items()}
                 cells = [difference(only, *phases) for phases in columns]
-                lines.append(f"| {job} | {name} {kind} | {' | '.join(cells)} |")
+                row = [job, f"{name} {kind}".rstrip(), *cells]
+                lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 

@@ -14,13 +14,13 @@ from functools import partial
 from searchrl.core.group import Group
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.engine.rollout.rollout import Interrupted, Play, Rollout, RolloutDriver
+from searchrl.engine.rollout.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.errors import PluginError
 from searchrl.plugins.registry import describe_error
 
 
 def play_shared(
-    play: Play,
+    play: Callable[..., list[Group[Rollout]]],
     workers: Workers,
     requests: Sequence[RolloutRequest],
     *,
@@ -62,7 +62,7 @@ def play_shared(
 def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
     """Return the driver; with several processes, it plays its share."""
     if workers.size > 1:
-        driver.shared_play = partial(play_shared, driver.play, workers)
+        driver.run = partial(play_shared, driver.run, workers)  # type: ignore[method-assign]
     return driver
 
 

@@ -111,10 +111,6 @@ class Interrupted(Exception):
     """The caller's `should_stop` asked to abandon the rollouts in flight."""
 
 
-Play = Callable[..., "list[Group[Rollout]]"]
-"""The type of `RolloutDriver.play`."""
-
-
 class RolloutDriver:
     """Runs requests to completion on one generator.
 
@@ -131,8 +127,6 @@ class RolloutDriver:
         self.limits = limits
         self._turns = TextTurns(generator, codec, limits), ServedTurns(generator, codec, limits)
         self.deterministic = deterministic
-        self.shared_play: Play | None = None
-        """Has the others of several processes play their part; None: this one plays everything."""
         self.keeps_finished = False
         """Return the finished episodes where `should_stop` said so, in place of `Interrupted`."""
 
@@ -157,17 +151,6 @@ class RolloutDriver:
         `on_progress` is called with (finished, total) episodes. `should_stop` is checked between
         turns and raises Interrupted, unless `keeps_finished`.
         """
-        play = self.shared_play or self.play
-        return play(requests, on_progress=on_progress, should_stop=should_stop)
-
-    def play(
-        self,
-        requests: Sequence[RolloutRequest],
-        *,
-        on_progress: Callable[[int, int], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> list[Group[Rollout]]:
-        """See `run`; whoever shares the work calls this for the requests of this process."""
         dialogues = [
             [Dialogue(request, sample) for sample in range(len(request.rng_keys))]
             for request in requests

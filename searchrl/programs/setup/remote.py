@@ -53,7 +53,7 @@ class RemoteDriver(RolloutDriver):
             self.weights = policy.version, [copy.view(torch.uint8).numpy() for copy in copies]
         return super().sync(policy)
 
-    def play(
+    def run(
         self,
         requests: Sequence[RolloutRequest],
         *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -41,16 +41,9 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "name": self.name,
-            "question": self.question,
-            "state": str(self.state),
-            "says": self.says,
-            "fix": self.fix,
-            "figures": dict(self.figures),
-            "excerpt": None if self.excerpt is None else self.excerpt.to_dict(),
-            "took_s": self.took_s,
-        }
+        excerpt = None if self.excerpt is None else self.excerpt.to_dict()
+        told = {"name": self.name, "question": self.question}
+        return told | asdict(self) | {"excerpt": excerpt}
 
 
 @dataclass(frozen=True, slots=True)

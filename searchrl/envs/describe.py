@@ -47,7 +47,7 @@ class Actions:
 
     def __init__(self, space: Space, names: Sequence[str] | None, env: str) -> None:
         self.space = space
-        self._is_text, self._start, count = is_text(space), 0, 0
+        self._is_text, self._start, count = isinstance(space, Text), 0, 0
         if isinstance(space, Discrete):
             self._start, count = int(space.start), int(space.n)
         elif not self._is_text:
@@ -92,11 +92,6 @@ class Actions:
         if mask is None:
             return list(range(len(self._names)))
         return [int(i) for i in np.flatnonzero(np.asarray(mask))] or self._legal(None)
-
-
-def is_text(space: Space) -> bool:
-    """True for a space of text: Gymnasium's `Text`, of which our `TextSpace` is one."""
-    return isinstance(space, Text)
 
 
 def has_numbers(space: Space) -> bool:

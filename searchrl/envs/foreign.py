@@ -8,6 +8,7 @@ from string import Formatter
 from typing import Any, Literal
 
 import gymnasium
+from gymnasium.spaces import Text
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import ACT, INVALID, Action, Task
@@ -15,7 +16,6 @@ from searchrl.envs.describe import (
     Actions,
     Game,
     has_numbers,
-    is_text,
     load_games,
     tell_ansi,
     tell_numbers,
@@ -243,7 +243,7 @@ class GymAdapter(TextAdapter):
     ) -> None:
         inner = _make_inner(name, make or {})
         has_rendering = "ansi" in (inner.metadata.get("render_modes") or ())
-        is_wanted = observation != "number" and not is_text(inner.observation_space)
+        is_wanted = observation != "number" and not isinstance(inner.observation_space, Text)
         if has_rendering and is_wanted and "render_mode" not in (make or {}):
             inner.close()
             inner = _make_inner(name, {**(make or {}), "render_mode": "ansi"})
@@ -270,7 +270,7 @@ def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env
             f"env {env}: observation: ansi needs an environment made with render_mode 'ansi'; "
             f"this one has {inner.render_mode!r}, and its modes are {list(modes)}"
         )
-    if wanted == "auto" and is_text(space):
+    if wanted == "auto" and isinstance(space, Text):
         return "text"
     if wanted in ("auto", "ansi") and inner.render_mode == "ansi":
         return "ansi"

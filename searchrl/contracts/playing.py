@@ -38,7 +38,13 @@ class TokenBudget:
 
 @runtime_checkable
 class TagProtocol(Protocol):
-    """Owns the tags: prompt text, stop strings, parser, observation wrapping, format verdict."""
+    """Owns the tags: prompt text, stop strings, parser, observation wrapping, format verdict.
+
+    One that counts turns has three things more: `number_turn(text, number)` (a turn of
+    `render_turn` with its number in the episode, from 1), `max_tries` (invalid turns in a row after
+    which an episode is over) and `min_format` (the share of turns that has to be well-formed before
+    rewards are of use).
+    """
 
     name: str
     instruction: str
@@ -75,18 +81,6 @@ class TagProtocol(Protocol):
 
     def neutralise(self, text: str) -> str:
         """Make every protocol tag inside foreign text visibly harmless."""
-
-
-class CountingProtocol(TagProtocol, Protocol):
-    """A protocol that counts turns; optional."""
-
-    max_tries: int
-    """Invalid turns in a row after which an episode is over."""
-    min_format: float
-    """The share of a policy's turns that has to be well-formed before rewards are of use."""
-
-    def number_turn(self, text: str, number: int) -> str:
-        """A turn of `render_turn` with its number in the episode, from 1."""
 
 
 @runtime_checkable

@@ -97,9 +97,6 @@ def _at_points(
     `with_end` adds one for the last text seen, where a limit cut the episode; None elsewhere.
     """
 
-    def has_end(item: Trainable) -> bool:
-        return with_end and item.is_cut and bool(item.trajectory.turns)
-
     def rows(item: Trainable) -> list[PackedRow]:
         trajectory = item.trajectory
         made = []
@@ -108,7 +105,7 @@ def _at_points(
             for turn in turns:
                 stop = turn.stop if per is Per.TOKEN else turn.start + 1
                 mask[turn.start : stop] = [True] * (stop - turn.start)
-            if has_end(item) and trajectory.turns[-1] in turns:
+            if with_end and item.is_cut and turns and trajectory.turns[-1] in turns:
                 # One more token behind the last segment: its number is that of all text before it.
                 ids.append(1)
                 mask.append(True)

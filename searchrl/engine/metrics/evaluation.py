@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from searchrl.config.sections import EvalConfig
@@ -140,21 +141,17 @@ def evaluate_both(
     that is the episode in which the first turn searches. The forced figures appear as `em_forced`
     beside the plain ones, with several tasks also as `TASK/em_forced`.
     """
-
-    def play(phase: str, **options: Any) -> EvalResult:
-        return run_episodes(
-            worlds,
-            driver,
-            split=settings.split,
-            num_tasks=settings.num_tasks,
-            seed=seed,
-            step=step,
-            on_progress=lambda done, total: on_phase(phase, done, total),
-            should_stop=should_stop,
-            **options,
-        )
-
-    plain = play("evaluate", **options)
+    play = partial(
+        run_episodes,
+        worlds,
+        driver,
+        split=settings.split,
+        num_tasks=settings.num_tasks,
+        seed=seed,
+        step=step,
+        should_stop=should_stop,
+    )
+    plain = play(on_progress=partial(on_phase, "evaluate"), **options)
     is_over = should_stop is not None and should_stop()  # of a driver that keeps what is finished
     if is_over or not settings.forced or not any(world.can_force(SEARCH) for world in worlds):
         return plain
@@ -164,7 +161,8 @@ def evaluate_both(
         if one.is_scored and one.world.can_force(SEARCH)
         if [turn.action.kind for turn in one.episode.turns[:1]] == [SEARCH]
     }
-    forced = play("evaluate, must search first", forced=SEARCH, skip=searched)
+    on_progress = partial(on_phase, "evaluate, must search first")
+    forced = play(forced=SEARCH, skip=searched, on_progress=on_progress)
     metrics = dict(plain.metrics)
     figures = summarise((*forced.rollouts, *searched.values()), worlds)
     for name, metric in figures.items():

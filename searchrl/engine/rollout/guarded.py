@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from searchrl.contracts import (
@@ -27,7 +26,6 @@ from searchrl.contracts.problems import find_action_problem
 from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Action, Passage
 from searchrl.errors import PluginError, ProtocolFailure
-from searchrl.retrieval.indexes import IndexCache
 from searchrl.tool_calls import CallLock, Raised, Returned, inside
 
 
@@ -163,10 +161,6 @@ class GuardedRetrievers:
         if isinstance(made, StoredRetriever):
             return GuardedStoredRetriever(made, self)
         return GuardedRetriever(made, self)
-
-    def indexes(self, num_prompts: int) -> IndexCache:
-        """The indexes of corpora, for all environments: as many as `num_prompts` groups need."""
-        return IndexCache(self, max(64, num_prompts), partial(inside, self.who), CallLock)
 
 
 @dataclass(slots=True, eq=False)

@@ -17,6 +17,11 @@ from searchrl.core.trajectory import RowId, TokenColumns, Trajectory, is_finite
 from searchrl.engine.rollout.drawing import draw_rollout
 from searchrl.engine.rollout.rollout import Rollout
 
+_OF_TASK = (
+    *("id", "split", "index", "kind", "slices", "difficulty"),
+    *("question", "answers", "gold_ids"),
+)
+
 
 def rollout_record(
     rollout: Rollout, phase: str, columns: Mapping[RowId, TokenColumns]
@@ -38,17 +43,7 @@ def rollout_record(
         "phase": phase,
         "step": episode.step,
         "env": trajectory.env,
-        "task": {
-            "id": episode.task.id,
-            "split": episode.task.split,
-            "index": episode.task.index,
-            "kind": episode.task.kind,
-            "slices": list(episode.task.slices),
-            "difficulty": episode.task.difficulty,
-            "question": episode.task.question,
-            "answers": list(episode.task.answers),
-            "gold_ids": list(episode.task.gold_ids),
-        },
+        "task": {name: getattr(episode.task, name) for name in _OF_TASK},
         "ids": list(trajectory.ids),
         "authors": "".join("PME"[author] for author in trajectory.authors),
         "turn": list(trajectory.turns_of),

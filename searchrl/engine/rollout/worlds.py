@@ -40,7 +40,7 @@ from searchrl.retrieval.indexes import IndexCache
 from searchrl.rewards.components import SIGNAL, make_signal
 from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
-from searchrl.tool_calls import STUCK_S, CallLock, watch
+from searchrl.tool_calls import STUCK_S, CallLock, inside, watch
 
 SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
 """Components that are no metric of a task whose protocol has no search."""
@@ -193,7 +193,8 @@ def _make_world(
         factory = make_retriever_factory(registry, name, settings)
         who = describe_part("retriever", name, entry.owner)
         guarded = GuardedRetrievers(factory, who, lock, run.rollout.env_timeout_s)
-        return guarded.indexes(run.rollout.prompts_per_step)
+        size = max(64, run.rollout.prompts_per_step)  # a corpus for each group of a step
+        return IndexCache(guarded, size, functools.partial(inside, who), CallLock)
 
     # Every environment instance shares them: the rollouts of a group search one index. They are
     # made at the first search; a wrong setting is reported now.

@@ -1,11 +1,9 @@
 """Statistics: intervals of means and shares, paired differences and their tests, rank correlation.
 
 One file for the core and for packages, which have `searchrl.estimate` and `searchrl.compare` of it.
-Quantiles and rank correlations are scipy's, imported when they are needed. Shares get Wilson's
-score interval, means of episodes that of Agresti and Coull within their range: the rollouts of a
-group have one prompt and are alike, so an interval counts them as fewer than they are. Figures by
-task get Student's t; pairing by task takes out how hard a task is, so a difference is seen that two
-separate intervals hide. `benchmarks/simulate_coverage.py` measures how often they hold the truth.
+Quantiles and rank correlations are scipy's, imported when they are needed. The rollouts of a group
+are alike, so an interval counts them as fewer than they are; pairing by task takes out how hard a
+task is. `benchmarks/simulate_coverage.py` measures how often the intervals hold the truth.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The reward expression `0.2*format+em-0.01*searches`, and schedules of expressions.
 
-Owns the grammar, its errors and the weighted sum. Knows component names only as strings: it never
-runs a component and has no notion of time (a `RewardSchedule` picks the expression of a step).
-The same strings serve `train`, `eval`, `score` and `check`; the scorer evaluates them.
+Owns the grammar, its errors and the weighted sum; it never runs a component.
 
     expression = ["+" | "-"] term { ("+" | "-") term }
     term       = number "*" name | name | number

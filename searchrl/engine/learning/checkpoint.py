@@ -2,10 +2,8 @@
 
 Owns what is in `checkpoints/step_NNNNNN/`: `policy/` (as the policy saves itself: of a model it is
 a Hugging Face folder), the optimiser's state without pickle (`state_files`), and `state.json`. It
-is written under another name and renamed, so a kill leaves the old ones whole.
-Sampling needs no state (every draw is a function of seed, step, example and sample): weights,
-optimiser and step counter are enough. Names, checksums and the choice of a whole one are
-`run_folder.checkpoints`.
+is written under another name and renamed, so a kill leaves the old ones whole. Names, checksums and
+the choice of a whole one are `run_folder.checkpoints`.
 """
 
 from __future__ import annotations

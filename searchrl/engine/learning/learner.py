@@ -2,10 +2,9 @@
 
 Owns the updates of a step and their schedule, the loss of a micro-batch, and the figures of the
 step. The mathematics is `core.loss`; what enters the step is `packing`, one update is `updater`.
-Old log-probs are the sampler's own: the first update is exactly on-policy, needs no extra forward
-pass, and its ratio is 1 up to rounding (`max_abs_log_ratio` shows it). An algorithm may ask for the
-trainer's own (`Ask.TRAINER_LOGPS`). Dropout is off in every pass here. Shapes: N trained tokens of
-a micro-batch.
+Old log-probs are the sampler's own, unless an algorithm asks for the trainer's: the first update is
+on-policy without another pass. Dropout is off in every pass. Shapes: N trained tokens of a
+micro-batch.
 """
 
 from __future__ import annotations
@@ -40,13 +39,8 @@ from searchrl.engine.sampling.generator import mix_key
 class Learned(NamedTuple):
     """Result of a training step.
 
-    `metrics` are means over the trained tokens of all updates (`clip_frac`, `entropy`, …), means
-    over updates (`loss`, `grad_norm` before clipping), figures before the first update
-    (`SampledTokens.means`), counts of dropped tokens and groups, `skipped_steps` (updates not taken
-    because their gradient was not finite) and the learning rate used. Figures that were not
-    measured are absent: `kl` without a reference, `grad_norm` without an update, every mean of a
-    step without trained tokens, `num_updates` unless a step may have several, `oom_splits` unless
-    memory ran out, and `loss_scale` except in float16.
+    `docs/metrics.toml` says what each of the `metrics` is; those that were not measured are absent,
+    as every mean is of a step without trained tokens.
     """
 
     metrics: dict[str, float]

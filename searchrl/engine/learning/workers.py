@@ -1,9 +1,8 @@
 """Several processes that train one policy: how they start together, exchange values and end.
 
 Owns the process group of a `torchrun` on one node and its exchanges; those of sharded weights are
-torch's own. `sharing` decides who does what. Each exchange starts with one envelope from every
-process. It says what is exchanged, or that its sender failed. So the others learn of a failure at
-their next exchange and do not wait for a process that has ended. A single process exchanges
+torch's own. Each exchange starts with one envelope from every process. It says what is exchanged,
+or that its sender failed, so nobody waits for a process that has ended. A single process exchanges
 nothing and never touches `torch.distributed`.
 """
 

@@ -25,18 +25,11 @@ _LIMITS = (StopReason.TURN_LIMIT, StopReason.TURN_TOKENS, StopReason.TOTAL_TOKEN
 def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> Metrics:
     """All metrics of a set of episodes; those that no episode measured are absent.
 
-    Keys: `reward`, every reward component by name, `passive` (answered without a search or a tool
-    call, where there is one to make), `tool_calls` (where there are tools), `turns`,
-    `model_tokens`, `invalid_turns`, `truncated` (cut by a limit), `empty_searches` (share of the
-    searches that found nothing), `failed_retrieval` (where there is a search or a tool), `failed`,
-    `requests`, `segments`, `forks/REASON` (share of the requests that began another segment) and
-    `fork_tokens` (share of the tokens in segments after the first; all where an agent is served),
-    `unscored`, `em/KIND` per kind of task and `em/SLICE` per slice (`env/` or `reward/` where `em`
-    is not paid) and, with several tasks, everything once more under `TASK/` (see `label_tasks`).
-    A task counts in its kind and in each of its slices. Only those of components, of failures and
-    `unscored` count episodes without a reward. `n` is the number of episodes or of searches, and
-    the intervals take those with one `group_id` as alike. `worlds` are the tasks of the run in
-    their order, by default those the episodes come from.
+    `docs/metrics.toml` says what each one is; with several tasks all appear once more under `TASK/`
+    (see `label_tasks`). Only those of components, of failures and `unscored` count episodes without
+    a reward. `n` is the number of episodes or of searches, and the intervals take those with one
+    `group_id` as alike. `worlds` are the tasks of the run in their order, by default those the
+    episodes come from.
     """
     if not worlds:
         worlds = list({id(r.world): r.world for r in rollouts}.values())

@@ -4,10 +4,8 @@ Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 
     u = (W[target] - p W) / temperature        d logp / d hidden,  p = softmax(logits)
 
-so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
-the vocabulary is kept for the backward pass. Only a head that is trained itself (full fine-tuning)
-needs p again. A small p (`KEPT_BYTES`) is kept, a large one is computed again. A loss that trains
-the entropy needs more: then whole chunks are computed again in the backward pass. Shapes: N rows, D
+so u, as wide as a hidden state, is computed while the row's logits exist. Only a head that is
+trained itself needs p again, and a loss that trains the entropy the whole chunks. Shapes: N rows, D
 hidden size, V vocabulary; `n` is N within one chunk.
 """
 

@@ -1,11 +1,10 @@
 """A new small Qwen3 model with a byte-level tokenizer of its own, for training from nothing.
 
-`searchrl sft --model scratch` makes one; the embedded tiny model is one. Pure function of the
-texts, the shape and the seed. Its weights can already copy: they begin with one induction circuit
-(Olsson et al. 2022, arXiv 2209.11895), a head of the first layer that looks one token back, and a
-head of the second that finds the token after an earlier copy of the current one. To learn it from
-random weights takes about a thousand steps, from here about a hundred (docs/log.md). All weights
-are trained afterwards. Shapes: H hidden, D dimensions of a head, N of them for content.
+Pure function of the texts, the shape and the seed. Its weights can already copy: they begin with
+one induction circuit (Olsson et al. 2022, arXiv 2209.11895), a head of the first layer that looks
+one token back, and a head of the second that finds the token after an earlier copy of the current
+one. From random weights that takes about a thousand steps, from here about a hundred (docs/log.md).
+Shapes: H hidden, D dimensions of a head, N of them for content.
 """
 
 from __future__ import annotations

@@ -89,12 +89,7 @@ class SampledTokens:
         return self.sum_gap / self.num_tokens if self.num_tokens else 0.0
 
     def means(self) -> dict[str, float]:
-        """Figures for a tracker, in nats per token; one that was not measured is absent.
-
-        `mismatch` is the mean of |trainer - sampler|, `mismatch_max` the largest, `mismatch_k3` the
-        k3 of the two, `good_logp` the mean log-prob, as sampled, of the tokens with a positive
-        advantage.
-        """
+        """Figures for a tracker, in nats per token; one that was not measured is absent."""
         means = {}
         if self.num_tokens:
             means["mismatch"] = self.mean_gap

@@ -86,13 +86,7 @@ def update_metrics(
     max_refills: int | None,
     max_total_tokens: int,
 ) -> Metrics:
-    """Metrics of a step's update (`Learner.train_step`) and of its choice of groups.
-
-    `turn_surplus` is there only if a reward scores turns: their sum, less the reward. `overlong`
-    is there only with a `length_penalty`, and lies between 0 and the penalty of a rollout of
-    `max_total_tokens`. `refills` is there only if the algorithm may refill. A figure that is not
-    finite is left out.
-    """
+    """Finite metrics of a step's update (`Learner.train_step`) and of its choice of groups."""
     rest = finite_figures(stats)
     num_tokens, num_groups = int(rest.pop("num_tokens")), int(rest.pop("num_groups"))
     num_dead = rest.pop("num_dead_groups")

@@ -48,9 +48,8 @@ class SupervisedLearner(Updater):
     ) -> dict[str, float]:
         """Do one optimiser step; return `loss` (nats per target), `token_accuracy`, `grad_norm`, ….
 
-        A step whose loss or gradient is not finite updates nothing and counts in `skipped_steps`.
-        Figures that are not finite are absent, and so are all three without a target. `oom_splits`
-        is there if memory ran out.
+        A step whose loss or gradient is not finite updates nothing. Figures that were not measured
+        are absent.
 
         Args:
             trajectories: demonstrations of this step, the same in every process.

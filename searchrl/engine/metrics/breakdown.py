@@ -47,11 +47,9 @@ def with_components(config: RunConfig, registry: Registry) -> RunConfig:
 
 
 def measure(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> Metrics:
-    """Every figure of the table.
+    """Every figure of the table: those of `summarise` and `pass_at_k`, and `FIGURE/GROUP`.
 
-    Keys: those of `summarise`; `pass@K` and `avg@K`, where tasks were played K times;
-    `FIGURE/KIND`, `FIGURE/SLICE` and `FIGURE/difficulty.NAME` for each of `GROUPED`, `pass@K` and
-    `avg@K`. With several tasks, everything once more under `TASK/`.
+    With several tasks, everything once more under `TASK/`.
     """
     worlds = worlds or list({id(r.world): r.world for r in rollouts}.values())
     metrics = summarise(rollouts, worlds)

@@ -82,14 +82,21 @@ class Workers:
             if not self._has_all_heard:
                 self.barrier()
         except Exception as error:
-            self._tell(f"{type(error).__name__}: {error}")
+            if not self._has_all_heard and not self._is_lost:
+                with suppress(WorkerError):
+                    self._meet(_Envelope("the end", f"{type(error).__name__}: {error}", None))
+                    self._has_all_heard = True
             raise
         except BaseException:
             # Ctrl-C: all agreed on the first one; after a second one no process waits.
             self._is_lost |= not self._has_all_heard
             raise
         finally:
-            self._leave()
+            with suppress(WorkerError):
+                if self._has_all_heard and not self._is_lost:
+                    self._meet(_Envelope("leave", None, None))
+            dist.destroy_process_group()
+            self._has_all_heard = self._is_lost = False
 
     @contextmanager
     def in_lockstep(self) -> Iterator[None]:
@@ -231,20 +238,6 @@ class Workers:
                 f"killed (memory?), or did not answer for {self.timeout_s:g} s "
                 f"({first_line(error)})"
             ) from error
-
-    def _tell(self, error: str) -> None:
-        if self._has_all_heard or self._is_lost:
-            return
-        with suppress(WorkerError):
-            self._meet(_Envelope("the end", error, None))
-            self._has_all_heard = True
-
-    def _leave(self) -> None:
-        with suppress(WorkerError):
-            if self._has_all_heard and not self._is_lost:
-                self._meet(_Envelope("leave", None, None))
-        dist.destroy_process_group()
-        self._has_all_heard = self._is_lost = False
 
 
 ALONE = Workers()

@@ -69,7 +69,7 @@ class Exported:
 
 def make_card(source: Source, weights: Exported, registry: Registry) -> str:
     """The text of a model card, its header included."""
-    config, figures = name_defaults(source.config, registry), source.figures
+    config, figures = name_defaults(source.run.config, registry), source.figures
     task = config.tasks[0]
     protocol = registry.make_protocol(
         registry.get("env", task.env.name), task.protocol.name, task.protocol.settings
@@ -130,7 +130,7 @@ def _cell(metric: Mapping[str, Any] | None) -> str:
 
 
 def _facts(source: Source) -> dict[str, str]:
-    config, provenance = source.config, source.run.provenance
+    config, provenance = source.run.config, source.run.provenance
     rollout, machine = config.rollout, provenance.get("machine", {})
     steps = source.step if source.step is not None else source.run.summary.get("steps", "")
     plugins = (

@@ -54,7 +54,7 @@ def export_policy(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"'{folder}' is not an empty folder; name a new one to export to")
     notes = [*source.notes]
-    model = source.config.model
+    model = source.run.config.model
     known: str | None = None
     resolved = resolve_model(model.name, CPU, str(source.policy))
     if resolved.adapter_path is None:
@@ -107,7 +107,7 @@ def _copy_policy(policy: Path, folder: Path) -> None:
 
 def _write_merged(source: Source, weights: ResolvedModel, folder: Path) -> None:
     """Add an adapter to its base and write the sum, in the dtype of the run or of the base."""
-    model = source.config.model
+    model = source.run.config.model
     dtype = str(model.dtype)
     if dtype == "auto":
         from transformers import AutoConfig

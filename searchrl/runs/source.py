@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from searchrl.config import RunConfig
 from searchrl.errors import RunFolderError
 from searchrl.run_folder import Run, choose_policy
 from searchrl.run_folder.checkpoints import FOLDER, is_checkpoint_name, step_of
@@ -36,11 +35,6 @@ class Source:
         is_checkpoint = is_checkpoint_name(above.name) and above.absolute().parent.name == FOLDER
         step = step_of(above) if is_checkpoint else None
         return cls(run, chosen.folder, step, chosen.notes)
-
-    @property
-    def config(self) -> RunConfig:
-        """The run's configuration."""
-        return self.run.config
 
     @property
     def figures(self) -> dict[str, Mapping[str, Any]]:

@@ -52,7 +52,7 @@ def export(run: str, folder: str, **values: Any) -> None:
         # As its run was evaluated: the run's file has the plugins and all settings.
         words = ["searchrl", "eval", "--config", str(source.run.path / "config.yaml")]
         words += ["--model", folder]
-        if source.config.init_from is not None:
+        if source.run.config.init_from is not None:
             words += ["--set", "init_from=null"]  # else the weights that the run began with
         say(f"Next:  {shlex.join(words)}")
 

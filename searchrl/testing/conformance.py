@@ -34,11 +34,9 @@ Settings = Mapping[str, Any]
 
 @criterion("N1")
 def _has_its_own_name(subject: Subject) -> Iterator[Problem]:
-    kind, name, owner = subject.entry.kind, subject.entry.name, subject.entry.owner
-    builtin = [one for one in subject.registry.entries() if one.owner.origin is Origin.BUILTIN]
-    if owner.origin is not Origin.BUILTIN and any(
-        (o.kind, o.name) == (kind, name) for o in builtin
-    ):
+    kind, name = subject.entry.kind, subject.entry.name
+    same = [one for one in subject.registry.entries() if (one.kind, one.name) == (kind, name)]
+    if Origin.BUILTIN in {one.owner.origin for one in same} - {subject.entry.owner.origin}:
         yield Problem(f"{kind} '{name}' is built in; the plain name is refused")
 
 

@@ -67,11 +67,6 @@ class Footprint:
     work_per_token: int
     """Tensors that come and go within one layer."""
 
-    @property
-    def trained_bytes(self) -> int:
-        """Bytes of all trained parameters."""
-        return sum(self.trained_sizes) * self.trained_itemsize
-
 
 def nf4_bytes(num_weights: int) -> int:
     """Bytes of a matrix in NF4 with double quantisation, without its two small tables."""

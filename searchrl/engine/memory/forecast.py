@@ -148,7 +148,7 @@ def predict(
     is_full = not footprint.is_lora
     is_nf4 = config.model.quantize == "nf4"
     weights = footprint.nf4_weights if is_nf4 else footprint.plain_weights
-    trained = footprint.trained_bytes
+    trained = sum(footprint.trained_sizes) * footprint.trained_itemsize
     moments = optimizer_bytes(
         footprint.trained_sizes,
         footprint.trained_itemsize,

@@ -199,8 +199,7 @@ def _weight_gradients(
             sum_V += scale_n @ minus_nV
         # The narrow factor is scaled; the wide one is read once and not changed.
         scaled_nD = (hidden_ND[rows] * scale_n[:, None]).to(hidden_ND.dtype)
-        product_VD = minus_nV.to(hidden_ND.dtype).T @ scaled_nD
-        sum_VD += product_VD
+        sum_VD += minus_nV.to(hidden_ND.dtype).T @ scaled_nD
     return sum_VD.to(weight_VD.dtype), None if sum_V is None else sum_V.to(weight_VD.dtype)
 
 

@@ -276,7 +276,9 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
                 yield Problem(what, raised)
                 return
             dialogues = [turns] if script == "expert" else dialogues
-        low = _earn_wrongly(subject, env, options)
+        wrong = grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
+        dull = ["not a turn at all"] * env_play.MAX_TURNS if wrong is None else [wrong] * 50
+        low = env_play.play(env, (options, dull)).env_return
         for turns in dialogues:
             num_played += 1
             best = env_play.play(env, (options, turns))
@@ -291,13 +293,6 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
     # A scripted policy may fail at times; an answer that is accepted is accepted.
     if failures and (not has_expert or len(failures) > num_played / 2):
         yield from failures
-
-
-def _earn_wrongly(subject: Subject, env: env_play.Env, options: env_play.Options) -> float:
-    """The return of a wrong answer, or of dull turns where the protocol writes no answers."""
-    wrong = subject.grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
-    dull = ["not a turn at all"] * env_play.MAX_TURNS if wrong is None else [wrong] * 50
-    return env_play.play(env, (options, dull)).env_return
 
 
 @criterion("E18")

@@ -20,15 +20,10 @@ from gymnasium.envs.registration import register, registry
 _MAKE_ENV = "searchrl.plugins.parts:make_env"
 
 
-def gym_id(env: str) -> str:
-    """The Gymnasium id of a registered name: `gsm-tools` is `searchrl/GsmTools-v0`."""
-    words = [word for word in re.split(r"[-_.]+", env) if word]
-    return f"searchrl/{''.join(word[0].upper() + word[1:] for word in words)}-v0"
-
-
 def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
-    """Register `env` with Gymnasium (again: replaces it); a package's own id stays."""
-    name = gym_id(env)
+    """Register `gsm-tools` as `searchrl/GsmTools-v0` (again: replaces it); a package's id stays."""
+    words = [word for word in re.split(r"[-_.]+", env) if word]
+    name = f"searchrl/{''.join(word[0].upper() + word[1:] for word in words)}-v0"
     if name in registry and registry[name].entry_point != _MAKE_ENV:
         return name  # the package's own, such as one that is not in words
     # Replaced without a warning: it is the same env, perhaps with other plugin sources.

@@ -35,7 +35,6 @@ from searchrl.plugins.provenance import (
     Owner,
     PluginRecord,
     canonical,
-    find_distribution,
     find_file,
     hash_bytes,
 )
@@ -237,7 +236,8 @@ def _identify(plugin: object, owner: Owner) -> Owner:
     if owner.origin is Origin.FILE:
         owner = replace(owner, version=version, sha256=attributes["__sha256__"])
     elif owner.origin is Origin.MODULE:
-        dist = find_distribution(owner.source)
+        found = importlib.metadata.packages_distributions().get(owner.source.partition(".")[0])
+        dist = importlib.metadata.distribution(found[0]) if found else None
         distribution, version = (dist.name, dist.version) if dist else ("", version)
         owner = replace(owner, distribution=distribution, version=version)
     return replace(owner, file=file, api=_read_api(plugin))

@@ -6,7 +6,6 @@ A hash is that of the bytes of a single file, or of every source file of a packa
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
@@ -80,12 +79,6 @@ def canonical(name: str) -> str:
 def hash_bytes(data: bytes) -> str:
     """SHA-256 as hexadecimal text."""
     return hashlib.sha256(data).hexdigest()
-
-
-def find_distribution(module_name: str) -> importlib.metadata.Distribution | None:
-    """The installed distribution a module belongs to, or None for loose modules."""
-    owners = importlib.metadata.packages_distributions().get(module_name.partition(".")[0], [])
-    return importlib.metadata.distribution(owners[0]) if owners else None
 
 
 def find_file(plugin: object) -> str:

@@ -136,15 +136,6 @@ def _episodes(driver: RolloutDriver, requests: Sequence[RolloutRequest]) -> list
     return rollouts
 
 
-def limits_text(config: RunConfig) -> str:
-    """The token limits that cut demonstrations, for messages."""
-    return (
-        f"rollout.max_turn_tokens={config.rollout.max_turn_tokens}, "
-        f"rollout.max_total_tokens={config.rollout.max_total_tokens}, "
-        f"model.max_context={config.model.max_context}"
-    )
-
-
 def _whole_turns(trajectory: Trajectory) -> Trajectory:
     """The trajectory without a last turn that was cut: or the model would learn to stop there."""
     turns = trajectory.turns

@@ -24,7 +24,7 @@ from searchrl.engine.rollout.worlds import build_indexes
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.demonstrations import Demonstrator, limits_text, scripted_texts
+from searchrl.programs.demonstrations import Demonstrator, scripted_texts
 from searchrl.programs.setup.planning import Plan, set_threads
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.setup.warnings import few_tasks
@@ -137,7 +137,11 @@ class _ColdStart(TrainingRun):
     def run(self) -> dict[str, Any]:
         """Take the steps that are left of all stages, evaluate and write the summary."""
         session, config, progress = self.session, self.session.config, self.progress
-        limits = limits_text(session.fitted)
+        limits = (
+            f"rollout.max_turn_tokens={config.rollout.max_turn_tokens}, "
+            f"rollout.max_total_tokens={config.rollout.max_total_tokens}, "
+            f"model.max_context={session.fitted.model.max_context}"
+        )
         for step, (stage, stage_step) in [*enumerate(self.steps)][progress.step :]:
             started = time.perf_counter()
             demonstrations = session.demonstrate(stage, step)

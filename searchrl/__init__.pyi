@@ -17,6 +17,7 @@ from .errors import SearchRLError as SearchRLError
 from .errors import show_value as show_value
 from .errors import suggest as suggest
 from .errors import suggest_path as suggest_path
+from .engine.rollout.records import rollout_record as rollout_record
 from .files import cache_path as cache_path
 from .files import replace_file as replace_file
 from .hookspecs import Register as Register
@@ -28,9 +29,13 @@ from .plugins.parts import make_judge as make_judge
 from .plugins.parts import make_retriever_factory as make_retriever_factory
 from .programs.agent import load_agent as load_agent
 from .programs.evaluate import evaluate as evaluate
+from .programs.evaluate import open_player as open_player
 from .programs.train import train as train
 from .run_folder import Run as Run
+from .run_folder import RunWriter as RunWriter
+from .run_folder import choose_folder as choose_folder
 from .run_folder import choose_policy as choose_policy
+from .run_folder import holding as holding
 from .run_folder.manifest import Manifest as Manifest
 from .statistics import compare as compare
 from .statistics import estimate as estimate

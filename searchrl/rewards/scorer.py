@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from opentelemetry.trace import INVALID_SPAN, Span, use_span
+
 from searchrl.contracts.problems import MAX_REWARD
 from searchrl.contracts.scoring import GroupReward, Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Task, Unscored
@@ -30,6 +32,7 @@ from searchrl.errors import (
 from searchrl.rewards.components import SIGNAL
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.tool_calls import CallLock, DeadlineExceeded, Raised, call_together
+from searchrl.tracing import TRACER
 from searchrl.trust.secrets import redact
 
 _TOLERANCE = 1e-9
@@ -141,7 +144,9 @@ class Scorer:
 
 
 def score_together(
-    work: Sequence[tuple[Scorer, Episode]], groups: Sequence[Hashable] = ()
+    work: Sequence[tuple[Scorer, Episode]],
+    groups: Sequence[Hashable] = (),
+    spans: Sequence[Span] = (),
 ) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
 
@@ -151,9 +156,11 @@ def score_together(
     Args:
         work: every episode with its scorer; scorers of one run have one time limit.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
+        spans: the span of each, below which are those of its scores; none without.
     """
     locks = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
-    sheets = [_EpisodeScores(scorer, episode) for scorer, episode in work]
+    above = spans or [INVALID_SPAN] * len(work)
+    sheets = [_EpisodeScores(*one, span) for one, span in zip(work, above, strict=True)]
     group_of = groups or range(len(work))
     for place in range(max((len(scorer.names) for scorer, _ in work), default=0)):
         # The members of a group ask for the same component at the same place.
@@ -182,9 +189,10 @@ def score_together(
 class _EpisodeScores:
     """Scores of an episode so far; after a failure no component is asked."""
 
-    def __init__(self, scorer: Scorer, episode: Episode) -> None:
+    def __init__(self, scorer: Scorer, episode: Episode, span: Span) -> None:
         self.scorer = scorer
         self.episode = episode
+        self.span = span
         self.scores: dict[str, float] = {}
         self.per_turn: dict[str, tuple[float, ...]] = {}
         self.missing: dict[str, str] = {}
@@ -250,7 +258,11 @@ def _run(
     scorer, name = members[0].scorer, members[0].scorer.names[place]
     component: Any = scorer.component_of[name]
     episodes = tuple(sheet.episode for sheet in members)
-    with locks.get(members[0].owner(place)) or nullcontext():
+    with (
+        locks.get(members[0].owner(place)) or nullcontext(),
+        use_span(members[0].span),
+        TRACER.start_as_current_span(f"reward {name}"),
+    ):
         returned = component(episodes if name in scorer.group_names else episodes[0])
     if name not in scorer.group_names:
         results = [returned]

@@ -28,6 +28,7 @@ from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ProtocolFailure
 from searchrl.tool_calls import Call, Pinned
+from searchrl.tracing import end_span, start_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,18 @@ class Dialogue:
             env=request.world.name,
             origin=request.origin,
         )
+        self.span = self.turn_span = start_span(
+            "invoke_agent",
+            rollout_id=self.trajectory.rollout_id,
+            group_id=request.group_id,
+            step=request.step,
+            env=request.world.name,
+        )
+
+    def end_span(self) -> None:
+        """End its span, if that is not over."""
+        why = self.failure and self.failure.message
+        end_span(self.span, task=self.trajectory.task_id, stop_reason=self.stop, failure=why)
 
     def fail(self, error: BaseException) -> None:
         """End it because something in it failed; its environment is not used again."""
@@ -193,5 +206,6 @@ def release(dialogues: Sequence[Dialogue]) -> None:
     """End them, and give back the environments that did not fail; their world closes them."""
     for dialogue in dialogues:
         dialogue.over.set_result(None)
+        dialogue.end_span()
         if dialogue.env is not None:
             dialogue.request.home.release(dialogue.env)

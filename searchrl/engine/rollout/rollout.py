@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from opentelemetry.trace import use_span
+
 from searchrl.core.episode import INVALID, Action, Episode, EpisodeTurn, StopReason, Task
 from searchrl.core.group import Group, WeightedScore, settle
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -34,6 +36,7 @@ from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
 from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
+from searchrl.tracing import end_span
 
 UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
 """The action of a turn where `parse` fails."""
@@ -246,7 +249,8 @@ class RolloutDriver:
                     serving=self._turns_of(request).serving(dialogue),
                     script=request.script,
                 )
-                calls.append(dialogue.env.call(queue, begin))
+                with use_span(dialogue.span):
+                    calls.append(dialogue.env.call(queue, begin))
             queue.wait_for_all()
         for dialogue, call in zip(dialogues, calls, strict=True):
             if isinstance(call.result, Raised):
@@ -265,11 +269,12 @@ class RolloutDriver:
         for handle in handles:
             if handle in live and live[handle].stop is not None:
                 self.generator.close(handle)
-                del live[handle]
+                live.pop(handle).end_span()
 
     def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
         """Record one model turn and return its text; a turn that was cut ends the episode."""
         if turn.error is not None:
+            end_span(dialogue.turn_span, failure=str(turn.error))
             dialogue.fail(turn.error)
             return ""
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
@@ -278,6 +283,8 @@ class RolloutDriver:
         text, behind = (sampled, "") if end is None else (sampled[:end], sampled[end:])
         if not dialogue.turns:
             text = dialogue.prefix + text
+        written, num_tokens = {"gen_ai.output.messages": text}, len(turn.ids)
+        end_span(dialogue.turn_span, written, tokens=num_tokens, stop_reason=turn.reason)
         dialogue.trajectory.append_model(
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
@@ -314,7 +321,8 @@ class RolloutDriver:
                 step = functools.partial(
                     step_env, action=turns.action(text, turn), observes=turns.observes
                 )
-                call = dialogue.env.call(queue, step)
+                with use_span(dialogue.span):
+                    call = dialogue.env.call(queue, step)
                 begun.append(Stepping(dialogue, turn, text, call))
         self._close_stopped([turn.handle for turn in finished], live)
         return begun
@@ -373,4 +381,5 @@ class RolloutDriver:
     ) -> list[ScoredEpisode]:
         scorers = [dialogue.request.world.scorer for dialogue in played]
         groups = [dialogue.request.group_id for dialogue in played]
-        return score_together(list(zip(scorers, episodes, strict=True)), groups)
+        spans = [dialogue.span for dialogue in played]
+        return score_together(list(zip(scorers, episodes, strict=True)), groups, spans)

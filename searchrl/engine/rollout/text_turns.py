@@ -16,6 +16,7 @@ from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.rollout.dialogue import Dialogue, Limits, RolloutRequest
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
+from searchrl.tracing import start_span
 
 _TWO_PROMPTS = (
     "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
@@ -117,4 +118,5 @@ class TextTurns:
             trajectory.append_env(append_ids)
         most = min(self.limits.max_turn_tokens, room, dialogue.max_tokens or room)
         self.generator.submit(handle, append_ids, dialogue.stops, most)
+        dialogue.turn_span = start_span("chat", dialogue.span, turn=len(dialogue.turns))
         return True

@@ -2,6 +2,7 @@ __version__: str
 
 from .config import load_yaml as load_yaml
 from .config import parse_sets as parse_sets
+from .engine.rollout.records import rollout_record as rollout_record
 from .errors import BudgetSpent as BudgetSpent
 from .errors import ConfigError as ConfigError
 from .errors import DamagedError as DamagedError
@@ -17,7 +18,6 @@ from .errors import SearchRLError as SearchRLError
 from .errors import show_value as show_value
 from .errors import suggest as suggest
 from .errors import suggest_path as suggest_path
-from .engine.rollout.records import rollout_record as rollout_record
 from .files import cache_path as cache_path
 from .files import replace_file as replace_file
 from .hookspecs import Register as Register

@@ -1,41 +1,20 @@
-"""OpenTelemetry spans of a run: steps, episodes, turns, tool calls, searches, rewards, updates.
+"""OpenTelemetry spans of a run; they go nowhere until a tracer provider is set (searchrl-otel).
 
-They go nowhere until a tracer provider is set, as the package searchrl-otel does. Names are those
-of its conventions for GenAI, and ours below `searchrl.`.
+Names are those of its conventions for GenAI, and ours below `searchrl.`.
 """
 
-from __future__ import annotations
-
+import json
 import os
-from collections.abc import Mapping
-from typing import Any
 
-from opentelemetry.trace import Span, get_tracer, set_span_in_context
+from opentelemetry.trace import get_tracer
 
 TRACER = get_tracer("searchrl")
-
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable that, set to `true`, lets texts into spans."""
 
 
-def start_span(name: str, parent: Span | None = None, **facts: Any) -> Span:
-    """Start a span below `parent`, by default the one around this code; see `describe`."""
-    span = TRACER.start_span(name, None if parent is None else set_span_in_context(parent))
-    describe(span, **facts)
-    return span
-
-
-def end_span(span: Span, texts: Mapping[str, object] | None = None, **facts: Any) -> None:
-    """End a span, once, with more facts; see `describe`."""
-    if span.is_recording():
-        describe(span, texts, **facts)
-        span.end()
-
-
-def describe(span: Span, texts: Mapping[str, object] | None = None, **facts: Any) -> None:
-    """Give a span attributes `searchrl.NAME`; `texts` only where `CONTENT` allows it."""
-    if span.is_recording():
-        known = {f"searchrl.{name}": value for name, value in facts.items() if value is not None}
-        if texts and os.environ.get(CONTENT, "").lower() == "true":
-            known |= {name: str(value) for name, value in texts.items()}
-        span.set_attributes(known)
+def of_text(name: str, text: object) -> dict[str, str]:
+    """The attribute of a text, where `CONTENT` allows it; of a structure, as JSON."""
+    if os.environ.get(CONTENT, "").lower() != "true":
+        return {}
+    return {name: text if isinstance(text, str) else json.dumps(text, default=str)}

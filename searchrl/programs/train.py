@@ -205,12 +205,11 @@ class _Training(TrainingRun):
         """
         session, config, observer = self.session, self.session.config, self.observer
         started = time.perf_counter()
-        with TRACER.start_as_current_span("sample"):
-            drawn = session.sample(
-                step,
-                on_progress=lambda done, total: observer.phase("sample", done, total),
-                should_stop=self.stop,
-            )
+        drawn = session.sample(
+            step,
+            on_progress=lambda done, total: observer.phase("sample", done, total),
+            should_stop=self.stop,
+        )
         sampled = time.perf_counter()
         rollouts = drawn.rollouts
         self.limit.ensure(rollouts, f"step {step}", f"step_{step:06d}")

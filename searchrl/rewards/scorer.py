@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from opentelemetry.trace import INVALID_SPAN, Span, use_span
+from opentelemetry.context import Context
+from opentelemetry.trace import NoOpTracer
 
 from searchrl.contracts.problems import MAX_REWARD
 from searchrl.contracts.scoring import GroupReward, Reward
@@ -146,7 +147,7 @@ class Scorer:
 def score_together(
     work: Sequence[tuple[Scorer, Episode]],
     groups: Sequence[Hashable] = (),
-    spans: Sequence[Span] = (),
+    traces: Sequence[Context] = (),
 ) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
 
@@ -156,11 +157,11 @@ def score_together(
     Args:
         work: every episode with its scorer; scorers of one run have one time limit.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
-        spans: the span of each, below which are those of its scores; none without.
+        traces: the span of each, as a context: those of its scores are below.
     """
     locks = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
-    above = spans or [INVALID_SPAN] * len(work)
-    sheets = [_EpisodeScores(*one, span) for one, span in zip(work, above, strict=True)]
+    above: Sequence[Context | None] = traces or [None] * len(work)
+    sheets = [_EpisodeScores(*one, trace) for one, trace in zip(work, above, strict=True)]
     group_of = groups or range(len(work))
     for place in range(max((len(scorer.names) for scorer, _ in work), default=0)):
         # The members of a group ask for the same component at the same place.
@@ -189,10 +190,8 @@ def score_together(
 class _EpisodeScores:
     """Scores of an episode so far; after a failure no component is asked."""
 
-    def __init__(self, scorer: Scorer, episode: Episode, span: Span) -> None:
-        self.scorer = scorer
-        self.episode = episode
-        self.span = span
+    def __init__(self, scorer: Scorer, episode: Episode, trace: Context | None) -> None:
+        self.scorer, self.episode, self.trace = scorer, episode, trace
         self.scores: dict[str, float] = {}
         self.per_turn: dict[str, tuple[float, ...]] = {}
         self.missing: dict[str, str] = {}
@@ -258,12 +257,13 @@ def _run(
     scorer, name = members[0].scorer, members[0].scorer.names[place]
     component: Any = scorer.component_of[name]
     episodes = tuple(sheet.episode for sheet in members)
-    with (
-        locks.get(members[0].owner(place)) or nullcontext(),
-        use_span(members[0].span),
-        TRACER.start_as_current_span(f"reward {name}"),
-    ):
+    lock = locks.get(members[0].owner(place)) or nullcontext()
+    trace = members[0].trace if len(members) == 1 else None
+    tracer = TRACER if name in scorer.schedule.names else NoOpTracer()  # not for a metric
+    with lock, tracer.start_as_current_span(f"reward {name}", trace) as span:
         returned = component(episodes if name in scorer.group_names else episodes[0])
+        if isinstance(value := getattr(returned, "value", returned), float | int):
+            span.set_attribute("gen_ai.evaluation.score.value", value)
     if name not in scorer.group_names:
         results = [returned]
     else:

@@ -36,7 +36,7 @@ from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
 from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
-from searchrl.tracing import end_span
+from searchrl.tracing import of_text
 
 UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
 """The action of a turn where `parse` fails."""
@@ -269,12 +269,11 @@ class RolloutDriver:
         for handle in handles:
             if handle in live and live[handle].stop is not None:
                 self.generator.close(handle)
-                live.pop(handle).end_span()
+                live.pop(handle).end_spans()
 
     def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
         """Record one model turn and return its text; a turn that was cut ends the episode."""
         if turn.error is not None:
-            end_span(dialogue.turn_span, failure=str(turn.error))
             dialogue.fail(turn.error)
             return ""
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
@@ -283,8 +282,12 @@ class RolloutDriver:
         text, behind = (sampled, "") if end is None else (sampled[:end], sampled[end:])
         if not dialogue.turns:
             text = dialogue.prefix + text
-        written, num_tokens = {"gen_ai.output.messages": text}, len(turn.ids)
-        end_span(dialogue.turn_span, written, tokens=num_tokens, stop_reason=turn.reason)
+        span, parts = dialogue.turn_span, [{"type": "text", "content": text}]
+        said = {"role": "assistant", "parts": parts, "finish_reason": turn.reason}
+        span.set_attributes(of_text("gen_ai.output.messages", [said]))
+        span.set_attribute("gen_ai.usage.output_tokens", len(turn.ids))
+        span.set_attribute("gen_ai.response.finish_reasons", [turn.reason])
+        span.end()
         dialogue.trajectory.append_model(
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
@@ -381,5 +384,5 @@ class RolloutDriver:
     ) -> list[ScoredEpisode]:
         scorers = [dialogue.request.world.scorer for dialogue in played]
         groups = [dialogue.request.group_id for dialogue in played]
-        spans = [dialogue.span for dialogue in played]
-        return score_together(list(zip(scorers, episodes, strict=True)), groups, spans)
+        traces = [dialogue.trace for dialogue in played]
+        return score_together(list(zip(scorers, episodes, strict=True)), groups, traces)

@@ -30,6 +30,7 @@ FLOORS: Mapping[str, int] = {
     "run_folder": 1,
     "config": 1,
     "tool_calls": 1,
+    "tracing": 1,
     "api_client": 1,
     "data": 1,
     "plugins": 1,

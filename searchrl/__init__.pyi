@@ -2,6 +2,7 @@ __version__: str
 
 from .config import load_yaml as load_yaml
 from .config import parse_sets as parse_sets
+from .engine.rollout.records import rollout_record as rollout_record
 from .errors import BudgetSpent as BudgetSpent
 from .errors import ConfigError as ConfigError
 from .errors import DamagedError as DamagedError
@@ -28,9 +29,13 @@ from .plugins.parts import make_judge as make_judge
 from .plugins.parts import make_retriever_factory as make_retriever_factory
 from .programs.agent import load_agent as load_agent
 from .programs.evaluate import evaluate as evaluate
+from .programs.evaluate import open_player as open_player
 from .programs.train import train as train
 from .run_folder import Run as Run
+from .run_folder import RunWriter as RunWriter
+from .run_folder import choose_folder as choose_folder
 from .run_folder import choose_policy as choose_policy
+from .run_folder import holding as holding
 from .run_folder.manifest import Manifest as Manifest
 from .statistics import compare as compare
 from .statistics import estimate as estimate

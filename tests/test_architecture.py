@@ -39,6 +39,7 @@ OPEN_TO_PARTS = (
     "searchrl.config.sections",
     "searchrl.config.curriculum",
     "searchrl.tool_calls",
+    "searchrl.tracing",
     "searchrl.config.endpoint",
     "searchrl.api_client",
     "searchrl.data",

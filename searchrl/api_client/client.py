@@ -10,6 +10,7 @@ import threading
 import warnings
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 
 from searchrl.api_client.cache import JsonCache
@@ -76,7 +77,8 @@ class Client:
         """Ask in the background, at most `concurrency` requests at a time."""
         future: Future[Reply] = Future()
         # A daemon: one that waits for a server does not keep the program from ending.
-        threading.Thread(target=self._answer, args=(future, request), daemon=True).start()
+        run, task = copy_context().run, (self._answer, future, request)
+        threading.Thread(target=run, args=task, daemon=True).start()
         return future
 
     def _answer(self, future: Future[Reply], request: Request) -> None:

@@ -6,17 +6,18 @@ Owns what `policy` may be and the Python API `evaluate`. How tasks are played an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from searchrl.api_client import Client
 from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.config.sections import MODEL_WORDS
+from searchrl.contracts import Traffic
 from searchrl.engine.metrics.breakdown import measure, with_components
-from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both
+from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both, run_episodes
 from searchrl.engine.metrics.failures import FailureLimit, tell_unscored
 from searchrl.engine.metrics.remarks import find_blurred_golds
 from searchrl.engine.rollout.drivers import (
@@ -24,6 +25,7 @@ from searchrl.engine.rollout.drivers import (
     make_endpoint_driver,
     make_scripted_driver,
 )
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
@@ -88,6 +90,19 @@ def evaluate(
         FailureLimitError: if more than `rollout.max_failure_frac` of the episodes failed; their
             tracebacks are in the file it names.
     """
+    config, registry, plan = settle(config, registry)
+    with make_observer(observer, quiet=quiet) as observer:
+        result = play_table(config, registry, observer.phase, plan, observer.note)
+        most = config.rollout.max_failure_frac
+        limit = FailureLimit("evaluation", most, save_beside, observer.note)
+        limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
+    return result
+
+
+def settle(
+    config: RunConfig | Mapping[str, Any] | None, registry: Registry | None
+) -> tuple[RunConfig, Registry, Plan | None]:
+    """The config of settings, the plugins it names, and its plan if it has weights here."""
     plan = None
     if not isinstance(config, RunConfig):
         config, plan = resolve(config or {})
@@ -98,12 +113,74 @@ def evaluate(
     if plan is not None:
         plan = plan.settled(registry)
         config = plan.config
-    with make_observer(observer, quiet=quiet) as observer:
-        result = play_table(config, registry, observer.phase, plan, observer.note)
-        most = config.rollout.max_failure_frac
-        limit = FailureLimit("evaluation", most, save_beside, observer.note)
-        limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
-    return result
+    return config, registry, plan
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """A policy that is loaded once and plays tasks of several configurations.
+
+    Made by `open_player`. `traffic` are the requests to an endpoint so far, if one is the policy.
+    """
+
+    config: RunConfig
+    registry: Registry
+    driver: RolloutDriver
+    script: str | None
+    client: Client | None
+
+    def play(
+        self, *changes: Mapping[str, Any], split: str, indices: Sequence[int], **watched: Any
+    ) -> EvalResult:
+        """Play tasks by number, with `changes` to the settings, such as another instruction.
+
+        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
+        """
+        config = build_config(self.config.to_dict(), *changes)
+        return run_episodes(
+            make_worlds(with_components(config, self.registry), self.registry),
+            self.driver,
+            split=split,
+            indices=indices,
+            seed=config.seed,
+            script=self.script,
+            has_logps=self.client is None,
+            **watched,
+        )
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """See the class."""
+        return self.client.traffic if self.client else None
+
+
+@contextmanager
+def open_player(
+    config: RunConfig | Mapping[str, Any], registry: Registry | None = None
+) -> Iterator[Player]:
+    """Load the policy of a config, for as long as the context lasts; see `evaluate`."""
+    config, registry, plan = settle(config, registry)
+    with _open_player(config, registry, plan) as player:
+        yield player
+
+
+@contextmanager
+def _open_player(config: RunConfig, registry: Registry, plan: Plan | None) -> Iterator[Player]:
+    script, address = script_name(config.policy), endpoint_address(config.policy)
+    with ExitStack() as stack:
+        client = None
+        if needs_model(config.policy):
+            from searchrl.programs.setup.planning import Plan
+
+            policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
+            driver = make_driver(policy, config, registry, config.eval)
+        elif address is not None:
+            client = stack.enter_context(closing(_open_client(address, config)))
+            driver = make_endpoint_driver(config, client)
+        else:
+            driver = make_scripted_driver(config)
+        driver.keeps_finished = True
+        yield Player(config, registry, driver, script, client)
 
 
 def play_table(
@@ -135,7 +212,7 @@ def play_table(
                 f"env '{world.name}' has {there} tasks in split '{settings.split}', not {wanted}"
             )
     build_indexes(worlds, on_phase)
-    script, address = script_name(config.policy), endpoint_address(config.policy)
+    script = script_name(config.policy)
     if script is None and settings.num_samples > 1 and settings.temperature == 0:
         raise ConfigError(
             f"eval.num_samples = {settings.num_samples} with eval.temperature = 0: greedy "
@@ -146,31 +223,19 @@ def play_table(
             f"env '{served[0]}': an agent asks a model for tokens, and '{config.policy}' has none; "
             "leave out --policy, or the agent"
         )
-    with ExitStack() as stack:
-        client = None
-        if is_model:
-            from searchrl.programs.setup.planning import Plan
-
-            policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
-            driver = make_driver(policy, config, registry, settings)
-        elif address is not None:
-            client = stack.enter_context(closing(_open_client(address, config)))
-            driver = make_endpoint_driver(config, client)
-        else:
-            driver = make_scripted_driver(config)
-        driver.keeps_finished = True
+    with _open_player(config, registry, plan) as player:
         result = evaluate_both(
             worlds,
-            driver,
+            player.driver,
             settings,
             seed=config.seed,
             on_phase=on_phase,
             should_stop=should_stop,
             script=script,
-            has_logps=client is None,
+            has_logps=player.client is None,
             num_samples=settings.num_samples,
         )
-        result = replace(result, traffic=client.traffic if client else None)
+        result = replace(result, traffic=player.traffic)
     for line in describe_spent(worlds):
         on_note(line)
     if reasons := tell_unscored(result.rollouts):

@@ -39,6 +39,7 @@ from searchrl.run_folder import Run
 from searchrl.run_folder.shapes import Shape
 from searchrl.screen.observer import Observer
 from searchrl.statistics import exact, finite_figures
+from searchrl.tracing import TRACER
 from searchrl.trust.permission import Permission
 
 
@@ -165,7 +166,8 @@ class _Training(TrainingRun):
             self.checkpoint()
         self.finish_step()  # what a kill left undone
         for step in range(progress.step + 1, self.num_steps + 1):
-            metrics = self.train_step(step)
+            with TRACER.start_as_current_span(f"step {step}"):
+                metrics = self.train_step(step)
             self.trackers.log(step, metrics, "train")
             observer.step(step, self.num_steps, metrics)
             self.finish_step()
@@ -221,7 +223,8 @@ class _Training(TrainingRun):
                 observer.note(note)
         observer.phase("update", 0, 1)
         version = session.policy.version
-        learned = session.update(drawn, step, self.stop)
+        with TRACER.start_as_current_span("update"):
+            learned = session.update(drawn, step, self.stop)
         self.unrecorded = step
         updated = time.perf_counter()
         if config.log.rollouts:

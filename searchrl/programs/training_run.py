@@ -48,6 +48,7 @@ from searchrl.run_folder import (
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
 from searchrl.screen.console import make_observer
 from searchrl.screen.observer import Observer
+from searchrl.tracing import TRACER
 from searchrl.trackers.feed import Trackers
 from searchrl.trust.permission import Permission, trust_created
 
@@ -200,7 +201,7 @@ class TrainingRun:
     ) -> EvalResult:
         """Play an evaluation with the weights as they are; `label` is shown behind its phases."""
         policy = self.session.policy
-        with policy.gathered():
+        with policy.gathered(), TRACER.start_as_current_span(f"evaluate{label}"):
             self.evaluator.sync(policy)
             return evaluate_both(
                 worlds,
@@ -310,6 +311,7 @@ def run_training(
             with (
                 Trackers(registry, names, path) as run.trackers,
                 keeping_finished(kind.program, path, run.save, observer.last_words),
+                TRACER.start_as_current_span(f"run {path.name}"),
             ):
                 summary = run.run()
         observer.done(path, summary)

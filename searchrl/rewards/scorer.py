@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from opentelemetry.context import Context
+from opentelemetry.trace import NoOpTracer
+
 from searchrl.contracts.problems import MAX_REWARD
 from searchrl.contracts.scoring import GroupReward, Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Task, Unscored
@@ -30,6 +33,7 @@ from searchrl.errors import (
 from searchrl.rewards.components import SIGNAL
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.tool_calls import CallLock, DeadlineExceeded, Raised, call_together
+from searchrl.tracing import TRACER
 from searchrl.trust.secrets import redact
 
 _TOLERANCE = 1e-9
@@ -141,7 +145,9 @@ class Scorer:
 
 
 def score_together(
-    work: Sequence[tuple[Scorer, Episode]], groups: Sequence[Hashable] = ()
+    work: Sequence[tuple[Scorer, Episode]],
+    groups: Sequence[Hashable] = (),
+    traces: Sequence[Context] = (),
 ) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
 
@@ -151,9 +157,11 @@ def score_together(
     Args:
         work: every episode with its scorer; scorers of one run have one time limit.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
+        traces: the span of each, as a context: those of its scores are below.
     """
     locks = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
-    sheets = [_EpisodeScores(scorer, episode) for scorer, episode in work]
+    above: Sequence[Context | None] = traces or [None] * len(work)
+    sheets = [_EpisodeScores(*one, trace) for one, trace in zip(work, above, strict=True)]
     group_of = groups or range(len(work))
     for place in range(max((len(scorer.names) for scorer, _ in work), default=0)):
         # The members of a group ask for the same component at the same place.
@@ -182,9 +190,8 @@ def score_together(
 class _EpisodeScores:
     """Scores of an episode so far; after a failure no component is asked."""
 
-    def __init__(self, scorer: Scorer, episode: Episode) -> None:
-        self.scorer = scorer
-        self.episode = episode
+    def __init__(self, scorer: Scorer, episode: Episode, trace: Context | None) -> None:
+        self.scorer, self.episode, self.trace = scorer, episode, trace
         self.scores: dict[str, float] = {}
         self.per_turn: dict[str, tuple[float, ...]] = {}
         self.missing: dict[str, str] = {}
@@ -250,8 +257,13 @@ def _run(
     scorer, name = members[0].scorer, members[0].scorer.names[place]
     component: Any = scorer.component_of[name]
     episodes = tuple(sheet.episode for sheet in members)
-    with locks.get(members[0].owner(place)) or nullcontext():
+    lock = locks.get(members[0].owner(place)) or nullcontext()
+    trace = members[0].trace if len(members) == 1 else None
+    tracer = TRACER if name in scorer.schedule.names else NoOpTracer()  # not for a metric
+    with lock, tracer.start_as_current_span(f"reward {name}", trace) as span:
         returned = component(episodes if name in scorer.group_names else episodes[0])
+        if isinstance(value := getattr(returned, "value", returned), float | int):
+            span.set_attribute("gen_ai.evaluation.score.value", value)
     if name not in scorer.group_names:
         results = [returned]
     else:

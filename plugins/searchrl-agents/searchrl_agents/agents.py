@@ -24,10 +24,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, NamedTuple
+
+from opentelemetry.propagate import inject
 
 from searchrl import ConfigError, suggest, suggest_path
 from searchrl.api_client import read_key, redact
@@ -142,7 +145,10 @@ class _Commands:
     def start(self, start: Start) -> Running:
         number = next(self._numbers)
         running = self._running[number] = Running(lambda: self._tell(stop=number), start.key)
-        env = self._env | {
+        trace: dict[str, str] = {}
+        inject(trace)  # its spans join those of the run
+        env = self._env | {name.upper(): value for name, value in trace.items()}
+        env |= {
             "OPENAI_BASE_URL": start.base_url,
             "OPENAI_API_KEY": start.key,
             "SEARCHRL_TASK": start.task,
@@ -224,7 +230,8 @@ class _Functions:
     def start(self, start: Start) -> Running:
         running = Running(lambda: self._give_up(running), start.key)
         self._running.add(running)
-        Thread(target=self._call, args=(running, start), name="agent", daemon=True).start()
+        call = (self._call, running, start)
+        Thread(target=copy_context().run, args=call, name="agent", daemon=True).start()
         return running
 
     def close(self) -> None:

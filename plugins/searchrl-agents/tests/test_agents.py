@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 from searchrl_agents.agents import Agent, Ended, Start, make_agent
 from searchrl_agents.wire import Chat, read_body
 
@@ -98,6 +99,14 @@ def test_a_command_gets_its_variables_and_no_key_of_the_user(
         "NO_PROXY": "127.0.0.1,localhost",
         "no_proxy": "127.0.0.1,localhost",
     }
+
+
+def test_spans_of_an_agent_join_those_of_the_run(make: Callable[..., Agent]) -> None:
+    program = "import os\nfrom opentelemetry.trace import get_current_span\n"
+    program += "def spans(): return str(get_current_span().get_span_context().span_id)"
+    with use_span(NonRecordingSpan(SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1)))):
+        assert end_of(make("sh -c 'echo $TRACEPARENT'")).last_line == f"00-{1:032x}-{2:016x}-01"
+        assert end_of(make("my_agent.py:spans", program)).last_line == "2"
 
 
 def test_a_secret_of_an_agent_does_not_come_back(

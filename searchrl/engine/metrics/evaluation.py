@@ -48,7 +48,8 @@ def run_episodes(
     driver: RolloutDriver,
     *,
     split: str,
-    num_tasks: int,
+    num_tasks: int = 0,
+    indices: Sequence[int] | None = None,
     seed: int,
     step: int = 0,
     forced: str | None = None,
@@ -62,6 +63,7 @@ def run_episodes(
     """Play the first `num_tasks` tasks of a split, shared between the worlds.
 
     Args:
+        indices: these tasks of each world instead.
         forced: commit the first turn to this kind of action by its opening tag; worlds whose
             protocol has none such are left out.
         skip: groups that are not played, by the names that they have without `forced`.
@@ -78,7 +80,8 @@ def run_episodes(
     for number, world in enumerate(worlds):
         if forced is not None and not world.can_force(forced):
             continue
-        for index in range(tasks_played(worlds, world, split, num_tasks)):
+        count = tasks_played(worlds, world, split, num_tasks)
+        for index in range(count) if indices is None else indices:
             if (name := f"eval/{number}/{index}") in skip:
                 continue
             request = RolloutRequest(

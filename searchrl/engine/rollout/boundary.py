@@ -22,6 +22,7 @@ from searchrl.core.episode import (
     FailureKind,
     Passage,
     Task,
+    ToolCall,
     is_finite_number,
 )
 from searchrl.engine.rollout.world import TaskWorld
@@ -36,6 +37,7 @@ from searchrl.errors import (
 )
 from searchrl.plugins.registry import describe_error
 from searchrl.tool_calls import DeadlineExceeded
+from searchrl.tracing import TRACER, of_text
 from searchrl.trust.secrets import redact
 
 
@@ -100,7 +102,13 @@ def begin_episode(
 
 def step_env(env: gymnasium.Env[Any, Any], action: Any, observes: type = str) -> Stepped:
     """Step an environment and check everything that it returns; `observes` is not for the last."""
-    observation, reward, terminated, truncated, info = env.step(action)
+    with TRACER.start_as_current_span("execute_tool") as span:
+        observation, reward, terminated, truncated, info = env.step(action)
+        if isinstance(taken := info.get("action"), Action):
+            name = taken.payload.name if isinstance(taken.payload, ToolCall) else taken.kind
+            span.update_name(f"execute_tool {name}")
+            span.set_attributes({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name})
+        span.set_attributes(of_text("gen_ai.tool.call.result", observation))
     _ensure_type(observation, str if terminated or truncated else observes, "step", "observation")
     action, passages = info.get("action"), info.get("passages", ())
     if action is not None and (problem := find_action_problem(action)):

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from opentelemetry.trace import StatusCode, set_span_in_context
+
 from searchrl.contracts import Expert
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import (
@@ -28,6 +30,7 @@ from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ProtocolFailure
 from searchrl.tool_calls import Call, Pinned
+from searchrl.tracing import TRACER
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,23 @@ class Dialogue:
             env=request.world.name,
             origin=request.origin,
         )
+        forced = "_forced" if request.forced else ""  # its row's name, without a phase
+        facts: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": request.world.name,
+            "gen_ai.conversation.id": f"{forced}.{request.step}/{self.trajectory.rollout_id}",
+        }
+        name = f"invoke_agent {request.world.name}"
+        self.span = self.turn_span = TRACER.start_span(name, attributes=facts)
+        self.trace = set_span_in_context(self.span)
+
+    def end_spans(self) -> None:
+        """End those of a turn under way and of the episode, if they are not over."""
+        for span in (one for one in (self.turn_span, self.span) if one.is_recording()):
+            if self.failure is not None:
+                span.set_attribute("error.type", self.failure.kind)
+                span.set_status(StatusCode.ERROR, self.failure.message)
+            span.end()
 
     def fail(self, error: BaseException) -> None:
         """End it because something in it failed; its environment is not used again."""
@@ -193,5 +213,6 @@ def release(dialogues: Sequence[Dialogue]) -> None:
     """End them, and give back the environments that did not fail; their world closes them."""
     for dialogue in dialogues:
         dialogue.over.set_result(None)
+        dialogue.end_spans()
         if dialogue.env is not None:
             dialogue.request.home.release(dialogue.env)

@@ -27,6 +27,7 @@ from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Action, Passage
 from searchrl.errors import PluginError, ProtocolFailure
 from searchrl.tool_calls import CallLock, Raised, Returned, inside
+from searchrl.tracing import TRACER, of_text
 
 
 class GuardedProtocol:
@@ -192,7 +193,9 @@ class GuardedRetriever:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """See `Retriever.search`; may be called by any number of threads."""
-        with inside(self._guard.who):
+        with inside(self._guard.who), TRACER.start_as_current_span("retrieval") as span:
+            span.set_attributes({"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.top_k": k})
+            span.set_attributes(of_text("gen_ai.retrieval.query.text", queries))
             if self._guard.lock is None:
                 return self._retriever.search(queries, k)
             search = _Asked(list(queries), k)

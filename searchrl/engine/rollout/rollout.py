@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from opentelemetry.trace import use_span
+
 from searchrl.core.episode import INVALID, Action, Episode, EpisodeTurn, StopReason, Task
 from searchrl.core.group import Group, WeightedScore, settle
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -34,6 +36,7 @@ from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
 from searchrl.tool_calls import CallQueue, DeadlineExceeded, Raised, Returned
+from searchrl.tracing import of_text
 
 UNREAD = Action(INVALID, None, "The protocol could not read this turn.")
 """The action of a turn where `parse` fails."""
@@ -229,7 +232,8 @@ class RolloutDriver:
                     serving=self._turns_of(request).serving(dialogue),
                     script=request.script,
                 )
-                calls.append(dialogue.env.call(queue, begin))
+                with use_span(dialogue.span):
+                    calls.append(dialogue.env.call(queue, begin))
             queue.wait_for_all()
         for dialogue, call in zip(dialogues, calls, strict=True):
             if isinstance(call.result, Raised):
@@ -248,7 +252,7 @@ class RolloutDriver:
         for handle in handles:
             if handle in live and live[handle].stop is not None:
                 self.generator.close(handle)
-                del live[handle]
+                live.pop(handle).end_spans()
 
     def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
         """Record one model turn and return its text; a turn that was cut ends the episode."""
@@ -261,6 +265,12 @@ class RolloutDriver:
         text, behind = (sampled, "") if end is None else (sampled[:end], sampled[end:])
         if not dialogue.turns:
             text = dialogue.prefix + text
+        span, parts = dialogue.turn_span, [{"type": "text", "content": text}]
+        said = {"role": "assistant", "parts": parts, "finish_reason": turn.reason}
+        span.set_attributes(of_text("gen_ai.output.messages", [said]))
+        span.set_attribute("gen_ai.usage.output_tokens", len(turn.ids))
+        span.set_attribute("gen_ai.response.finish_reasons", [turn.reason])
+        span.end()
         dialogue.trajectory.append_model(
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
@@ -297,7 +307,8 @@ class RolloutDriver:
                 step = functools.partial(
                     step_env, action=turns.action(text, turn), observes=turns.observes
                 )
-                call = dialogue.env.call(queue, step)
+                with use_span(dialogue.span):
+                    call = dialogue.env.call(queue, step)
                 begun.append(Stepping(dialogue, turn, text, call))
         self._close_stopped([turn.handle for turn in finished], live)
         return begun
@@ -356,4 +367,5 @@ class RolloutDriver:
     ) -> list[ScoredEpisode]:
         scorers = [dialogue.request.world.scorer for dialogue in played]
         groups = [dialogue.request.group_id for dialogue in played]
-        return score_together(list(zip(scorers, episodes, strict=True)), groups)
+        traces = [dialogue.trace for dialogue in played]
+        return score_together(list(zip(scorers, episodes, strict=True)), groups, traces)

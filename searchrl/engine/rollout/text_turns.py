@@ -16,6 +16,7 @@ from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.rollout.dialogue import Dialogue, Limits, RolloutRequest
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
+from searchrl.tracing import TRACER
 
 _TWO_PROMPTS = (
     "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
@@ -116,5 +117,7 @@ class TextTurns:
         if append_ids:
             trajectory.append_env(append_ids)
         most = min(self.limits.max_turn_tokens, room, dialogue.max_tokens or room)
+        facts: Any = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": length}
+        dialogue.turn_span = TRACER.start_span("chat", dialogue.trace, attributes=facts)
         self.generator.submit(handle, append_ids, dialogue.stops, most)
         return True

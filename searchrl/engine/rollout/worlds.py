@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -36,6 +36,8 @@ from searchrl.plugins.parts import (
     make_component,
     make_retriever_factory,
 )
+from searchrl.plugins.signatures import has_setting
+from searchrl.protocols.tool_call import load_search_tool
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.rewards.components import SIGNAL, make_signal
 from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
@@ -150,13 +152,27 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
     """
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
+    settings = config.protocol.settings
+    if config.wrapper and (more := _tools_of(config.wrapper, registry)):
+        if not has_setting(protocol_entry.load(), "tools"):
+            raise ConfigError(
+                f"wrapper '{config.wrapper.name}' gives the policy tools, and protocol "
+                f"'{config.protocol.name}' lists none; use --protocol tool-call"
+            )
+        settings = {"tools": [*(env_entry.tools or [load_search_tool()]), *more], **settings}
     return GuardedProtocol(
-        registry.make_protocol(env_entry, config.protocol.name, config.protocol.settings),
+        registry.make_protocol(env_entry, config.protocol.name, settings),
         str(protocol_entry),
         who=describe_part("protocol", config.protocol.name, protocol_entry.owner),
         # What the user wrote for a prompt is always in it.
         has_instruction=run.model.instructions or "instruction" in config.protocol.settings,
     )
+
+
+def _tools_of(wrapper: Named, registry: Registry) -> Sequence[Mapping[str, Any]]:
+    """The tools that a wrapper gives the policy besides those of its environment."""
+    made = registry.get("wrapper", wrapper.name).load()
+    return made.tools(**wrapper.settings) if hasattr(made, "tools") else ()
 
 
 def _make_levels(config: TaskConfig, make: Callable[[TaskConfig], TaskWorld]) -> TaskWorld:

@@ -1,0 +1,235 @@
+"""The `otel` tracker: where the spans of a run go, an OTLP address or a file of the run folder.
+
+Owns the tracer provider of the process and what leaves it; SearchRL itself begins and ends spans.
+A collector that cannot be reached never ends a run: it is a warning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.trace import Status, StatusCode
+
+from searchrl import ConfigError, show_value
+from searchrl.contracts import Metric
+
+FILE = "spans.jsonl"
+CLOSE_S = 5.0  # longest wait for a collector: for an answer, and at the end of a run
+
+
+class OtelTracker:
+    """Sends the spans of a run, or writes them as lines of OTLP JSON.
+
+    Args:
+        run_dir: the run folder.
+        endpoint: address of a collector that takes OTLP over HTTP, such as `http://localhost:4318`.
+        file: name of a file in the run folder, without an endpoint; by default `spans.jsonl`.
+        content: let texts of turns, tools and searches into spans.
+        service: name of the sender; of several runs in a process the first one's counts.
+
+    Raises `ConfigError` if an address or a file is wrong.
+    """
+
+    def __init__(
+        self,
+        run_dir: str | Path,
+        endpoint: str | None = None,
+        file: str | None = None,
+        content: bool = False,
+        service: str = "searchrl",
+    ) -> None:
+        if endpoint is not None and file is not None:
+            raise ConfigError("tracker otel: it has an endpoint and a file; leave one of them out")
+        self._end: _File | _Sender
+        self._processor: SpanProcessor
+        if endpoint is None:
+            self._end = self._processor = _File(Path(run_dir), file or FILE)
+        else:
+            self._end = _Sender(_find_route(endpoint))
+            self._processor = BatchSpanProcessor(self._end, 2**14, 1000)  # of twenty steps
+        self._is_warned = False
+        os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = str(content).lower()
+        _OUTLET.join(service)
+        _OUTLET.target = self._processor
+
+    def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
+        """Warn once if spans are lost; metrics are for other trackers."""
+        if self._end.has_lost and not self._is_warned:
+            self._is_warned = True
+            warnings.warn(
+                f"tracker otel: spans cannot be written to {self._end.place} and are lost; the run "
+                f"goes on. Start a collector there, or leave endpoint out to write to {FILE}",
+                stacklevel=2,
+            )
+
+    def close(self) -> None:
+        """End spans that are left open, and send what waits, for some seconds at most."""
+        if _OUTLET.target is self._processor:
+            _OUTLET.end_all()
+            _OUTLET.target = None
+        closing = threading.Thread(target=self._processor.shutdown, daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)
+        self._end.has_lost |= closing.is_alive()
+        self.log(0, {}, "")
+
+
+class _Sender(OTLPSpanExporter):
+    def __init__(self, address: str) -> None:
+        super().__init__(address, timeout=CLOSE_S)
+        self.place, self.has_lost = address, False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        self.has_lost |= result is not SpanExportResult.SUCCESS
+        return result
+
+
+class _File(SpanProcessor):
+    """Writes a line as a span ends, so that a kill loses none.
+
+    OpenTelemetry's own exporter to a file takes several times as long for a line.
+    """
+
+    def __init__(self, run_dir: Path, name: str) -> None:
+        self.place, self.has_lost = run_dir / name, False
+        is_other = name in ("metrics.jsonl", "alarms.jsonl") or self.place.is_dir()
+        if is_other or self.place.resolve().parent != run_dir.resolve():
+            raise ConfigError(
+                f"tracker otel: file = {show_value(name)} is no file of its own in the run folder; "
+                f"write a name such as {FILE}"
+            )
+        self._file = self.place.open("ab", buffering=0)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        try:
+            self._file.write(json.dumps(_as_otlp(span)).encode() + b"\n")
+        except (OSError, ValueError):  # a full disk; closed before all threads were done
+            self.has_lost = True
+
+    def shutdown(self) -> None:
+        self._file.close()
+
+
+class _Outlet(SpanProcessor):
+    """The way out of the process; each run puts its own target behind it."""
+
+    def __init__(self) -> None:
+        self.target: SpanProcessor | None = None
+        self._provider: TracerProvider | None = None
+        self._open: dict[int, Span] = {}
+
+    def join(self, service: str) -> None:
+        """Be behind the tracer provider of the process, which is made if there is none."""
+        # A line of the console for each lost span, or one that a late call ends again.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        provider = trace.get_tracer_provider()
+        if not isinstance(provider, TracerProvider):
+            resource = Resource.create({"service.name": service})
+            provider = TracerProvider(None, resource, shutdown_on_exit=False)
+            trace.set_tracer_provider(provider)
+        if provider is not self._provider:
+            self._provider = provider
+            provider.add_span_processor(self)
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Give an episode the name of its row, and remember what is open."""
+        if span.instrumentation_scope is None or span.instrumentation_scope.name != "searchrl":
+            return
+        self._open[span.get_span_context().span_id] = span
+        if rollout := (span.attributes or {}).get("gen_ai.conversation.id"):
+            # Above it is `step 3`, `evaluate` or `evaluate (before)`.
+            above = getattr(trace.get_current_span(parent_context), "name", "")
+            phase = "train" if above.startswith("step") else above[10:-1] or "during"
+            span.set_attribute("gen_ai.conversation.id", f"{phase}{rollout}")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._open.pop(span.context.span_id if span.context else 0, None)
+        if self.target is not None:
+            self.target.on_end(_without_messages(span))
+
+    def end_all(self) -> None:
+        """End what nobody will end: calls that hang, and episodes that an error cut off."""
+        for span in tuple(self._open.values()):
+            span.set_status(StatusCode.ERROR)
+            span.set_attribute("error.type", "unfinished")
+            span.end()
+
+
+_OUTLET = _Outlet()
+
+
+def _without_messages(span: ReadableSpan) -> ReadableSpan:
+    """The span with the type of its error alone: a message may hold texts, or a key."""
+    if span.status.status_code is not StatusCode.ERROR:
+        return span
+    facts = dict(span.attributes or {})
+    for event in span.events:
+        facts.setdefault("error.type", (event.attributes or {}).get("exception.type", "_OTHER"))
+    return ReadableSpan(
+        span.name,
+        span.context,
+        span.parent,
+        span.resource,
+        facts,
+        kind=span.kind,
+        instrumentation_scope=span.instrumentation_scope,
+        status=Status(StatusCode.ERROR),
+        start_time=span.start_time,
+        end_time=span.end_time,
+    )
+
+
+def _as_otlp(span: ReadableSpan) -> dict[str, Any]:
+    """A request of one span, as OTLP writes it in JSON."""
+    assert span.context is not None
+    written = {
+        "traceId": f"{span.context.trace_id:032x}",
+        "spanId": f"{span.context.span_id:016x}",
+        "parentSpanId": f"{span.parent.span_id:016x}" if span.parent else "",
+        "name": span.name,
+        "kind": span.kind.value + 1,
+        "startTimeUnixNano": str(span.start_time),
+        "endTimeUnixNano": str(span.end_time),
+        "attributes": _facts(span.attributes),
+        "status": {"code": span.status.status_code.value},
+    }
+    service = {"attributes": _facts({"service.name": span.resource.attributes["service.name"]})}
+    return {"resourceSpans": [{"resource": service, "scopeSpans": [{"spans": [written]}]}]}
+
+
+def _facts(attributes: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in (attributes or {}).items()]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, tuple):
+        return {"arrayValue": {"values": [_value(one) for one in value]}}
+    types = {bool: "boolValue", int: "intValue", float: "doubleValue"}
+    return {types.get(type(value), "stringValue"): value}
+
+
+def _find_route(endpoint: str) -> str:
+    """The address to which spans are posted."""
+    what = f"tracker otel: endpoint = {show_value(endpoint)} is no address; write one such as "
+    try:
+        parts = urlsplit(endpoint)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError
+    except ValueError as error:  # also of a port, or of brackets
+        raise ConfigError(f"{what}http://localhost:4318") from error
+    return endpoint if parts.path.strip("/") else f"{endpoint.rstrip('/')}/v1/traces"

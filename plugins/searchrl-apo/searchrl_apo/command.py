@@ -1,0 +1,174 @@
+"""`searchrl apo`: the options, the run folder and the end on test tasks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from searchrl import (
+    BudgetSpent,
+    ConfigError,
+    Run,
+    RunWriter,
+    choose_folder,
+    compare,
+    holding,
+    open_player,
+    parse_sets,
+    replace_file,
+    rollout_record,
+)
+from searchrl.data import Problems, read_text
+from searchrl_apo.editors import ASSETS, OFFLINE, ModelEditor, OfflineEditor, make_ask
+from searchrl_apo.evaluation import Candidate, Evaluator
+from searchrl_apo.journal import Journal
+from searchrl_apo.search import Plan
+
+_OPTIMIZERS = {"apo": "searchrl_apo.search", "gepa": "searchrl_apo.gepa_bridge"}
+_KEYS = {"env": "env.name", "policy": "policy", "model": "model.name", "run_dir": "run_dir"}
+
+
+@click.command("apo")
+@click.option("--env", metavar="NAME", help="Environment, by registered name.")
+@click.option("--policy", metavar="POLICY", help="RUN, scripted:NAME or endpoint:URL.")
+@click.option("--model", metavar="MODEL", help="A model, or its name at the endpoint.")
+@click.option("--budget", default=2000, show_default=True, help="Episodes, those of the end too.")
+@click.option("--optimizer", type=click.Choice([*_OPTIMIZERS]), default="apo", show_default=True)
+@click.option("--editor", default=OFFLINE, show_default=True, help="Or endpoint:URL, RUN, MODEL.")
+@click.option("--sentences", metavar="FILE", help="Sentences of the offline editor, one a line.")
+@click.option("--set", "sets", multiple=True, metavar="K=V", help="Any key, and editor.KEY.")
+@click.option("--plugin", "plugins", multiple=True, metavar="FILE", help="A plugin.")
+@click.option("--run-dir", metavar="DIR", help="Folder for what is written; new or empty.")
+@click.option("--resume", metavar="RUN", help="Continue a run, with the options it began with.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+def apo(**given: Any) -> None:
+    """Improve the protocol's instruction on training tasks.
+
+    Validation tasks choose among edits; test tasks are played once, at the end, with the first and
+    the best instruction. The best one is in instruction.txt of the run folder.
+
+    \b
+    Examples:
+      searchrl apo --env regulations --policy runs/mine
+      searchrl apo --policy runs/mine --editor endpoint:URL --set editor.model=NAME
+    """
+    settings, of_editor = _read_settings(given)
+    lines = _read_sentences(given["sentences"])
+    with open_player(settings) as player:
+        plan = Plan.of(player, given["budget"], given["editor"])
+        click.echo(plan.describe())
+        if given["dry_run"]:
+            return
+        folder = Path(given["resume"]) if given["resume"] else choose_folder(player.config)
+        facts = {name: given[name] for name in ("optimizer", "editor")} | player.config.to_dict()
+        facts |= {"instruction": plan.first, "sentences": lines}
+        del facts["run_dir"], facts["endpoint"]  # these may be others when it is continued
+        search = importlib.import_module(_OPTIMIZERS[given["optimizer"]]).search
+        way_on = f"go on with the same options and --resume {folder}"
+        try:
+            with holding(folder):
+                writer = _open_writer(player, folder, facts, is_new=given["resume"] is None)
+                budget = plan.budget - 2 * plan.num_test
+                evaluator = Evaluator(plan.first, player, Journal(folder), budget)
+                editor: Any = OfflineEditor(lines, evaluator)
+                if given["editor"] != OFFLINE:
+                    ask = make_ask(given["editor"], of_editor, settings["plugins"])
+                    editor = ModelEditor(ask, evaluator, plan.num_train)
+
+                def tell(leader: Candidate, best: Candidate) -> None:
+                    _keep(evaluator, folder, best)
+                    spent = f"{evaluator.num_episodes:,} episodes"
+                    told = f"leader {leader.describe()}, best {best.describe()}"
+                    click.echo(f"{spent}: {told}; edits dropped: {dict(evaluator.dropped)}")
+
+                best = search(evaluator, editor, plan, tell)
+                _finish(player.config, plan, evaluator, best, writer)
+        except (KeyboardInterrupt, BudgetSpent) as error:
+            error.args = (f"{error or 'stopped'}; {way_on}",)  # with a text, no other is shown
+            click.echo(error.args[0], err=True)
+            raise
+
+
+def _read_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of the player, and those of the section `editor`."""
+    named = {key: given[name] for name, key in _KEYS.items() if given[name] is not None}
+    if Path(given["policy"] or "scripted").is_dir():
+        named["init_from"] = str(Path(named.pop("policy")).resolve())
+    written = [f"{key}={json.dumps(value)}" for key, value in named.items()]
+    settings = parse_sets([*written, *given["sets"]])
+    # Offline, it is an unknown key.
+    of_editor = {} if given["editor"] == OFFLINE else settings.pop("editor", {})
+    before = click.get_current_context().find_root().params.get("plugin") or ()
+    paths = [str(Path(p).resolve()) if Path(p).is_file() else p for p in given["plugins"]]
+    return settings | {"plugins": [*settings.get("plugins", ()), *before, *paths]}, of_editor
+
+
+def _read_sentences(path: str | None) -> list[list[str]]:
+    """The wordings of each line of a list, with a `|` between them."""
+    problems = Problems()
+    file = Path(path) if path else ASSETS / "sentences.txt"
+    text = read_text(file, problems, "list of sentences, one a line (.txt)") or ""
+    problems.ensure_none()
+    lines = ([part.strip() for part in line.split("|")] for line in text.splitlines())
+    return [parts for line in lines if (parts := [part for part in line if part])]
+
+
+def _open_writer(player: Any, folder: Path, facts: Mapping[str, Any], *, is_new: bool) -> RunWriter:
+    """Begin a run, or go on with one; ConfigError if it is finished, or had other settings."""
+    if is_new:
+        writer = RunWriter.create(player.config, folder)
+        writer.write_provenance(player.registry.provenance(), program="apo", apo=facts)
+        return writer
+    run = Run.open(folder)
+    recorded, known = run.provenance, run.provenance.get("apo", {})
+    if changed := [key for key in facts if facts[key] != known.get(key)]:
+        told = f"'{changed[0]}' is not what it began with: {recorded.get('command')}"
+        raise ConfigError(f"--resume {folder}: {told}")
+    if run.summary:
+        raise ConfigError(f"--resume {folder}: it is finished; begin a new run with --run-dir")
+    return RunWriter.reopen(folder, 0, on_note=click.echo)
+
+
+def _keep(evaluator: Evaluator, folder: Path, best: Candidate) -> None:
+    """Write the tree of candidates, and the best instruction so far."""
+    nodes = [one.to_node() for one in evaluator.candidates]
+    tree = {"best": best.id, "dropped": evaluator.dropped, "nodes": nodes}
+    replace_file(folder / "candidates.json", json.dumps(tree, indent=1).encode())
+    replace_file(folder / "instruction.txt", f"{best.text}\n".encode("utf-8", "replace"))
+
+
+def _finish(
+    config: Any, plan: Plan, evaluator: Evaluator, best: Candidate, writer: RunWriter
+) -> None:
+    """Play the test tasks with the first and the best instruction, once, and write the end."""
+    split, tasks, first = config.eval.split, range(plan.num_test), evaluator.candidates[0]
+    played = [evaluator.play(one.text, split, tasks) for one in dict.fromkeys((first, best))]
+    results = {"before": played[0], "after": played[-1]}
+    for (phase, result), one in zip(results.items(), (first, best), strict=True):
+        rows = [rollout_record(rollout, phase, {}) for rollout in result.rollouts]
+        writer.write_rollouts(f"eval_{phase}", rows, compress=config.log.compress)
+        one.rewards |= {(split, task): result.rollouts[task].reward for task in tasks}
+    _keep(evaluator, writer.path, best)
+    measured = {phase: dict(result.metrics) for phase, result in results.items()}
+    paired = compare(_figures(results["after"]), _figures(results["before"]))
+    writer.write_summary({**measured, "paired": paired, "best": best.id})
+    click.echo(f"{plan.num_test} tasks of split '{split}', {first.id} → {best.id}")
+    for name, change in paired.items():
+        before, after = (measured[phase][name]["value"] for phase in results)
+        ends = " [{low:+.3f}, {high:+.3f}]" if "low" in change else ""
+        told = f"{{value:+.3f}}{ends}, p {{p:.2g}}".format(**change)
+        click.echo(f"  {name} {before:.3f} → {after:.3f}, difference {told}")
+    click.echo(f"use it: --set protocol.instruction=@{writer.path / 'instruction.txt'}")
+
+
+def _figures(result: Any) -> dict[str, dict[str, float]]:
+    """Reward and exact match by task."""
+    scored = {one.trajectory.group_id: one for one in result.rollouts if one.reward is not None}
+    ems = {task: one.scored.scores.get("em") for task, one in scored.items()}
+    rewards = {task: one.reward for task, one in scored.items()}
+    return {"reward": rewards, "em": {task: em for task, em in ems.items() if em is not None}}

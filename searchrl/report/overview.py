@@ -56,7 +56,7 @@ def describe_run(run: Run) -> dict[str, Any]:
 
 def _read_tree(run: Run) -> list[dict[str, Any]]:
     """The nodes of `candidates.json`; none where it is missing or no run wrote it."""
-    with suppress(OSError, ValueError, RecursionError):
+    with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
         nodes = json.loads((run.path / "candidates.json").read_bytes())["nodes"]
         return [one for one in nodes if not find_problem(one, TreeNode)]
     return []

@@ -25,7 +25,7 @@ from searchrl import (
 )
 from searchrl.data import Problems, read_text
 from searchrl_apo.editors import ASSETS, OFFLINE, ModelEditor, OfflineEditor, make_ask
-from searchrl_apo.evaluation import Candidate, Evaluator
+from searchrl_apo.evaluation import VALIDATION, Candidate, Evaluator
 from searchrl_apo.journal import Journal
 from searchrl_apo.search import Plan
 
@@ -64,17 +64,17 @@ def apo(**given: Any) -> None:
         click.echo(plan.describe())
         if given["dry_run"]:
             return
-        folder = Path(given["resume"]) if given["resume"] else choose_folder(player.config)
+        every = range(plan.num_validation)
+        resume = given["resume"] and Run.open(given["resume"])
+        folder = resume.path if resume else choose_folder(player.config)
         facts = {name: given[name] for name in ("optimizer", "editor")} | player.config.to_dict()
         facts |= {"instruction": plan.first, "sentences": lines}
         del facts["run_dir"], facts["endpoint"]  # these may be others when it is continued
         search = importlib.import_module(_OPTIMIZERS[given["optimizer"]]).search
-        way_on = f"go on with the same options and --resume {folder}"
         try:
             with holding(folder):
-                writer = _open_writer(player, folder, facts, is_new=given["resume"] is None)
-                budget = plan.budget - 2 * plan.num_test
-                evaluator = Evaluator(plan.first, player, Journal(folder), budget)
+                writer = _reopen(resume, facts) if resume else _create(player, folder, facts)
+                evaluator = Evaluator(plan.first, player, Journal(folder), plan.budget)
                 editor: Any = OfflineEditor(lines, evaluator)
                 if given["editor"] != OFFLINE:
                     ask = make_ask(given["editor"], of_editor, settings["plugins"])
@@ -82,15 +82,17 @@ def apo(**given: Any) -> None:
 
                 def tell(leader: Candidate, best: Candidate) -> None:
                     _keep(evaluator, folder, best)
-                    spent = f"{evaluator.num_episodes:,} episodes"
-                    told = f"leader {leader.describe()}, best {best.describe()}"
-                    click.echo(f"{spent}: {told}; edits dropped: {dict(evaluator.dropped)}")
+                    means = [evaluator.score(one, VALIDATION, every) for one in (leader, best)]
+                    told = f"leader {leader.id} {means[0]:.3f}, best {best.id} {means[1]:.3f}"
+                    dropped = f"edits dropped: {dict(evaluator.dropped)}"
+                    click.echo(f"{evaluator.num_episodes:,} episodes: {told}; {dropped}")
 
                 best = search(evaluator, editor, plan, tell)
                 _finish(player.config, plan, evaluator, best, writer)
         except (KeyboardInterrupt, BudgetSpent) as error:
-            error.args = (f"{error or 'stopped'}; {way_on}",)  # with a text, no other is shown
-            click.echo(error.args[0], err=True)
+            told = f"{str(error) or 'stopped'}; go on with the same options and --resume {folder}"
+            error.args = (told,)  # with a text, no other one is shown
+            click.echo(told, err=True)
             raise
 
 
@@ -101,7 +103,6 @@ def _read_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
         named["init_from"] = str(Path(named.pop("policy")).resolve())
     written = [f"{key}={json.dumps(value)}" for key, value in named.items()]
     settings = parse_sets([*written, *given["sets"]])
-    # Offline, it is an unknown key.
     of_editor = {} if given["editor"] == OFFLINE else settings.pop("editor", {})
     before = click.get_current_context().find_root().params.get("plugin") or ()
     paths = [str(Path(p).resolve()) if Path(p).is_file() else p for p in given["plugins"]]
@@ -118,20 +119,21 @@ def _read_sentences(path: str | None) -> list[list[str]]:
     return [parts for line in lines if (parts := [part for part in line if part])]
 
 
-def _open_writer(player: Any, folder: Path, facts: Mapping[str, Any], *, is_new: bool) -> RunWriter:
-    """Begin a run, or go on with one; ConfigError if it is finished, or had other settings."""
-    if is_new:
-        writer = RunWriter.create(player.config, folder)
-        writer.write_provenance(player.registry.provenance(), program="apo", apo=facts)
-        return writer
-    run = Run.open(folder)
-    recorded, known = run.provenance, run.provenance.get("apo", {})
+def _create(player: Any, folder: Path, facts: Mapping[str, Any]) -> RunWriter:
+    writer = RunWriter.create(player.config, folder)
+    writer.write_provenance(player.registry.provenance(), program="apo", apo=facts)
+    return writer
+
+
+def _reopen(run: Run, facts: Mapping[str, Any]) -> RunWriter:
+    """Go on with a run; ConfigError if it is finished, or began with other settings."""
+    known = run.provenance.get("apo", {})
     if changed := [key for key in facts if facts[key] != known.get(key)]:
-        told = f"'{changed[0]}' is not what it began with: {recorded.get('command')}"
-        raise ConfigError(f"--resume {folder}: {told}")
+        told = f"'{changed[0]}' is not what it began with: {run.provenance.get('command')}"
+        raise ConfigError(f"--resume {run.path}: {told}")
     if run.summary:
-        raise ConfigError(f"--resume {folder}: it is finished; begin a new run with --run-dir")
-    return RunWriter.reopen(folder, 0, on_note=click.echo)
+        raise ConfigError(f"--resume {run.path}: it is finished; begin a new run with --run-dir")
+    return RunWriter.reopen(run.path, 0, on_note=click.echo)
 
 
 def _keep(evaluator: Evaluator, folder: Path, best: Candidate) -> None:

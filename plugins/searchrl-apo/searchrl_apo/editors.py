@@ -30,6 +30,8 @@ Edit = tuple[str, str]
 """A new text, and the critique that it follows."""
 _PRIOR_EPISODES = 25.0
 """A sentence counts as worth nothing until about so many episodes say otherwise."""
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+Ask = Callable[[str], str | None]
 ASSETS = Path(__file__).resolve().parent / "assets"
 
 
@@ -65,8 +67,9 @@ class OfflineEditor:
     def _fit(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and covariance of the effects of all sentences."""
         played = [
-            (self._which(one.text), reward)
+            (which, reward)
             for one in self._evaluator.candidates
+            for which in [self._which(one.text)]
             for reward in one.rewards.values()
             if reward is not None
         ]
@@ -121,7 +124,7 @@ def _reorder(text: str, rng: Random) -> Edit:
 class ModelEditor:
     """Asks a model: `ask` returns its reply to a text, or None if it gave none."""
 
-    ask: Callable[[str], str | None]
+    ask: Ask
     evaluator: Evaluator
     num_train: int
 
@@ -144,9 +147,7 @@ class ModelEditor:
         return edits
 
 
-def make_ask(
-    editor: str, settings: Mapping[str, Any], plugins: Sequence[str]
-) -> Callable[[str], str | None]:
+def make_ask(editor: str, settings: Mapping[str, Any], plugins: Sequence[str]) -> Ask:
     """The way to ask the model of `endpoint:URL`, or a run or model here."""
     if not editor.startswith(ENDPOINT):
         agent = load_agent(editor, plugins=list(plugins), **settings)
@@ -156,12 +157,9 @@ def make_ask(
     try:
         config = EndpointConfig.model_validate({k: v for k, v in settings.items() if k != "model"})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]  # it may be a key
+        (first, *_) = error.errors(include_input=False)  # that may be a key
         raise ConfigError(f"editor.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     client = Client(editor.removeprefix(ENDPOINT), str(settings["model"]), config, "editor")
-
-    def ask(text: str) -> str:
-        reply = client.complete(Request((Message("user", text),), 4096)).text
-        return re.sub(r"\A\s*<think>.*?</think>", "", reply, flags=re.DOTALL)
-
-    return ask
+    return lambda text: _THOUGHT.sub(
+        "", client.complete(Request((Message("user", text),), 4096)).text
+    )

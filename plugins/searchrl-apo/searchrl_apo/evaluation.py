@@ -38,11 +38,6 @@ class Candidate:
         first, second = self.on(VALIDATION), other.on(VALIDATION)
         return sum(first[task] - second[task] for task in first if task in second) > 0
 
-    def describe(self) -> str:
-        """Its name and its mean reward on validation tasks."""
-        rewards = self.on(VALIDATION).values()
-        return f"{self.id} {sum(rewards) / max(1, len(rewards)):.3f}"
-
     def to_node(self) -> dict[str, Any]:
         """The candidate as a node of `candidates.json`."""
         splits = dict.fromkeys(split for split, _ in self.rewards if split != TRAIN)

@@ -12,13 +12,9 @@ from searchrl import DamagedError
 
 
 class Journal(dict[str, Any]):
-    """Keys and values. A search that begins again takes from here what is here.
-
-    A last row that a kill has torn is removed. DamagedError for another line that is no row.
-    """
+    """Keys and values of a search so far. A last row that a kill has torn is removed."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
         self._path = folder / "journal.jsonl"
         data = self._path.read_bytes() if self._path.is_file() else b""
         whole = data[: data.rfind(b"\n") + 1]
@@ -29,8 +25,9 @@ class Journal(dict[str, Any]):
                 row = json.loads(line)
                 self[row["key"]] = row["value"]
             except (ValueError, TypeError, LookupError):
-                fault = f"line {number} is no row of a journal"
-                raise DamagedError.of(self._path, fault, "Restore it, or begin anew") from None
+                raise DamagedError.of(
+                    self._path, f"line {number} is no row", "Restore it"
+                ) from None
 
     def put(self, rows: Mapping[str, Any]) -> None:
         """Append rows; they are on disk when this returns."""

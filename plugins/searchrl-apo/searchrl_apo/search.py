@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
 from random import Random
 from typing import Any
 
@@ -28,7 +27,7 @@ OnRound = Callable[[Candidate, Candidate], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The tasks and episodes of a search; `rounds` None: offline, until the budget is spent."""
+    """The tasks of a search and its `budget`; `rounds` None: offline, until that is spent."""
 
     first: str
     seed: int
@@ -51,16 +50,17 @@ class Plan:
         written = protocol.settings.get("instruction")
         # As it is written, with its placeholders: that of a protocol has them filled in.
         is_filled = written is None and protocol.name != "tool-call"
+        num_test = min(config.eval.num_tasks, world.num_tasks(config.eval.split))
         plan = cls(
             world.protocol.instruction if is_filled else load_instruction(written, protocol.name),
             config.seed,
-            budget,
+            budget - 2 * num_test,
             None if editor == OFFLINE else ROUNDS,
             world.num_tasks(TRAIN),
             min(config.eval.num_tasks_during, world.num_tasks(VALIDATION)),
-            min(config.eval.num_tasks, world.num_tasks(config.eval.split)),
+            num_test,
         )
-        if (needed := plan.num_validation + plan.cost(1) + 2 * plan.num_test) > budget:
+        if (needed := plan.num_validation + plan.cost(1) + 2 * num_test) > budget:
             raise ConfigError(
                 f"--budget {budget} pays for no round: that takes {needed} episodes; give more, or "
                 "fewer tasks: --set eval.num_tasks=N (test), eval.num_tasks_during=N (validation)"
@@ -79,9 +79,9 @@ class Plan:
         kept = " ".join(kept_in(self.first)) or "nothing"
         return (
             f"instruction: {len(self.first.split())} words; every edit keeps {kept}\n"
-            f"budget: {self.budget:,} episodes: {self.num_validation} for the first instruction; "
-            f"{self.rounds or 'all'} rounds of at most {self.cost(BEAM)} for up to {BEAM * BRANCH} "
-            f"edits; {2 * self.num_test} for the first and the best on {self.num_test} test tasks"
+            f"episodes: {self.num_validation} for the first instruction; {self.rounds or 'all'} "
+            f"rounds of at most {self.cost(BEAM)} for up to {BEAM * BRANCH} edits; these at most "
+            f"{self.budget:,}; then {2 * self.num_test} for the first and the best on test tasks"
         )
 
 
@@ -90,7 +90,7 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
     best, every = evaluator.candidates[0], range(plan.num_validation)
     evaluator.score(best, VALIDATION, every)
     beam = [best]
-    for number in islice(count(1), plan.rounds):
+    for number in range(plan.rounds or plan.budget):
         rng, old = Random(f"{plan.seed}/{number}"), len(evaluator.candidates)
         if evaluator.num_episodes + plan.cost(len(beam)) > evaluator.budget:
             break

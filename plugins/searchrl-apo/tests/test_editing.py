@@ -16,7 +16,7 @@ from searchrl_apo.instructions import find_problem, join, mask, split
 from searchrl_apo.journal import Journal
 from searchrl_apo.search import Plan, race
 
-from searchrl import DamagedError, SearchRLError
+from searchrl import BudgetSpent, DamagedError, SearchRLError
 from searchrl.contracts import Task
 
 FIRST = "Think in <think> and </think>.\n<tools>\n{tools}\n</tools>\nBe brief. Search twice!"
@@ -66,7 +66,7 @@ def test_an_edit_that_would_break_the_parser_or_is_nothing_new_is_dropped(
 
 def test_sentences_are_split_without_loss() -> None:
     assert join(split(FIRST)) == FIRST
-    assert [one.strip() for one in split(FIRST)][-2:] == ["Be brief.", "Search twice!"]
+    assert split(FIRST)[-2:] == ["Be brief. ", "Search twice!"]
 
 
 def test_the_journal_forgets_a_torn_row_and_refuses_a_damaged_one(tmp_path: Path) -> None:
@@ -168,6 +168,17 @@ def test_a_model_is_asked_once_for_a_fault_and_a_text_without_it(tmp_path: Path)
     again = make_evaluator(tmp_path, lambda *of: pytest.fail("it was played before"))
     kept = ModelEditor(lambda text: pytest.fail("it was asked before"), again, 50)
     assert kept.edit(again.candidates[0], 2, Random(0)) == edits
+
+
+@pytest.mark.parametrize("name", ["search", "gepa_bridge"])
+def test_an_editor_that_fails_ends_the_search(tmp_path: Path, name: str) -> None:
+    """GEPA itself would write it to its log and go on."""
+    module = pytest.importorskip(f"searchrl_apo.{name}")
+    evaluator = make_evaluator(tmp_path, lambda *of: 0.5)
+    editor = SimpleNamespace(edit=lambda *of: (_ for _ in ()).throw(BudgetSpent("spent")))
+    with pytest.raises(BudgetSpent):
+        module.search(evaluator, editor, Plan(FIRST, 0, 500, None, 40, 8, 0), lambda *of: None)
+    assert evaluator.num_episodes < 20
 
 
 @pytest.mark.parametrize("name", ["search", "gepa_bridge"])

@@ -46,13 +46,13 @@ class Plan:
                 f"{len(config.tasks)} env, eval.split = {config.eval.split}: expected one env, and "
                 "a split for the end that chooses nothing, such as test"
             )
-        (world,), protocol = player.make_worlds(), config.tasks[0].protocol
-        written = protocol.settings.get("instruction")
+        (world,) = player.make_worlds()
+        name, written = world.protocol.name, config.tasks[0].protocol.settings.get("instruction")
         # As it is written, with its placeholders: that of a protocol has them filled in.
-        is_filled = written is None and protocol.name != "tool-call"
+        is_filled = written is None and name != "tool-call"
         num_test = min(config.eval.num_tasks, world.num_tasks(config.eval.split))
         plan = cls(
-            world.protocol.instruction if is_filled else load_instruction(written, protocol.name),
+            world.protocol.instruction if is_filled else load_instruction(written, name),
             config.seed,
             budget - 2 * num_test,
             None if editor == OFFLINE else ROUNDS,

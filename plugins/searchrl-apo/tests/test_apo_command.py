@@ -48,6 +48,8 @@ def read(folder: str) -> list[bytes]:
 
 
 def test_a_run_improves_the_instruction_and_looks_like_any_run() -> None:
+    with_tools = run("--set", "protocol={name: tool-call, instruction: null}", "--dry-run").stdout
+    assert "{tools}" in with_tools and not Path("runs").exists()
     plan, said = run("--dry-run"), run("--run-dir", "a")
     assert said.exit_code == 0 and said.stdout.startswith(plan.stdout), said.output
     assert "every edit keeps <think> </think> <search>" in said.stdout
@@ -149,7 +151,6 @@ def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:
         (["--resume", "nowhere"], "there is no run folder 'nowhere'"),
         (["--set", "eval.split=train"], "eval.split = train"),
         (["--set", "editor.model=x"], "editor"),
-        (["--set", "protocol.instruction=@lost.txt"], "lost.txt"),
     ],
 )
 def test_a_wrong_option_is_named_and_nothing_is_written(more: list[str], text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -197,4 +196,3 @@ def test_a_search_finds_most_of_what_can_be_gained(tmp_path: Path, name: str) ->
     best = module.search(evaluator, OfflineEditor(lines, evaluator), plan, lambda *of: None)
     assert chance(best.text) >= chance(first) + 0.9 * (1 - chance(first)) - 1e-9
     assert evaluator.num_episodes <= 1200 and sum(one in best.text for one in GOOD) >= 8
-    json.dumps([one.to_node() for one in evaluator.candidates])

@@ -30,7 +30,7 @@ from searchrl_apo.journal import Journal
 from searchrl_apo.search import Plan
 
 _OPTIMIZERS = {"apo": "searchrl_apo.search", "gepa": "searchrl_apo.gepa_bridge"}
-_KEYS = {"env": "env.name", "policy": "policy", "model": "model.name", "run_dir": "run_dir"}
+_KEYS = {"env": "env", "policy": "policy", "model": "model.name", "run_dir": "run_dir"}
 
 
 @click.command("apo")
@@ -61,7 +61,9 @@ def apo(**given: Any) -> None:
     lines = _read_sentences(given["sentences"])
     with open_player(settings) as player:
         plan = Plan.of(player, given["budget"], given["editor"])
-        click.echo(plan.describe())
+        limits = [player.config.endpoint.max_tokens, of_editor.get("max_tokens")]
+        told = "policy {}, editor {}".format(*(one or "no limit" for one in limits))
+        click.echo(f"{plan.describe()}\ntokens of a server at most: {told}")
         if given["dry_run"]:
             return
         every = range(plan.num_validation)
@@ -99,10 +101,12 @@ def apo(**given: Any) -> None:
 def _read_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of the player, and those of the section `editor`."""
     named = {key: given[name] for name, key in _KEYS.items() if given[name] is not None}
-    if Path(given["policy"] or "scripted").is_dir():
+    if given["policy"] and Path(given["policy"]).is_dir():
         named["init_from"] = str(Path(named.pop("policy")).resolve())
     written = [f"{key}={json.dumps(value)}" for key, value in named.items()]
     settings = parse_sets([*written, *given["sets"]])
+    if settings.get("env") == {"name": given["env"]}:
+        settings["env"] = given["env"]  # its name alone: the rest may come from the policy's run
     of_editor = {} if given["editor"] == OFFLINE else settings.pop("editor", {})
     before = click.get_current_context().find_root().params.get("plugin") or ()
     paths = [str(Path(p).resolve()) if Path(p).is_file() else p for p in given["plugins"]]

@@ -92,7 +92,8 @@ class Evaluator:
         if len(failed) > self._player.config.rollout.max_failure_frac * len(tasks):
             failure = failed[0].episode.failure or failed[0].scored.failure
             why = failure.message if failure else failed[0].scored.unscored
-            raise SearchRLError(f"{len(failed)} of {len(tasks)} episodes have no reward: {why}")
+            told = f"{len(failed)} of {len(tasks)} episodes have no reward; --resume repeats them"
+            raise SearchRLError(f"{told}: {why}")
         return result
 
 

@@ -21,8 +21,7 @@ BEAM, BRANCH, ROUNDS = 4, 4, 3
 HEATS = (4, 8, 16)
 """Tasks of a race: all candidates play the first of them, then the better half the next."""
 Editor = OfflineEditor | ModelEditor
-OnRound = Callable[[Candidate, Candidate], None]
-"""Told the leader of a round and the best instruction so far."""
+OnRound = Callable[[Candidate, Candidate], None]  # the leader of a round, the best so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +96,14 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
         for parent in beam:
             for edit in editor.edit(parent, BRANCH, rng):
                 evaluator.add(parent, *edit)
-        if len(evaluator.candidates) == old:
-            break  # nobody knows anything new
-        batch = rng.sample(every, min(HEATS[-1], plan.num_validation))
-        beam = race(evaluator, [*evaluator.candidates[old:], *beam], batch)
-        evaluator.score(beam[0], VALIDATION, every)
-        best = beam[0] if beam[0].is_better(best) else best
+        if new := evaluator.candidates[old:]:
+            batch = rng.sample(every, min(HEATS[-1], plan.num_validation))
+            beam = race(evaluator, [*new, *beam], batch)
+            evaluator.score(beam[0], VALIDATION, every)
+            best = beam[0] if beam[0].is_better(best) else best
         on_round(beam[0], best)
+        if not new:
+            break
     return best
 
 

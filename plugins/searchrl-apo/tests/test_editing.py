@@ -53,7 +53,7 @@ def make_evaluator(folder: Path, reward: Any, first: str = FIRST, budget: int = 
         (FIRST.replace("{tools}", ""), "lost a tag or placeholder"),
         (FIRST.replace("</think>", "the end"), "lost a tag or placeholder"),
         (FIRST.replace("Be brief.", "be  BRIEF"), "near-copy"),
-        ("", "empty"),
+        ("", "lost a tag or placeholder"),
         ("@/etc/passwd <think></think><tools></tools>{tools}", "begins with @, which names a file"),
     ],
 )
@@ -96,7 +96,7 @@ def test_an_episode_is_played_and_paid_once_and_the_budget_is_hard(tmp_path: Pat
 def test_episodes_without_a_reward_are_left_out_and_too_many_end_it(tmp_path: Path) -> None:
     evaluator = make_evaluator(tmp_path, lambda text, split, index: [None, 1.0][index % 2])
     assert evaluator.score(evaluator.candidates[0], VALIDATION, range(4)) == 1.0
-    with pytest.raises(SearchRLError, match="2 of 2 episodes have no reward: nobody judged it"):
+    with pytest.raises(SearchRLError, match="2 of 2 episodes have no reward; .*: nobody judged it"):
         evaluator.score(evaluator.candidates[0], VALIDATION, [4, 6])
     assert evaluator.num_episodes == 4
 

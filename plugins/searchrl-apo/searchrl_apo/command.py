@@ -117,9 +117,11 @@ def _read_sentences(path: str | None) -> list[list[str]]:
     """The wordings of each line of a list, with a `|` between them."""
     problems = Problems()
     file = Path(path) if path else ASSETS / "sentences.txt"
-    text = read_text(file, problems, "list of sentences, one a line (.txt)") or ""
+    text = read_text(file, problems, "list of sentences, one a line (.txt)")
+    if text is not None and not text.strip():
+        problems.add(file, 0, "it holds no sentence; expected one a line")
     problems.ensure_none()
-    lines = ([part.strip() for part in line.split("|")] for line in text.splitlines())
+    lines = ([part.strip() for part in line.split("|")] for line in (text or "").splitlines())
     return [parts for line in lines if (parts := [part for part in line if part])]
 
 

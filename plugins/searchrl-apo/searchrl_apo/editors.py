@@ -26,8 +26,7 @@ from searchrl_apo.instructions import join, kept_in, mask, normalise, split
 OFFLINE, ENDPOINT = "offline", "endpoint:"
 GRADIENT_BATCH = 4  # training episodes that a critic is shown
 Edit = tuple[str, str]  # a new text, and the critique that it follows
-_PRIOR_EPISODES = 25.0
-"""A sentence counts as worth nothing until about so many episodes say otherwise."""
+_PRIOR_EPISODES = 25.0  # a sentence counts as worth nothing until so many say otherwise
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 Ask = Callable[[str], str | None]
 ASSETS = Path(__file__).resolve().parent / "assets"

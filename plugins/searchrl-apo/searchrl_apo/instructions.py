@@ -8,8 +8,7 @@ from difflib import SequenceMatcher
 
 _KEPT = re.compile(r"\{\w+\}|</?\w+>")
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s|\Z)|(?=\n)|\Z)\s*")
-_NEAR = 0.99
-"""From this similarity of words on, a text is a near-copy."""
+_NEAR = 0.99  # the similarity of words from which on a text is a near-copy
 
 
 def kept_in(text: str) -> list[str]:

@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("start.txt").write_text(make_start(1), "utf-8")
     Path("list.txt").write_text(SENTENCES, "utf-8")
+    Path("empty.txt").touch()
     return tmp_path
 
 
@@ -147,7 +148,7 @@ def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:
     ("more", "text"),
     [
         (["--budget", "100"], "--budget 100 pays for no round: that takes 148 episodes"),
-        (["--sentences", "lost.txt"], "lost.txt"),
+        (["--sentences", "empty.txt"], "it holds no sentence; expected one a line"),
         (["--resume", "nowhere"], "there is no run folder 'nowhere'"),
         (["--set", "eval.split=train"], "eval.split = train"),
         (["--set", "editor.model=x"], "editor"),

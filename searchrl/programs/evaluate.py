@@ -26,6 +26,7 @@ from searchrl.engine.rollout.drivers import (
     make_scripted_driver,
 )
 from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
@@ -136,17 +137,21 @@ class Player:
 
         `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
         """
-        config = build_config(self.config.to_dict(), *changes)
         return run_episodes(
-            make_worlds(with_components(config, self.registry), self.registry),
+            self.make_worlds(*changes),
             self.driver,
             split=split,
             indices=indices,
-            seed=config.seed,
+            seed=self.config.seed,
             script=self.script,
             has_logps=self.client is None,
             **watched,
         )
+
+    def make_worlds(self, *changes: Mapping[str, Any]) -> list[TaskWorld]:
+        """The worlds that `play` plays: their protocols, and the tasks of their splits."""
+        config = build_config(self.config.to_dict(), *changes)
+        return make_worlds(with_components(config, self.registry), self.registry)
 
     @property
     def traffic(self) -> Traffic | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +12,7 @@ from searchrl.errors import SearchRLError
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import Run, find_damage
 from searchrl.run_folder.reader import read_or_empty
+from searchrl.run_folder.shapes import TreeNode, find_problem
 from searchrl.screen.figures import LABELS
 
 
@@ -47,8 +49,17 @@ def describe_run(run: Run) -> dict[str, Any]:
         ),
         "rewarded": list_rewarded(run),
         "alarms": run.read_alarms().rows,
+        "tree": _read_tree(run),
         "faults": find_damage(run.path, deep=True),
     }
+
+
+def _read_tree(run: Run) -> list[dict[str, Any]]:
+    """The nodes of `candidates.json`; none where it is missing or no run wrote it."""
+    with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
+        nodes = json.loads((run.path / "candidates.json").read_bytes())["nodes"]
+        return [one for one in nodes if not find_problem(one, TreeNode)]
+    return []
 
 
 def _changes(run: Run) -> list[dict[str, Any]]:

@@ -19,6 +19,8 @@ from searchrl.errors import RunFolderError, RunInUseError
 
 LOCK = ".lock"
 """The file of a process in a folder that it holds, no part of the run."""
+JOURNAL = "journal.jsonl"
+"""The results so far of a program without checkpoints, which goes on from them."""
 
 
 def choose_folder(config: RunConfig) -> Path:
@@ -53,6 +55,8 @@ def ensure_free(path: Path) -> None:
 
 
 def _can_resume(path: Path) -> bool:
+    if os.path.isfile(path / JOURNAL):
+        return True
     try:
         return next((path / "checkpoints").glob("step_*/state.json"), None) is not None
     except OSError:  # a name that is too long, say

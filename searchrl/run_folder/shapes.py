@@ -171,6 +171,16 @@ class Summary(Shape):
     eval: dict[str, Metric] | None = None
 
 
+class TreeNode(Shape):
+    """A node of `candidates.json`, behind its parent; `text` is what it holds."""
+
+    id: str
+    parent: str | None
+    label: str
+    text: str
+    figures: dict[str, Metric]
+
+
 def find_problem(value: object, shape: type[Shape]) -> str:
     """The first place in a value that is not of this shape, in words; "" if there is none."""
     try:

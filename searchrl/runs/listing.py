@@ -27,6 +27,7 @@ from searchrl.run_folder import (
     read_state,
 )
 from searchrl.run_folder.checkpoints import checkpoint_folders, remove_checkpoint, step_of
+from searchrl.run_folder.place import JOURNAL
 from searchrl.run_folder.policies import POLICY, verify_policy
 from searchrl.run_folder.reader import read_or_empty
 from searchrl.run_folder.rollouts import FOLDER as ROLLOUTS
@@ -44,11 +45,11 @@ class State(StrEnum):
     RUNNING = "running"
     """The process that recorded last is still there."""
     STOPPED = "stopped"
-    """It ended early, and `--resume` continues it."""
+    """It ended early, and `--resume` of its program continues it."""
     ODD = "not plain"
     """It holds a link or a pipe. Nothing in it is followed, so nothing is known of it."""
     BROKEN = "broken off"
-    """It ended before its first checkpoint: nothing can be continued."""
+    """It ended before its first checkpoint, and has no journal: nothing can be continued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,8 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
     with suppress(ConfigError, DamagedError):
         config = run.config
     checkpoints = list_checkpoints(run.path)
-    state = State.STOPPED if checkpoints else State.BROKEN
+    has_more = checkpoints or os.path.isfile(run.path / JOURNAL)
+    state = State.STOPPED if has_more else State.BROKEN
     if summary:
         state = State.FINISHED
     elif _is_alive(provenance.get("process")):

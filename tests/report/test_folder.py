@@ -69,6 +69,19 @@ def test_the_push_of_a_step_is_the_sum_over_its_trained_tokens(run: Run, tmp_pat
     assert index["pulls"] == {"0/1": pytest.approx(sum(pushes), rel=1e-3)}
 
 
+def test_candidates_are_read_as_a_tree_and_what_is_no_node_is_left_out(tmp_path: Path):
+    run = Run.open(write_run(tmp_path / "run"))
+    node = {"id": "b", "parent": "a", "label": "b edit", "text": "x", "figures": {}}
+    for content, nodes in (
+        ({"nodes": [node, node | {"figures": {"reward": {"value": "much", "n": 1}}}, 3]}, [node]),
+        ([node], []),
+        ({}, []),
+    ):
+        (run.path / "candidates.json").write_text(json.dumps(content), "utf-8")
+        write_report([run], tmp_path / "out")
+        assert read_data(tmp_path / "out", "run")["runs"][0]["tree"] == nodes
+
+
 def test_a_clipped_token_pushes_nothing(tmp_path: Path):
     row = make_row("s/p/0", CHESS, [answer("x")], advantage=2.0)
     own = [place for place, author in enumerate(row["authors"]) if author == "M"]

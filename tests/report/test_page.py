@@ -5,6 +5,7 @@ Skipped where Chromium and its driver are not installed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,12 @@ VIEWS = (
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     run = Run.open(write_run(folder / "run"))
+    figures = {"validation": {"value": 0.25, "low": 0.1, "high": 0.5, "n": 16}}
+    nodes = [
+        {"id": name, "parent": parent, "label": name, "text": "Be brief. " * 40, "figures": figures}
+        for name, parent in (("first", None), ("second", "first"), ("third", "second"))
+    ]
+    (run.path / "candidates.json").write_text(json.dumps({"nodes": nodes}), "utf-8")
     return write_report([run], folder / "report").page
 
 
@@ -218,6 +225,13 @@ def test_all_of_it_with_the_keyboard(opened: Browser):
     opened.press("g")
     opened.settle()
     assert "#/group/" in opened.run("return location.hash")
+
+
+def test_candidates_stand_below_their_parents(opened: Browser):
+    deepest = "#tree li li li > details > summary"
+    assert opened.run(f"return document.querySelector('{deepest}').textContent") == (
+        "third validation 0.250 [0.100, 0.500] n=16"
+    )
 
 
 def test_a_link_to_a_token_opens_it(opened: Browser, page: Path):

@@ -100,6 +100,8 @@ def test_state_is_told_from_the_files_and_the_process(run: Path) -> None:
     assert describe_run(Run(run)).step == 1, "that of its newest checkpoint"
     shutil.rmtree(run / "checkpoints")
     assert state() is State.BROKEN and describe_run(Run(run)).step == 0
+    (run / "journal.jsonl").touch()
+    assert state() is State.STOPPED, "its program goes on from the journal"
     metrics.write_text(rows_of_steps, "utf-8")
     assert describe_run(Run(run)).step == 1, "the last that was recorded"
 

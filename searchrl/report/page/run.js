@@ -26,6 +26,7 @@ SEARCHRL.views.run = (() => {
       place ? null : questions(),
       alarms(run, place),
       both(run),
+      tree(run),
       curves(run),
       settings(run),
     ].flat().filter(Boolean);
@@ -97,10 +98,29 @@ SEARCHRL.views.run = (() => {
     return table("What each environment gained or lost", heads, rows, { id: "changes" });
   }
 
+  // Each node below the one that it came from, such as the candidates of an instruction.
+  function tree(run) {
+    if (!run.tree.length) return null;
+    const root = el("ul", { class: "tree" });
+    const items = new Map();
+    for (const node of run.tree) {
+      const figures = Object.entries(node.figures).map(([name, one]) => [el("span", { class: "dim" }, ` ${name} `), value(one)]);
+      const item = el("li", {}, el("details", {}, el("summary", {}, node.label, figures), el("pre", { tabindex: "0" }, node.text)));
+      const above = items.get(node.parent);
+      if (above && !above.querySelector("ul")) above.append(el("ul"));
+      (above ? above.querySelector("ul") : root).append(item);
+      items.set(node.id, item);
+    }
+    return el("section", { class: "box", id: "tree" }, el("h2", {}, "Candidates"), root);
+  }
+
   function cell(metric) {
-    if (!metric) return el("td", { class: "n" }, "—");
+    return el("td", { class: "n" }, metric ? value(metric) : "—");
+  }
+
+  function value(metric) {
     const band = metric.low === undefined ? "" : ` [${number(metric.low)}, ${number(metric.high)}]`;
-    return el("td", { class: "n" }, el("b", {}, number(metric.value)), el("span", { class: "dim" }, `${band} n=${metric.n}`));
+    return [el("b", {}, number(metric.value)), el("span", { class: "dim" }, `${band} n=${metric.n}`)];
   }
 
   function curves(run) {

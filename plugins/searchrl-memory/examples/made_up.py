@@ -135,6 +135,14 @@ class Player:
         return found[1] if found else "unknown"
 
 
+class Guesser(Player):
+    """Answers at once, with a guess."""
+
+    def act(self, observation):
+        guess = Random(self.task.id).choice(["1234", "4711", "B-17"])
+        return self.protocol.render_turn(Action(ANSWER, guess), f"It is {guess}.")
+
+
 @hookimpl
 def register_envs(register):
     for made in (Told, Desk):
@@ -143,6 +151,6 @@ def register_envs(register):
             made,
             protocol="tool-call",
             reward="em",
-            scripts={"keeper": Player},
+            scripts={"keeper": Player, "guesser": Guesser},
             description=made.__doc__.splitlines()[0],
         )

@@ -8,7 +8,7 @@ from searchrl_memory.env import MemoryEnv
 from transformers import AutoTokenizer
 
 import searchrl
-from searchrl import ConfigError, SearchRLError, evaluate, load_plugins
+from searchrl import ConfigError, evaluate, load_plugins
 from searchrl.config import build_config
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.contracts import ANSWER, SEARCH, TOOL, Action, ToolCall
@@ -18,14 +18,14 @@ from searchrl.trust.needs import find_needs
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SOPS = str(EXAMPLES / "sops")
+PLUGINS = ["searchrl_memory", str(EXAMPLES / "made_up.py")]
 ENV = load_plugins().get("env", "regulations")
 PROTOCOL = load_plugins().make_protocol(ENV, "tool-call", {})
 
 
 def wrapped(split="train", index=0, env="regulations", **settings):
     """An episode that has begun, in a wrapped environment with two turns."""
-    plugins = [str(EXAMPLES / "made_up.py")]
-    inner = searchrl.make_env(env, protocol=PROTOCOL, plugins=plugins, max_turns=2)
+    inner = searchrl.make_env(env, protocol=PROTOCOL, plugins=PLUGINS, max_turns=2)
     env = MemoryEnv(inner, **settings)
     env.prompt, _ = env.reset(seed=0, options={"split": split, "index": index})
     return env
@@ -40,7 +40,7 @@ def call(env, name, **arguments):
 
 def config(**wrapper):
     return {
-        "plugins": [str(EXAMPLES / "made_up.py")],
+        "plugins": PLUGINS,
         "policy": "scripted:keeper",
         "env": "told",
         "wrapper": {"name": "memory", **wrapper},
@@ -53,7 +53,7 @@ def em(settings):
 
 
 def test_the_wrapper_conforms():
-    assert_conforms("memory")
+    assert_conforms("memory", plugins=["searchrl_memory"])
 
 
 def test_a_text_is_found_again_in_its_episode_and_forgotten_in_the_next():
@@ -180,10 +180,6 @@ def test_shuffled_shows_as_many_texts_whatever_the_query_is():
 
 
 def test_the_retriever_is_a_setting():
-    nested = config(retriever={"name": "random", "seed": 3})
-    assert em(nested) == 0
-    with pytest.raises(SearchRLError, match="'bm52'.*Did you mean 'bm25'"):
-        evaluate(config(retriever="bm52"))
     with pytest.raises(ConfigError, match="retriever 'bm25'.*k1"):
         evaluate(config(retriever={"name": "bm25", "k1": -1}))
 
@@ -194,9 +190,6 @@ def test_the_retriever_is_a_setting():
         ({"span": "run"}, "needs a file"),
         ({"file": "kept.jsonl"}, "wrapper.span=run"),
         ({"span": "none"}, "wrapper.sops=FOLDER"),
-        ({"spam": "run"}, "Did you mean 'span'"),
-        ({"ablation": "nothing"}, "ablation.*'nothing'"),
-        ({"k": 0}, "k = 0"),
         ({"sops": SOPS + "s"}, "sopss' is no folder. Did you mean '.*sops'"),
     ],
 )
@@ -212,6 +205,6 @@ def test_a_protocol_without_tools_is_refused():
 
 def test_the_run_folder_of_somebody_else_names_no_file_and_no_folder(tmp_path):
     settings = build_config(config(span="run", file="/home/you/kept.jsonl", sops=SOPS))
-    needs = [str(need) for need in find_needs(settings, load_plugins(), tmp_path)]
+    needs = [str(need) for need in find_needs(settings, load_plugins(PLUGINS), tmp_path)]
     assert any("'/home/you/kept.jsonl' (tasks.0.wrapper.file)" in need for need in needs)
     assert any("tasks.0.wrapper.sops" in need for need in needs)

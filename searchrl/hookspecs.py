@@ -112,7 +112,8 @@ def register_wrappers(register: Register) -> None:
     `factory(env, **settings)` returns a `gymnasium.Wrapper` of it, or another `gymnasium.Env` that
     passes on what the environment has. A configuration names it (`wrapper: NAME`, or a mapping with
     its settings). A factory may have a method `tools(**settings)`, which returns tools that the
-    policy gets besides those of the environment; the wrapper answers their calls.
+    policy gets besides those of the environment; the wrapper answers their calls. Of a setting that
+    is annotated `contracts.RetrieverFactory`, see `register_retrievers`.
     """
 
 

@@ -112,14 +112,14 @@ def fill_parts(
 ) -> dict[str, Any]:
     """Return settings with factories in place of the retrievers that they name.
 
-    Only of a retriever or an environment, and only settings that are annotated `RetrieverFactory`
-    or `list[RetrieverFactory]`; others, and factories of Python callers, stay as they are.
+    Only of a retriever, an environment or a wrapper, and only settings that are annotated
+    `RetrieverFactory` or a list of it; others, and factories of Python callers, stay as they are.
     `make(name, settings)` makes a factory; by default it is `make_retriever_factory`, and raises as
     that. Raises ConfigError for a value that names no retriever, and PluginError if a retriever may
     be called by several threads at once, and its part may not.
     """
     filled = dict(settings)
-    if entry.kind not in ("retriever", "env") or not settings:
+    if entry.kind not in ("retriever", "env", "wrapper") or not settings:
         return filled
     make = make or functools.partial(make_retriever_factory, registry)
 

@@ -215,7 +215,10 @@ def _make_world(
     # Every environment instance shares them: the rollouts of a group search one index. They are
     # made at the first search; a wrong setting is reported now.
     retriever = make_retrievers(config.retriever.name, config.retriever.settings)
-    wrapper_entry = registry.get("wrapper", config.wrapper.name) if config.wrapper else None
+    wrapper_entry, around = None, dict[str, Any]()
+    if config.wrapper:
+        wrapper_entry = registry.get("wrapper", config.wrapper.name)
+        around = fill_parts(registry, wrapper_entry, config.wrapper.settings, make_retrievers)
     is_served = wrapper_entry is not None and hasattr(wrapper_entry.load(), "serve")
     if is_served:  # an agent writes, and no turn has the form of a protocol
         metrics = [name for name in config.metrics if name != "format"]
@@ -234,8 +237,8 @@ def _make_world(
     def make_env() -> Env:
         env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
         entry = env_entry
-        if wrapper_entry and config.wrapper and isinstance(env, gymnasium.Env):
-            entry, env = wrapper_entry, wrapper_entry.make(env, **config.wrapper.settings)
+        if wrapper_entry and isinstance(env, gymnasium.Env):
+            entry, env = wrapper_entry, wrapper_entry.make(env, **around)
         if not isinstance(env, gymnasium.Env):
             raise EnvironmentFailure(
                 f"{entry}: expected its factory to return a gymnasium.Env, got {type(env).__name__}"

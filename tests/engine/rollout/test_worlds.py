@@ -70,3 +70,20 @@ def test_tasks_share_the_lock_of_what_takes_one_call_at_a_time() -> None:
     assert first._factory.lock is second._factory.lock is not None
     for world in worlds:
         world.close()
+
+
+def test_a_wrapper_gets_the_retriever_that_a_user_names(tmp_path: Path) -> None:
+    (tmp_path / "looking.py").write_text(
+        "import gymnasium\nfrom searchrl import hookimpl\n"
+        "from searchrl.contracts import Passage, RetrieverFactory\n"
+        "class Looking(gymnasium.Wrapper):\n"
+        "    def __init__(self, env, *, inner: RetrieverFactory):\n"
+        "        super().__init__(env)\n"
+        "        self.notes = inner([Passage('a', 'park')]).search(['park'], 1)[0]\n"
+        "@hookimpl\ndef register_wrappers(register):\n    register('looking', Looking)\n",
+        "utf-8",
+    )
+    config = build_config({"wrapper": {"name": "looking", "inner": {"name": "bm25", "k1": 1}}})
+    (world,) = make_worlds(config, load_plugins([str(tmp_path / "looking.py")]))
+    assert "text='park'" in world.notes[0]
+    world.close()

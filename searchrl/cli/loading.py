@@ -39,7 +39,7 @@ def find_permission() -> Permission:
 def run_of_config() -> Path | None:
     """The run folder that `--config` lies in, which may be a stranger's."""
     config = click.get_current_context().params.get("config") or ""
-    return Path(config).parent if is_of_run(config) else None
+    return Path(config).parent if config and is_of_run(config) else None
 
 
 def load_registry(config: RunConfig, run_dir: Path | None = None) -> Registry:

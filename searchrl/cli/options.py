@@ -233,8 +233,6 @@ def is_of_run(config: str) -> bool:
 
     The user has not named what it names, and another run with it needs a folder of its own.
     """
-    if not config:
-        return False
     places = {Path(config).absolute(), Path(config).resolve()}
     return any(
         os.path.lexists(above / "provenance.json") or looks_like_run(above)

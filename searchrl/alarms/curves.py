@@ -32,12 +32,7 @@ def mean(points: Sequence[Point]) -> float:
 
 def best_mean(points: Sequence[Point], size: int = PEAK) -> float:
     """The greatest mean of `size` points in a row; of all of them if there are fewer."""
-    size = min(size, len(points))
-    total = best = sum(point.value for point in points[:size])
-    for old, new in zip(points, points[size:], strict=False):
-        total += new.value - old.value
-        best = max(best, total)
-    return best / size
+    return max(mean(points[i : i + size]) for i in range(max(1, len(points) - size + 1)))
 
 
 def streak(points: Sequence[Point], is_bad: Callable[[Point], bool], steps: int = 1) -> list[Point]:

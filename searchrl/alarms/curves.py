@@ -56,10 +56,9 @@ def below(limit: float) -> Callable[[Point], bool]:
 def is_learning(history: History, label: str = "") -> bool:
     """Return True if the reward has risen since the start and most of that is still there.
 
-    Then a policy that writes less, or is surer of itself, has learned to. The mean of the last
-    steps must be above that of the first by more than chance and by a tenth of all that the reward
-    ever moved, and no further below the best than four tenths of it. Chance is twice the standard
-    error of the difference, from the differences of neighbouring steps.
+    The mean of the last steps must be above that of the first by more than chance and by a tenth of
+    all that the reward ever moved, and no further below the best than four tenths of it. Chance is
+    twice the standard error of the difference, from the differences of neighbouring steps.
     """
     curve = history.curve(f"{label}reward")
     if len(curve) < 2 * WINDOW:

@@ -1,7 +1,6 @@
 """Numbered criteria of plugins, and their results.
 
-A `Criterion` is a generator function over a `Subject` that yields a `Problem` per fault; its texts
-are in `assets/criteria.toml`. The criteria are in `testing.kinds`; `testing.running` runs them.
+The criteria are in `testing.kinds`, their texts in `assets/criteria.toml`.
 """
 
 from __future__ import annotations

@@ -32,12 +32,7 @@ def mean(points: Sequence[Point]) -> float:
 
 def best_mean(points: Sequence[Point], size: int = PEAK) -> float:
     """The greatest mean of `size` points in a row; of all of them if there are fewer."""
-    size = min(size, len(points))
-    total = best = sum(point.value for point in points[:size])
-    for old, new in zip(points, points[size:], strict=False):
-        total += new.value - old.value
-        best = max(best, total)
-    return best / size
+    return max(mean(points[i : i + size]) for i in range(max(1, len(points) - size + 1)))
 
 
 def streak(points: Sequence[Point], is_bad: Callable[[Point], bool], steps: int = 1) -> list[Point]:
@@ -61,10 +56,9 @@ def below(limit: float) -> Callable[[Point], bool]:
 def is_learning(history: History, label: str = "") -> bool:
     """Return True if the reward has risen since the start and most of that is still there.
 
-    Then a policy that writes less, or is surer of itself, has learned to. The mean of the last
-    steps must be above that of the first by more than chance and by a tenth of all that the reward
-    ever moved, and no further below the best than four tenths of it. Chance is twice the standard
-    error of the difference, from the differences of neighbouring steps.
+    The mean of the last steps must be above that of the first by more than chance and by a tenth of
+    all that the reward ever moved, and no further below the best than four tenths of it. Chance is
+    twice the standard error of the difference, from the differences of neighbouring steps.
     """
     curve = history.curve(f"{label}reward")
     if len(curve) < 2 * WINDOW:

@@ -13,10 +13,10 @@ from typing import Any
 from searchrl.config.alarms import OFF, AlarmSpec
 from searchrl.config.sections import AUTO
 from searchrl.contracts.history import History
-from searchrl.contracts.watching import Alarm, Alert, find_alert_problem
-from searchrl.errors import PluginError, SearchRLError
+from searchrl.contracts.watching import Alarm, find_alert_problem
+from searchrl.errors import PluginError
 from searchrl.plugins import Entry, Registry
-from searchrl.plugins.registry import describe_error
+from searchrl.plugins.registry import raising_of
 from searchrl.rewards.expression import RewardSchedule
 
 QUIET = 20
@@ -54,7 +54,12 @@ class Watch:
         }
         new = []
         for name, entry, alarm, action in self._alarms:
-            alert = _ask(entry, alarm, self.history)
+            what = f"{entry} failed in check() at step {self.history.step}:"
+            advice = f". Leave it out with --set alarms.watch.{entry.name}=off"
+            with raising_of(what, advice=advice):
+                alert = alarm.check(self.history)
+            if problem := find_alert_problem(alert, self.history.step):
+                raise PluginError(f"{entry} returned {problem}")
             if alert is None:
                 continue
             held, self._held[name] = self._held.get(name), step
@@ -91,18 +96,3 @@ class Watch:
                 self.history.add(step, row["phase"], row["metrics"])
             if last_step - QUIET <= step <= last_step and self.history.steps():
                 self.ask(step)
-
-
-def _ask(entry: Entry, alarm: Alarm, history: History) -> Alert | None:
-    try:
-        alert = alarm.check(history)
-    except SearchRLError:
-        raise
-    except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
-        raise PluginError(
-            f"{entry} failed in check() at step {history.step}: {describe_error(error)}. Leave it "
-            f"out with --set alarms.watch.{entry.name}=off"
-        ) from error
-    if problem := find_alert_problem(alert, history.step):
-        raise PluginError(f"{entry} returned {problem}")
-    return alert

@@ -77,8 +77,8 @@ class Client:
         """Ask in the background, at most `concurrency` requests at a time."""
         future: Future[Reply] = Future()
         # A daemon: one that waits for a server does not keep the program from ending.
-        run, task = copy_context().run, (self._answer, future, request)
-        threading.Thread(target=run, args=task, daemon=True).start()
+        task = (self._answer, future, request)
+        threading.Thread(target=copy_context().run, args=task, daemon=True).start()
         return future
 
     def _answer(self, future: Future[Reply], request: Request) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from searchrl.cli.options import is_of_run, listed_plugins, read_file
+from searchrl.cli.options import is_of_run, listed_plugins
 from searchrl.config import RunConfig, build_config, parse_set
 from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
 from searchrl.programs.setup.init_from import find_source
-from searchrl.run_folder import Run, find_damage
+from searchrl.run_folder import Run, find_damage, read_config_file
 from searchrl.screen.lines import say, style
 from searchrl.trust.permission import Permission
 
@@ -29,7 +29,7 @@ def find_permission() -> Permission:
     layers.append({"folders": [str(Path(one).resolve()) for one in folders if one]})
     config = values.get("config") or ""
     if config and not is_of_run(config):
-        layers.append(file := read_file(values))
+        layers.append(file := read_config_file(Path(config)))
         if listed := listed_plugins(file):
             text = f"{config} names plugins, which run: {', '.join(listed)}"
             say(style("note: ", dim=True), text, err=True)
@@ -39,7 +39,7 @@ def find_permission() -> Permission:
 def run_of_config() -> Path | None:
     """The run folder that `--config` lies in, which may be a stranger's."""
     config = click.get_current_context().params.get("config") or ""
-    return Path(config).parent if is_of_run(config) else None
+    return Path(config).parent if config and is_of_run(config) else None
 
 
 def load_registry(config: RunConfig, run_dir: Path | None = None) -> Registry:

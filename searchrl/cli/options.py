@@ -177,7 +177,7 @@ def read_layers() -> tuple[Mapping[str, Any], ...]:
     """The settings layers of the command line, weakest first: YAML, options, each `--set`."""
     context = click.get_current_context()
     values = context.params
-    file = read_file(values)
+    file = read_config_file(Path(values["config"])) if values.get("config") else {}
     if file and is_of_run(values["config"]):
         file = _of_others(file, values)
     # The models of a server are no folders here.
@@ -211,11 +211,6 @@ def _is_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def read_file(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `--config`, if it was given."""
-    return read_config_file(Path(values["config"])) if values.get("config") else {}
-
-
 def _of_others(file: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run folder's file but an endpoint, to which a key would be sent."""
     policy = file.get("policy")
@@ -233,8 +228,6 @@ def is_of_run(config: str) -> bool:
 
     The user has not named what it names, and another run with it needs a folder of its own.
     """
-    if not config:
-        return False
     places = {Path(config).absolute(), Path(config).resolve()}
     return any(
         os.path.lexists(above / "provenance.json") or looks_like_run(above)

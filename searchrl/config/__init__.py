@@ -1,8 +1,4 @@
-"""The configuration: one tree of settings, every key explained. Re-exports what programs use.
-
-`tree` puts the sections together, reads YAML and merges; `sections` holds every key with its
-default and reason; `keys` describes them for `searchrl config`; `yaml_text` is the YAML dialect.
-"""
+"""The configuration: one tree of settings, every key explained. Re-exports what programs use."""
 
 from searchrl.config.tree import Part as Part
 from searchrl.config.tree import RunConfig as RunConfig

@@ -1,8 +1,4 @@
-"""The section `alarms`: which alarms watch a run, with which settings, and what they may do.
-
-Owns the short forms of an alarm's entry and the list of those that watch by default. It loads no
-alarm; `alarms/watch.py` does.
-"""
+"""The section `alarms`: which alarms watch a run, with which settings, and what they may do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Every key of the configuration in words: its type, default and reason.
 
-`searchrl config` prints it, and the site's page of settings is made of it. The reasons are the
-docstrings below the fields in `sections.py` and `tree.py`, written as Markdown; types and bounds
-are read from the JSON schema that pydantic makes of the tree.
+The reasons are the docstrings below the fields, written as Markdown; types and bounds are read from
+the JSON schema that pydantic makes of the tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The sections of the configuration tree: every knob, its default and why.
 
-`tree.py` puts them together and reads them. The text below a field is its reason in
-`searchrl config` and, word for word, on the site's page of settings.
+The text below a field is its reason in `searchrl config` and on the site's page of settings.
 """
 
 from __future__ import annotations

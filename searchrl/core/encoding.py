@@ -1,10 +1,8 @@
 """Text on its way into a file: the one place where it becomes bytes.
 
-Owns what is done about text that UTF-8 has no bytes for. Halves of surrogate pairs come from data
-sets (`"\\ud800"` is legal JSON), environments, models, and names of files (`os.fsdecode`). A file
-that cannot be written loses a step for good, so they become U+FFFD, the sign for "could not be
-read": every reader of UTF-8 and of JSON can take that, and many refuse the half. YAML needs none of
-this: it has an escape that means the same.
+UTF-8 has no bytes for halves of surrogate pairs. They come from data sets (`"\\ud800"` is legal
+JSON), environments, models, and names of files (`os.fsdecode`). A file that cannot be written loses
+a step for good, so they become U+FFFD, which every reader takes; many refuse the half.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, count
 
 from searchrl.core.episode import Passage
 from searchrl.data.evidence import Paragraph, fold
@@ -38,11 +39,9 @@ class Pool:
             if key in self._seen:
                 continue
             self._seen.add(key)
-            identity = name = title or "untitled"
-            number = 1
-            while identity in self._taken:
-                number += 1
-                identity = f"{name}#{number}"
+            name = title or "untitled"
+            names = chain([name], (f"{name}#{number}" for number in count(2)))
+            identity = next(one for one in names if one not in self._taken)
             self._taken.add(identity)
             self.passages.append(Passage(identity, text, title))
         return replace(question, evidence=_gold_of(question))

@@ -32,14 +32,14 @@ def iter_corpus(
     for `parse_rows`: without it, ids are not compared.
     """
     file = find_corpus(path)
-    if file is None and os.path.isdir(path):
-        yield from read_text_folder(path, problems)
-    elif file is None and path.suffix.lower() in TEXT_SUFFIXES and os.path.isfile(path):
-        yield from read_text_file(path, path.name, problems)
-    elif file is None:
-        near = suggest_path(path)
-        problems.add(path, 0, f"no such corpus; expected {CORPUS_HELP}.{near}")
     if file is None:
+        if os.path.isdir(path):
+            yield from read_text_folder(path, problems)
+        elif path.suffix.lower() in TEXT_SUFFIXES and os.path.isfile(path):
+            yield from read_text_file(path, path.name, problems)
+        else:
+            told = f"no such corpus; expected {CORPUS_HELP}.{suggest_path(path)}"
+            problems.add(path, 0, told)
         return
     expected, num_blank = f"passage; expected rows {CORPUS_SHAPES}", 0
     for passage in parse_rows(

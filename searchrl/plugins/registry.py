@@ -10,7 +10,8 @@ import functools
 import importlib
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -162,13 +163,8 @@ class Entry:
         if not isinstance(factory, str):
             return factory
         module, _, path = factory.partition(":")
-        try:
+        with raising_of(f"{self} cannot load '{factory}':"):
             target: Any = operator.attrgetter(path)(importlib.import_module(module))
-        except SearchRLError:
-            raise
-        except (Exception, SystemExit) as error:
-            text = f"{self} cannot load '{factory}': {describe_error(error)}"
-            raise PluginError(text) from error
         if not callable(target):
             raise PluginError(f"{self}: '{factory}' is {type(target).__name__}, not a callable")
         return target  # type: ignore[no-any-return]
@@ -330,6 +326,19 @@ def describe_error(error: BaseException) -> str:
     except Exception:  # somebody's own `__str__`
         text = "(its __str__ fails)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def raising_of(
+    what: str, kind: type[SearchRLError] = PluginError, advice: str = ""
+) -> Iterator[None]:
+    """A context in which an error of foreign code becomes a `kind`, between `what` and `advice`."""
+    try:
+        yield
+    except SearchRLError:
+        raise
+    except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
+        raise kind(f"{what} {describe_error(error)}{advice}") from error
 
 
 def _describe_conflict(entries: Sequence[Entry]) -> str:

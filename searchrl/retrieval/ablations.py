@@ -1,7 +1,6 @@
 """Retrievers that do not retrieve: controls that show whether an agent reads what it finds.
 
-`RandomRetriever` shows passages without regard to the query, `EmptyRetriever` shows none. An
-agent that scores the same with either is not searching. Neither is ever chosen as a fallback.
+An agent that scores the same with either is not searching. Neither is ever chosen as a fallback.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class RandomRetriever:
 
 
 class EmptyRetriever:
-    """Never finds anything, on purpose: not an error and not a default."""
+    """Never finds anything, on purpose."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(passages)

@@ -73,8 +73,7 @@ class BM25Retriever:
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most `k` passages per query, best first, equal scores in corpus order.
 
-        Passages without any word of the query are never returned: a query of unknown words
-        gives `[]`, and so does k <= 0.
+        A query of unknown words gives `[]`, and so does k <= 0.
         """
         return [
             [
@@ -93,10 +92,7 @@ class BM25Retriever:
         return ranks
 
     def _order(self, query: str) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Scores of all passages, and the places of those with a word of the query, best first.
-
-        Equal scores keep the order of the corpus.
-        """
+        """Scores of all passages, and the places of those with a word of the query, best first."""
         import numpy as np
 
         scores = np.zeros(len(self.passages))

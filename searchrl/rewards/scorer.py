@@ -145,9 +145,8 @@ class Scorer:
 
 
 def score_together(
-    work: Sequence[tuple[Scorer, Episode]],
+    work: Sequence[tuple[Scorer, Episode] | tuple[Scorer, Episode, Context]],
     groups: Sequence[Hashable] = (),
-    traces: Sequence[Context] = (),
 ) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
 
@@ -155,15 +154,14 @@ def score_together(
     overlap, unless it takes one at a time; quick calls run one after another.
 
     Args:
-        work: every episode with its scorer; scorers of one run have one time limit.
+        work: every episode with its scorer, and the context of spans of its scores, if it has
+            one; scorers of one run have one time limit.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
-        traces: the span of each, as a context: those of its scores are below.
     """
-    locks = {owner: CallLock() for scorer, _ in work for owner in scorer.alone}
-    above: Sequence[Context | None] = traces or [None] * len(work)
-    sheets = [_EpisodeScores(*one, trace) for one, trace in zip(work, above, strict=True)]
+    locks = {owner: CallLock() for one in work for owner in one[0].alone}
+    sheets = [_EpisodeScores(*one) for one in work]
     group_of = groups or range(len(work))
-    for place in range(max((len(scorer.names) for scorer, _ in work), default=0)):
+    for place in range(max((len(scorer.names) for scorer, *_ in work), default=0)):
         # The members of a group ask for the same component at the same place.
         together: dict[Hashable, list[_EpisodeScores]] = {}
         for number, sheet in enumerate(sheets):
@@ -190,7 +188,7 @@ def score_together(
 class _EpisodeScores:
     """Scores of an episode so far; after a failure no component is asked."""
 
-    def __init__(self, scorer: Scorer, episode: Episode, trace: Context | None) -> None:
+    def __init__(self, scorer: Scorer, episode: Episode, trace: Context | None = None) -> None:
         self.scorer, self.episode, self.trace = scorer, episode, trace
         self.scores: dict[str, float] = {}
         self.per_turn: dict[str, tuple[float, ...]] = {}

@@ -51,8 +51,6 @@ class CleanStream:
 
     def write(self, text: str) -> int:
         """Write text that commands nothing; colours pass on a terminal."""
-        if not isinstance(text, str):
-            return self.behind.write(text)  # which says what is wrong with it
         pieces = _COLOUR.split(text) if self.behind.isatty() else [text]
         # Every second one is a colour. A carriage return draws a bar again in its own line.
         self.behind.write(

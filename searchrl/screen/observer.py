@@ -1,7 +1,4 @@
-"""The observer of a program, which tells it everything and never prints.
-
-Commands, and Python by default, show it on a `console`.
-"""
+"""The observer of a program, which tells it everything and never prints."""
 
 from __future__ import annotations
 

@@ -32,10 +32,7 @@ class CleanConsole(Console):
     ) -> Iterable[Segment]:
         """Segments to print; every table, panel and line of text goes through here."""
         for segment in super().render(renderable, options):
-            if segment.control is None:
-                yield Segment(clean(segment.text), segment.style)
-            else:
-                yield segment
+            yield segment if segment.control else Segment(clean(segment.text), segment.style)
 
 
 def make_console(file: TextIO | None = None) -> Console:

@@ -19,7 +19,6 @@ from searchrl.testing.criteria import (
     Problem,
     Report,
     Result,
-    criteria_in,
     criterion,
 )
 from searchrl.testing.kit.subject import GIVE, Subject
@@ -43,7 +42,9 @@ def _has_its_own_name(subject: Subject) -> Iterator[Problem]:
 def criteria_of(kind: str) -> tuple[Criterion, ...]:
     """The criteria of a plugin kind, in order, and the one of every name."""
     module = importlib.import_module(f"searchrl.testing.kinds.{kind}s")
-    return (*criteria_in(vars(module)), _has_its_own_name)
+    criteria = [value for value in vars(module).values() if isinstance(value, Criterion)]
+    criteria.sort(key=lambda one: int(one.number[1:]))
+    return (*criteria, _has_its_own_name)
 
 
 def check_entry(registry: Registry, entry: Entry, settings: Settings | None = None) -> Report:

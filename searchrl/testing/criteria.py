@@ -1,22 +1,22 @@
 """Numbered criteria of plugins, and their results.
 
-A `Criterion` is a generator function over a `Subject` that yields a `Problem` per fault; its texts
-are in `assets/criteria.toml`. The criteria are in `testing.kinds`; `testing.running` runs them.
+The criteria are in `testing.kinds`, their texts in `assets/criteria.toml`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import numbers
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).resolve().parents[1] / "assets" / "criteria.toml"
+_TABLE = tomllib.loads(
+    Path(__file__).resolve().parents[1].joinpath("assets", "criteria.toml").read_text("utf-8")
+)
 MAX_PROBLEMS = 3
 """Problems of one criterion that are reported; more would say the same."""
 
@@ -134,20 +134,9 @@ class Report:
 
 def criterion(number: str) -> Callable[[Check], Criterion]:
     """Make a criterion of a generator function that yields a `Problem` per fault."""
-    row: dict[str, Any] = dict(_read_table()[number])
-    row["needs"] = tuple(row.get("needs", "").split())
-    return lambda check: Criterion(number, check=check, **row)
-
-
-@functools.cache
-def _read_table() -> dict[str, dict[str, str]]:
-    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
-
-
-def criteria_in(namespace: Mapping[str, object]) -> tuple[Criterion, ...]:
-    """The criteria that a module defines, in the order of their numbers."""
-    criteria = [value for value in namespace.values() if isinstance(value, Criterion)]
-    return tuple(sorted(criteria, key=lambda one: int(one.number[1:])))
+    row = _TABLE[number]
+    needs = tuple(row.get("needs", "").split())
+    return lambda check: Criterion(number, check=check, **(row | {"needs": needs}))
 
 
 def find_missing(made: object, *methods: str) -> Iterator[Problem]:

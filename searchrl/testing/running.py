@@ -7,9 +7,8 @@ import itertools
 import re
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import (
@@ -32,8 +31,7 @@ _ASKS = re.compile(r"without network|Connect\w*Error|URLError|Timeout\w*|gaierro
 _CATCH = "make this line work in the case that the finding names, or catch the error there"
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(NamedTuple):
     result: Result
     is_hanging: bool = False
     is_ended: bool = False

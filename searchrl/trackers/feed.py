@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from searchrl.config.sections import Named
 from searchrl.contracts import Metric
 from searchrl.contracts.watching import Tracker
 from searchrl.core.encoding import make_encodable
-from searchrl.errors import PluginError, SearchRLError
 from searchrl.plugins import Entry, Registry
-from searchrl.plugins.registry import describe_error
+from searchrl.plugins.registry import raising_of
 
 
 class Trackers:
@@ -38,7 +36,8 @@ class Trackers:
         """
         metrics = {make_encodable(name): metric for name, metric in metrics.items()}
         for entry, tracker in self._trackers:
-            _call(entry, f"log({step}, …, '{phase}')", tracker.log, step, metrics, phase)
+            with raising_of(f"{entry} failed in log({step}, …, '{phase}'):"):
+                tracker.log(step, metrics, phase)
 
     def __enter__(self) -> Trackers:
         return self
@@ -47,7 +46,8 @@ class Trackers:
         failures: list[Exception] = []
         for entry, tracker in self._trackers:
             try:
-                _call(entry, "close()", tracker.close)
+                with raising_of(f"{entry} failed in close():"):
+                    tracker.close()
             except Exception as failure:  # the others are closed all the same
                 failures.append(failure)
         self._trackers.clear()
@@ -57,12 +57,3 @@ class Trackers:
             # The error that ended the run comes first; those of closing are notes to it.
             for late in failures:
                 error.add_note(str(late))
-
-
-def _call(entry: Entry, what: str, method: Callable[..., Any], *args: Any) -> None:
-    try:
-        method(*args)
-    except SearchRLError:
-        raise
-    except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
-        raise PluginError(f"{entry} failed in {what}: {describe_error(error)}") from error

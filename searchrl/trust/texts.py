@@ -24,11 +24,8 @@ _COMMAND = re.compile(f"[{_COMMANDS}]")
 
 def clean(text: str) -> str:
     """The text with everything that commands a terminal made visible; line feeds and tabs stay."""
-
-    def show(match: re.Match[str]) -> str:
-        return match.group().encode("unicode-escape").decode()
-
-    return _COMMAND.sub(show, redact(text).replace("\r\n", "\n"))
+    plain = redact(text).replace("\r\n", "\n")
+    return _COMMAND.sub(lambda match: match.group().encode("unicode-escape").decode(), plain)
 
 
 def clean_json(text: str) -> str:

@@ -19,7 +19,7 @@ from searchrl.cli import options
 from searchrl.cli.options import Command, option
 from searchrl.config import parse_sets
 from searchrl.errors import ConfigError
-from searchrl.plugins import PluginFailure, load_plugins
+from searchrl.plugins import load_plugins
 from searchrl.plugins.loading import absolute_source
 from searchrl.screen.lines import print_json
 from searchrl.screen.terminal import make_console, show_finding
@@ -73,7 +73,14 @@ def check(what: str, **values: Any) -> None:
             reports.append(check_entry(registry, entry, settings))
         if console is not None:
             _show_report(console, reports[-1])
-    whole = describe(reports, failures)
+    whole = {
+        "is_good": not failures and all(report.is_good for report in reports),
+        "is_checked": all(report.is_checked for report in reports),
+        "not_loaded": [dataclasses.asdict(failure) for failure in failures],
+        "reports": [
+            {"is_good": report.is_good, **dataclasses.asdict(report)} for report in reports
+        ],
+    }
     if console is None:
         print_json(whole, indent=2)
     else:
@@ -90,18 +97,6 @@ def check(what: str, **values: Any) -> None:
         console.print(", ".join(told), style="bold green" if whole["is_good"] else "bold red")
     if not whole["is_good"] or (values["strict"] and not whole["is_checked"]):
         sys.exit(1)
-
-
-def describe(reports: list[Report], failures: tuple[PluginFailure, ...]) -> dict[str, Any]:
-    """All reports as JSON."""
-    return {
-        "is_good": not failures and all(report.is_good for report in reports),
-        "is_checked": all(report.is_checked for report in reports),
-        "not_loaded": [dataclasses.asdict(failure) for failure in failures],
-        "reports": [
-            {"is_good": report.is_good, **dataclasses.asdict(report)} for report in reports
-        ],
-    }
 
 
 def _show_report(console: Console, report: Report) -> None:

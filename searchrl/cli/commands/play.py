@@ -78,24 +78,15 @@ def play(**values: Any) -> None:
             print_json({"reward": None, "scores": {}, "unscored": unscored})
         console.print("The episode is not finished, so there are no scores.")
         sys.exit(FailureLimitError.exit_code if is_json else 0)
-    episode, scored = rollout.episode, rollout.scored
+    episode, row = rollout.episode, rollout_record(rollout, "play", {})
     if is_json:
-        print_json(
-            {
-                "task": episode.task.id,
-                "question": episode.task.question,
-                "expected": list(episode.task.answers),
-                "final_answer": episode.final_answer,
-                "stop_reason": str(episode.stop_reason),
-                "reward": scored.reward,
-                "scores": dict(scored.scores),
-                "unscored": scored.unscored,
-            }
-        )
+        task, shared = row["task"], ("final_answer", "stop_reason", "reward", "scores", "unscored")
+        facts = {"task": task["id"], "question": task["question"], "expected": task["answers"]}
+        print_json(facts | {key: row[key] for key in shared})
     if episode.turns and episode.turns[-1].action.reason:
         console.print(episode.turns[-1].action.reason, style="yellow")
     console.print(f"The episode is over ({episode.stop_reason}).")
-    for line in verdict_lines(rollout_record(rollout, "play", {})):
+    for line in verdict_lines(row):
         console.print(line)
     if episode.failure is not None:
         # The same status as for a run with too many failures: the command line was right.

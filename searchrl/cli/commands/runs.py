@@ -72,24 +72,18 @@ def _show(rows: list[RunRow], folders: list[Path]) -> None:
         say(f"no runs in {', '.join(map(str, folders))}; `searchrl train` makes one")
         return
 
-    def describe_state(row: RunRow) -> str:
-        state = f"{row.state}, damaged" if row.damaged else str(row.state)
-        if row.state != "finished" and row.num_steps:
-            return f"{state}, step {row.step} of {row.num_steps}"
-        return state
-
-    def describe_figures(row: RunRow) -> str:
-        if row.figure is None:
-            return ""
-        told = [format_value(row.figure, v) for v in (row.before, row.after) if v is not None]
-        return f"{label(row.figure)} {' → '.join(told)}"
-
     columns = ["what", "started (UTC)", "state", "figures"]
     shown = {}
     for row in rows:
         what = f"{row.program} {', '.join(row.envs)}, {row.model}"
         started = row.started[:16].replace("T", " ")
-        shown[str(row.path)] = [what, started, describe_state(row), describe_figures(row)]
+        state = f"{row.state}, damaged" if row.damaged else str(row.state)
+        if row.state != "finished" and row.num_steps:
+            state += f", step {row.step} of {row.num_steps}"
+        key = row.figure or ""
+        values = [format_value(key, v) for v in (row.before, row.after) if v is not None]
+        figures = f"{label(key)} {' → '.join(values)}" if key else ""
+        shown[str(row.path)] = [what, started, state, figures]
     console = make_console(sys.stdout)
     if not console.is_terminal:  # a line for each run, for other programs to read
         console.width = 10_000

@@ -166,7 +166,8 @@ class RolloutDriver:
         played = [dialogue for group in dialogues for dialogue in group]
         episodes = [dialogue.freeze(self.codec) for dialogue in played]
         release(played)
-        scores = self._score(played, episodes)
+        work = [(d.request.world.scorer, e, d.trace) for d, e in zip(played, episodes, strict=True)]
+        scores = score_together(work, [dialogue.request.group_id for dialogue in played])
         rollouts = iter(
             Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
             for d, episode, scored in zip(played, episodes, scores, strict=True)
@@ -361,11 +362,3 @@ class RolloutDriver:
         passages, ranks = (made.passages, made.ranks) if shown else ((), ())
         told = EpisodeTurn(text, action, passages, shown, made.reward, ranks)
         dialogue.turns.append(told)
-
-    def _score(
-        self, played: Sequence[Dialogue], episodes: Sequence[Episode]
-    ) -> list[ScoredEpisode]:
-        scorers = [dialogue.request.world.scorer for dialogue in played]
-        groups = [dialogue.request.group_id for dialogue in played]
-        traces = [dialogue.trace for dialogue in played]
-        return score_together(list(zip(scorers, episodes, strict=True)), groups, traces)

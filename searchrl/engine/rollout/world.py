@@ -23,10 +23,10 @@ from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Task
 from searchrl.engine.rollout.guarded import GuardedProtocol
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
-from searchrl.errors import ConfigError, EnvironmentFailure, ProtocolFailure, SearchRLError
+from searchrl.errors import ConfigError, EnvironmentFailure, ProtocolFailure
 from searchrl.plugins import Entry
 from searchrl.plugins.parts import Judged
-from searchrl.plugins.registry import describe_error
+from searchrl.plugins.registry import describe_error, raising_of
 from searchrl.retrieval.progress import OnProgress, listening
 from searchrl.rewards.scorer import Scorer
 from searchrl.tool_calls import CallQueue, Pinned, Raised
@@ -154,15 +154,9 @@ class TaskWorld:
 
     def _num_own_tasks(self, split: str) -> int:
         """The environment's own count of a split, checked."""
-        try:
+        what = f"num_tasks({split!r}) must return how many tasks the split has;"
+        with raising_of(f"{self.who['env']}: {what}", EnvironmentFailure):
             count = operator.index(self.ask(lambda env: env.get_wrapper_attr("num_tasks")(split)))
-        except SearchRLError:
-            raise
-        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
-            raise EnvironmentFailure(
-                f"{self.who['env']}: num_tasks({split!r}) must return how many tasks the split "
-                f"has; {describe_error(error)}"
-            ) from error
         if count < 1:
             raise ConfigError(f"env '{self.name}' has no tasks in split '{split}'")
         return count

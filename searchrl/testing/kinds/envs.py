@@ -300,15 +300,12 @@ def _has_its_gold(subject: Subject) -> Iterator[Problem]:
     env, has_gold = env_play.make_env(subject), False
     for options in env_play.find_probes(env):
         task = env_play.reset(env, options)[1].get("task")
-        if (
-            not isinstance(task, Task)
-            or not task.gold_ids
-            or not hasattr(env.unwrapped, "passages")
-        ):
+        gold_ids = task.gold_ids if isinstance(task, Task) else ()
+        if not gold_ids or not hasattr(env.unwrapped, "passages"):
             continue
         known = {passage.id for passage in env.unwrapped.passages(task)[1]}
         has_gold = has_gold or bool(known)
-        lacking = [one for one in task.gold_ids if known and one not in known]
+        lacking = [one for one in gold_ids if known and one not in known]
         if lacking:
             what = f"{options}: the gold passages {shorten(str(lacking))} are none of {len(known)}"
             yield Problem(what, env_play.find_own(env, *_TASK_METHODS))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from searchrl.contracts import TagProtocol, TokenBudget
+from searchrl.contracts import TokenBudget
 from searchrl.contracts.problems import find_action_problem
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
@@ -81,7 +81,10 @@ def _judges_anything(subject: Subject) -> Iterator[Problem]:
 
     def find_fault(turns: Sequence[str]) -> tuple[str, BaseException | None] | None:
         try:
-            (answer, score), again = _judge(protocol, turns), _judge(protocol, turns)
+            (answer, score), again = (
+                (protocol.final_answer(list(turns)), protocol.format_score(list(turns)))
+                for _ in range(2)
+            )
         except (Exception, SystemExit) as error:
             return f"raised {describe_error(error)}", error
         if (answer, score) != again:
@@ -268,7 +271,3 @@ def _explains_tags(subject: Subject) -> Iterator[Problem]:
     if missing:
         what = f"the instruction does not mention {' '.join(missing)}"
         yield Problem(what, type(grammar.protocol))
-
-
-def _judge(protocol: TagProtocol, turns: Sequence[str]) -> tuple[str | None, float]:
-    return protocol.final_answer(list(turns)), protocol.format_score(list(turns))

@@ -20,13 +20,12 @@ Logged = tuple[int, dict[str, Metric], str]
 """The arguments of `log`: step, metrics, phase."""
 
 
-def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
+def sample_log(first: int = 1, last: int = 3) -> Iterator[Logged]:
     """The log of a run of some steps: metrics that come and go, some without an interval."""
 
     def metric(value: float, n: int = 8) -> Metric:
         return Metric(value=value, low=value - 0.1, high=value + 0.1, n=n)
 
-    logged: list[Logged] = []
     for step in range(first, last + 1):
         train = {
             "reward": metric(0.1 * step),
@@ -38,10 +37,9 @@ def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
             train["learning_rate"] = Metric(value=1e-300, n=1)
         if step % 2:
             train["only at times"] = metric(-3.0, n=1)
-        logged.append((step, train, "train"))
+        yield step, train, "train"
         if step % 2 == 0:
-            logged.append((step, {"reward": metric(0.2), "em/forced": metric(0.0)}, "eval"))
-    return logged
+            yield step, {"reward": metric(0.2), "em/forced": metric(0.0)}, "eval"
 
 
 @contextlib.contextmanager
@@ -58,7 +56,7 @@ def _logs_a_run(subject: Subject) -> Iterator[Problem]:
         if problems := [*find_missing(tracker, "log", "close")]:
             yield from problems
             return
-        tracker.log(*sample_log(1, 1)[0])
+        tracker.log(*next(sample_log()))
         tracker.close()
 
 

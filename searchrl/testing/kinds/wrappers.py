@@ -17,14 +17,13 @@ INNER = "regulations"
 """The environment that is wrapped."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Wrapped(Subject):
     """The environment in the wrapper, as a subject of the criteria of environments."""
 
-    wrapper: Subject | None = None
+    wrapper: Subject
 
     def make(self, *args: Any, **parts: Any) -> Any:
-        assert self.wrapper is not None
         return self.wrapper.make(super().make(*args, **parts))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from searchrl.config import build_config
 from searchrl.contracts.history import History
@@ -20,14 +21,10 @@ def make_history(
     0.4
     """
     history = history or History(build_config().to_dict())
-    for number in range(max((len(values) for values in curves.values()), default=0)):
-        here = {
-            name: values[number]
-            for name, values in curves.items()
-            if number < len(values) and values[number] is not None
-        }
+    for step, values in enumerate(zip_longest(*curves.values()), 1):
+        here = {name: one for name, one in zip(curves, values, strict=True) if one is not None}
         metrics = {name: {"value": value, "n": 64} for name, value in here.items()}
-        history.add(number + 1, phase, metrics)
+        history.add(step, phase, metrics)
     return history
 
 

@@ -79,10 +79,9 @@ class Subject:
     @cached_property
     def grammar(self) -> Grammar:
         """The protocol that it is, or with which an environment is played by default."""
-        entry = self.entry
-        is_env = entry.kind == "env"
-        made = self.registry.make_protocol(entry, entry.protocol, {}) if is_env else self.make()
-        return Grammar(made)
+        if self.entry.kind != "env":
+            return Grammar(self.make())
+        return Grammar(self.registry.make_protocol(self.entry, self.entry.protocol, {}))
 
     @cached_property
     def retriever(self) -> IndexCache:

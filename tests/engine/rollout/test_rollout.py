@@ -289,7 +289,7 @@ def test_who_is_scored_together_and_what_is_rendered(
 
     rendered, together, score = list[bool](), list[Any](), rollout_module.score_together
     monkeypatch.setattr(
-        rollout_module, "score_together", lambda w, of, up: together.extend(of) or score(w, of, up)
+        rollout_module, "score_together", lambda w, of: together.extend(of) or score(w, of)
     )
     codec, world = Codec(), toy_world()
     requests = [

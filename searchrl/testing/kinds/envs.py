@@ -151,8 +151,8 @@ def _refuses_unknown(subject: Subject) -> Iterator[Problem]:
     count = max(env_play.count_tasks(env, split), 1)
     for options, value, check in (
         ({"split": "no-such-split", "index": 0}, "no-such-split", "ensure_split"),
-        ({"split": split, "index": count}, str(count), "ensure_index"),
-        ({"split": split, "index": -1}, "-1", "ensure_index"),
+        ({"split": split, "index": count}, str(count), "reset"),
+        ({"split": split, "index": -1}, "-1", "reset"),
     ):
         fix = f"raise ValueError with a text that names {value} and what there is instead"
         try:

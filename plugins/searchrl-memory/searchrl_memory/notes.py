@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, BinaryIO, TypeVar
 
 from filelock import FileLock
@@ -53,8 +54,8 @@ class NoteFile:
     """The notes of a file, which several processes may add to.
 
     Raises:
-        ConfigError: its folder is not there, it cannot be opened, it belongs to another user, or a
-            line of it is no note.
+        ConfigError: its folder is not there, it cannot be opened, it belongs to another user or is
+            open to others, or a line of it is no note.
     """
 
     def __init__(self, path: str) -> None:
@@ -75,10 +76,16 @@ class NoteFile:
                 f"wrapper memory: file = {show_value(path)}: {error.strerror}; name a file "
                 "that you may read and write"
             ) from error
-        if (owner := self.path.stat().st_uid) != os.getuid():
+        status = self.path.stat()
+        if status.st_uid != os.getuid():
             raise ConfigError(
-                f"wrapper memory: file = {show_value(path)} belongs to another user ({owner}), and "
-                "memories are not shared between users; name a file of your own"
+                f"wrapper memory: file = {show_value(path)} belongs to another user "
+                f"({status.st_uid}), and memories are not shared; name a file of your own"
+            )
+        if status.st_mode & 0o077:
+            raise ConfigError(
+                f"wrapper memory: file = {show_value(path)} is open to other users, and memories "
+                f"are not shared; close it with: chmod 600 {quote(path)}"
             )
         self.read()
 

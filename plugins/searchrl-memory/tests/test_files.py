@@ -61,6 +61,7 @@ class TestNotes:
     )
     def test_a_line_that_is_no_note_is_named(self, tmp_path, line, message):
         file = tmp_path / "kept.jsonl"
+        file.touch(mode=0o600)
         file.write_text(f'{{"text": "a"}}\n{line}\n', "utf-8")
         with pytest.raises(ConfigError, match=f"{re.escape(str(file))}{message}"):
             NoteFile(str(file))
@@ -71,6 +72,12 @@ class TestNotes:
             NoteFile(str(tmp_path / "rums" / "kept.jsonl"))
         with pytest.raises(ConfigError, match="Is a directory; name a file"):
             NoteFile(str(tmp_path))
+        file = tmp_path / "its notes.jsonl"
+        file.touch()
+        file.chmod(0o604)
+        with pytest.raises(ConfigError, match="open to other users, .*: chmod 600 '.*its notes"):
+            NoteFile(str(file))
+        assert file.stat().st_mode & 0o777 == 0o604  # it is the user who decides
         monkeypatch.setattr(os, "getuid", lambda: -1)
         with pytest.raises(ConfigError, match="belongs to another user"):
             NoteFile(str(tmp_path / "kept.jsonl"))

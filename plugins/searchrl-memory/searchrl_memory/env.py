@@ -47,7 +47,7 @@ class MemoryEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         k: texts that `recall` shows.
         max_calls: calls of an episode that take no turn of the environment; later ones are refused.
         ablation: `none`: neither tools nor procedures; `empty`: nothing is ever found; `shuffled`:
-            as many texts or procedures, drawn without regard to the query.
+            as many texts or procedures as are found, but drawn without regard to the query.
 
     Raises:
         ConfigError: settings that do not go together, or a wrong file or folder.
@@ -175,27 +175,24 @@ class MemoryEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _recall(self, query: str) -> list[Passage]:
         passages = [Passage(f"note-{n}", text) for n, text in enumerate(self._kept, 1)]
-        found = self._drawn(passages, self._k)
-        if found is None:
-            found = find(passages, self._retriever, query, self._k)
-        self._counts["recalled"] += len(found)
-        return found
+        shown = self._shown(passages, find(passages, self._retriever, query, self._k))
+        self._counts["recalled"] += len(shown)
+        return shown
 
     def _find_procedure(self, words: str) -> Procedure | None:
-        found = self._drawn(self._procedures, 1)
-        if found is None:
-            found = find_procedures(self._procedures, self._retriever, words, 1)
-        self._counts["procedures"] += len(found)
-        return found[0] if found else None
+        found = find_procedures(self._procedures, self._retriever, words, 1)
+        shown = self._shown(self._procedures, found)
+        self._counts["procedures"] += len(shown)
+        return shown[0] if shown else None
 
-    def _drawn(self, things: Sequence[T], k: int) -> list[T] | None:
-        """Things of an ablation in place of those that would be found; None without one."""
-        if self._ablation is None:
-            return None
+    def _shown(self, things: Sequence[T], found: list[T]) -> list[T]:
+        """Those that were found, or what an ablation shows in their place."""
         if self._ablation == "empty":
             return []
-        draw = Random(f"memory/{self._task.id}/{self._num_calls}")
-        return draw.sample(things, min(k, len(things)))
+        if self._ablation == "shuffled":
+            draw = Random(f"memory/{self._task.id}/{self._num_calls}")
+            return draw.sample(things, len(found))
+        return found
 
     def _say(self, text: str) -> str:
         notice: str = self._protocol.render_notice(text, self._budget())

@@ -195,8 +195,7 @@ class MemoryEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return found
 
     def _say(self, text: str) -> str:
-        notice: str = self._protocol.render_notice(text, self._budget())
-        return notice
+        return str(self._protocol.render_notice(text, self._budget()))
 
     def _budget(self) -> TokenBudget | None:
         budget: TokenBudget | None = self._inner("budget", None)

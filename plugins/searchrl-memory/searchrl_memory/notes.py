@@ -55,7 +55,7 @@ class NoteFile:
 
     Raises:
         ConfigError: its folder is not there, it cannot be opened, it belongs to another user or is
-            open to others, or a line of it is no note.
+            open to others, a line of it is no note, or lines that were read are gone.
     """
 
     def __init__(self, path: str) -> None:
@@ -67,8 +67,7 @@ class NoteFile:
             )
         self._lock = FileLock(f"{path}.lock")
         self._notes: list[Note] = []
-        self._size = 0
-        """Bytes of the whole lines that were read."""
+        self._size = 0  # bytes of the lines that were read
         try:
             self._open().close()
         except OSError as error:
@@ -76,8 +75,7 @@ class NoteFile:
                 f"wrapper memory: file = {show_value(path)}: {error.strerror}; name a file "
                 "that you may read and write"
             ) from error
-        status = self.path.stat()
-        if status.st_uid != os.getuid():
+        if (status := self.path.stat()).st_uid != os.getuid():
             raise ConfigError(
                 f"wrapper memory: file = {show_value(path)} belongs to another user "
                 f"({status.st_uid}), and memories are not shared; name a file of your own"
@@ -92,8 +90,7 @@ class NoteFile:
     def read(self) -> tuple[Note, ...]:
         """Return the notes so far. A last line that a kill cut off is none."""
         with self._open() as file:
-            file.seek(self._size)
-            lines = file.read().rpartition(b"\n")[0].split(b"\n")
+            lines = self._read_on(file).rpartition(b"\n")[0].split(b"\n")
         for line in lines if lines != [b""] else []:
             place = f"{self.path}:{len(self._notes) + 1}"
             self._notes.append(parse_as(Note, line, place, 'a note: {"text": "…", "task": "…"}'))
@@ -103,9 +100,19 @@ class NoteFile:
     def add(self, note: Note) -> None:
         """Append a note; once it returns, a kill does not lose it."""
         with self._lock, self._open() as file:
-            file.seek(self._size)
-            file.truncate(self._size + file.read().rfind(b"\n") + 1)  # a line that a kill cut off
+            end = self._read_on(file).rfind(b"\n") + 1
+            file.truncate(self._size + end)  # cuts off a line that a kill left unfinished
             file.write(note.model_dump_json().encode() + b"\n")
+
+    def _read_on(self, file: BinaryIO) -> bytes:
+        """Return the bytes behind the lines that were read."""
+        if file.seek(0, os.SEEK_END) < self._size:
+            raise ConfigError(
+                f"wrapper memory: '{self.path}' became shorter while a run used it; put the notes "
+                "back, or begin the run again and leave its file alone"
+            )
+        file.seek(self._size)
+        return file.read()
 
     def _open(self) -> BinaryIO:
         # Nobody else may read it or write into it.

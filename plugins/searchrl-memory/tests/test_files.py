@@ -48,6 +48,18 @@ class TestNotes:
         notes.add(Note(text="after"))
         assert NoteFile(str(file)).read()[-1].text == "after"
 
+    def test_a_file_that_became_shorter_is_named_and_left_as_it_is(self, tmp_path):
+        notes = NoteFile(str(tmp_path / "kept.jsonl"))
+        for text in ("first", "second"):
+            notes.add(Note(text=text))
+        whole = notes.read() and notes.path.read_bytes()
+        for left in (b"", whole[:9], whole[: len(whole) // 2]):
+            notes.path.write_bytes(left)
+            for use in (notes.read, lambda: notes.add(Note(text="third"))):
+                with pytest.raises(ConfigError, match="kept.jsonl' became shorter .* back, or"):
+                    use()
+            assert notes.path.read_bytes() == left
+
     @pytest.mark.parametrize(
         ("line", "message"),
         [

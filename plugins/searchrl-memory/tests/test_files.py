@@ -21,32 +21,50 @@ SOPS = Path(__file__).resolve().parent.parent / "examples" / "sops"
 RIGHT = {"name": "n", "description": "d", "trigger": "t", "steps": [{"action": "a"}]}
 
 
+ADD = """
+import sys
+from searchrl_memory.notes import Note, NoteFile
+file = NoteFile(sys.argv[1])
+print("ready", flush=True)
+name = input()
+for n in range(200):
+    file.add(Note(text=name * 9999, task=f"{name}{n}"))  # long: so the two meet
+    print(f"{name}{n}", flush=True)
+"""
+
+
+def adding(file):
+    """A process that adds notes to a file; a letter lets it begin."""
+    command = [sys.executable, "-c", ADD, str(file)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
 class TestNotes:
-    def test_two_processes_add_to_one_file_and_read_each_other(self, tmp_path):
-        one, two = (NoteFile(str(tmp_path / "kept.jsonl")) for _ in range(2))
-        one.add(Note(text="first\nline"))
-        two.add(Note(text="second", task="t"))
-        one.add(Note(text="third"))
-        assert [note.text for note in two.read()] == ["first\nline", "second", "third"]
-        assert one.read() == two.read()
-        assert one.path.stat().st_mode & 0o077 == 0
+    def test_two_processes_add_to_one_file_and_lose_no_note(self, tmp_path):
+        reader = NoteFile(str(tmp_path / "kept.jsonl"))
+        with adding(reader.path) as one, adding(reader.path) as two:
+            for process, name in ((one, "a"), (two, "b")):
+                print(name, file=process.stdin, flush=True)
+            assert one.wait() == two.wait() == 0
+        tasks = [note.task for note in reader.read()]
+        for name in "ab":
+            assert [task for task in tasks if task[0] == name] == [f"{name}{n}" for n in range(200)]
+        assert reader.path.stat().st_mode & 0o077 == 0
 
     def test_a_kill_loses_no_note_that_was_confirmed(self, tmp_path):
         file = tmp_path / "kept.jsonl"
-        code = (
-            "import itertools, sys; from searchrl_memory.notes import Note, NoteFile\n"
-            "file = NoteFile(sys.argv[1])\n"
-            "for n in itertools.count(): file.add(Note(text=str(n))); print(n, flush=True)"
-        )
-        command = [sys.executable, "-c", code, str(file)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with adding(file) as process:
+            print("a", file=process.stdin, flush=True)
             confirmed = [process.stdout.readline().strip() for _ in range(5)]
             os.kill(process.pid, signal.SIGKILL)
         file.write_bytes(file.read_bytes() + b'{"text": "half')  # whatever it left
         notes = NoteFile(str(file))
-        assert [note.text for note in notes.read()][:5] == confirmed
-        notes.add(Note(text="after"))
-        assert NoteFile(str(file)).read()[-1].text == "after"
+        assert [note.task for note in notes.read()][:5] == confirmed
+        notes.add(Note(text="first\nline"))
+        assert NoteFile(str(file)).read()[-1].text == "first\nline"
 
     def test_a_file_that_became_shorter_is_named_and_left_as_it_is(self, tmp_path):
         notes = NoteFile(str(tmp_path / "kept.jsonl"))

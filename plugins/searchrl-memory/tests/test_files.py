@@ -35,8 +35,7 @@ for n in range(200):
 
 def adding(file):
     """A process that adds notes to a file; a letter lets it begin."""
-    command = [sys.executable, "-c", ADD, str(file)]
-    pipe = subprocess.PIPE
+    command, pipe = [sys.executable, "-c", ADD, str(file)], subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
@@ -68,15 +67,13 @@ class TestNotes:
 
     def test_a_file_that_became_shorter_is_named_and_left_as_it_is(self, tmp_path):
         notes = NoteFile(str(tmp_path / "kept.jsonl"))
-        for text in ("first", "second"):
-            notes.add(Note(text=text))
+        notes.add(Note(text="first"))
         whole = notes.read() and notes.path.read_bytes()
-        for left in (b"", whole[:9], whole[: len(whole) // 2]):
-            notes.path.write_bytes(left)
-            for use in (notes.read, lambda: notes.add(Note(text="third"))):
-                with pytest.raises(ConfigError, match="kept.jsonl' became shorter .* back, or"):
-                    use()
-            assert notes.path.read_bytes() == left
+        notes.path.write_bytes(whole[:-9])
+        for use in (notes.read, lambda: notes.add(Note(text="third"))):
+            with pytest.raises(ConfigError, match="kept.jsonl' became shorter .* back, or"):
+                use()
+        assert notes.path.read_bytes() == whole[:-9]
 
     @pytest.mark.parametrize(
         ("line", "message"),
@@ -84,9 +81,7 @@ class TestNotes:
             ("no json", ":2: Invalid JSON"),
             ('{"text": 3}', ":2: text = 3: .*string"),
             ('{"text": " "}', ":2: text = .* at least 1 character"),
-            ('{"task": "t"}', ":2: field 'text' is missing"),
-            ('{"text": "a", "owner": "b"}', ":2: field 'owner' is unknown; expected a note"),
-            ("", ":2: Invalid JSON"),
+            ('{"task": "t"}', ":2: field 'text' is missing; expected a note"),
         ],
     )
     def test_a_line_that_is_no_note_is_named(self, tmp_path, line, message):
@@ -107,7 +102,6 @@ class TestNotes:
         file.chmod(0o604)
         with pytest.raises(ConfigError, match="open to other users, .*: chmod 600 '.*its notes"):
             NoteFile(str(file))
-        assert file.stat().st_mode & 0o777 == 0o604  # it is the user who decides
         monkeypatch.setattr(os, "getuid", lambda: -1)
         with pytest.raises(ConfigError, match="belongs to another user"):
             NoteFile(str(tmp_path / "kept.jsonl"))
@@ -117,22 +111,16 @@ class TestProcedures:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"steps": []}, "steps = []: .*at least 1 item"),
-            (
-                {"steps": [{"action": "a", "when": "b"}]},
-                "field 'steps.0.when' is unknown; expected",
-            ),
-            ({"steps": [{"condition": "b"}]}, "field 'steps.0.action' is missing"),
+            ({"steps": []}, "steps = ..: .*at least 1 item"),
+            ({"steps": [{"action": "a", "when": "b"}]}, "field 'steps.0.when' is unknown; exp"),
             ({"priority": "high"}, "priority = 'high': .*valid integer"),
-            ({"trigger": ""}, "trigger = ''"),
-            ({"name": None}, "name = null"),
         ],
     )
     def test_a_wrong_field_is_named_with_its_file(self, tmp_path, changes, message):
         (tmp_path / "one.json").write_text(json.dumps(RIGHT | changes), "utf-8")
         with pytest.raises(ConfigError) as caught:
             load_procedures(str(tmp_path))
-        assert re.search(f"one.json: {message.replace('[]', '..')}", str(caught.value))
+        assert re.search(f"one.json: {message}", str(caught.value))
 
     def test_every_wrong_file_is_told_and_a_name_is_used_once(self, tmp_path):
         for name, text in (("a", "{"), ("b", json.dumps(RIGHT)), ("c", json.dumps(RIGHT))):
@@ -141,10 +129,6 @@ class TestProcedures:
             load_procedures(str(tmp_path))
         one, two = str(caught.value).splitlines()
         assert "a.json: Invalid JSON" in one and "c.json: name = 'n', as in another file" in two
-
-    def test_a_folder_without_procedures_is_named(self, tmp_path):
-        with pytest.raises(ConfigError, match="holds no .json file"):
-            load_procedures(str(tmp_path))
 
     def test_words_decide_and_priority_only_between_equals(self, tmp_path):
         triggers = {"calm": "a debt", "urgent": "a debt", "debug": "debug this code"}
@@ -178,7 +162,7 @@ class TestCommand:
         assert shown.startswith("Procedure dark-screen: ") and "\nthen slow-network: " in shown
         assert "2. If it stays dark: lend another monitor" in shown
         assert "then" not in self.run("find", SOPS, "screen", "-k", 1).output
-        assert isinstance(self.run("check", tmp_path).exception, ConfigError)
+        assert "holds no .json file" in str(self.run("check", tmp_path).exception)
 
     @pytest.mark.parametrize(
         ("options", "message"),

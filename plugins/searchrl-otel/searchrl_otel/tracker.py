@@ -28,6 +28,7 @@ from searchrl import ConfigError, show_value
 from searchrl.contracts import Metric
 
 FILE = "spans.jsonl"
+QUEUE = 2**14  # spans of twenty steps
 CLOSE_S = 5.0  # longest wait for a collector: for an answer, and at the end of a run
 
 
@@ -55,58 +56,72 @@ class OtelTracker:
         if endpoint is not None and file is not None:
             raise ConfigError("tracker otel: it has an endpoint and a file; leave one of them out")
         self._end: _File | _Sender
-        self._processor: SpanProcessor
         if endpoint is None:
-            self._end = self._processor = _File(Path(run_dir), file or FILE)
+            self._end = _File(Path(run_dir), FILE if file is None else file)
         else:
             self._end = _Sender(_find_route(endpoint))
-            self._processor = BatchSpanProcessor(self._end, 2**14, 1000)  # of twenty steps
         self._is_warned = False
         os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = str(content).lower()
         _OUTLET.join(service)
-        _OUTLET.target = self._processor
+        _OUTLET.target = self._end
 
     def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
         """Warn once if spans are lost; metrics are for other trackers."""
-        if self._end.has_lost and not self._is_warned:
+        if self._end.num_lost and not self._is_warned:
             self._is_warned = True
             warnings.warn(
-                f"tracker otel: spans cannot be written to {self._end.place} and are lost; the run "
-                f"goes on. Start a collector there, or leave endpoint out to write to {FILE}",
+                f"tracker otel: {self._end.num_lost} spans did not get to {self._end.place} and "
+                "are lost; the run goes on. See that a collector runs there and keeps up, or leave "
+                f"endpoint out to write to {FILE}",
                 stacklevel=2,
             )
 
     def close(self) -> None:
         """End spans that are left open, and send what waits, for some seconds at most."""
-        if _OUTLET.target is self._processor:
+        if _OUTLET.target is self._end:
             _OUTLET.end_all()
             _OUTLET.target = None
-        closing = threading.Thread(target=self._processor.shutdown, daemon=True)
+        closing = threading.Thread(target=self._end.close, daemon=True)
         closing.start()
         closing.join(CLOSE_S)
-        self._end.has_lost |= closing.is_alive()
+        self._end.num_lost += self._end.num_waiting
+        self._is_warned = False  # once more, with the number of all
         self.log(0, {}, "")
 
 
 class _Sender(OTLPSpanExporter):
+    """Counts what is not sent, or finds no room."""
+
     def __init__(self, address: str) -> None:
         super().__init__(address, timeout=CLOSE_S)
-        self.place, self.has_lost = address, False
+        self.place, self.num_lost, self.num_waiting = address, 0, 0
+        self._lock, self._queue = threading.Lock(), BatchSpanProcessor(self, QUEUE, 1000)
+        self.close = self._queue.shutdown
+
+    def on_end(self, span: ReadableSpan) -> None:
+        with self._lock:
+            is_full = self.num_waiting >= QUEUE
+            self.num_lost += is_full
+            self.num_waiting += not is_full
+        if not is_full:
+            self._queue.on_end(span)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = super().export(spans)
-        self.has_lost |= result is not SpanExportResult.SUCCESS
+        with self._lock:
+            self.num_waiting -= len(spans)
+            self.num_lost += len(spans) * (result is not SpanExportResult.SUCCESS)
         return result
 
 
-class _File(SpanProcessor):
+class _File:
     """Writes a line as a span ends, so that a kill loses none.
 
     OpenTelemetry's own exporter to a file takes several times as long for a line.
     """
 
     def __init__(self, run_dir: Path, name: str) -> None:
-        self.place, self.has_lost = run_dir / name, False
+        self.place, self.num_lost, self.num_waiting = run_dir / name, 0, 0
         is_other = name in ("metrics.jsonl", "alarms.jsonl") or self.place.is_dir()
         if is_other or self.place.resolve().parent != run_dir.resolve():
             raise ConfigError(
@@ -114,22 +129,20 @@ class _File(SpanProcessor):
                 f"write a name such as {FILE}"
             )
         self._file = self.place.open("ab", buffering=0)
+        self.close = self._file.close
 
     def on_end(self, span: ReadableSpan) -> None:
         try:
             self._file.write(json.dumps(_as_otlp(span)).encode() + b"\n")
         except (OSError, ValueError):  # a full disk; closed before all threads were done
-            self.has_lost = True
-
-    def shutdown(self) -> None:
-        self._file.close()
+            self.num_lost += 1
 
 
 class _Outlet(SpanProcessor):
     """The way out of the process; each run puts its own target behind it."""
 
     def __init__(self) -> None:
-        self.target: SpanProcessor | None = None
+        self.target: _File | _Sender | None = None
         self._provider: TracerProvider | None = None
         self._open: dict[int, Span] = {}
 

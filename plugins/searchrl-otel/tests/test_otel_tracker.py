@@ -139,11 +139,15 @@ def test_a_wrong_setting_is_one_sentence(tmp_path: Path, wrong: str) -> None:
     assert all(name in str(raised.value) for name in ("tracker otel", *settings))
 
 
-def test_a_collector_that_is_not_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_without_a_collector_or_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("searchrl_otel.tracker.CLOSE_S", 0.3)
+    monkeypatch.setattr("searchrl_otel.tracker.QUEUE", 600)
     tracker = OtelTracker("unused", endpoint="http://127.0.0.1:9")
-    trace.get_tracer("t").start_span("s").end()
-    with pytest.warns(UserWarning, match="http://127.0.0.1:9/v1/traces and are lost"):
+    for _ in range(1000):
+        trace.get_tracer("t").start_span("s").end()
+    with pytest.warns(UserWarning, match=r"spans did not get to http://127.0.0.1:9/v1/traces"):
+        tracker.log(1, {}, "train")
+    with pytest.warns(UserWarning, match=r"otel: 1000 spans"):
         tracker.close()
 
 

@@ -23,7 +23,7 @@ from searchrl.testing import assert_conforms
 STEP: dict[str, Any] = {"env": "regulations", "model": "tiny", "max_steps": 1, "num_threads": 1}
 STEP |= {"plugins": ["searchrl_otel"], "eval": {"num_tasks": 1}}
 STEP["rollout"] = {"prompts_per_step": 1, "group_size": 4}
-EPISODE = "invoke_agent regulations"
+EPISODE, ROW = "invoke_agent regulations", "gen_ai.conversation.id"
 BREAKS = """
 import time, gymnasium
 from searchrl import hookimpl
@@ -70,14 +70,20 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_spans_form_a_tree_that_leads_to_the_rows_and_has_no_texts(run_dir: Path) -> None:
     spans, made = read(run_dir), tree(read(run_dir))
     assert {child for parent, child in made if not parent} == {"run a"}
-    assert {child for parent, child in made if parent == "step 1"} == {EPISODE, "update"}
+    below = {child for parent, child in made if parent == "step 1"}
+    assert below == {EPISODE, "update", "reward format", "reward em"}
     below = {child for parent, child in made if parent == EPISODE}
-    assert {"chat", "execute_tool search", "execute_tool answer", "reward em"} <= below
+    assert {"chat", "execute_tool search", "execute_tool answer"} <= below
     assert {parent for parent, child in made if child == "retrieval"} == {"execute_tool search"}
     assert made["evaluate (before)", EPISODE] == 2  # one must search first
     rows = [f"{r['phase']}.{r['step']}/{r['rollout_id']}" for r in Run.open(run_dir).rollouts()]
-    ids = [one["facts"]["gen_ai.conversation.id"] for one in spans if one["name"] == EPISODE]
-    assert sorted(ids) == sorted(rows)
+    ids = [one["facts"][ROW] for one in spans if one["name"] == EPISODE]
+    scored = {one["facts"][ROW] for one in spans if one["name"] == "reward em"}
+    assert sorted(ids) == sorted(rows) and scored == set(rows)
+    whole = {one["spanId"]: one for one in spans}
+    for one in (one for one in spans if one.get("parentSpanId")):
+        above = whole[one["parentSpanId"]]
+        assert int(one["endTimeUnixNano"]) <= int(above["endTimeUnixNano"]), one["name"]
     facts = str([one["facts"].keys() for one in spans])
     assert "usage" in facts and not any(text in facts for text in ("messages", "result", "query"))
 

@@ -1,13 +1,13 @@
 """The `otel` tracker: where the spans of a run go, an OTLP address or a file of the run folder.
 
 Owns the tracer provider of the process and what leaves it; SearchRL itself begins and ends spans.
-A collector that cannot be reached never ends a run: it is a warning.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
 import warnings
@@ -27,7 +27,10 @@ from opentelemetry.trace import Status, StatusCode
 from searchrl import ConfigError, show_value
 from searchrl.contracts import Metric
 
-FILE = "spans.jsonl"
+FILE, START = "spans.jsonl", b'{"resourceSpans"'
+TAKEN = ("alarms.jsonl", "journal.jsonl", "metrics.jsonl", "tracker.jsonl")
+TEXTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+LOGGER = logging.getLogger("opentelemetry")
 QUEUE = 2**14  # spans of twenty steps
 CLOSE_S = 5.0  # longest wait for a collector: for an answer, and at the end of a run
 
@@ -57,11 +60,14 @@ class OtelTracker:
             raise ConfigError("tracker otel: it has an endpoint and a file; leave one of them out")
         self._end: _File | _Sender
         if endpoint is None:
-            self._end = _File(Path(run_dir), FILE if file is None else file)
+            self._end = _File(Path(run_dir), FILE if file is None else file, content)
         else:
             self._end = _Sender(_find_route(endpoint))
         self._is_warned = False
-        os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = str(content).lower()
+        self._before = os.environ.get(TEXTS), LOGGER.level
+        os.environ[TEXTS] = str(content).lower()
+        # A line of the console for each lost span, or one that a late call ends again.
+        LOGGER.setLevel(logging.CRITICAL)
         _OUTLET.join(service)
         _OUTLET.target = self._end
 
@@ -84,6 +90,10 @@ class OtelTracker:
         closing = threading.Thread(target=self._end.close, daemon=True)
         closing.start()
         closing.join(CLOSE_S)
+        os.environ.pop(TEXTS, None)
+        text, level = self._before
+        os.environ.update({} if text is None else {TEXTS: text})
+        LOGGER.setLevel(level)
         self._end.num_lost += self._end.num_waiting
         self._is_warned = False  # once more, with the number of all
         self.log(0, {}, "")
@@ -115,20 +125,22 @@ class _Sender(OTLPSpanExporter):
 
 
 class _File:
-    """Writes a line as a span ends, so that a kill loses none.
+    """Writes a line as a span ends, so that a kill loses none."""
 
-    OpenTelemetry's own exporter to a file takes several times as long for a line.
-    """
-
-    def __init__(self, run_dir: Path, name: str) -> None:
+    def __init__(self, run_dir: Path, name: str, is_private: bool) -> None:
         self.place, self.num_lost, self.num_waiting = run_dir / name, 0, 0
-        is_other = name in ("metrics.jsonl", "alarms.jsonl") or self.place.is_dir()
-        if is_other or self.place.resolve().parent != run_dir.resolve():
+        is_ours = Path(name).name == name and name.endswith(".jsonl") and name not in TAKEN
+        if is_ours and self.place.is_file():
+            with self.place.open("rb") as file:
+                is_ours = file.read(16) in (b"", START)
+        if not is_ours or self.place.is_dir():
             raise ConfigError(
-                f"tracker otel: file = {show_value(name)} is no file of its own in the run folder; "
-                f"write a name such as {FILE}"
+                f"tracker otel: file = {show_value(name)} is no file of spans in the run folder; "
+                f"write a new name that ends in .jsonl, such as {FILE}"
             )
         self._file = self.place.open("ab", buffering=0)
+        if is_private:
+            self.place.chmod(0o600)
         self.close = self._file.close
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -148,8 +160,6 @@ class _Outlet(SpanProcessor):
 
     def join(self, service: str) -> None:
         """Be behind the tracer provider of the process, which is made if there is none."""
-        # A line of the console for each lost span, or one that a late call ends again.
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         provider = trace.get_tracer_provider()
         if not isinstance(provider, TracerProvider):
             resource = Resource.create({"service.name": service})
@@ -221,8 +231,9 @@ def _as_otlp(span: ReadableSpan) -> dict[str, Any]:
         "attributes": _facts(span.attributes),
         "status": {"code": span.status.status_code.value},
     }
-    service = {"attributes": _facts({"service.name": span.resource.attributes["service.name"]})}
-    return {"resourceSpans": [{"resource": service, "scopeSpans": [{"spans": [written]}]}]}
+    service = span.resource.attributes.get("service.name", "unknown_service")
+    sender = {"attributes": _facts({"service.name": service})}
+    return {"resourceSpans": [{"resource": sender, "scopeSpans": [{"spans": [written]}]}]}
 
 
 def _facts(attributes: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -232,8 +243,10 @@ def _facts(attributes: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, tuple):
         return {"arrayValue": {"values": [_value(one) for one in value]}}
-    types = {bool: "boolValue", int: "intValue", float: "doubleValue"}
-    return {types.get(type(value), "stringValue"): value}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"doubleValue": json.dumps(value)}  # in quotes: NaN, Infinity, -Infinity
+    kinds = {bool: "boolValue", int: "intValue", float: "doubleValue", object: "stringValue"}
+    return {next(name for kind, name in kinds.items() if isinstance(value, kind)): value}
 
 
 def _find_route(endpoint: str) -> str:

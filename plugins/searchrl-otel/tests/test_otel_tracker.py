@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,11 +12,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from searchrl_otel.tracker import OtelTracker
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from searchrl_otel.tracker import LOGGER, OtelTracker
 
 from searchrl import ConfigError, Run, evaluate, train
 from searchrl.testing import assert_conforms
@@ -80,10 +84,8 @@ def test_spans_form_a_tree_that_leads_to_the_rows_and_has_no_texts(run_dir: Path
     ids = [one["facts"][ROW] for one in spans if one["name"] == EPISODE]
     scored = {one["facts"][ROW] for one in spans if one["name"] == "reward em"}
     assert sorted(ids) == sorted(rows) and scored == set(rows)
-    whole = {one["spanId"]: one for one in spans}
-    for one in (one for one in spans if one.get("parentSpanId")):
-        above = whole[one["parentSpanId"]]
-        assert int(one["endTimeUnixNano"]) <= int(above["endTimeUnixNano"]), one["name"]
+    ends = {one["spanId"]: int(one["endTimeUnixNano"]) for one in spans} | {"": 1 << 63}
+    assert all(ends[one["spanId"]] <= ends[one["parentSpanId"]] for one in spans)
     facts = str([one["facts"].keys() for one in spans])
     assert "usage" in facts and not any(text in facts for text in ("messages", "result", "query"))
 
@@ -93,9 +95,8 @@ def test_a_collector_gets_the_spans_of_a_second_run_with_texts(run_dir: Path) ->
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(
-                int(self.headers["content-length"]) * (self.path == "/v1/traces")
-            )
+            assert self.path == "/v1/traces"
+            body = self.rfile.read(int(self.headers["content-length"]))
             received.extend(spans_of(MessageToDict(ExportTraceServiceRequest.FromString(body))))
             self.send_response(200)
             self.end_headers()
@@ -136,13 +137,30 @@ trace.get_tracer("t").start_span("s").end(); os.kill(os.getpid(), 9)"""
 @pytest.mark.parametrize(
     "wrong",
     "endpoint=localhost:4318 endpoint=ftp://h endpoint=http:// endpoint=http://h:99999 "
-    "file=../spans.jsonl file=metrics.jsonl file=a/b.jsonl file=b&endpoint=http://h".split(),
+    "file=../spans.jsonl file=metrics.jsonl file=a/b.jsonl file=b&endpoint=http://h "
+    "file=journal.jsonl file=config.yaml file= file=rows.jsonl file=folder.jsonl".split(),
 )
 def test_a_wrong_setting_is_one_sentence(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"step": 1}')
+    (tmp_path / "folder.jsonl").mkdir()
     settings: Any = dict(one.split("=") for one in wrong.split("&"))
     with pytest.raises(ConfigError) as raised:
         OtelTracker(tmp_path, **settings)
     assert all(name in str(raised.value) for name in ("tracker otel", *settings))
+
+
+def test_numbers_are_otlp_texts_private_and_the_process_as_before(tmp_path: Path) -> None:
+    before = dict(os.environ), LOGGER.level
+    tracker = OtelTracker(tmp_path, content=True)
+    facts = {"a": np.float64(0.5), "b": float("nan"), "c": True}
+    tracker._end.on_end(
+        ReadableSpan("s", trace.INVALID_SPAN_CONTEXT, resource=Resource({}), attributes=facts)
+    )
+    tracker.close()
+    values = [one["value"] for one in read(tmp_path)[0]["attributes"]]
+    assert values == [{"doubleValue": 0.5}, {"doubleValue": "NaN"}, {"boolValue": True}]
+    assert (tmp_path / "spans.jsonl").stat().st_mode & 0o777 == 0o600
+    assert before == (dict(os.environ), LOGGER.level)
 
 
 def test_spans_without_a_collector_or_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

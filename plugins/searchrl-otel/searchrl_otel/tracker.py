@@ -44,8 +44,6 @@ class OtelTracker:
         file: name of a file in the run folder, without an endpoint; by default `spans.jsonl`.
         content: let texts of turns, tools and searches into spans.
         service: name of the sender; of several runs in a process the first one's counts.
-
-    Raises `ConfigError` if an address or a file is wrong.
     """
 
     def __init__(
@@ -100,8 +98,6 @@ class OtelTracker:
 
 
 class _Sender(OTLPSpanExporter):
-    """Counts what is not sent, or finds no room."""
-
     def __init__(self, address: str) -> None:
         super().__init__(address, timeout=CLOSE_S)
         self.place, self.num_lost, self.num_waiting = address, 0, 0

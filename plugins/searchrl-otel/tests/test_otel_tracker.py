@@ -81,9 +81,8 @@ def test_spans_form_a_tree_that_leads_to_the_rows_and_has_no_texts(run_dir: Path
     assert {parent for parent, child in made if child == "retrieval"} == {"execute_tool search"}
     assert made["evaluate (before)", EPISODE] == 2  # one must search first
     rows = [f"{r['phase']}.{r['step']}/{r['rollout_id']}" for r in Run.open(run_dir).rollouts()]
-    ids = [one["facts"][ROW] for one in spans if one["name"] == EPISODE]
-    scored = {one["facts"][ROW] for one in spans if one["name"] == "reward em"}
-    assert sorted(ids) == sorted(rows) and scored == set(rows)
+    ids = [one["facts"][ROW] for one in spans if one["name"] in (EPISODE, "reward em")]
+    assert sorted(ids) == sorted(rows * 2)
     ends = {one["spanId"]: int(one["endTimeUnixNano"]) for one in spans} | {"": 1 << 63}
     assert all(ends[one["spanId"]] <= ends[one["parentSpanId"]] for one in spans)
     facts = str([one["facts"].keys() for one in spans])
@@ -138,11 +137,10 @@ trace.get_tracer("t").start_span("s").end(); os.kill(os.getpid(), 9)"""
     "wrong",
     "endpoint=localhost:4318 endpoint=ftp://h endpoint=http:// endpoint=http://h:99999 "
     "file=../spans.jsonl file=metrics.jsonl file=a/b.jsonl file=b&endpoint=http://h "
-    "file=journal.jsonl file=config.yaml file= file=rows.jsonl file=folder.jsonl".split(),
+    "file=journal.jsonl file=config.yaml file= file=rows.jsonl".split(),
 )
 def test_a_wrong_setting_is_one_sentence(tmp_path: Path, wrong: str) -> None:
     (tmp_path / "rows.jsonl").write_text('{"step": 1}')
-    (tmp_path / "folder.jsonl").mkdir()
     settings: Any = dict(one.split("=") for one in wrong.split("&"))
     with pytest.raises(ConfigError) as raised:
         OtelTracker(tmp_path, **settings)
@@ -152,10 +150,9 @@ def test_a_wrong_setting_is_one_sentence(tmp_path: Path, wrong: str) -> None:
 def test_numbers_are_otlp_texts_private_and_the_process_as_before(tmp_path: Path) -> None:
     before = dict(os.environ), LOGGER.level
     tracker = OtelTracker(tmp_path, content=True)
-    facts = {"a": np.float64(0.5), "b": float("nan"), "c": True}
-    tracker._end.on_end(
-        ReadableSpan("s", trace.INVALID_SPAN_CONTEXT, resource=Resource({}), attributes=facts)
-    )
+    facts: Any = {"a": np.float64(0.5), "b": float("nan"), "c": True}
+    context, resource = trace.INVALID_SPAN_CONTEXT, Resource({})
+    tracker._end.on_end(ReadableSpan("s", context, resource=resource, attributes=facts))
     tracker.close()
     values = [one["value"] for one in read(tmp_path)[0]["attributes"]]
     assert values == [{"doubleValue": 0.5}, {"doubleValue": "NaN"}, {"boolValue": True}]
@@ -169,9 +166,7 @@ def test_spans_without_a_collector_or_room_are_counted(monkeypatch: pytest.Monke
     tracker = OtelTracker("unused", endpoint="http://127.0.0.1:9")
     for _ in range(1000):
         trace.get_tracer("t").start_span("s").end()
-    with pytest.warns(UserWarning, match=r"spans did not get to http://127.0.0.1:9/v1/traces"):
-        tracker.log(1, {}, "train")
-    with pytest.warns(UserWarning, match=r"otel: 1000 spans"):
+    with pytest.warns(UserWarning, match="1000 spans did not get to http://127.0.0.1:9/v1/traces"):
         tracker.close()
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import NoOpTracer
+from opentelemetry.trace import NoOpTracer, get_current_span
 
 from searchrl.contracts.problems import MAX_REWARD
 from searchrl.contracts.scoring import GroupReward, Reward
@@ -38,6 +38,8 @@ from searchrl.trust.secrets import redact
 
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
+
+_ROW = "gen_ai.conversation.id"
 
 _Result = Score | Unscored
 
@@ -154,8 +156,8 @@ def score_together(
     overlap, unless it takes one at a time; quick calls run one after another.
 
     Args:
-        work: every episode with its scorer, and the context of spans of its scores, if it has
-            one; scorers of one run have one time limit.
+        work: every episode with its scorer, and the context of its span, whose name the spans of
+            its scores take, if it has one; scorers of one run have one time limit.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
     """
     locks = {owner: CallLock() for one in work for owner in one[0].alone}
@@ -258,7 +260,10 @@ def _run(
     lock = locks.get(members[0].owner(place)) or nullcontext()
     trace = members[0].trace if len(members) == 1 else None
     tracer = TRACER if name in scorer.schedule.names else NoOpTracer()  # not for a metric
-    with lock, tracer.start_as_current_span(f"reward {name}", trace) as span:
+    row = (getattr(get_current_span(trace), "attributes", None) or {}).get(_ROW)
+    with lock, tracer.start_as_current_span(f"reward {name}") as span:  # its episode is over
+        if row is not None:
+            span.set_attribute(_ROW, row)
         returned = component(episodes if name in scorer.group_names else episodes[0])
         if isinstance(value := getattr(returned, "value", returned), float | int):
             span.set_attribute("gen_ai.evaluation.score.value", value)

@@ -1,13 +1,13 @@
 """The `otel` tracker: where the spans of a run go, an OTLP address or a file of the run folder.
 
 Owns the tracer provider of the process and what leaves it; SearchRL itself begins and ends spans.
-A collector that cannot be reached never ends a run: it is a warning.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
 import warnings
@@ -27,7 +27,11 @@ from opentelemetry.trace import Status, StatusCode
 from searchrl import ConfigError, show_value
 from searchrl.contracts import Metric
 
-FILE = "spans.jsonl"
+FILE, START = "spans.jsonl", b'{"resourceSpans"'
+TAKEN = ("alarms.jsonl", "journal.jsonl", "metrics.jsonl", "tracker.jsonl")
+TEXTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+LOGGER = logging.getLogger("opentelemetry")
+QUEUE = 2**14  # spans of twenty steps
 CLOSE_S = 5.0  # longest wait for a collector: for an answer, and at the end of a run
 
 
@@ -40,8 +44,6 @@ class OtelTracker:
         file: name of a file in the run folder, without an endpoint; by default `spans.jsonl`.
         content: let texts of turns, tools and searches into spans.
         service: name of the sender; of several runs in a process the first one's counts.
-
-    Raises `ConfigError` if an address or a file is wrong.
     """
 
     def __init__(
@@ -55,88 +57,105 @@ class OtelTracker:
         if endpoint is not None and file is not None:
             raise ConfigError("tracker otel: it has an endpoint and a file; leave one of them out")
         self._end: _File | _Sender
-        self._processor: SpanProcessor
         if endpoint is None:
-            self._end = self._processor = _File(Path(run_dir), file or FILE)
+            self._end = _File(Path(run_dir), FILE if file is None else file, content)
         else:
             self._end = _Sender(_find_route(endpoint))
-            self._processor = BatchSpanProcessor(self._end, 2**14, 1000)  # of twenty steps
         self._is_warned = False
-        os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = str(content).lower()
+        self._before = os.environ.get(TEXTS), LOGGER.level
+        os.environ[TEXTS] = str(content).lower()
+        # A line of the console for each lost span, or one that a late call ends again.
+        LOGGER.setLevel(logging.CRITICAL)
         _OUTLET.join(service)
-        _OUTLET.target = self._processor
+        _OUTLET.target = self._end
 
     def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
         """Warn once if spans are lost; metrics are for other trackers."""
-        if self._end.has_lost and not self._is_warned:
+        if self._end.num_lost and not self._is_warned:
             self._is_warned = True
             warnings.warn(
-                f"tracker otel: spans cannot be written to {self._end.place} and are lost; the run "
-                f"goes on. Start a collector there, or leave endpoint out to write to {FILE}",
+                f"tracker otel: {self._end.num_lost} spans did not get to {self._end.place} and "
+                "are lost; the run goes on. See that a collector runs there and keeps up, or leave "
+                f"endpoint out to write to {FILE}",
                 stacklevel=2,
             )
 
     def close(self) -> None:
         """End spans that are left open, and send what waits, for some seconds at most."""
-        if _OUTLET.target is self._processor:
+        if _OUTLET.target is self._end:
             _OUTLET.end_all()
             _OUTLET.target = None
-        closing = threading.Thread(target=self._processor.shutdown, daemon=True)
+        closing = threading.Thread(target=self._end.close, daemon=True)
         closing.start()
         closing.join(CLOSE_S)
-        self._end.has_lost |= closing.is_alive()
+        os.environ.pop(TEXTS, None)
+        text, level = self._before
+        os.environ.update({} if text is None else {TEXTS: text})
+        LOGGER.setLevel(level)
+        self._end.num_lost += self._end.num_waiting
+        self._is_warned = False  # once more, with the number of all
         self.log(0, {}, "")
 
 
 class _Sender(OTLPSpanExporter):
     def __init__(self, address: str) -> None:
         super().__init__(address, timeout=CLOSE_S)
-        self.place, self.has_lost = address, False
+        self.place, self.num_lost, self.num_waiting = address, 0, 0
+        self._lock, self._queue = threading.Lock(), BatchSpanProcessor(self, QUEUE, 1000)
+        self.close = self._queue.shutdown
+
+    def on_end(self, span: ReadableSpan) -> None:
+        with self._lock:
+            is_full = self.num_waiting >= QUEUE
+            self.num_lost += is_full
+            self.num_waiting += not is_full
+        if not is_full:
+            self._queue.on_end(span)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = super().export(spans)
-        self.has_lost |= result is not SpanExportResult.SUCCESS
+        with self._lock:
+            self.num_waiting -= len(spans)
+            self.num_lost += len(spans) * (result is not SpanExportResult.SUCCESS)
         return result
 
 
-class _File(SpanProcessor):
-    """Writes a line as a span ends, so that a kill loses none.
+class _File:
+    """Writes a line as a span ends, so that a kill loses none."""
 
-    OpenTelemetry's own exporter to a file takes several times as long for a line.
-    """
-
-    def __init__(self, run_dir: Path, name: str) -> None:
-        self.place, self.has_lost = run_dir / name, False
-        is_other = name in ("metrics.jsonl", "alarms.jsonl") or self.place.is_dir()
-        if is_other or self.place.resolve().parent != run_dir.resolve():
+    def __init__(self, run_dir: Path, name: str, is_private: bool) -> None:
+        self.place, self.num_lost, self.num_waiting = run_dir / name, 0, 0
+        is_ours = Path(name).name == name and name.endswith(".jsonl") and name not in TAKEN
+        if is_ours and self.place.is_file():
+            with self.place.open("rb") as file:
+                is_ours = file.read(16) in (b"", START)
+        if not is_ours or self.place.is_dir():
             raise ConfigError(
-                f"tracker otel: file = {show_value(name)} is no file of its own in the run folder; "
-                f"write a name such as {FILE}"
+                f"tracker otel: file = {show_value(name)} is no file of spans in the run folder; "
+                f"write a new name that ends in .jsonl, such as {FILE}"
             )
         self._file = self.place.open("ab", buffering=0)
+        if is_private:
+            self.place.chmod(0o600)
+        self.close = self._file.close
 
     def on_end(self, span: ReadableSpan) -> None:
         try:
             self._file.write(json.dumps(_as_otlp(span)).encode() + b"\n")
         except (OSError, ValueError):  # a full disk; closed before all threads were done
-            self.has_lost = True
-
-    def shutdown(self) -> None:
-        self._file.close()
+            self.num_lost += 1
 
 
 class _Outlet(SpanProcessor):
     """The way out of the process; each run puts its own target behind it."""
 
     def __init__(self) -> None:
-        self.target: SpanProcessor | None = None
+        self.target: _File | _Sender | None = None
         self._provider: TracerProvider | None = None
         self._open: dict[int, Span] = {}
 
     def join(self, service: str) -> None:
         """Be behind the tracer provider of the process, which is made if there is none."""
-        # A line of the console for each lost span, or one that a late call ends again.
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         provider = trace.get_tracer_provider()
         if not isinstance(provider, TracerProvider):
             resource = Resource.create({"service.name": service})
@@ -208,8 +227,9 @@ def _as_otlp(span: ReadableSpan) -> dict[str, Any]:
         "attributes": _facts(span.attributes),
         "status": {"code": span.status.status_code.value},
     }
-    service = {"attributes": _facts({"service.name": span.resource.attributes["service.name"]})}
-    return {"resourceSpans": [{"resource": service, "scopeSpans": [{"spans": [written]}]}]}
+    service = span.resource.attributes.get("service.name", "unknown_service")
+    sender = {"attributes": _facts({"service.name": service})}
+    return {"resourceSpans": [{"resource": sender, "scopeSpans": [{"spans": [written]}]}]}
 
 
 def _facts(attributes: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -219,8 +239,10 @@ def _facts(attributes: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, tuple):
         return {"arrayValue": {"values": [_value(one) for one in value]}}
-    types = {bool: "boolValue", int: "intValue", float: "doubleValue"}
-    return {types.get(type(value), "stringValue"): value}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"doubleValue": json.dumps(value)}  # in quotes: NaN, Infinity, -Infinity
+    kinds = {bool: "boolValue", int: "intValue", float: "doubleValue", object: "stringValue"}
+    return {next(name for kind, name in kinds.items() if isinstance(value, kind)): value}
 
 
 def _find_route(endpoint: str) -> str:

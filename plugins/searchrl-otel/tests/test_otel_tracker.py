@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,11 +12,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from searchrl_otel.tracker import OtelTracker
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from searchrl_otel.tracker import LOGGER, OtelTracker
 
 from searchrl import ConfigError, Run, evaluate, train
 from searchrl.testing import assert_conforms
@@ -23,7 +27,7 @@ from searchrl.testing import assert_conforms
 STEP: dict[str, Any] = {"env": "regulations", "model": "tiny", "max_steps": 1, "num_threads": 1}
 STEP |= {"plugins": ["searchrl_otel"], "eval": {"num_tasks": 1}}
 STEP["rollout"] = {"prompts_per_step": 1, "group_size": 4}
-EPISODE = "invoke_agent regulations"
+EPISODE, ROW = "invoke_agent regulations", "gen_ai.conversation.id"
 BREAKS = """
 import time, gymnasium
 from searchrl import hookimpl
@@ -70,14 +74,17 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_spans_form_a_tree_that_leads_to_the_rows_and_has_no_texts(run_dir: Path) -> None:
     spans, made = read(run_dir), tree(read(run_dir))
     assert {child for parent, child in made if not parent} == {"run a"}
-    assert {child for parent, child in made if parent == "step 1"} == {EPISODE, "update"}
+    below = {child for parent, child in made if parent == "step 1"}
+    assert below == {EPISODE, "update", "reward format", "reward em"}
     below = {child for parent, child in made if parent == EPISODE}
-    assert {"chat", "execute_tool search", "execute_tool answer", "reward em"} <= below
+    assert {"chat", "execute_tool search", "execute_tool answer"} <= below
     assert {parent for parent, child in made if child == "retrieval"} == {"execute_tool search"}
     assert made["evaluate (before)", EPISODE] == 2  # one must search first
     rows = [f"{r['phase']}.{r['step']}/{r['rollout_id']}" for r in Run.open(run_dir).rollouts()]
-    ids = [one["facts"]["gen_ai.conversation.id"] for one in spans if one["name"] == EPISODE]
-    assert sorted(ids) == sorted(rows)
+    ids = [one["facts"][ROW] for one in spans if one["name"] in (EPISODE, "reward em")]
+    assert sorted(ids) == sorted(rows * 2)
+    ends = {one["spanId"]: int(one["endTimeUnixNano"]) for one in spans} | {"": 1 << 63}
+    assert all(ends[one["spanId"]] <= ends[one["parentSpanId"]] for one in spans)
     facts = str([one["facts"].keys() for one in spans])
     assert "usage" in facts and not any(text in facts for text in ("messages", "result", "query"))
 
@@ -87,9 +94,8 @@ def test_a_collector_gets_the_spans_of_a_second_run_with_texts(run_dir: Path) ->
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(
-                int(self.headers["content-length"]) * (self.path == "/v1/traces")
-            )
+            assert self.path == "/v1/traces"
+            body = self.rfile.read(int(self.headers["content-length"]))
             received.extend(spans_of(MessageToDict(ExportTraceServiceRequest.FromString(body))))
             self.send_response(200)
             self.end_headers()
@@ -130,20 +136,37 @@ trace.get_tracer("t").start_span("s").end(); os.kill(os.getpid(), 9)"""
 @pytest.mark.parametrize(
     "wrong",
     "endpoint=localhost:4318 endpoint=ftp://h endpoint=http:// endpoint=http://h:99999 "
-    "file=../spans.jsonl file=metrics.jsonl file=a/b.jsonl file=b&endpoint=http://h".split(),
+    "file=../spans.jsonl file=metrics.jsonl file=a/b.jsonl file=b&endpoint=http://h "
+    "file=journal.jsonl file=config.yaml file= file=rows.jsonl".split(),
 )
 def test_a_wrong_setting_is_one_sentence(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"step": 1}')
     settings: Any = dict(one.split("=") for one in wrong.split("&"))
     with pytest.raises(ConfigError) as raised:
         OtelTracker(tmp_path, **settings)
     assert all(name in str(raised.value) for name in ("tracker otel", *settings))
 
 
-def test_a_collector_that_is_not_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_otlp_texts_private_and_the_process_as_before(tmp_path: Path) -> None:
+    before = dict(os.environ), LOGGER.level
+    tracker = OtelTracker(tmp_path, content=True)
+    facts: Any = {"a": np.float64(0.5), "b": float("nan"), "c": True}
+    context, resource = trace.INVALID_SPAN_CONTEXT, Resource({})
+    tracker._end.on_end(ReadableSpan("s", context, resource=resource, attributes=facts))
+    tracker.close()
+    values = [one["value"] for one in read(tmp_path)[0]["attributes"]]
+    assert values == [{"doubleValue": 0.5}, {"doubleValue": "NaN"}, {"boolValue": True}]
+    assert (tmp_path / "spans.jsonl").stat().st_mode & 0o777 == 0o600
+    assert before == (dict(os.environ), LOGGER.level)
+
+
+def test_spans_without_a_collector_or_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("searchrl_otel.tracker.CLOSE_S", 0.3)
+    monkeypatch.setattr("searchrl_otel.tracker.QUEUE", 600)
     tracker = OtelTracker("unused", endpoint="http://127.0.0.1:9")
-    trace.get_tracer("t").start_span("s").end()
-    with pytest.warns(UserWarning, match="http://127.0.0.1:9/v1/traces and are lost"):
+    for _ in range(1000):
+        trace.get_tracer("t").start_span("s").end()
+    with pytest.warns(UserWarning, match="1000 spans did not get to http://127.0.0.1:9/v1/traces"):
         tracker.close()
 
 

@@ -53,7 +53,6 @@ def make_evaluator(folder: Path, reward: Any, first: str = FIRST, budget: int = 
         (FIRST.replace("{tools}", ""), "lost a tag or placeholder"),
         (FIRST.replace("</think>", "the end"), "lost a tag or placeholder"),
         (FIRST.replace("Be brief.", "be  BRIEF"), "near-copy"),
-        ("", "lost a tag or placeholder"),
         ("@/etc/passwd <think></think><tools></tools>{tools}", "begins with @, which names a file"),
     ],
 )
@@ -61,6 +60,7 @@ def test_an_edit_that_would_break_the_parser_or_is_nothing_new_is_dropped(
     text: str, reason: str
 ) -> None:
     assert find_problem(text, FIRST, [FIRST]) == reason
+    assert find_problem("\n", "Be brief.", ["Be brief."]) == "empty"
 
 
 def test_sentences_are_split_without_loss() -> None:

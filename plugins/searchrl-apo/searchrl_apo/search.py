@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import click
+
 from searchrl import ConfigError
 from searchrl.protocols import load_instruction
 from searchrl_apo.editors import GRADIENT_BATCH, OFFLINE, ModelEditor, OfflineEditor
 from searchrl_apo.evaluation import TRAIN, VALIDATION, Candidate, Evaluator
 from searchrl_apo.instructions import kept_in
 
-BEAM, BRANCH, ROUNDS = 4, 4, 3
+BEAM, BRANCH, ROUNDS, EMPTY = 4, 4, 3, 3
 HEATS = (4, 8, 16)
 """Tasks of a race: all candidates play the first of them, then the better half the next."""
 Editor = OfflineEditor | ModelEditor
@@ -88,7 +90,7 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
     """Return the best instruction."""
     best, every = evaluator.candidates[0], range(plan.num_validation)
     evaluator.score(best, VALIDATION, every)
-    beam = [best]
+    beam, num_empty = [best], 0
     for number in range(plan.rounds or plan.budget):
         rng, old = Random(f"{plan.seed}/{number}"), len(evaluator.candidates)
         if evaluator.num_episodes + plan.cost(len(beam)) > evaluator.budget:
@@ -102,7 +104,9 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
             evaluator.score(beam[0], VALIDATION, every)
             best = beam[0] if beam[0].is_better(best) else best
         on_round(beam[0], best)
-        if not new:
+        num_empty = 0 if new else num_empty + 1
+        if num_empty == EMPTY:
+            click.echo(f"the search ends: every edit of {EMPTY} rounds in a row was dropped")
             break
     return best
 

@@ -13,7 +13,7 @@ from searchrl_apo.editors import ModelEditor, OfflineEditor
 from searchrl_apo.evaluation import TRAIN, VALIDATION, Evaluator, OutOfEpisodes
 from searchrl_apo.instructions import find_problem, join, mask, split
 from searchrl_apo.journal import Journal
-from searchrl_apo.search import Plan, race
+from searchrl_apo.search import Plan, race, search
 
 from searchrl import BudgetSpent, DamagedError, SearchRLError
 from searchrl.contracts import Task
@@ -178,6 +178,18 @@ def test_an_editor_that_fails_ends_the_search(tmp_path: Path, name: str) -> None
     with pytest.raises(BudgetSpent):
         module.search(evaluator, editor, Plan(FIRST, 0, 500, None, 40, 8, 0), lambda *of: None)
     assert evaluator.num_episodes < 20
+
+
+def test_rounds_without_an_edit_are_passed_over_and_three_in_a_row_end_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluator, told = make_evaluator(tmp_path, lambda *of: 0.5, budget=2000), list[str]()
+    replies = iter(["", "", f"{FIRST} Look it up.", *[""] * 6])
+    editor = SimpleNamespace(edit=lambda *of: [(next(replies), "")])
+    plan = Plan(FIRST, 0, 2000, None, 40, 8, 0)
+    search(evaluator, editor, plan, lambda leader, best: told.append(leader.id))
+    assert len(told) == 6 and len(evaluator.candidates) == 2
+    assert "every edit of 3 rounds in a row was dropped" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["search", "gepa_bridge"])

@@ -128,6 +128,7 @@ def _read_sentences(path: str | None) -> list[list[str]]:
 def _create(player: Any, folder: Path, facts: Mapping[str, Any]) -> RunWriter:
     writer = RunWriter.create(player.config, folder)
     writer.write_provenance(player.registry.provenance(), program="apo", apo=facts)
+    Journal(folder).put({})  # by this file the folder is known as one that can go on
     return writer
 
 

@@ -79,12 +79,13 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(
 ) -> None:
     """Killed in the middle of a row."""
     pytest.importorskip(optimizer if optimizer == "gepa" else "searchrl_apo")
-    chosen, put = ["--optimizer", optimizer, *SHORT], Journal.put
+    chosen, put, killed = ["--optimizer", optimizer, *SHORT], Journal.put, [0]
 
     def put_or_die(journal: Journal, rows: dict[str, object]) -> None:
-        if len(journal) > 60:
-            with Path("broken/journal.jsonl").open("ab") as file:
-                file.write(b'{"key": "c3 valid')
+        if rows and len(journal) >= killed[0]:
+            if journal:
+                with Path("broken/journal.jsonl").open("ab") as file:
+                    file.write(b'{"key": "c3 valid')
             raise SystemExit(9)
         put(journal, rows)
 
@@ -92,7 +93,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "put", put_or_die)
         assert run(*chosen, "--run-dir", "broken").exit_code == 9
-    assert "--resume broken" in run(*chosen, "--run-dir", "broken").stderr
+        assert "--resume broken" in run(*chosen, "--run-dir", "broken").stderr
+        killed[0] = 60
+        assert run(*chosen, "--resume", "broken").exit_code == 9
     changed = run(*chosen, "--resume", "broken", "--set", "seed=5")
     assert changed.exit_code == 2 and "'seed' is not what it began with" in changed.stderr
     said = run(*chosen, "--resume", "broken")

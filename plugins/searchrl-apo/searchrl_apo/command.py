@@ -69,8 +69,9 @@ def apo(**given: Any) -> None:
         every = range(plan.num_validation)
         resume = given["resume"] and Run.open(given["resume"])
         folder = resume.path if resume else choose_folder(player.config)
-        facts = {name: given[name] for name in ("optimizer", "editor")} | player.config.to_dict()
-        facts |= {"instruction": plan.first, "sentences": lines}
+        facts = {name: given[name] for name in ("optimizer", "editor", "budget")}
+        facts |= {f"editor.{key}": of_editor.get(key) for key in ("model", "api", "extra")}
+        facts |= player.config.to_dict() | {"instruction": plan.first, "sentences": lines}
         del facts["run_dir"], facts["endpoint"]  # these may be others when it is continued
         search = importlib.import_module(_OPTIMIZERS[given["optimizer"]]).search
         try:

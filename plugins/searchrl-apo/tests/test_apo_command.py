@@ -96,8 +96,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(
         assert "--resume broken" in run(*chosen, "--run-dir", "broken").stderr
         killed[0] = 60
         assert run(*chosen, "--resume", "broken").exit_code == 9
-    changed = run(*chosen, "--resume", "broken", "--set", "seed=5")
-    assert changed.exit_code == 2 and "'seed' is not what it began with" in changed.stderr
+    for more, key in ((["--set", "seed=5"], "seed"), (["--budget", "350"], "budget")):
+        changed = run(*chosen, "--resume", "broken", *more)
+        assert changed.exit_code == 2 and f"'{key}' is not what it began with" in changed.stderr
     said = run(*chosen, "--resume", "broken")
     assert said.exit_code == 0, said.output
     assert read("broken") == read("whole")
@@ -143,6 +144,8 @@ def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:
     assert (
         "--resume b" in spent.stderr and len(Path("b/journal.jsonl").read_text().splitlines()) > 20
     )
+    other = run(*editor, "--set", "editor.model=other", "--resume", "b")
+    assert other.exit_code == 2 and "'editor.model' is not what it began" in other.stderr
     unnamed = run(*editor, "--run-dir", "c")
     assert unnamed.exit_code == 2 and "--set editor.model=NAME" in unnamed.stderr
 

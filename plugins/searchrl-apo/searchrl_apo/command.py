@@ -22,9 +22,10 @@ from searchrl import (
     parse_sets,
     replace_file,
     rollout_record,
+    show_value,
 )
 from searchrl.data import Problems, read_text
-from searchrl_apo.editors import ASSETS, OFFLINE, ModelEditor, OfflineEditor, make_ask
+from searchrl_apo.editors import ASSETS, ENDPOINT, OFFLINE, ModelEditor, OfflineEditor, make_ask
 from searchrl_apo.evaluation import VALIDATION, Candidate, Evaluator
 from searchrl_apo.journal import Journal
 from searchrl_apo.search import Plan
@@ -66,7 +67,8 @@ def apo(**given: Any) -> None:
         click.echo(f"{plan.describe()}\ntokens of a server at most: {told}")
         if given["dry_run"]:
             return
-        every = range(plan.num_validation)
+        every, is_offline = range(plan.num_validation), given["editor"] == OFFLINE
+        ask = None if is_offline else make_ask(given["editor"], of_editor, settings["plugins"])
         resume = given["resume"] and Run.open(given["resume"])
         folder = resume.path if resume else choose_folder(player.config)
         facts = {name: given[name] for name in ("optimizer", "editor", "budget")}
@@ -78,10 +80,8 @@ def apo(**given: Any) -> None:
             with holding(folder):
                 writer = _reopen(resume, facts) if resume else _create(player, folder, facts)
                 evaluator = Evaluator(plan.first, player, Journal(folder), plan.budget)
-                editor: Any = OfflineEditor(lines, evaluator)
-                if given["editor"] != OFFLINE:
-                    ask = make_ask(given["editor"], of_editor, settings["plugins"])
-                    editor = ModelEditor(ask, evaluator, plan.num_train)
+                editor: Any = ask and ModelEditor(ask, evaluator, plan.num_train)
+                editor = editor or OfflineEditor(lines, evaluator)
 
                 def tell(leader: Candidate, best: Candidate) -> None:
                     _keep(evaluator, folder, best)
@@ -108,7 +108,10 @@ def _read_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     settings = parse_sets([*written, *given["sets"]])
     if settings.get("env") == {"name": given["env"]}:
         settings["env"] = given["env"]  # its name alone: the rest may come from the policy's run
-    of_editor = {} if given["editor"] == OFFLINE else settings.pop("editor", {})
+    of_editor = settings.pop("editor", {})
+    if of_editor and not (isinstance(of_editor, dict) and given["editor"].startswith(ENDPOINT)):
+        way_on = "only --editor endpoint:URL has settings, each as --set editor.KEY=VALUE"
+        raise ConfigError(f"--set editor = {show_value(of_editor)}: {way_on}")
     before = click.get_current_context().find_root().params.get("plugin") or ()
     paths = [str(Path(p).resolve()) if Path(p).is_file() else p for p in given["plugins"]]
     return settings | {"plugins": [*settings.get("plugins", ()), *before, *paths]}, of_editor

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from searchrl import ConfigError, load_agent
+from searchrl import ConfigError, load_agent, show_value, suggest
 from searchrl.api_client import Client, EndpointConfig, Message, Request
 from searchrl_apo.evaluation import TRAIN, Candidate, Evaluator
 from searchrl_apo.instructions import join, kept_in, mask, normalise, split
@@ -147,15 +147,20 @@ class ModelEditor:
 def make_ask(editor: str, settings: Mapping[str, Any], plugins: Sequence[str]) -> Ask:
     """The way to ask the model of `endpoint:URL`, or a run or model here."""
     if not editor.startswith(ENDPOINT):
-        agent = load_agent(editor, plugins=list(plugins), **settings)
+        agent = load_agent(editor, plugins=list(plugins))
         return lambda text: agent.ask(text).final_answer
     if "model" not in settings:
         raise ConfigError(f"--editor {editor} needs a model: --set editor.model=NAME")
     try:
         config = EndpointConfig.model_validate({k: v for k, v in settings.items() if k != "model"})
     except ValidationError as error:
-        (first, *_) = error.errors(include_input=False)  # that may be a key
-        raise ConfigError(f"editor.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        (first, *_) = error.errors()
+        key, kind = ".".join(map(str, first["loc"])), first["type"]
+        if kind == "extra_forbidden":
+            known = suggest(key, {"model", *EndpointConfig.model_fields})
+            raise ConfigError(f"unknown key {show_value(f'editor.{key}')}.{known}") from None
+        value = "" if kind == "secret" else f" = {show_value(first['input'])}"
+        raise ConfigError(f"editor.{key}{value}: {first['msg']}") from None
     client = Client(editor.removeprefix(ENDPOINT), str(settings["model"]), config, "editor")
     return lambda text: _THOUGHT.sub(
         "", client.complete(Request((Message("user", text),), 4096)).text

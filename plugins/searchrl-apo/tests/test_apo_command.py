@@ -23,6 +23,7 @@ FEATURES = Path(__file__).parent / "features.py"
 ENV = ["--plugin", str(FEATURES), "--env", "features", "--set", "reward=em"]
 SMALL = ["--set", "eval.num_tasks=20", "--set", "eval.num_tasks_during=20"]
 SHORT = ["--budget", "300"]
+AT_URL = ["--editor", "endpoint:http://localhost:1/v1", "--set", "editor.model=x", "--set"]
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +158,9 @@ def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:
         (["--sentences", "empty.txt"], "it holds no sentence; expected one a line"),
         (["--resume", "nowhere"], "there is no run folder 'nowhere'"),
         (["--set", "eval.split=train"], "eval.split = train"),
-        (["--set", "editor.model=x"], "editor"),
+        (["--set", "editor.model=x"], '--set editor = {"model": "x"}: only --editor endpoint'),
+        ([*AT_URL, "editor.zzz=3"], "unknown key 'editor.zzz'. Known: api, cache,"),
+        ([*AT_URL, "editor.max_calls=-3"], "editor.max_calls = -3: Input should be greater"),
     ],
 )
 def test_a_wrong_option_is_named_and_nothing_is_written(more: list[str], text: str) -> None:

@@ -85,7 +85,10 @@ class OfflineEditor:
         worth = dict(zip(["", *self._words], [0.0, *effects], strict=True))
         old = [next((one for one in line if there[one]), "") for line in self._lines]
         new = [max(["", *line], key=lambda one: worth[one]) for line in self._lines]
-        changes = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
+        # A wording that is only a part of a sentence, as after a join, stays.
+        whole = {normalise(one) for one in ["", *split(text)] if not kept_in(one)}
+        pairs = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
+        changes = [pair for pair in pairs if normalise(pair[0]) in whole]
         return sorted(changes, key=lambda pair: worth[pair[0]] - worth[pair[1]])
 
 
@@ -96,7 +99,7 @@ def _replace(text: str, old: str, new: str, rng: Random) -> str:
     if not old:
         pieces.insert(rng.choice([*free, len(pieces)]), new)
     for at in free if old else ():
-        if normalise(old) in normalise(pieces[at]):
+        if normalise(old) == normalise(pieces[at]):
             pieces[at] = new and new + pieces[at][len(pieces[at].rstrip()) :]
     return join(filter(None, pieces))
 
@@ -109,7 +112,7 @@ def _reorder(text: str, rng: Random) -> Edit:
     if pairs and rng.random() < 0.5:
         at = rng.choice(pairs)
         second = pieces.pop(at + 1)
-        pieces[at] = f"{pieces[at].rstrip().rstrip('.!?')}; {second[0].lower()}{second[1:]}"
+        pieces[at] = f"{pieces[at].rstrip().rstrip('.!?')}, and {second[0].lower()}{second[1:]}"
         return join(pieces), "join two sentences"
     if len(free) > 1:
         at, to = rng.sample(free, 2)

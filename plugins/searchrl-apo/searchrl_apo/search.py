@@ -76,13 +76,14 @@ class Plan:
         return shown + raced + self.num_validation
 
     def describe(self) -> str:
-        """The plan in two lines."""
+        """The plan in three lines."""
+        rounds = f"{self.rounds} rounds" if self.rounds else "as many rounds as that pays for,"
         kept = " ".join(kept_in(self.first)) or "nothing"
         return (
             f"instruction: {len(self.first.split())} words; every edit keeps {kept}\n"
-            f"episodes: {self.num_validation} for the first instruction; {self.rounds or 'all'} "
-            f"rounds of at most {self.cost(BEAM)} for up to {BEAM * BRANCH} edits; these at most "
-            f"{self.budget:,}; then {2 * self.num_test} for the first and the best on test tasks"
+            f"episodes of the search, at most {self.budget:,}: {self.num_validation} for the first "
+            f"instruction, then {rounds} of at most {self.cost(BEAM)} for up to {BEAM * BRANCH} "
+            f"edits\nepisodes on test tasks: {2 * self.num_test}, with the first and the best one"
         )
 
 

@@ -55,7 +55,7 @@ def test_a_run_improves_the_instruction_and_looks_like_any_run() -> None:
     plan, said = run("--dry-run"), run("--run-dir", "a")
     assert said.exit_code == 0 and said.stdout.startswith(plan.stdout), said.output
     assert "every edit keeps <think> </think> <search>" in said.stdout
-    assert "episodes: 20 for the first instruction; all rounds of at most 180" in said.stdout
+    assert "at most 660: 20 for the first instruction, then as many rounds as that" in said.stdout
     best, first = Path("a/instruction.txt").read_text("utf-8"), make_start(1)
     assert chance(best) > chance(first)
     opened, tree = Run.open("a"), json.loads(Path("a/candidates.json").read_bytes())

@@ -142,13 +142,19 @@ def test_the_offline_editor_adds_rephrases_drops_joins_and_moves(tmp_path: Path)
     assert parent.text.count("Search") == 1 and reward(parent.text, "", 0) == 0.6
     for kind in ("add 'Be exact.'", "drop 'Guess at once.'", "rephrase 'Search well.'"):
         assert kind in told
+    apart = "Use <answer>. Keep it short. Be exact."
+    joined = make_evaluator(tmp_path, lambda text, *of: -float("exact" in text), apart)
+    made = joined.add(joined.candidates[0], "Use <answer>. Keep it short, and be exact.", "")
+    made.rewards = {(TRAIN, 0): 0.0}
+    told = OfflineEditor([["Be kind."]], joined).edit(made, 40, rng)
+    assert all("Keep it short, and be exact." in text for text, _ in told)
     alone = make_evaluator(tmp_path / "none", reward, "Use <answer>. Be kind. Be quick.")
     (tmp_path / "none").mkdir()
     alone.score(alone.candidates[0], VALIDATION, range(4))
     edits = dict(
         reversed(one) for one in OfflineEditor([], alone).edit(alone.candidates[0], 40, rng)
     )
-    assert edits["join two sentences"] == "Use <answer>. Be kind; be quick."
+    assert edits["join two sentences"] == "Use <answer>. Be kind, and be quick."
     assert edits["move a sentence"] == "Use <answer>. Be quick. Be kind."
 
 

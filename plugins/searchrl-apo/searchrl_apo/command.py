@@ -160,15 +160,20 @@ def _finish(
 ) -> None:
     """Play the test tasks with the first and the best instruction, once, and write the end."""
     split, tasks, first = config.eval.split, range(plan.num_test), evaluator.candidates[0]
-    played = [evaluator.play(one.text, split, tasks) for one in dict.fromkeys((first, best))]
-    results = {"before": played[0], "after": played[-1]}
-    for (phase, result), one in zip(results.items(), (first, best), strict=True):
-        rows = [rollout_record(rollout, phase, {}) for rollout in result.rollouts]
-        writer.write_rollouts(f"eval_{phase}", rows, compress=config.log.compress)
-        one.rewards |= {(split, task): result.rollouts[task].reward for task in tasks}
+    phases, journal = {"before": first, "after": best}, evaluator.journal
+    for one in dict.fromkeys(phases.values()):
+        if (key := f"{one.id} {split}") not in journal:
+            result = evaluator.play(one.text, split, tasks)
+            for phase in (name for name in phases if phases[name] is one):
+                rows = [rollout_record(rollout, phase, {}) for rollout in result.rollouts]
+                writer.write_rollouts(f"eval_{phase}", rows, compress=config.log.compress)
+            journal.put({key: [dict(result.metrics), _figures(result)]})
+        rewards = journal[key][1]["reward"]
+        one.rewards |= {(split, int(task)): reward for task, reward in rewards.items()}
     _keep(evaluator, writer.path, best)
-    measured = {phase: dict(result.metrics) for phase, result in results.items()}
-    paired = compare(_figures(results["after"]), _figures(results["before"]))
+    results = {phase: journal[f"{one.id} {split}"] for phase, one in phases.items()}
+    measured = {phase: metrics for phase, (metrics, _) in results.items()}
+    paired = compare(results["after"][1], results["before"][1])
     writer.write_summary({**measured, "paired": paired, "best": best.id})
     click.echo(f"{plan.num_test} tasks of split '{split}', {first.id} → {best.id}")
     for name, change in paired.items():
@@ -180,8 +185,9 @@ def _finish(
 
 
 def _figures(result: Any) -> dict[str, dict[str, float]]:
-    """Reward and exact match by task."""
-    scored = {one.trajectory.group_id: one for one in result.rollouts if one.reward is not None}
+    """Reward and exact match by the number of the task."""
+    listed = enumerate(result.rollouts)
+    scored = {str(task): one for task, one in listed if one.reward is not None}
     ems = {task: one.scored.scores.get("em") for task, one in scored.items()}
     rewards = {task: one.reward for task, one in scored.items()}
     return {"reward": rewards, "em": {task: em for task, em in ems.items() if em is not None}}

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from features import SENTENCES, chance, make_start
 from fixtures.openai_server import OpenAIServer
+from searchrl_apo.evaluation import Evaluator
 from searchrl_apo.journal import Journal
 
 from searchrl import Run
@@ -103,6 +104,24 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(
     said = run(*chosen, "--resume", "broken")
     assert said.exit_code == 0, said.output
     assert read("broken") == read("whole")
+
+
+def test_test_tasks_are_played_once_with_each_also_over_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play, played = Evaluator.play, list[str]()
+
+    def play_or_stop(evaluator: Evaluator, text: str, split: str, tasks: range) -> object:
+        played.extend([text] if split == "test" else [])
+        if split == "test" and len(played) == 2:
+            raise KeyboardInterrupt
+        return play(evaluator, text, split, tasks)
+
+    monkeypatch.setattr(Evaluator, "play", play_or_stop)
+    assert run(*SHORT, "--run-dir", "a").exit_code != 0
+    assert run(*SHORT, "--resume", "a").exit_code == 0
+    assert len(played) == 3 and played[0] != played[1] == played[2]
+    assert [len(list(Run.open("a").rollouts(one))) for one in ("before", "after")] == [20, 20]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(folder: Path) -> None:

@@ -198,6 +198,24 @@ def test_rounds_without_an_edit_are_passed_over_and_three_in_a_row_end_it(
     assert "every edit of 3 rounds in a row was dropped" in capsys.readouterr().out
 
 
+def test_gepa_spends_the_budget_though_edits_are_dropped_and_ends_if_all_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, asked = pytest.importorskip("searchrl_apo.gepa_bridge"), list[str]()
+
+    def play(name: str, num_kept: int) -> int:
+        (tmp_path / name).mkdir()
+        evaluator = make_evaluator(tmp_path / name, lambda *of: 0.5, budget=500)
+        texts = (f"{FIRST} Look at {n}." if n % 3 == 0 else "" for n in range(num_kept))
+        editor = SimpleNamespace(edit=lambda *of: [(asked.append(name) or next(texts, ""), "")])
+        module.search(evaluator, editor, Plan(FIRST, 0, 500, None, 400, 8, 0), lambda *of: None)
+        return evaluator.num_episodes
+
+    assert play("some", 999) > 490
+    play("none", 0)
+    assert asked.count("none") == 48 and "48 edits in a row were" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["search", "gepa_bridge"])
 def test_a_search_finds_most_of_what_can_be_gained(tmp_path: Path, name: str) -> None:
     module = pytest.importorskip(f"searchrl_apo.{name}")

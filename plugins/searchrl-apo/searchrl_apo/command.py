@@ -62,9 +62,9 @@ def apo(**given: Any) -> None:
     lines = _read_sentences(given["sentences"])
     with open_player(settings) as player:
         plan = Plan.of(player, given["budget"], given["editor"])
-        limits = [player.config.endpoint.max_tokens, of_editor.get("max_tokens")]
-        told = "policy {}, editor {}".format(*(one or "no limit" for one in limits))
-        click.echo(f"{plan.describe()}\ntokens of a server at most: {told}")
+        click.echo(plan.describe())
+        _tell_limit("policy", player.config.policy, "endpoint", player.config.endpoint.max_tokens)
+        _tell_limit("editor", given["editor"], "editor", of_editor.get("max_tokens"))
         if given["dry_run"]:
             return
         every, is_offline = range(plan.num_validation), given["editor"] == OFFLINE
@@ -115,6 +115,15 @@ def _read_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     before = click.get_current_context().find_root().params.get("plugin") or ()
     paths = [str(Path(p).resolve()) if Path(p).is_file() else p for p in given["plugins"]]
     return settings | {"plugins": [*settings.get("plugins", ()), *before, *paths]}, of_editor
+
+
+def _tell_limit(part: str, named: str, section: str, limit: int | None) -> None:
+    """Say how many tokens a part may spend, if it is a server."""
+    if named.startswith(ENDPOINT) and limit is not None:
+        click.echo(f"tokens of the {part}: at most {limit}")
+    elif named.startswith(ENDPOINT):
+        way_on = f"limit them with --set {section}.max_tokens=N"
+        click.echo(f"warning: tokens of the {part} have no limit; {way_on}")
 
 
 def _read_sentences(path: str | None) -> list[list[str]]:

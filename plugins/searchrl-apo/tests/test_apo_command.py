@@ -58,7 +58,7 @@ def test_a_run_improves_the_instruction_and_looks_like_any_run() -> None:
     assert "every edit keeps <think> </think> <search>" in said.stdout
     assert "at most 660: 20 for the first instruction, then as many rounds as that" in said.stdout
     best, first = Path("a/instruction.txt").read_text("utf-8"), make_start(1)
-    assert chance(best) > chance(first)
+    assert chance(best) > chance(first) and "tokens" not in said.output
     opened, tree = Run.open("a"), json.loads(Path("a/candidates.json").read_bytes())
     assert opened.summary["before"]["em"]["n"] == 20 and opened.summary["paired"]["em"]["low"] > 0
     for phase, text in (("before", first), ("after", best)):
@@ -156,6 +156,8 @@ def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:
         editor = ["--editor", f"endpoint:{server.url}", "--set", "editor.cache=off"]
         said = run(*editor, "--set", "editor.model=toy", "--run-dir", "a", "--budget", "1200")
         assert said.exit_code == 0, said.output
+        assert "the editor have no limit; limit them with --set editor.max_tokens=N" in said.output
+        assert "of the policy" not in said.output
         spent = run(
             *editor, "--set", "editor.model=toy", "--set", "editor.max_calls=2", "--run-dir", "b"
         )

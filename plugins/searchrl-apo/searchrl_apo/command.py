@@ -63,8 +63,12 @@ def apo(**given: Any) -> None:
     with open_player(settings) as player:
         plan = Plan.of(player, given["budget"], given["editor"])
         click.echo(plan.describe())
-        _tell_limit("policy", player.config.policy, "endpoint", player.config.endpoint.max_tokens)
-        _tell_limit("editor", given["editor"], "editor", of_editor.get("max_tokens"))
+        limits = player.config.endpoint.max_tokens, of_editor.get("max_tokens")
+        named = {"endpoint": player.config.policy, "editor": given["editor"]}
+        for (section, part), limit in zip(named.items(), limits, strict=True):
+            if part.startswith(ENDPOINT):
+                told = f"no limit is set: give one with --set {section}.max_tokens=N"
+                click.echo(f"tokens ({section}): {told if limit is None else f'at most {limit}'}")
         if given["dry_run"]:
             return
         every, is_offline = range(plan.num_validation), given["editor"] == OFFLINE
@@ -110,20 +114,11 @@ def _read_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
         settings["env"] = given["env"]  # its name alone: the rest may come from the policy's run
     of_editor = settings.pop("editor", {})
     if of_editor and not (isinstance(of_editor, dict) and given["editor"].startswith(ENDPOINT)):
-        way_on = "only --editor endpoint:URL has settings, each as --set editor.KEY=VALUE"
+        way_on = "only --editor endpoint:URL takes --set editor.KEY=VALUE"
         raise ConfigError(f"--set editor = {show_value(of_editor)}: {way_on}")
     before = click.get_current_context().find_root().params.get("plugin") or ()
     paths = [str(Path(p).resolve()) if Path(p).is_file() else p for p in given["plugins"]]
     return settings | {"plugins": [*settings.get("plugins", ()), *before, *paths]}, of_editor
-
-
-def _tell_limit(part: str, named: str, section: str, limit: int | None) -> None:
-    """Say how many tokens a part may spend, if it is a server."""
-    if named.startswith(ENDPOINT) and limit is not None:
-        click.echo(f"tokens of the {part}: at most {limit}")
-    elif named.startswith(ENDPOINT):
-        way_on = f"limit them with --set {section}.max_tokens=N"
-        click.echo(f"warning: tokens of the {part} have no limit; {way_on}")
 
 
 def _read_sentences(path: str | None) -> list[list[str]]:

@@ -159,11 +159,10 @@ def make_ask(editor: str, settings: Mapping[str, Any], plugins: Sequence[str]) -
     except ValidationError as error:
         (first, *_) = error.errors()
         key, kind = ".".join(map(str, first["loc"])), first["type"]
-        if kind == "extra_forbidden":
-            known = suggest(key, {"model", *EndpointConfig.model_fields})
-            raise ConfigError(f"unknown key {show_value(f'editor.{key}')}.{known}") from None
-        value = "" if kind == "secret" else f" = {show_value(first['input'])}"
-        raise ConfigError(f"editor.{key}{value}: {first['msg']}") from None
+        is_new = kind == "extra_forbidden"  # what a wrong name has may be a key
+        value = "" if is_new or kind == "secret" else f" = {show_value(first['input'])}"
+        known = suggest(key, EndpointConfig.model_fields) if is_new else ""
+        raise ConfigError(f"editor.{key}{value}: {first['msg']}.{known}") from None
     client = Client(editor.removeprefix(ENDPOINT), str(settings["model"]), config, "editor")
     return lambda text: _THOUGHT.sub(
         "", client.complete(Request((Message("user", text),), 4096)).text

@@ -11,13 +11,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-import click
-
 from searchrl import ConfigError, SearchRLError
 from searchrl_apo.evaluation import TRAIN, VALIDATION, Candidate, Evaluator, OutOfEpisodes
-from searchrl_apo.search import BEAM, BRANCH, EMPTY, Editor, OnRound, Plan
-
-_MOST_DROPPED = EMPTY * BEAM * BRANCH  # edits in a row, as in the rounds of the other optimizer
+from searchrl_apo.search import Editor, OnRound, Plan
 
 try:
     from gepa.api import optimize
@@ -36,7 +32,6 @@ class Adapter:
     on_round: OnRound
     best: Candidate
     error: SearchRLError | None = None
-    num_dropped: int = 0
 
     def evaluate(
         self, batch: list[tuple[str, int]], candidate: dict[str, str], capture_traces: bool = False
@@ -61,13 +56,7 @@ class Adapter:
             made = self.evaluator.add(parent, *self.editor.edit(parent, 1, self.rng)[0])
         except SearchRLError as error:
             made, self.error = None, error
-        self.num_dropped = 0 if made else self.num_dropped + 1
         return {"instruction": made.text} if made else candidate
-
-    def should_stop(self) -> bool:
-        """Return True after an error, and at the end of the budget or of new edits."""
-        is_spent = self.evaluator.num_episodes >= self.evaluator.budget
-        return bool(self.error) or is_spent or self.num_dropped >= _MOST_DROPPED
 
     def _find(self, candidate: dict[str, str]) -> Candidate:
         return next(
@@ -84,13 +73,11 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
             trainset=[(TRAIN, task) for task in range(plan.num_train)],
             valset=[(VALIDATION, task) for task in range(plan.num_validation)],
             adapter=cast("Any", adapter),
-            stop_callbacks=lambda state: adapter.should_stop(),
-            max_metric_calls=10 * evaluator.budget,  # GEPA counts what is played already, too
+            stop_callbacks=lambda state: adapter.error is not None,
+            max_metric_calls=10 * evaluator.budget,  # the evaluator ends it: GEPA counts repeats
             logger=SimpleNamespace(log=lambda message: None),
             seed=plan.seed,
         )
     if adapter.error:
         raise adapter.error
-    if adapter.num_dropped >= _MOST_DROPPED:
-        click.echo(f"the search ends: {_MOST_DROPPED} edits in a row were dropped")
     return adapter.best

@@ -186,34 +186,21 @@ def test_an_editor_that_fails_ends_the_search(tmp_path: Path, name: str) -> None
     assert evaluator.num_episodes < 20
 
 
-def test_rounds_without_an_edit_are_passed_over_and_three_in_a_row_end_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rounds_without_an_edit_are_passed_over_and_three_in_a_row_end_it(tmp_path: Path) -> None:
     evaluator, told = make_evaluator(tmp_path, lambda *of: 0.5, budget=2000), list[str]()
     replies = iter(["", "", f"{FIRST} Look it up.", *[""] * 6])
     editor = SimpleNamespace(edit=lambda *of: [(next(replies), "")])
     plan = Plan(FIRST, 0, 2000, None, 40, 8, 0)
     search(evaluator, editor, plan, lambda leader, best: told.append(leader.id))
     assert len(told) == 6 and len(evaluator.candidates) == 2
-    assert "every edit of 3 rounds in a row was dropped" in capsys.readouterr().out
 
 
-def test_gepa_spends_the_budget_though_edits_are_dropped_and_ends_if_all_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module, asked = pytest.importorskip("searchrl_apo.gepa_bridge"), list[str]()
-
-    def play(name: str, num_kept: int) -> int:
-        (tmp_path / name).mkdir()
-        evaluator = make_evaluator(tmp_path / name, lambda *of: 0.5, budget=500)
-        texts = (f"{FIRST} Look at {n}." if n % 3 == 0 else "" for n in range(num_kept))
-        editor = SimpleNamespace(edit=lambda *of: [(asked.append(name) or next(texts, ""), "")])
-        module.search(evaluator, editor, Plan(FIRST, 0, 500, None, 400, 8, 0), lambda *of: None)
-        return evaluator.num_episodes
-
-    assert play("some", 999) > 490
-    play("none", 0)
-    assert asked.count("none") == 48 and "48 edits in a row were" in capsys.readouterr().out
+def test_gepa_spends_the_budget_though_edits_are_dropped(tmp_path: Path) -> None:
+    module = pytest.importorskip("searchrl_apo.gepa_bridge")
+    evaluator = make_evaluator(tmp_path, lambda *of: 0.5)
+    editor = SimpleNamespace(edit=lambda *of: [("", "")])
+    module.search(evaluator, editor, Plan(FIRST, 0, 1000, None, 999, 8, 0), lambda *of: None)
+    assert evaluator.num_episodes > 990
 
 
 @pytest.mark.parametrize("name", ["search", "gepa_bridge"])

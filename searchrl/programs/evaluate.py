@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from searchrl.api_client import Client
@@ -32,6 +32,7 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
+from searchrl.retrieval.indexes import IndexCache
 from searchrl.run_folder import Run, save_beside
 from searchrl.screen.console import make_observer
 from searchrl.screen.observer import Observer
@@ -129,6 +130,7 @@ class Player:
     driver: RolloutDriver
     script: str | None
     client: Client | None
+    indexes: dict[str, IndexCache] = field(default_factory=dict, repr=False)
 
     def play(
         self, *changes: Mapping[str, Any], split: str, indices: Sequence[int], **watched: Any
@@ -150,8 +152,8 @@ class Player:
 
     def make_worlds(self, *changes: Mapping[str, Any]) -> list[TaskWorld]:
         """The worlds that `play` plays: their protocols, and the tasks of their splits."""
-        config = build_config(self.config.to_dict(), *changes)
-        return make_worlds(with_components(config, self.registry), self.registry)
+        config = with_components(build_config(self.config.to_dict(), *changes), self.registry)
+        return make_worlds(config, self.registry, self.indexes)
 
     @property
     def traffic(self) -> Traffic | None:

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from searchrl import open_player
+from searchrl.contracts import Passage, Retriever
+from searchrl.engine.rollout.guarded import GuardedRetrievers
+
+
+def test_a_player_builds_an_index_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    build, built = GuardedRetrievers.__call__, list[int]()
+
+    def count(self: GuardedRetrievers, passages: Sequence[Passage]) -> Retriever:
+        built.append(len(passages))
+        return build(self, passages)
+
+    monkeypatch.setattr(GuardedRetrievers, "__call__", count)
+    with open_player({"env": "regulations", "policy": "scripted"}) as player:
+        for instruction in ("Say hello.", "Say hello.", "Say goodbye."):
+            changes = {"protocol": {"instruction": instruction}}
+            player.play(changes, split="train", indices=[5, 3])
+            assert len(built) == 2  # a corpus for each task
+        player.play({"env": {"world_seed": 3}}, split="train", indices=[5])
+        assert len(built) == 3
 
 
 def test_a_player_plays_tasks_by_number_under_changed_settings() -> None:

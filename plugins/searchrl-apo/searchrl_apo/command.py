@@ -22,9 +22,10 @@ from searchrl import (
     parse_sets,
     replace_file,
     rollout_record,
+    show_value,
 )
 from searchrl.data import Problems, read_text
-from searchrl_apo.editors import ASSETS, OFFLINE, ModelEditor, OfflineEditor, make_ask
+from searchrl_apo.editors import ASSETS, ENDPOINT, OFFLINE, ModelEditor, OfflineEditor, make_ask
 from searchrl_apo.evaluation import VALIDATION, Candidate, Evaluator
 from searchrl_apo.journal import Journal
 from searchrl_apo.search import Plan
@@ -61,26 +62,30 @@ def apo(**given: Any) -> None:
     lines = _read_sentences(given["sentences"])
     with open_player(settings) as player:
         plan = Plan.of(player, given["budget"], given["editor"])
-        limits = [player.config.endpoint.max_tokens, of_editor.get("max_tokens")]
-        told = "policy {}, editor {}".format(*(one or "no limit" for one in limits))
-        click.echo(f"{plan.describe()}\ntokens of a server at most: {told}")
+        click.echo(plan.describe())
+        limits = player.config.endpoint.max_tokens, of_editor.get("max_tokens")
+        named = {"endpoint": player.config.policy, "editor": given["editor"]}
+        for (section, part), limit in zip(named.items(), limits, strict=True):
+            if part.startswith(ENDPOINT):
+                told = f"no limit is set: give one with --set {section}.max_tokens=N"
+                click.echo(f"tokens ({section}): {told if limit is None else f'at most {limit}'}")
         if given["dry_run"]:
             return
-        every = range(plan.num_validation)
+        every, is_offline = range(plan.num_validation), given["editor"] == OFFLINE
+        ask = None if is_offline else make_ask(given["editor"], of_editor, settings["plugins"])
         resume = given["resume"] and Run.open(given["resume"])
         folder = resume.path if resume else choose_folder(player.config)
-        facts = {name: given[name] for name in ("optimizer", "editor")} | player.config.to_dict()
-        facts |= {"instruction": plan.first, "sentences": lines}
+        facts = {name: given[name] for name in ("optimizer", "editor", "budget")}
+        facts |= {f"editor.{key}": of_editor.get(key) for key in ("model", "api", "extra")}
+        facts |= player.config.to_dict() | {"instruction": plan.first, "sentences": lines}
         del facts["run_dir"], facts["endpoint"]  # these may be others when it is continued
         search = importlib.import_module(_OPTIMIZERS[given["optimizer"]]).search
         try:
             with holding(folder):
                 writer = _reopen(resume, facts) if resume else _create(player, folder, facts)
                 evaluator = Evaluator(plan.first, player, Journal(folder), plan.budget)
-                editor: Any = OfflineEditor(lines, evaluator)
-                if given["editor"] != OFFLINE:
-                    ask = make_ask(given["editor"], of_editor, settings["plugins"])
-                    editor = ModelEditor(ask, evaluator, plan.num_train)
+                editor: Any = ask and ModelEditor(ask, evaluator, plan.num_train)
+                editor = editor or OfflineEditor(lines, evaluator)
 
                 def tell(leader: Candidate, best: Candidate) -> None:
                     _keep(evaluator, folder, best)
@@ -107,7 +112,10 @@ def _read_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     settings = parse_sets([*written, *given["sets"]])
     if settings.get("env") == {"name": given["env"]}:
         settings["env"] = given["env"]  # its name alone: the rest may come from the policy's run
-    of_editor = {} if given["editor"] == OFFLINE else settings.pop("editor", {})
+    of_editor = settings.pop("editor", {})
+    if of_editor and not (isinstance(of_editor, dict) and given["editor"].startswith(ENDPOINT)):
+        way_on = "only --editor endpoint:URL takes --set editor.KEY=VALUE"
+        raise ConfigError(f"--set editor = {show_value(of_editor)}: {way_on}")
     before = click.get_current_context().find_root().params.get("plugin") or ()
     paths = [str(Path(p).resolve()) if Path(p).is_file() else p for p in given["plugins"]]
     return settings | {"plugins": [*settings.get("plugins", ()), *before, *paths]}, of_editor
@@ -128,6 +136,7 @@ def _read_sentences(path: str | None) -> list[list[str]]:
 def _create(player: Any, folder: Path, facts: Mapping[str, Any]) -> RunWriter:
     writer = RunWriter.create(player.config, folder)
     writer.write_provenance(player.registry.provenance(), program="apo", apo=facts)
+    Journal(folder).put({})  # by this file the folder is known as one that can go on
     return writer
 
 
@@ -155,15 +164,20 @@ def _finish(
 ) -> None:
     """Play the test tasks with the first and the best instruction, once, and write the end."""
     split, tasks, first = config.eval.split, range(plan.num_test), evaluator.candidates[0]
-    played = [evaluator.play(one.text, split, tasks) for one in dict.fromkeys((first, best))]
-    results = {"before": played[0], "after": played[-1]}
-    for (phase, result), one in zip(results.items(), (first, best), strict=True):
-        rows = [rollout_record(rollout, phase, {}) for rollout in result.rollouts]
-        writer.write_rollouts(f"eval_{phase}", rows, compress=config.log.compress)
-        one.rewards |= {(split, task): result.rollouts[task].reward for task in tasks}
+    phases, journal = {"before": first, "after": best}, evaluator.journal
+    for one in dict.fromkeys(phases.values()):
+        if (key := f"{one.id} {split}") not in journal:
+            result = evaluator.play(one.text, split, tasks)
+            for phase in (name for name in phases if phases[name] is one):
+                rows = [rollout_record(rollout, phase, {}) for rollout in result.rollouts]
+                writer.write_rollouts(f"eval_{phase}", rows, compress=config.log.compress)
+            journal.put({key: [dict(result.metrics), _figures(result)]})
+        rewards = journal[key][1]["reward"]
+        one.rewards |= {(split, int(task)): reward for task, reward in rewards.items()}
     _keep(evaluator, writer.path, best)
-    measured = {phase: dict(result.metrics) for phase, result in results.items()}
-    paired = compare(_figures(results["after"]), _figures(results["before"]))
+    results = {phase: journal[f"{one.id} {split}"] for phase, one in phases.items()}
+    measured = {phase: metrics for phase, (metrics, _) in results.items()}
+    paired = compare(results["after"][1], results["before"][1])
     writer.write_summary({**measured, "paired": paired, "best": best.id})
     click.echo(f"{plan.num_test} tasks of split '{split}', {first.id} → {best.id}")
     for name, change in paired.items():
@@ -175,8 +189,9 @@ def _finish(
 
 
 def _figures(result: Any) -> dict[str, dict[str, float]]:
-    """Reward and exact match by task."""
-    scored = {one.trajectory.group_id: one for one in result.rollouts if one.reward is not None}
+    """Reward and exact match by the number of the task."""
+    listed = enumerate(result.rollouts)
+    scored = {str(task): one for task, one in listed if one.reward is not None}
     ems = {task: one.scored.scores.get("em") for task, one in scored.items()}
     rewards = {task: one.reward for task, one in scored.items()}
     return {"reward": rewards, "em": {task: em for task, em in ems.items() if em is not None}}

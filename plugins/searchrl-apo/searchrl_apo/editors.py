@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from searchrl import ConfigError, load_agent
+from searchrl import ConfigError, load_agent, show_value, suggest
 from searchrl.api_client import Client, EndpointConfig, Message, Request
 from searchrl_apo.evaluation import TRAIN, Candidate, Evaluator
 from searchrl_apo.instructions import join, kept_in, mask, normalise, split
@@ -85,7 +85,10 @@ class OfflineEditor:
         worth = dict(zip(["", *self._words], [0.0, *effects], strict=True))
         old = [next((one for one in line if there[one]), "") for line in self._lines]
         new = [max(["", *line], key=lambda one: worth[one]) for line in self._lines]
-        changes = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
+        # A wording that is only a part of a sentence, as after a join, stays.
+        whole = {normalise(one) for one in ["", *split(text)] if not kept_in(one)}
+        pairs = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
+        changes = [pair for pair in pairs if normalise(pair[0]) in whole]
         return sorted(changes, key=lambda pair: worth[pair[0]] - worth[pair[1]])
 
 
@@ -96,7 +99,7 @@ def _replace(text: str, old: str, new: str, rng: Random) -> str:
     if not old:
         pieces.insert(rng.choice([*free, len(pieces)]), new)
     for at in free if old else ():
-        if normalise(old) in normalise(pieces[at]):
+        if normalise(old) == normalise(pieces[at]):
             pieces[at] = new and new + pieces[at][len(pieces[at].rstrip()) :]
     return join(filter(None, pieces))
 
@@ -109,7 +112,7 @@ def _reorder(text: str, rng: Random) -> Edit:
     if pairs and rng.random() < 0.5:
         at = rng.choice(pairs)
         second = pieces.pop(at + 1)
-        pieces[at] = f"{pieces[at].rstrip().rstrip('.!?')}; {second[0].lower()}{second[1:]}"
+        pieces[at] = f"{pieces[at].rstrip().rstrip('.!?')}, and {second[0].lower()}{second[1:]}"
         return join(pieces), "join two sentences"
     if len(free) > 1:
         at, to = rng.sample(free, 2)
@@ -147,15 +150,19 @@ class ModelEditor:
 def make_ask(editor: str, settings: Mapping[str, Any], plugins: Sequence[str]) -> Ask:
     """The way to ask the model of `endpoint:URL`, or a run or model here."""
     if not editor.startswith(ENDPOINT):
-        agent = load_agent(editor, plugins=list(plugins), **settings)
+        agent = load_agent(editor, plugins=list(plugins))
         return lambda text: agent.ask(text).final_answer
     if "model" not in settings:
         raise ConfigError(f"--editor {editor} needs a model: --set editor.model=NAME")
     try:
         config = EndpointConfig.model_validate({k: v for k, v in settings.items() if k != "model"})
     except ValidationError as error:
-        (first, *_) = error.errors(include_input=False)  # that may be a key
-        raise ConfigError(f"editor.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        (first, *_) = error.errors()
+        key, kind = ".".join(map(str, first["loc"])), first["type"]
+        is_new = kind == "extra_forbidden"  # what a wrong name has may be a key
+        value = "" if is_new or kind == "secret" else f" = {show_value(first['input'])}"
+        known = suggest(key, EndpointConfig.model_fields) if is_new else ""
+        raise ConfigError(f"editor.{key}{value}: {first['msg']}.{known}") from None
     client = Client(editor.removeprefix(ENDPOINT), str(settings["model"]), config, "editor")
     return lambda text: _THOUGHT.sub(
         "", client.complete(Request((Message("user", text),), 4096)).text

@@ -74,7 +74,7 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
             valset=[(VALIDATION, task) for task in range(plan.num_validation)],
             adapter=cast("Any", adapter),
             stop_callbacks=lambda state: adapter.error is not None,
-            max_metric_calls=evaluator.budget,
+            max_metric_calls=10 * evaluator.budget,  # the evaluator ends it: GEPA counts repeats
             logger=SimpleNamespace(log=lambda message: None),
             seed=plan.seed,
         )

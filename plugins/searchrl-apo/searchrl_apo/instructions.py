@@ -18,6 +18,8 @@ def kept_in(text: str) -> list[str]:
 
 def find_problem(text: str, first: str, others: Iterable[str]) -> str:
     """The reason why an edit is dropped; "" for none. `first` has what must be kept."""
+    if not normalise(text).strip():
+        return "empty"
     if text.startswith("@"):
         return "begins with @, which names a file"
     if set(kept_in(first)) - set(kept_in(text)):

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import click
+
 from searchrl import ConfigError
 from searchrl.protocols import load_instruction
 from searchrl_apo.editors import GRADIENT_BATCH, OFFLINE, ModelEditor, OfflineEditor
 from searchrl_apo.evaluation import TRAIN, VALIDATION, Candidate, Evaluator
 from searchrl_apo.instructions import kept_in
 
-BEAM, BRANCH, ROUNDS = 4, 4, 3
+BEAM, BRANCH, ROUNDS, EMPTY = 4, 4, 3, 3
 HEATS = (4, 8, 16)
 """Tasks of a race: all candidates play the first of them, then the better half the next."""
 Editor = OfflineEditor | ModelEditor
@@ -74,13 +76,14 @@ class Plan:
         return shown + raced + self.num_validation
 
     def describe(self) -> str:
-        """The plan in two lines."""
+        """The plan in three lines."""
+        rounds = f"{self.rounds} rounds" if self.rounds else "as many rounds as that pays for,"
         kept = " ".join(kept_in(self.first)) or "nothing"
         return (
             f"instruction: {len(self.first.split())} words; every edit keeps {kept}\n"
-            f"episodes: {self.num_validation} for the first instruction; {self.rounds or 'all'} "
-            f"rounds of at most {self.cost(BEAM)} for up to {BEAM * BRANCH} edits; these at most "
-            f"{self.budget:,}; then {2 * self.num_test} for the first and the best on test tasks"
+            f"episodes of the search, at most {self.budget:,}: {self.num_validation} for the first "
+            f"instruction, then {rounds} of at most {self.cost(BEAM)} for up to {BEAM * BRANCH} "
+            f"edits\nepisodes on test tasks: {2 * self.num_test}, with the first and the best one"
         )
 
 
@@ -88,7 +91,7 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
     """Return the best instruction."""
     best, every = evaluator.candidates[0], range(plan.num_validation)
     evaluator.score(best, VALIDATION, every)
-    beam = [best]
+    beam, num_empty = [best], 0
     for number in range(plan.rounds or plan.budget):
         rng, old = Random(f"{plan.seed}/{number}"), len(evaluator.candidates)
         if evaluator.num_episodes + plan.cost(len(beam)) > evaluator.budget:
@@ -102,7 +105,9 @@ def search(evaluator: Evaluator, editor: Editor, plan: Plan, on_round: OnRound) 
             evaluator.score(beam[0], VALIDATION, every)
             best = beam[0] if beam[0].is_better(best) else best
         on_round(beam[0], best)
-        if not new:
+        num_empty = 0 if new else num_empty + 1
+        if num_empty == EMPTY:
+            click.echo(f"the search ends: every edit of {EMPTY} rounds in a row was dropped")
             break
     return best
 

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from features import SENTENCES, chance, make_start
 from fixtures.openai_server import OpenAIServer
+from searchrl_apo.evaluation import Evaluator
 from searchrl_apo.journal import Journal
 
 from searchrl import Run
@@ -23,6 +24,7 @@ FEATURES = Path(__file__).parent / "features.py"
 ENV = ["--plugin", str(FEATURES), "--env", "features", "--set", "reward=em"]
 SMALL = ["--set", "eval.num_tasks=20", "--set", "eval.num_tasks_during=20"]
 SHORT = ["--budget", "300"]
+AT_URL = ["--editor", "endpoint:http://localhost:1/v1", "--set", "editor.model=x", "--set"]
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +56,9 @@ def test_a_run_improves_the_instruction_and_looks_like_any_run() -> None:
     plan, said = run("--dry-run"), run("--run-dir", "a")
     assert said.exit_code == 0 and said.stdout.startswith(plan.stdout), said.output
     assert "every edit keeps <think> </think> <search>" in said.stdout
-    assert "episodes: 20 for the first instruction; all rounds of at most 180" in said.stdout
+    assert "at most 660: 20 for the first instruction, then as many rounds as that" in said.stdout
     best, first = Path("a/instruction.txt").read_text("utf-8"), make_start(1)
-    assert chance(best) > chance(first)
+    assert chance(best) > chance(first) and "tokens" not in said.output
     opened, tree = Run.open("a"), json.loads(Path("a/candidates.json").read_bytes())
     assert opened.summary["before"]["em"]["n"] == 20 and opened.summary["paired"]["em"]["low"] > 0
     for phase, text in (("before", first), ("after", best)):
@@ -79,12 +81,13 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(
 ) -> None:
     """Killed in the middle of a row."""
     pytest.importorskip(optimizer if optimizer == "gepa" else "searchrl_apo")
-    chosen, put = ["--optimizer", optimizer, *SHORT], Journal.put
+    chosen, put, killed = ["--optimizer", optimizer, *SHORT], Journal.put, [0]
 
     def put_or_die(journal: Journal, rows: dict[str, object]) -> None:
-        if len(journal) > 60:
-            with Path("broken/journal.jsonl").open("ab") as file:
-                file.write(b'{"key": "c3 valid')
+        if rows and len(journal) >= killed[0]:
+            if journal:
+                with Path("broken/journal.jsonl").open("ab") as file:
+                    file.write(b'{"key": "c3 valid')
             raise SystemExit(9)
         put(journal, rows)
 
@@ -92,25 +95,38 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "put", put_or_die)
         assert run(*chosen, "--run-dir", "broken").exit_code == 9
-    assert "--resume broken" in run(*chosen, "--run-dir", "broken").stderr
-    changed = run(*chosen, "--resume", "broken", "--set", "seed=5")
-    assert changed.exit_code == 2 and "'seed' is not what it began with" in changed.stderr
+        assert "--resume broken" in run(*chosen, "--run-dir", "broken").stderr
+        killed[0] = 60
+        assert run(*chosen, "--resume", "broken").exit_code == 9
+    for more, key in ((["--set", "seed=5"], "seed"), (["--budget", "350"], "budget")):
+        changed = run(*chosen, "--resume", "broken", *more)
+        assert changed.exit_code == 2 and f"'{key}' is not what it began with" in changed.stderr
     said = run(*chosen, "--resume", "broken")
     assert said.exit_code == 0, said.output
     assert read("broken") == read("whole")
 
 
+def test_test_tasks_are_played_once_over_ctrl_c_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    play, played = Evaluator.play, list[str]()
+
+    def play_or_stop(evaluator: Evaluator, text: str, split: str, tasks: range) -> object:
+        played.append(split)
+        if played.count("test") == 2:
+            raise KeyboardInterrupt
+        return play(evaluator, text, split, tasks)
+
+    monkeypatch.setattr(Evaluator, "play", play_or_stop)
+    assert run(*SHORT, "--run-dir", "a").exit_code != 0
+    assert run(*SHORT, "--resume", "a").exit_code == 0
+    assert played.count("test") == 3
+    assert [len(list(Run.open("a").rollouts(one))) for one in ("before", "after")] == [20, 20]
+
+
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(folder: Path) -> None:
     code = "from searchrl.cli import main; main()"
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        "--plugin",
-        "searchrl_apo",
-        *words("--run-dir", "a", *SHORT),
-    ]
+    command = [sys.executable, "-c", code, "--plugin", "searchrl_apo"]
+    command += words("--run-dir", "a", *SHORT)
     with subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE) as process:
         while process.poll() is None and not Path("a/candidates.json").exists():
             time.sleep(0.05)
@@ -130,16 +146,19 @@ def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:
 
     with OpenAIServer(model) as server:
         editor = ["--editor", f"endpoint:{server.url}", "--set", "editor.cache=off"]
-        said = run(*editor, "--set", "editor.model=toy", "--run-dir", "a", "--budget", "1200")
+        toy = [*editor, "--set", "editor.model=toy"]
+        said = run(*toy, "--run-dir", "a", "--budget", "1200")
         assert said.exit_code == 0, said.output
-        spent = run(
-            *editor, "--set", "editor.model=toy", "--set", "editor.max_calls=2", "--run-dir", "b"
+        assert (
+            "tokens (editor): no limit is set: give one with --set editor.max_tokens=N"
+            in said.output
         )
+        spent = run(*toy, "--set", "editor.max_calls=2", "--run-dir", "b")
     assert "Read every passage." in Path("a/instruction.txt").read_text("utf-8")
     assert spent.exit_code == 4 and "max_calls = 2" in spent.stderr
-    assert (
-        "--resume b" in spent.stderr and len(Path("b/journal.jsonl").read_text().splitlines()) > 20
-    )
+    assert "--resume b" in spent.stderr and Path("b/journal.jsonl").read_text().count("\n") > 20
+    other = run(*editor, "--set", "editor.model=other", "--resume", "b")
+    assert other.exit_code == 2 and "'editor.model' is not what it began" in other.stderr
     unnamed = run(*editor, "--run-dir", "c")
     assert unnamed.exit_code == 2 and "--set editor.model=NAME" in unnamed.stderr
 
@@ -151,7 +170,9 @@ def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:
         (["--sentences", "empty.txt"], "it holds no sentence; expected one a line"),
         (["--resume", "nowhere"], "there is no run folder 'nowhere'"),
         (["--set", "eval.split=train"], "eval.split = train"),
-        (["--set", "editor.model=x"], "editor"),
+        (["--set", "editor.model=x"], '--set editor = {"model": "x"}: only --editor endpoint'),
+        ([*AT_URL, "editor.zzz=3"], "editor.zzz: Extra inputs are not permitted. Known: api"),
+        ([*AT_URL, "editor.max_calls=-3"], "editor.max_calls = -3: Input should be greater"),
     ],
 )
 def test_a_wrong_option_is_named_and_nothing_is_written(more: list[str], text: str) -> None:

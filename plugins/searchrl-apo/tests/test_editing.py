@@ -13,7 +13,7 @@ from searchrl_apo.editors import ModelEditor, OfflineEditor
 from searchrl_apo.evaluation import TRAIN, VALIDATION, Evaluator, OutOfEpisodes
 from searchrl_apo.instructions import find_problem, join, mask, split
 from searchrl_apo.journal import Journal
-from searchrl_apo.search import Plan, race
+from searchrl_apo.search import Plan, race, search
 
 from searchrl import BudgetSpent, DamagedError, SearchRLError
 from searchrl.contracts import Task
@@ -53,7 +53,6 @@ def make_evaluator(folder: Path, reward: Any, first: str = FIRST, budget: int = 
         (FIRST.replace("{tools}", ""), "lost a tag or placeholder"),
         (FIRST.replace("</think>", "the end"), "lost a tag or placeholder"),
         (FIRST.replace("Be brief.", "be  BRIEF"), "near-copy"),
-        ("", "lost a tag or placeholder"),
         ("@/etc/passwd <think></think><tools></tools>{tools}", "begins with @, which names a file"),
     ],
 )
@@ -61,6 +60,7 @@ def test_an_edit_that_would_break_the_parser_or_is_nothing_new_is_dropped(
     text: str, reason: str
 ) -> None:
     assert find_problem(text, FIRST, [FIRST]) == reason
+    assert find_problem("\n", "Be brief.", ["Be brief."]) == "empty"
 
 
 def test_sentences_are_split_without_loss() -> None:
@@ -142,13 +142,19 @@ def test_the_offline_editor_adds_rephrases_drops_joins_and_moves(tmp_path: Path)
     assert parent.text.count("Search") == 1 and reward(parent.text, "", 0) == 0.6
     for kind in ("add 'Be exact.'", "drop 'Guess at once.'", "rephrase 'Search well.'"):
         assert kind in told
+    apart = "Use <answer>. Keep it short. Be exact."
+    joined = make_evaluator(tmp_path, lambda text, *of: -float("exact" in text), apart)
+    made = joined.add(joined.candidates[0], "Use <answer>. Keep it short, and be exact.", "")
+    made.rewards = {(TRAIN, 0): 0.0}
+    told = OfflineEditor([["Be kind."]], joined).edit(made, 40, rng)
+    assert all("Keep it short, and be exact." in text for text, _ in told)
     alone = make_evaluator(tmp_path / "none", reward, "Use <answer>. Be kind. Be quick.")
     (tmp_path / "none").mkdir()
     alone.score(alone.candidates[0], VALIDATION, range(4))
     edits = dict(
         reversed(one) for one in OfflineEditor([], alone).edit(alone.candidates[0], 40, rng)
     )
-    assert edits["join two sentences"] == "Use <answer>. Be kind; be quick."
+    assert edits["join two sentences"] == "Use <answer>. Be kind, and be quick."
     assert edits["move a sentence"] == "Use <answer>. Be quick. Be kind."
 
 
@@ -178,6 +184,23 @@ def test_an_editor_that_fails_ends_the_search(tmp_path: Path, name: str) -> None
     with pytest.raises(BudgetSpent):
         module.search(evaluator, editor, Plan(FIRST, 0, 500, None, 40, 8, 0), lambda *of: None)
     assert evaluator.num_episodes < 20
+
+
+def test_rounds_without_an_edit_are_passed_over_and_three_in_a_row_end_it(tmp_path: Path) -> None:
+    evaluator, told = make_evaluator(tmp_path, lambda *of: 0.5, budget=2000), list[str]()
+    replies = iter(["", "", f"{FIRST} Look it up.", *[""] * 6])
+    editor = SimpleNamespace(edit=lambda *of: [(next(replies), "")])
+    plan = Plan(FIRST, 0, 2000, None, 40, 8, 0)
+    search(evaluator, editor, plan, lambda leader, best: told.append(leader.id))
+    assert len(told) == 6 and len(evaluator.candidates) == 2
+
+
+def test_gepa_spends_the_budget_though_edits_are_dropped(tmp_path: Path) -> None:
+    module = pytest.importorskip("searchrl_apo.gepa_bridge")
+    evaluator = make_evaluator(tmp_path, lambda *of: 0.5)
+    editor = SimpleNamespace(edit=lambda *of: [("", "")])
+    module.search(evaluator, editor, Plan(FIRST, 0, 1000, None, 999, 8, 0), lambda *of: None)
+    assert evaluator.num_episodes > 990
 
 
 @pytest.mark.parametrize("name", ["search", "gepa_bridge"])

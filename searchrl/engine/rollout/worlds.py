@@ -134,13 +134,21 @@ def build_indexes(worlds: Iterable[TaskWorld], on_phase: Callable[[str, int, int
         world.build_indexes(lambda doing, *counts, head=head: on_phase(head + doing, *counts))
 
 
-def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
-    """Build the worlds of all tasks of a run, and try the environment of each once."""
+def make_worlds(
+    config: RunConfig, registry: Registry, indexes: dict[str, IndexCache] | None = None
+) -> list[TaskWorld]:
+    """Build the worlds of all tasks of a run, and try the environment of each once.
+
+    Parts that are set alike share an index, also with earlier worlds if they had these `indexes`.
+    """
+    indexes = {} if indexes is None else indexes
     named = name_defaults(config, registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
     judges = Judges(registry, config.normalization)
-    make = functools.partial(_make_world, run=named, registry=registry, locks={}, judges=judges)
+    make = functools.partial(
+        _make_world, run=named, registry=registry, locks={}, judges=judges, indexes=indexes
+    )
     return [_make_levels(task, make) for task in named.tasks]
 
 
@@ -195,6 +203,7 @@ def _make_world(
     registry: Registry,
     locks: dict[str, CallLock],
     judges: Judges,
+    indexes: dict[str, IndexCache],
 ) -> TaskWorld:
     """A world. `locks`: one for each retriever that takes one call at a time."""
     names = {kind: getattr(config, kind).name for kind in ("env", "protocol", "retriever")}
@@ -210,7 +219,8 @@ def _make_world(
         who = describe_part("retriever", name, entry.owner)
         guarded = GuardedRetrievers(factory, who, lock, run.rollout.env_timeout_s)
         size = max(64, run.rollout.prompts_per_step)  # a corpus for each group of a step
-        return IndexCache(guarded, size, functools.partial(inside, who), CallLock)
+        made = IndexCache(guarded, size, functools.partial(inside, who), CallLock)
+        return indexes.setdefault(repr((config.env, name, settings, run.rollout)), made)
 
     # Every environment instance shares them: the rollouts of a group search one index. They are
     # made at the first search; a wrong setting is reported now.

@@ -91,8 +91,9 @@ def apo(**given: Any) -> None:
                     _keep(evaluator, folder, best)
                     means = [evaluator.score(one, VALIDATION, every) for one in (leader, best)]
                     told = f"leader {leader.id} {means[0]:.3f}, best {best.id} {means[1]:.3f}"
-                    dropped = f"edits dropped: {dict(evaluator.dropped)}"
-                    click.echo(f"{evaluator.num_episodes:,} episodes: {told}; {dropped}")
+                    counts = (f"{count} {why}" for why, count in evaluator.dropped.items())
+                    told += f"; edits dropped: {', '.join(counts) or 'none'}"
+                    click.echo(f"{evaluator.num_episodes:,} episodes: {told}")
 
                 best = search(evaluator, editor, plan, tell)
                 _finish(player.config, plan, evaluator, best, writer)

@@ -126,7 +126,8 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(folder: Path) -> No
     code = "from searchrl.cli import main; main()"
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code, "--plugin", "searchrl_apo"]
-    command += words("--run-dir", "a", *SHORT)
+    longer = ["--budget", "700"]  # not over before the signal comes
+    command += words("--run-dir", "a", *longer)
     with subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE) as process:
         while process.poll() is None and not Path("a/candidates.json").exists():
             time.sleep(0.05)
@@ -134,7 +135,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(folder: Path) -> No
         said = process.communicate()[1].decode()
     assert process.returncode == 130 and "stopped; go on with the same options" in said
     assert "stopped" in CliRunner().invoke(main, ["runs", "a"]).stdout
-    assert "--resume a" in said and run("--resume", "a", *SHORT).exit_code == 0
+    assert "--resume a" in said and run("--resume", "a", *longer).exit_code == 0
 
 
 def test_a_model_behind_an_address_is_critic_and_editor(folder: Path) -> None:

@@ -79,7 +79,10 @@ def apo(**given: Any) -> None:
         facts |= {f"editor.{key}": of_editor.get(key) for key in ("model", "api", "extra")}
         facts |= player.config.to_dict() | {"instruction": plan.first, "sentences": lines}
         del facts["run_dir"], facts["endpoint"]  # these may be others when it is continued
-        search = importlib.import_module(_OPTIMIZERS[given["optimizer"]]).search
+        try:
+            search = importlib.import_module(_OPTIMIZERS[given["optimizer"]]).search
+        except ModuleNotFoundError as error:
+            raise ConfigError("--optimizer gepa: pip install 'searchrl-apo[gepa]'") from error
         try:
             with holding(folder):
                 writer = _reopen(resume, facts) if resume else _create(player, folder, facts)

@@ -11,15 +11,12 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from searchrl import ConfigError, SearchRLError
+from gepa.api import optimize
+from gepa.core.adapter import EvaluationBatch
+
+from searchrl import SearchRLError
 from searchrl_apo.evaluation import TRAIN, VALIDATION, Candidate, Evaluator, OutOfEpisodes
 from searchrl_apo.search import Editor, OnRound, Plan
-
-try:
-    from gepa.api import optimize
-    from gepa.core.adapter import EvaluationBatch
-except ImportError as error:
-    raise ConfigError("--optimizer gepa: pip install 'searchrl-apo[gepa]'") from error
 
 
 @dataclass

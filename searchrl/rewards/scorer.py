@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from opentelemetry.context import Context
-from opentelemetry.trace import NoOpTracer, get_current_span
+from opentelemetry.trace import NoOpTracer
 
 from searchrl.contracts.problems import MAX_REWARD
 from searchrl.contracts.scoring import GroupReward, Reward
@@ -38,8 +37,6 @@ from searchrl.trust.secrets import redact
 
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
-
-_ROW = "gen_ai.conversation.id"
 
 _Result = Score | Unscored
 
@@ -147,7 +144,7 @@ class Scorer:
 
 
 def score_together(
-    work: Sequence[tuple[Scorer, Episode] | tuple[Scorer, Episode, Context]],
+    work: Sequence[tuple[Scorer, Episode] | tuple[Scorer, Episode, str]],
     groups: Sequence[Hashable] = (),
 ) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
@@ -156,8 +153,8 @@ def score_together(
     overlap, unless it takes one at a time; quick calls run one after another.
 
     Args:
-        work: every episode with its scorer, and the context of its span, whose name the spans of
-            its scores take, if it has one; scorers of one run have one time limit.
+        work: every episode with its scorer, and the name of its row for the spans of its scores,
+            if it has one; scorers of one run have one time limit.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
     """
     locks = {owner: CallLock() for one in work for owner in one[0].alone}
@@ -190,8 +187,8 @@ def score_together(
 class _EpisodeScores:
     """Scores of an episode so far; after a failure no component is asked."""
 
-    def __init__(self, scorer: Scorer, episode: Episode, trace: Context | None = None) -> None:
-        self.scorer, self.episode, self.trace = scorer, episode, trace
+    def __init__(self, scorer: Scorer, episode: Episode, row: str = "") -> None:
+        self.scorer, self.episode, self.row = scorer, episode, row
         self.scores: dict[str, float] = {}
         self.per_turn: dict[str, tuple[float, ...]] = {}
         self.missing: dict[str, str] = {}
@@ -258,12 +255,10 @@ def _run(
     component: Any = scorer.component_of[name]
     episodes = tuple(sheet.episode for sheet in members)
     lock = locks.get(members[0].owner(place)) or nullcontext()
-    trace = members[0].trace if len(members) == 1 else None
     tracer = TRACER if name in scorer.schedule.names else NoOpTracer()  # not for a metric
-    row = (getattr(get_current_span(trace), "attributes", None) or {}).get(_ROW)
-    with lock, tracer.start_as_current_span(f"reward {name}") as span:  # its episode is over
-        if row is not None:
-            span.set_attribute(_ROW, row)
+    # Below the step: its episode is over.
+    facts = {"gen_ai.conversation.id": members[0].row} if len(members) == 1 else {}
+    with lock, tracer.start_as_current_span(f"reward {name}", attributes=facts) as span:
         returned = component(episodes if name in scorer.group_names else episodes[0])
         if isinstance(value := getattr(returned, "value", returned), float | int):
             span.set_attribute("gen_ai.evaluation.score.value", value)

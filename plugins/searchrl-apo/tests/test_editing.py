@@ -122,7 +122,7 @@ def test_better_means_on_the_tasks_of_both(tmp_path: Path) -> None:
 
 
 def test_the_offline_editor_adds_rephrases_drops_joins_and_moves(tmp_path: Path) -> None:
-    """What rewards say is worth something is added; what costs something goes."""
+    """Sentences that rewards speak for are added; those that cost something go."""
     first = "Use <answer> and </answer>. Be friendly. Guess at once. Search a lot."
 
     def reward(text: str, split: str, index: int) -> float:

@@ -1,4 +1,4 @@
-"""What memory and procedures are worth: exact match with them, without, and shuffled.
+"""Exact match with memory and procedures, without them, and with shuffled ones.
 
     python plugins/searchrl-memory/benchmarks/worth.py            # scripted, by task
     python plugins/searchrl-memory/benchmarks/worth.py trained    # five seeds of a small model

@@ -1,4 +1,4 @@
-"""What an agent keeps: texts of its own, and procedures that somebody wrote. Only hooks."""
+"""A memory for agents: texts of their own, and procedures that somebody wrote. Only hooks."""
 
 from searchrl import Register, hookimpl
 

@@ -186,7 +186,7 @@ class MemoryEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return shown[0] if shown else None
 
     def _shown(self, things: Sequence[T], found: list[T]) -> list[T]:
-        """Those that were found, or what an ablation shows in their place."""
+        """The things that were found, or those that an ablation shows in their place."""
         if self._ablation == "empty":
             return []
         if self._ablation == "shuffled":

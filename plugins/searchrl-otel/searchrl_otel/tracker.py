@@ -166,7 +166,7 @@ class _Outlet(SpanProcessor):
             provider.add_span_processor(self)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Give an episode the name of its row, and remember what is open."""
+        """Put the phase before the name of a row, and remember what is open."""
         if span.instrumentation_scope is None or span.instrumentation_scope.name != "searchrl":
             return
         self._open[span.get_span_context().span_id] = span

@@ -129,11 +129,13 @@ class Dialogue:
             env=request.world.name,
             origin=request.origin,
         )
-        forced = "_forced" if request.forced else ""  # its row's name, without a phase
+        forced = "_forced" if request.forced else ""
+        self.row = f"{forced}.{request.step}/{self.trajectory.rollout_id}"
+        """The name of its row, without the phase."""
         facts: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": request.world.name,
-            "gen_ai.conversation.id": f"{forced}.{request.step}/{self.trajectory.rollout_id}",
+            "gen_ai.conversation.id": self.row,
         }
         name = f"invoke_agent {request.world.name}"
         self.span = self.turn_span = TRACER.start_span(name, attributes=facts)

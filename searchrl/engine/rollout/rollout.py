@@ -166,7 +166,7 @@ class RolloutDriver:
         played = [dialogue for group in dialogues for dialogue in group]
         episodes = [dialogue.freeze(self.codec) for dialogue in played]
         release(played)
-        work = [(d.request.world.scorer, e, d.trace) for d, e in zip(played, episodes, strict=True)]
+        work = [(d.request.world.scorer, e, d.row) for d, e in zip(played, episodes, strict=True)]
         scores = score_together(work, [dialogue.request.group_id for dialogue in played])
         rollouts = iter(
             Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))

@@ -93,11 +93,12 @@ def register_envs(register: Register) -> None:
     none (`think-search-answer` without it), `reward` the reward expression (`format+em`) and
     `retriever` the retriever (`bm25`): `--env NAME` alone then trains. `tools` are what the
     environment lets its policy call, `{"name", "description", "parameters"}` each; they are listed
-    by protocols that have a setting `tools`, such as `tool-call`. `expert(env, task, protocol)`
-    returns the scripted policy of one episode; `scripts` maps further names to such factories, for
-    policies that are imperfect on purpose. `policies` maps protocols to small models that the
-    package brings, `{"think-search-answer": "package:assets/tiny"}`: `--model tiny` means the one
-    of the protocol that is played. Where the spaces are not text, the factory returns a
+    by protocols that have a setting `tools`, such as `tool-call`. Where they depend on the
+    settings, the factory has a method `tools(**settings)` that returns them. `expert(env, task,
+    protocol)` returns the scripted policy of one episode; `scripts` maps further names to such
+    factories, for policies that are imperfect on purpose. `policies` maps protocols to small models
+    that the package brings, `{"think-search-answer": "package:assets/tiny"}`: `--model tiny` means
+    the one of the protocol that is played. Where the spaces are not text, the factory returns a
     `searchrl.envs.foreign.TextAdapter` around the environment. A name that ends in a colon is a
     scheme: `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
     `is_safe("FrozenLake-v1")` says whether such a name imports nothing but the package's own code:

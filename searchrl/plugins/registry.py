@@ -95,11 +95,6 @@ class Entry:
         return bool(self.options.get("group", False))
 
     @property
-    def tools(self) -> tuple[Mapping[str, Any], ...]:
-        """The tools that an environment lets its policy call."""
-        return tuple(self.options.get("tools", ()))
-
-    @property
     def script_names(self) -> tuple[str, ...]:
         """The scripted policies of an environment: `expert` first, if it has one."""
         expert = ("expert",) if self.options.get("expert") is not None else ()
@@ -159,6 +154,14 @@ class Entry:
         """Return settings as the factory takes them; see `signatures.check_settings`."""
         return check_settings(self.kind, self.name, self.load(), settings)
 
+    def list_tools(self, settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+        """The tools of an environment or a wrapper: registered, or by its factory's `tools`."""
+        made = self._resolve(self.factory)
+        if not hasattr(made, "tools"):
+            return tuple(self.options.get("tools", ()))
+        named = {"name": self.argument} if self.argument else {}
+        return tuple(made.tools(**named, **settings))
+
     def _resolve(self, factory: Factory) -> Callable[..., Any]:
         if not isinstance(factory, str):
             return factory
@@ -213,12 +216,30 @@ class Registry:
             raise ConfigError(f"env '{name}' needs a name after the colon, as in '{name}<name>'")
         return matches[0]
 
-    def make_protocol(self, env: Entry, name: str, settings: Mapping[str, Any]) -> Any:
+    def make_protocol(
+        self,
+        env: Entry,
+        name: str,
+        settings: Mapping[str, Any],
+        env_settings: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Make the protocol `name`, with the environment's tools if it takes them and has none."""
-        entry = self.get("protocol", name)
-        takes_tools = bool(env.tools) and has_setting(entry.load(), "tools")
-        offered = {"tools": list(env.tools)} if takes_tools else {}
-        return entry.make(**{**offered, **settings})
+        return self.get("protocol", name).make(
+            **self.offer_tools(env, name, settings, env_settings or {})
+        )
+
+    def offer_tools(
+        self,
+        env: Entry,
+        name: str,
+        settings: Mapping[str, Any],
+        env_settings: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """The settings of the protocol `name`, with the environment's tools in the same case."""
+        takes_tools = has_setting(self.get("protocol", name).load(), "tools")
+        if not takes_tools or "tools" in settings or not (tools := env.list_tools(env_settings)):
+            return dict(settings)
+        return {"tools": [dict(tool) for tool in tools], **settings}
 
     def names(self, kind: str) -> tuple[str, ...]:
         """All names that `get` resolves, sorted; names in conflict appear as `plugin:name`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gymnasium
@@ -111,13 +111,17 @@ def ensure_is_read(config: TaskConfig, env: Entry, protocol: TagProtocol) -> Non
 
 
 def name_defaults(config: RunConfig, registry: Registry) -> RunConfig:
-    """The config with each task's `auto` decided: its env's protocol, reward and retriever."""
+    """The config with each task's `auto` decided: its env's protocol, reward and retriever.
+
+    Tools are listed in the protocol's settings: a server that gives them may be gone later.
+    """
 
     def named(task: TaskConfig) -> TaskConfig:
         entry = registry.get("env", task.env.name)
-        decided: dict[str, Any] = {}
-        if task.protocol.name == AUTO:
-            decided["protocol"] = task.protocol.model_copy(update={"name": entry.protocol})
+        name = entry.protocol if task.protocol.name == AUTO else task.protocol.name
+        given = (task.protocol.settings, task.env.settings)
+        settings = registry.offer_tools(entry, name, *given)
+        decided: dict[str, Any] = {"protocol": Named(name=name, **settings)}
         if task.retriever.name == AUTO:
             decided["retriever"] = task.retriever.model_copy(update={"name": entry.retriever})
         if task.reward == AUTO:
@@ -160,14 +164,15 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
     """
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
-    settings = config.protocol.settings
-    if config.wrapper and (more := _tools_of(config.wrapper, registry)):
+    wrapper, settings = config.wrapper, config.protocol.settings
+    more = wrapper and registry.get("wrapper", wrapper.name).list_tools(wrapper.settings)
+    if wrapper and more:
         if not has_setting(protocol_entry.load(), "tools"):
             raise ConfigError(
-                f"wrapper '{config.wrapper.name}' gives the policy tools, and protocol "
+                f"wrapper '{wrapper.name}' gives the policy tools, and protocol "
                 f"'{config.protocol.name}' lists none; use --protocol tool-call"
             )
-        settings = {"tools": [*(env_entry.tools or [load_search_tool()]), *more], **settings}
+        settings = {**settings, "tools": [*settings.get("tools", [load_search_tool()]), *more]}
     return GuardedProtocol(
         registry.make_protocol(env_entry, config.protocol.name, settings),
         str(protocol_entry),
@@ -175,12 +180,6 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
         # What the user wrote for a prompt is always in it.
         has_instruction=run.model.instructions or "instruction" in config.protocol.settings,
     )
-
-
-def _tools_of(wrapper: Named, registry: Registry) -> Sequence[Mapping[str, Any]]:
-    """The tools that a wrapper gives the policy besides those of its environment."""
-    made = registry.get("wrapper", wrapper.name).load()
-    return made.tools(**wrapper.settings) if hasattr(made, "tools") else ()
 
 
 def _make_levels(config: TaskConfig, make: Callable[[TaskConfig], TaskWorld]) -> TaskWorld:

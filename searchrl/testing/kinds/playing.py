@@ -147,9 +147,9 @@ def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str,
         [answer],
         samples,
     ]
-    if subject.entry.tools:
+    if subject.tools:
         calls = [ToolCall("no_such_tool", {"word": MARK})]
-        for tool in subject.entry.tools:
+        for tool in subject.tools:
             sound = sample_arguments(tool)
             swapped = {key: 7 if isinstance(one, str) else "seven" for key, one in sound.items()}
             more = {**sound, "surely_not": 1}

@@ -81,7 +81,13 @@ class Subject:
         """The protocol that it is, or with which an environment is played by default."""
         if self.entry.kind != "env":
             return Grammar(self.make())
-        return Grammar(self.registry.make_protocol(self.entry, self.entry.protocol, {}))
+        made = self.registry.make_protocol(self.entry, self.entry.protocol, {}, self.settings)
+        return Grammar(made)
+
+    @cached_property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """The tools of an environment."""
+        return self.entry.list_tools(self.settings)
 
     @cached_property
     def retriever(self) -> IndexCache:

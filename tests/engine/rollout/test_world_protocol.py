@@ -10,7 +10,7 @@ import pytest
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.core.episode import ACT, SEARCH
-from searchrl.engine.rollout.worlds import make_worlds, name_defaults
+from searchrl.engine.rollout.worlds import make_protocol, make_worlds, name_defaults
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.programs.evaluate import evaluate
@@ -112,12 +112,23 @@ class Empty:
     def search(self, queries, k):
         return [[] for _ in queries]
 
+class Served(CorpusEnv):
+    asked = 0
+    def __init__(self, *, name, word, **parts):
+        super().__init__(**parts)
+    @classmethod
+    def tools(cls, *, name, word):
+        cls.asked += 1
+        assert cls.asked == 1, "a server that may be gone"
+        return [{"name": f"{name}_{word}", "description": "", "parameters": {"type": "object"}}]
+
 @hookimpl
 def register_envs(register):
     register("mine", CorpusEnv, reward="brief+0.5*em", retriever="nothing", expert=make_expert)
     register("lost", CorpusEnv, reward="breif+em")
     register("odd", CorpusEnv, reward="brief+")
     register("far", CorpusEnv, retriever="no-such")
+    register("served:", Served, protocol="tool-call")
 
 @hookimpl
 def register_rewards(register):
@@ -178,3 +189,13 @@ def test_a_retriever_that_nothing_would_ask_is_refused(defaults: Registry) -> No
     config = decided(defaults, {"env": "gym:FrozenLake-v1", "retriever": "random"})
     with pytest.raises(ConfigError, match=r"'random'.*'gym:FrozenLake-v1'.*leave out --retriever"):
         make_worlds(config, defaults)
+
+
+def test_tools_that_depend_on_settings_are_asked_for_once_and_recorded(defaults: Registry) -> None:
+    given = {"env": {"name": "served:shop", "word": "till"}}
+    config = decided(defaults, given)
+    (tool,) = config.tasks[0].protocol.settings["tools"]
+    assert tool["name"] == "shop_till"
+    assert decided(defaults, config.to_dict()) == config
+    assert "shop_till" in make_protocol(config.tasks[0], config, defaults).instruction
+    assert decided(defaults, given, {"protocol": "act"}).tasks[0].protocol.settings == {}

@@ -117,6 +117,15 @@ class Hooks:
         """Return the prompts of a step: with other training tasks, or fewer rollouts."""
         return prompts
 
+    def branch(self, groups: Groups, number: int) -> Sequence[tuple[Any, int]]:
+        """Return rollouts of the groups to continue anew, each behind so many turns of its episode.
+
+        Called for round `number`, from 0, until it returns none; the new rollouts are then in the
+        groups. 0 turns begin anew. An environment plays the kept turns again; if it replies in
+        other words, the episode fails. The turns that a rollout kept belong to its `parent`.
+        """
+        return ()
+
     def extend(self, groups: Groups, step: int) -> Groups:
         """Return the groups of a step; rollouts may have been added."""
         return groups

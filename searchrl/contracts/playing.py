@@ -25,6 +25,10 @@ class TokenBudget:
     count: Callable[[str], int]
     cut: Callable[[str, int], str]
 
+    def fit(self, text: str) -> str:
+        """The text, cut to the limit where it is longer."""
+        return text if self.count(text) <= self.max_tokens else self.cut(text, self.max_tokens)
+
     @staticmethod
     def words(max_tokens: int) -> TokenBudget:
         """A budget in white-space separated words, for use without a tokenizer."""

@@ -150,6 +150,13 @@ class Trajectory:
     """Turns in the order in which they were asked for."""
     current: int = 0
     """Number of the segment to which tokens are appended."""
+    parent: str = ""
+    """The rollout that it continues behind its first `num_kept` turns; "": none.
+
+    Their tokens are part of its prompt, and so they are trained once, where they were sampled. Its
+    own `turns` begin behind them.
+    """
+    num_kept: int = 0
 
     def append_prompt(self, ids: Sequence[int]) -> None:
         """Append the rendered prompt (once in a segment, first).

@@ -100,6 +100,8 @@ class RolloutRow(Shape):
 
     rollout_id: str
     group_id: str
+    parent: str = ""
+    num_kept: NonNegativeInt = 0
     origin: str
     phase: str
     step: NonNegativeInt

@@ -139,6 +139,8 @@ class BatchCheck:
         other = item.trajectory
         tasks = [(one.env, one.task_id) for one in (first, other)]
         prompts = [one.segments[0].prompt for one in (first, other)]
+        if other.parent:  # what it continues is part of its prompt
+            prompts[1] = prompts[1][: len(prompts[0])]
         is_other_prompt = not item.is_served and prompts[0] != prompts[1]
         if is_other_prompt or tasks[0] != tasks[1]:
             what = "prompts" if is_other_prompt else f"tasks ({tasks[0]} and {tasks[1]})"

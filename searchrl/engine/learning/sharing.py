@@ -37,7 +37,7 @@ def play_shared(
         PluginError: if an env puts something into an episode that cannot be sent.
         WorkerError: if another process failed.
     """
-    total = sum(len(request.rng_keys) for request in requests)
+    total = sum(len(request.samples) for request in requests)
 
     def progress(done: int, of_own: int) -> None:
         if on_progress is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from searchrl.contracts import Metric
 from searchrl.core.group import Group, Trainable
+from searchrl.engine.learning.branches import Ask, grow
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.dialogue import RolloutRequest
@@ -47,29 +48,35 @@ def sample_groups(
     *,
     max_refills: int = 0,
     ask: Callable[[Sequence[RolloutRequest], int], Sequence[RolloutRequest]] | None = None,
+    branch: Ask | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> StepGroups:
     """Sample a group for each prompt of the step and replace groups of constant reward.
 
     At most `max_refills` times; a group that is still constant then keeps its place. A group
-    without a scored rollout is constant, too. `ask` is `Hooks.ask` of the algorithm.
+    without a scored rollout is constant, too. `ask` and `branch` are hooks of the algorithm.
     """
     places: Sequence[int] = range(prompts.prompts_per_step)
     standing: dict[int, Group[Rollout]] = {}
+    asked: dict[int, RolloutRequest] = {}
     replaced: list[Group[Rollout]] = []
     refill = num_late = 0
     while True:
         requests: Sequence[RolloutRequest] = prompts.requests(step, refill, places)
         requests = ask(requests, step) if ask is not None and not refill else requests
         sampled = sampler.run(requests, on_progress=on_progress, should_stop=should_stop)
-        num_late += sum(len(request.rng_keys) for request in requests)
+        num_late += sum(len(request.samples) for request in requests)
         num_late -= sum(len(group.rollouts) for group in sampled)
         standing |= zip(places, sampled, strict=True)
+        asked |= zip(places, requests, strict=True)
         constant = [place for place in places if is_constant(standing[place])]
         if refill == max_refills or not constant:
-            groups = tuple(standing[place] for place in sorted(standing))
-            return StepGroups(groups, tuple(replaced), refill, num_late)
+            groups = [standing[place] for place in sorted(standing)]
+            if branch is not None:
+                watched = {"on_progress": on_progress, "should_stop": should_stop}
+                groups = grow(sampler, groups, [asked[n] for n in sorted(asked)], branch, **watched)
+            return StepGroups(tuple(groups), tuple(replaced), refill, num_late)
         replaced += [standing[place] for place in constant]
         places, refill = constant, refill + 1
 
@@ -109,9 +116,9 @@ def update_metrics(
 
 def turn_surplus(rollout: Rollout) -> float | None:
     """Sum of a rollout's turn scores, less its reward; None: nobody scores turns."""
-    if rollout.reward is None or rollout.turn_scores is None:
+    if rollout.reward is None or rollout.episode_scores is None:
         return None
-    return round(math.fsum(rollout.turn_scores) - rollout.reward, 9)
+    return round(math.fsum(rollout.episode_scores) - rollout.reward, 9)
 
 
 def staleness(drawn: StepGroups, version: int) -> Metric:

@@ -7,7 +7,7 @@ signals) is checked here, and relied on afterwards.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -18,6 +18,7 @@ from searchrl.contracts.problems import find_action_problem, find_ranks_problem,
 from searchrl.contracts.serving import Rendered, Serving
 from searchrl.core.episode import (
     Action,
+    EpisodeTurn,
     Failure,
     FailureKind,
     Passage,
@@ -34,6 +35,7 @@ from searchrl.errors import (
     GenerationFailure,
     ProtocolFailure,
     RetrieverFailure,
+    show_value,
 )
 from searchrl.plugins.registry import describe_error
 from searchrl.tool_calls import DeadlineExceeded
@@ -48,6 +50,8 @@ class Begun(NamedTuple):
     task: Task
     expert: Expert | None = None
     cut_reward: float = 0.0
+    signals: Mapping[str, float] = {}
+    env_return: float = 0.0
 
 
 class Stepped(NamedTuple):
@@ -74,8 +78,12 @@ def begin_episode(
     budget: TokenBudget,
     serving: Serving | None = None,
     script: ExpertFactory | None = None,
+    turns: Sequence[EpisodeTurn] = (),
 ) -> Begun:
-    """Reset an environment of the world, and make its scripted policy if there is one."""
+    """Reset an environment of the world, and make its scripted policy if there is one.
+
+    `turns` are played again; EnvironmentFailure if the environment replies in other words.
+    """
     if hasattr(env.unwrapped, "budget"):
         env.unwrapped.budget = budget
     if world.is_served:
@@ -89,7 +97,7 @@ def begin_episode(
         raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
     inner = env.unwrapped
     cut_reward = inner.invalid_reward if isinstance(inner, TextAdapter) else 0.0
-    begun = Begun(prompt, task, cut_reward=cut_reward)
+    begun = _play_again(env, turns, budget, Begun(prompt, task, cut_reward=cut_reward))
     if script is None:
         return begun
     try:
@@ -98,6 +106,25 @@ def begin_episode(
         raise
     except (Exception, SystemExit) as error:
         raise GenerationFailure(f"it could not be made: {describe_error(error)}") from error
+
+
+def _play_again(
+    env: gymnasium.Env[Any, Any], turns: Sequence[EpisodeTurn], budget: TokenBudget, begun: Begun
+) -> Begun:
+    signals: dict[str, float] = {}
+    env_return = 0.0
+    for number, turn in enumerate(turns, 1):
+        stepped = step_env(env, turn.text)
+        said = budget.fit(stepped.observation)
+        if stepped.terminated or stepped.truncated or said != turn.observation:
+            was, now = show_value(turn.observation), show_value(said)
+            raise EnvironmentFailure(
+                f"turn {number} was played again, and the reply was {now} in place of {was}: where "
+                "rollouts branch, an episode must be a function of its task, its seed and its turns"
+            )
+        signals |= stepped.signals
+        env_return += stepped.reward
+    return begun._replace(signals=signals, env_return=env_return)
 
 
 def step_env(env: gymnasium.Env[Any, Any], action: Any, observes: type = str) -> Stepped:

@@ -47,14 +47,24 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """The beginning of a rollout that another one continues: its first turns, and all tokens."""
+
+    parent: str
+    turns: tuple[EpisodeTurn, ...]
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """Ask for `len(rng_keys)` episodes of one prompt instance.
+    """Ask for episodes of one prompt instance: one for each key that has not been played.
 
     `split` and `index` are those of the world (`TaskWorld.num_tasks`). `options` are passed to the
     env's reset besides them. `forced` names an action kind to which the first turn is committed by
     its opening tag. `script` is the scripted policy for a scripted generator. `has_logps` is off
     where the generator samples, but cannot say how probable its tokens were. `difficulty` is the
-    key of the level that plays it (`TaskWorld.levels`), None for the last one.
+    key of the level that plays it (`TaskWorld.levels`), None for the last one. With `branches`, the
+    last keys are theirs, and the others were played before.
     """
 
     group_id: str
@@ -68,6 +78,13 @@ class RolloutRequest:
     step: int = 0
     has_logps: bool = True
     difficulty: Any = None
+    branches: tuple[Branch, ...] = ()
+
+    @property
+    def samples(self) -> range:
+        """The numbers of the episodes in the group."""
+        num_played = len(self.rng_keys) - len(self.branches) if self.branches else 0
+        return range(num_played, len(self.rng_keys))
 
     @property
     def origin(self) -> Origin:
@@ -129,6 +146,11 @@ class Dialogue:
             env=request.world.name,
             origin=request.origin,
         )
+        self.branch: Branch | None = None
+        if request.branches:
+            self.branch = branch = request.branches[sample - request.samples.start]
+            self.turns = [*branch.turns]
+            self.trajectory.parent, self.trajectory.num_kept = branch.parent, len(branch.turns)
         forced = "_forced" if request.forced else ""
         self.row = f"{forced}.{request.step}/{self.trajectory.rollout_id}"
         """The name of its row, without the phase."""

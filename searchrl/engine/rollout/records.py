@@ -33,10 +33,12 @@ def rollout_record(
     """
     trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
     failure = episode.failure or scored.failure
-    turn_scores = rollout.turn_scores or [None] * len(episode.turns)
+    turn_scores = rollout.episode_scores or [None] * len(episode.turns)
     return {
         "rollout_id": trajectory.rollout_id,
         "group_id": trajectory.group_id,
+        "parent": trajectory.parent,
+        "num_kept": trajectory.num_kept,
         "segments": [0, *accumulate(map(len, trajectory.segments))][:-1],
         "segment_reasons": [segment.reason for segment in trajectory.segments],
         "origin": str(trajectory.origin),
@@ -46,7 +48,7 @@ def rollout_record(
         "task": {name: getattr(episode.task, name) for name in _OF_TASK},
         "ids": list(trajectory.ids),
         "authors": "".join("PME"[author] for author in trajectory.authors),
-        "turn": list(trajectory.turns_of),
+        "turn": [n if n < 0 else trajectory.num_kept + n for n in trajectory.turns_of],
         "policy_version": max(trajectory.policy_versions, default=-1),
         "sampler_logp": [logp if is_finite(logp) else None for logp in trajectory.sampler_logps],
         **_spread(trajectory, columns),

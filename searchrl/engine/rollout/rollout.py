@@ -65,7 +65,8 @@ class Rollout:
     @property
     def turn_rewards(self) -> tuple[float, ...]:
         """The environment's reward for each turn; the last makes up for the other scores."""
-        return settle(tuple(turn.reward for turn in self.episode.turns), self.reward or 0.0)
+        earned = tuple(turn.reward for turn in self.episode.turns)
+        return settle(earned, self.reward or 0.0)[self.trajectory.num_kept :]
 
     @property
     def is_cut(self) -> bool:
@@ -89,6 +90,12 @@ class Rollout:
 
     @property
     def turn_scores(self) -> tuple[float, ...] | None:
+        """The process scores of each turn of its own; None: none."""
+        scores = self.episode_scores
+        return None if scores is None else scores[self.trajectory.num_kept :]
+
+    @property
+    def episode_scores(self) -> tuple[float, ...] | None:
         """The process scores of each turn, weighted as the reward expression says; None: none.
 
         What the other components say of the whole episode is part of the last turn's.
@@ -155,8 +162,7 @@ class RolloutDriver:
         turns and raises Interrupted, unless `keeps_finished`.
         """
         dialogues = [
-            [Dialogue(request, sample) for sample in range(len(request.rng_keys))]
-            for request in requests
+            [Dialogue(request, sample) for sample in request.samples] for request in requests
         ]
         for request in requests:
             request.world.build_indexes()  # no clock runs yet
@@ -232,6 +238,7 @@ class RolloutDriver:
                     budget=self.codec.budget(self.limits.max_observation_tokens),
                     serving=self._turns_of(request).serving(dialogue),
                     script=request.script,
+                    turns=tuple(dialogue.turns),
                 )
                 with use_span(dialogue.span):
                     calls.append(dialogue.env.call(queue, begin))
@@ -242,6 +249,7 @@ class RolloutDriver:
                 continue
             begun = call.result.value
             dialogue.prompt, dialogue.cut_reward = begun.prompt, begun.cut_reward
+            dialogue.signals, dialogue.env_return = {**begun.signals}, begun.env_return
             if begun.expert is not None and dialogue.env is not None:
                 dialogue.expert = ExpertAtHome(begun.expert, dialogue.env)
             dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id

@@ -69,7 +69,17 @@ class TextTurns:
         )
         for dialogue in ready:
             dialogue.prefix, dialogue.stops = rendered.assistant_prefix, protocol.stops
-        return self._open(request, ready, rendered.ids)
+        if not request.branches:
+            return self._open(request, ready, rendered.ids)
+        live: dict[Handle, Dialogue] = {}
+        for dialogue in ready:
+            branch = dialogue.branch
+            ids = branch.ids if branch and branch.turns else rendered.ids
+            if list(ids[: len(rendered.ids)]) == list(rendered.ids):
+                live |= self._open(request, [dialogue], ids)
+            else:
+                dialogue.fail(EnvironmentFailure(_TWO_PROMPTS))
+        return live
 
     def _open(
         self, request: RolloutRequest, ready: Sequence[Dialogue], ids: Sequence[int]
@@ -98,10 +108,8 @@ class TextTurns:
             dialogue.stop = StopReason.EOS
             return ""
         # Measured as the env's own budget is: the byte codec has no tokens and counts words.
-        budget, shown = self.codec.budget(self.limits.max_observation_tokens), str(observation)
-        if budget.count(shown) > budget.max_tokens:
-            # An env that ignores its budget: cut what it said, and say that it was cut.
-            shown = budget.cut(shown, budget.max_tokens)
+        shown = self.codec.budget(self.limits.max_observation_tokens).fit(str(observation))
+        if shown != observation:  # of an env that ignores its budget
             dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
         ids = self.codec.encode_plain(shown)
         return shown if self._submit(dialogue, turn.handle, ids) else ""

@@ -81,7 +81,7 @@ class RemoteDriver(RolloutDriver):
                 for name, count in counts.items():  # in the metrics as if sampled here
                     setattr(self.stats, name, getattr(self.stats, name, 0) + count)
                 if on_progress is not None:
-                    total = sum(len(request.rng_keys) for request in requests)
+                    total = sum(len(request.samples) for request in requests)
                     on_progress(len(groups) * total // len(requests), total)
         return [groups[n] for n in range(len(requests))]
 

@@ -229,7 +229,13 @@ class Session(Setup):
     def _draw(self, step: int, **watched: Any) -> StepGroups:
         max_refills = self.algorithm.max_refills or 0
         return sample_groups(
-            self.sampler, self.prompts, step, max_refills=max_refills, ask=self._ask, **watched
+            self.sampler,
+            self.prompts,
+            step,
+            max_refills=max_refills,
+            ask=self._ask,
+            branch=self.algorithm.hooks.branch,
+            **watched,
         )
 
     def update(

@@ -85,6 +85,8 @@ class Trainer(Protocol):
     seed: int
     protocols: Sequence[TagProtocol]
     """One for each environment of the run."""
+    env_names: Sequence[str]
+    """Names of these environments, as in `Trajectory.env`."""
     scorers: Sequence[Any]
     """One for each environment: it knows the components and their limits."""
     on_note: Callable[[str], None]

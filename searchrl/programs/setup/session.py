@@ -195,6 +195,7 @@ class Session(Setup):
         )
         self.curriculum = self.prompts.curriculum
         self.protocols: Sequence[TagProtocol] = [world.protocol for world in self.worlds]
+        self.env_names = [world.name for world in self.worlds]
         self.scorers: Sequence[Scorer] = [world.scorer for world in self.worlds]
         self.algorithm.hooks.begin(self)
 

@@ -14,23 +14,23 @@ from searchrl.algorithms import Algorithm, Column, Hooks, Probe, StepScores, Tra
 from searchrl.contracts import ANSWER
 from searchrl_credit.parts import discounted, scored, within
 
-Control = Literal["none", "random"]
+Against = Literal["before", "random"]
 _OPENING = 1 << 30
-"""Key of the text that opens an answer; the others are numbers of turns, ~n for the control."""
+"""Key of the text that opens an answer; others are numbers of turns, ~n with random passages."""
 
 
 def make_igpo(
-    *, gamma: Annotated[float, Field(ge=0, le=1)] = 1.0, control: Control = "none"
+    *, gamma: Annotated[float, Field(ge=0, le=1)] = 1.0, against: Against = "before"
 ) -> Algorithm:
     """IGPO (arXiv 2510.14967): the outcome in the last turn, information gain in the others.
 
     Args:
         gamma: discount of a later turn's reward.
-        control: `random` takes the probability behind another episode's observation, drawn at
+        against: `random` takes the probability behind another episode's observation, drawn at
             random, in place of the one before the turn: what a guess gains is then no gain
             (IG-Search, arXiv 2604.15148).
     """
-    hooks = Gain(gamma, control)
+    hooks = Gain(gamma, against)
     return Algorithm("igpo", hooks.advantages, ppo_clip_loss, hooks=hooks)
 
 
@@ -39,8 +39,8 @@ class Gain(Hooks):
 
     trainer: Trainer
 
-    def __init__(self, gamma: float, control: Control) -> None:
-        self.gamma, self.control = gamma, control
+    def __init__(self, gamma: float, against: Against) -> None:
+        self.gamma, self.against = gamma, against
         self.openings: dict[str, str] = {}
 
     def begin(self, trainer: Trainer) -> None:
@@ -79,7 +79,7 @@ class Gain(Hooks):
                 # The opening alone says where the answer begins in its tokens.
                 texts = [(turns[0].start, opening, _OPENING)]
                 texts += [(turn.start, f"{opening} {answer}", turn.index) for turn in turns]
-                if self.control == "random":
+                if self.against == "random":
                     texts += [
                         (turn.stop, f"{self.draw(rollouts, place)}{opening} {answer}", ~turn.index)
                         for turn in turns[:-1]
@@ -119,7 +119,7 @@ class Gain(Hooks):
         behind = [likely[place, best, turn] for turn in range(last + 1)]
         before = (
             [likely[place, best, ~turn] for turn in range(last)]
-            if self.control == "random"
+            if self.against == "random"
             else behind
         )
         return [after - one for after, one in zip(behind[1:], before, strict=False)]

@@ -157,6 +157,8 @@ class Trajectory:
     own `turns` begin behind them.
     """
     num_kept: int = 0
+    num_kept_tokens: int = 0
+    """Tokens that the model wrote in the kept turns."""
 
     def append_prompt(self, ids: Sequence[int]) -> None:
         """Append the rendered prompt (once in a segment, first).

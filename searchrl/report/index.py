@@ -128,6 +128,9 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         "advantage": column("advantage"),
         "weight": column("weight"),
         "segments": list(zip(*segments_of(row), strict=True)),
+        "parent": row.get("parent", ""),
+        "num_kept": row.get("num_kept", 0),
+        "turn_advantages": _turn_advantages(row),
         "origin": row["origin"],
         "clipped": row.get("clipped"),
         "policy_version": row["policy_version"],
@@ -162,6 +165,18 @@ def mean_advantage(advantage: float | Sequence[float | None] | None) -> float | 
         return advantage  # type: ignore[return-value]  # a number, or None
     values = [value for value in advantage if value is not None]
     return sum(values) / len(values) if values else None
+
+
+def _turn_advantages(row: Mapping[str, Any]) -> list[float | None]:
+    """The mean advantage of each turn; None for one that is trained elsewhere, or nowhere."""
+    given = row["advantage"]
+    made: list[float | None] = []
+    for number in range(len(row["turns"])):
+        pairs = enumerate(zip(row["turn"], row["authors"], strict=True))
+        places = [n for n, (turn, author) in pairs if turn == number and author == "M"]
+        own = [given[n] for n in places] if isinstance(given, list) else [given] * bool(places)
+        made.append(short(mean_advantage(own)))
+    return made
 
 
 def _pull(row: Mapping[str, Any]) -> float | None:

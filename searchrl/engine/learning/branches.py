@@ -69,7 +69,9 @@ def _cut(rollout: Rollout, num_kept: int) -> Branch:
             f"{len(turns) - 1} at most; ask the rollout that sampled the turns before"
         )
     ids = trajectory.segments[0].ids[: trajectory.turns[own].start]
-    return Branch(trajectory.rollout_id, turns[:num_kept], tuple(ids))
+    num_tokens = sum(turn.stop - turn.start for turn in trajectory.turns[:own])
+    num_tokens += trajectory.num_kept_tokens
+    return Branch(trajectory.rollout_id, turns[:num_kept], tuple(ids), num_tokens)
 
 
 def _extend(request: RolloutRequest, branches: Sequence[Branch]) -> RolloutRequest:

@@ -101,6 +101,9 @@ def update_metrics(
     metrics |= {name: exact(value, max(1, num_tokens)) for name, value in rest.items()}
     if max_refills is not None:
         metrics["refills"] = exact(drawn.num_refills)
+    if saved := sum(r.trajectory.num_kept_tokens for r in drawn.rollouts):
+        sampled = sum(r.trajectory.num_model_tokens for r in drawn.rollouts)
+        metrics["tokens_saved"] = exact(saved / (saved + sampled), saved + sampled)
     gaps = [(turn_surplus(r), r.trajectory.group_id) for r in drawn.rollouts]
     if surplus := [(gap, group_id) for gap, group_id in gaps if gap is not None]:
         values, owners = zip(*surplus, strict=True)

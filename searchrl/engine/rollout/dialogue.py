@@ -53,6 +53,8 @@ class Branch:
     parent: str
     turns: tuple[EpisodeTurn, ...]
     ids: tuple[int, ...]
+    num_tokens: int
+    """Tokens that the model wrote in these turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class Dialogue:
             self.branch = branch = request.branches[sample - request.samples.start]
             self.turns = [*branch.turns]
             self.trajectory.parent, self.trajectory.num_kept = branch.parent, len(branch.turns)
+            self.trajectory.num_kept_tokens = branch.num_tokens
         forced = "_forced" if request.forced else ""
         self.row = f"{forced}.{request.step}/{self.trajectory.rollout_id}"
         """The name of its row, without the phase."""

@@ -16,9 +16,29 @@ SEARCHRL.views.group = (() => {
 
   async function draw(main, members, title, text) {
     const opened = await Promise.all(members.map((i) => lists.open(i)));
-    main.replaceChildren(el("h1", { tabindex: "-1" }, title), el("p", {}, text),
+    main.replaceChildren(el("h1", { tabindex: "-1" }, title), el("p", {}, text), tree(members, opened),
       el("div", { class: "side", role: "region", "aria-label": "Side by side", tabindex: "0" },
         members.map((i, place) => card(lists.row(i), opened[place], place))));
+  }
+
+  // Rollouts below those that they continue, with the advantage of each turn of their own.
+  function tree(members, opened) {
+    if (!opened.some((one) => one.num_kept)) return "";
+    const lists_of = new Map([["", el("ul", { class: "tree" })]]);
+    opened.forEach((one, place) => {
+      const row = lists.row(members[place]);
+      const turns = one.turns.slice(one.num_kept).map((turn, n) => {
+        const advantage = one.turn_advantages[one.num_kept + n];
+        return [" → ", turn.action, " ", el("b", { class: side(advantage) }, signed(advantage))];
+      });
+      const below = el("ul");
+      const from = one.num_kept ? ` behind turn ${one.num_kept}` : "";
+      const above = (one.num_kept && lists_of.get(one.parent)) || lists_of.get("");
+      above.append(el("li", {}, el("a", { href: lists.link(row.number) }, `Rollout ${place + 1}`), from, turns, ` · reward ${number(row.reward)}`, below));
+      lists_of.set(lists.index.columns.id[members[place]], below);
+    });
+    return el("section", { class: "box", id: "tree" }, el("h2", {}, "Tree"),
+      el("p", {}, "A rollout below another one continues it. A turn that they share is trained once, above."), lists_of.get(""));
   }
 
   function card(row, rollout, place) {

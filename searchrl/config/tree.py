@@ -132,6 +132,9 @@ class RunConfig(Section):
     give equal metrics on one machine."""
     max_steps: Annotated[int, Field(ge=0)] = 200
     """Optimiser steps. Presets set their own."""
+    max_sampled_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens that the policy may write in training: the step that reaches them is the last one,
+    also before `max_steps`. The schedule of the learning rate does not know of it."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """`auto`: cuda if torch sees one, then mps, then cpu."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0

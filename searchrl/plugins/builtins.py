@@ -229,6 +229,7 @@ def register_commands(register: Register) -> None:
             "Take a few training steps and say what this machine will do with this configuration.",
         ),
         ("runs", "List run folders: what, when, how far, figures and size on disk."),
+        ("study", "Compare arms that differ in their settings: seeds, one budget, one table."),
         ("trust", "Allow for good what a run folder names and may not use without you."),
         ("new", "Write a plugin that works, with its tests, to change into your own."),
         ("check", "Check a plugin, or any registered name, against the criteria of its kind."),

@@ -94,6 +94,7 @@ class _Progress(Shape, extra="forbid", allow_inf_nan=False):
     evaluated: NonNegativeInt = 0
     watched: NonNegativeInt = 0
     rollbacks: list[Rollback] = Field(default_factory=list)
+    sampled_tokens: NonNegativeInt = 0
 
 
 class _Training(TrainingRun):
@@ -156,7 +157,7 @@ class _Training(TrainingRun):
             self.checkpoint()  # from here on the run can be resumed
 
     def run(self) -> dict[str, Any]:
-        """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
+        """The evaluation before, steps to the last one, the evaluation after and the summary."""
         session, progress, observer = self.session, self.progress, self.observer
         if progress.before is None:
             # What everything later is compared with; part of checkpoint 0.
@@ -164,10 +165,12 @@ class _Training(TrainingRun):
             for text in unready_policy(session.config, session.worlds, progress.before):
                 observer.warn(text)
             self.checkpoint()
+        self.bound()
         self.finish_step()  # what a kill left undone
-        for step in range(progress.step + 1, self.num_steps + 1):
+        while (step := progress.step + 1) <= self.num_steps:
             with TRACER.start_as_current_span(f"step {step}"):
                 metrics = self.train_step(step)
+            self.bound()
             self.trackers.log(step, metrics, "train")
             observer.step(step, self.num_steps, metrics)
             self.finish_step()
@@ -186,6 +189,12 @@ class _Training(TrainingRun):
             observer.note(line)
         observer.compare(run.rollouts("before"), run.rollouts("after"))
         return summary
+
+    def bound(self) -> None:
+        """Let the last step be the one in which `max_sampled_tokens` was reached, if it was."""
+        most = self.session.config.max_sampled_tokens
+        if most is not None and self.progress.sampled_tokens >= most:
+            self.num_steps = self.progress.step
 
     def finish_step(self) -> None:
         """Validate, ask the alarms and save, each if it is due after the last step."""
@@ -253,7 +262,9 @@ class _Training(TrainingRun):
         model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
         metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
         metrics |= curriculum_metrics(session.curriculum, step - 1)
+        metrics["sampled_tokens"] = exact(self.progress.sampled_tokens + model_tokens)
         self.log(step, metrics, "train")
+        self.progress.sampled_tokens += model_tokens
         self.progress.step, self.unrecorded = step, 0
         return metrics
 
@@ -265,7 +276,7 @@ class _Training(TrainingRun):
         config, progress, step = self.session.config, self.progress, self.progress.step
         worlds = [world for world in self.session.worlds if world.can_validate]
         every = config.eval.every
-        is_due = every and worlds and (step % every == 0 or step == config.max_steps)
+        is_due = every and worlds and (step % every == 0 or step == self.num_steps)
         if not is_due or progress.evaluated == step:
             return
         short = {"split": VALIDATION, "num_tasks": config.eval.num_tasks_during}

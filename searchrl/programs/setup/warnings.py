@@ -84,9 +84,7 @@ def ensure_can_draw_ahead(config: RunConfig, algorithm: Algorithm, workers: Work
             "own: --set scale.backend=copy, or another backend"
         )
     elif _branches(algorithm):
-        problem = (
-            f"algorithm '{algorithm.name}' may read the weights where rollouts branch"
-        )
+        problem = f"algorithm '{algorithm.name}' may read the weights where rollouts branch"
     elif workers.size > 1:
         problem = "torchrun's processes exchange rollouts and gradients in turn; start one process"
     if problem:

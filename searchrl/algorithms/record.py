@@ -194,6 +194,11 @@ class Algorithm:
             known = ", ".join(Ask)
             raise ValueError(f"algorithm '{self.name}' asks for {unknown.pop()!r}; known: {known}")
 
+    @property
+    def branches(self) -> bool:
+        """True if its hooks let rollouts branch."""
+        return type(self.hooks).branch is not Hooks.branch
+
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run: its own, and the algorithm's where it sets none."""
         given = settings.clip_low, settings.clip_high, settings.beta

@@ -38,7 +38,7 @@ REGISTRY = load_plugins(entry_points=False)
 def test_no_critic_is_trained_in_float16_over_shards(dtype: str) -> None:
     layer = {"engine": {"sharding": "fsdp2"}, "model": {"dtype": dtype}}
     setup: Any = SimpleNamespace(config=build_config(layer), workers=SimpleNamespace(size=2))
-    algorithm: Any = SimpleNamespace(critic=object(), hooks=Hooks())
+    algorithm: Any = SimpleNamespace(critic=object(), hooks=Hooks(), branches=False)
     if dtype == "float32":
         assert Setup.is_to_shard(setup, algorithm)
         return
@@ -150,8 +150,8 @@ def test_a_run_that_does_not_fit_is_refused_before_it_loads_or_writes_anything(
 
 
 def test_turn_scores_that_nobody_reads_are_remarked_on() -> None:
-    scored = SimpleNamespace(turn_scores=(0.5, 1.0), reward=1.5)
-    plain = SimpleNamespace(turn_scores=None, reward=1.5)
+    scored = SimpleNamespace(episode_scores=(0.5, 1.0), reward=1.5)
+    plain = SimpleNamespace(episode_scores=None, reward=1.5)
     said = note_turn_scores(make_grpo(), [plain, scored])  # type: ignore[list-item]
     assert "algorithm 'grpo' reads the episode's" in said and "grpo_turns" in said
     assert note_turn_scores(make_grpo_turns(), [scored]) == ""  # type: ignore[list-item]

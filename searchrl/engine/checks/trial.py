@@ -16,6 +16,7 @@ from searchrl.config.sections import SamplingConfig
 from searchrl.core.episode import Episode
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import TurnStop
+from searchrl.engine.learning.branches import grow
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.rendering import RenderedPrompt
@@ -84,8 +85,12 @@ class Subject:
 
     @cached_property
     def rollouts(self) -> list[Rollout]:
-        """The first turns of a few episodes of every world."""
-        groups = _TrialDriver(self.sampler, self.size).run(self._requests(self.size.num_tasks))
+        """The first turns of a few episodes of every world; of branches, where there are some."""
+        driver = _TrialDriver(self.sampler, self.size)
+        requests = self._requests(self.size.num_tasks)
+        groups = driver.run(requests)
+        if self.learner.algorithm.branches:
+            groups = grow(driver, groups, requests, _branch_once)
         return [rollout for group in groups for rollout in group.rollouts]
 
     @cached_property
@@ -117,6 +122,12 @@ class Subject:
             for place, world in enumerate(self.worlds)
             for number in range(num_tasks)
         ]
+
+
+def _branch_once(groups: Sequence[Group[Rollout]], number: int) -> list[tuple[Rollout, int]]:
+    """Behind the first of several turns, in one round."""
+    every = [] if number else [one for group in groups for one in group.rollouts]
+    return [(one, 1) for one in every if len(one.trajectory.turns) > 1]
 
 
 class _TrialDriver(RolloutDriver):

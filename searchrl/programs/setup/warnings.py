@@ -43,7 +43,7 @@ def ensure_can_learn(config: RunConfig, algorithm: Algorithm, worlds: Sequence[T
             "usual)"
         )
     for world in worlds:
-        if _branches(algorithm) and (world.is_served or world.scorer.group_names):
+        if algorithm.branches and (world.is_served or world.scorer.group_names):
             what = "has an agent, which cannot play its turns again"
             if not world.is_served:
                 what = f"has a reward of whole groups ({', '.join(world.scorer.group_names)})"
@@ -83,7 +83,7 @@ def ensure_can_draw_ahead(config: RunConfig, algorithm: Algorithm, workers: Work
             "the next step is sampled while the weights change, so the sampler needs a copy of its "
             "own: --set scale.backend=copy, or another backend"
         )
-    elif _branches(algorithm):
+    elif algorithm.branches:
         problem = f"algorithm '{algorithm.name}' may read the weights where rollouts branch"
     elif workers.size > 1:
         problem = "torchrun's processes exchange rollouts and gradients in turn; start one process"
@@ -91,13 +91,9 @@ def ensure_can_draw_ahead(config: RunConfig, algorithm: Algorithm, workers: Work
         raise ConfigError(f"scale.max_staleness = 1: {problem}")
 
 
-def _branches(algorithm: Algorithm) -> bool:
-    return type(algorithm.hooks).branch is not Hooks.branch
-
-
 def _learns_alone(algorithm: Algorithm) -> bool:
     """Return True if a group of one rollout can have advantages, as with a batch baseline."""
-    if type(algorithm.hooks).extend is not Hooks.extend or _branches(algorithm):
+    if type(algorithm.hooks).extend is not Hooks.extend or algorithm.branches:
         return True  # it may add rollouts to the groups
     items = [TrainItem(Trajectory(name, name), float(name == "b")) for name in "ab"]
     for item in items:

@@ -157,7 +157,7 @@ def test_turn_scores_that_nobody_reads_are_remarked_on() -> None:
     assert note_turn_scores(make_grpo_turns(), [scored]) == ""  # type: ignore[list-item]
     assert note_turn_scores(make_grpo(), [plain]) == ""  # type: ignore[list-item]
     # 0.9 recorded, and 2.7 is what turns are paid.
-    dear = SimpleNamespace(turn_scores=(0.9, 0.9, 0.9), reward=0.9)
+    dear = SimpleNamespace(episode_scores=(0.9, 0.9, 0.9), reward=0.9)
     said = note_turn_scores(make_grpo_turns(), [plain, scored, dear])  # type: ignore[list-item]
     assert "do not add up" in said and "1 of 2 episodes, by up to 1.8" in said
     assert "turn_surplus" in said and "'grpo_turns'" in said

@@ -139,8 +139,8 @@ def test_the_length_penalty_of_a_step_is_a_mean_over_its_scored_rollouts() -> No
         SimpleNamespace(
             is_scored=is_scored,
             reward=0.75 if is_scored else None,
-            turn_scores=(0.5, 0.5, count / 100) if group == "g0" else None,
-            trajectory=SimpleNamespace(num_model_tokens=count, group_id=group),
+            episode_scores=(0.5, 0.5, count / 100) if group == "g0" else None,
+            trajectory=SimpleNamespace(num_model_tokens=count, num_kept_tokens=0, group_id=group),
         )
         for count, is_scored, group in members
     ]
@@ -171,7 +171,7 @@ def test_only_the_places_without_contrast_are_asked_for_again() -> None:
 
         def requests(self, step: int, refill: int, places: Any) -> list[Any]:
             asked.append((step, refill, list(places)))
-            return [SimpleNamespace(key=(refill, one), rng_keys=(1, 2)) for one in places]
+            return [SimpleNamespace(key=(refill, one), samples=range(2)) for one in places]
 
     def run(requests: Any, **heard: Any) -> Any:
         assert heard == {"on_progress": print, "should_stop": any}

@@ -20,6 +20,8 @@ import searchrl  # noqa: E402
 from searchrl.api_client import HttpServer  # noqa: E402
 from searchrl.contracts import ANSWER, TOOL, Action, ToolCall  # noqa: E402
 
+HERE = ["searchrl_envs"]
+
 
 class Guess(env_server.Action):
     number: int
@@ -94,7 +96,9 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def env(url: str) -> Iterator[Any]:
-    env = searchrl.make_env(f"openenv:{url}/guess", timeout_s=2.0, reset={"who": "Ada"})
+    env = searchrl.make_env(
+        f"openenv:{url}/guess", plugins=HERE, timeout_s=2.0, reset={"who": "Ada"}
+    )
     env.reset(options={"split": "test", "index": 1})  # the seed is 4
     yield env
     env.close()
@@ -116,7 +120,7 @@ def test_typed_actions_are_a_tool_and_observations_words(env: Any) -> None:
 
 
 def test_a_server_that_hangs_fails_its_episode_alone(env: Any, url: str) -> None:
-    other: Any = searchrl.make_env(f"openenv:{url}/guess")
+    other: Any = searchrl.make_env(f"openenv:{url}/guess", plugins=HERE)
     other.reset(options={"split": "test", "index": 1})
     with pytest.raises(searchrl.EnvironmentFailure, match="no answer within 2 s"):
         say(env, "act", number=9)
@@ -128,7 +132,7 @@ def test_a_server_that_hangs_fails_its_episode_alone(env: Any, url: str) -> None
 
 
 def test_tools_of_mcp_are_tools(url: str) -> None:
-    env: Any = searchrl.make_env(f"openenv:{url}/tools")
+    env: Any = searchrl.make_env(f"openenv:{url}/tools", plugins=HERE)
     env.reset(options={"split": "test", "index": 1})
     assert "3" in say(env, "add", a=1, b=2)[0] and "validation error" in say(env, "add", a=1)[0]
     assert env.step(env.protocol.render_turn(Action(ANSWER, "3")))[2]
@@ -146,7 +150,7 @@ def test_a_server_that_is_killed_fails_the_episodes_under_way(url: str) -> None:
 def test_nobody_there_is_one_sentence() -> None:
     for address in ("http://127.0.0.1:9", "127.0.0.1", "http://a b"):
         with pytest.raises(searchrl.ConfigError, match="start the server, look at the address"):
-            searchrl.make_env(f"openenv:{address}")
+            searchrl.make_env(f"openenv:{address}", plugins=HERE)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def test_a_key_is_asked_for_and_more_sessions_are_refused(url: str) -> None:
 
 def test_our_own_client_plays_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAY_KEY", "sk-11111")
-    env: Any = searchrl.make_env(f"openenv:{url}", key_env="PLAY_KEY")
+    env: Any = searchrl.make_env(f"openenv:{url}", plugins=["searchrl_envs"], key_env="PLAY_KEY")
     prompt, _ = env.reset(options={"split": "test", "index": 3})
     answer = Action(TOOL, ToolCall("act", {"text": "<answer>B175</answer>"}))
     assert "handbook" in prompt and env.step(env.protocol.render_turn(answer))[1:3] == (1.0, True)

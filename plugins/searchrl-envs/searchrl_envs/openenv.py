@@ -13,49 +13,36 @@ from pydantic import Field
 
 from searchrl import ConfigError, EnvironmentFailure
 from searchrl.api_client import read_key
-from searchrl.contracts import (
-    ACT,
-    ANSWER,
-    Action,
-    Address,
-    TagProtocol,
-    Task,
-    ToolCall,
-    VariableName,
-)
+from searchrl.contracts import ANSWER, Action, Address, TagProtocol, Task, ToolCall, VariableName
 from searchrl_envs.base import ForeignEnv, Reply, need
 
 
-def headers_of(key_env: str) -> dict[str, str]:
-    """The header with the key in an environment variable, if one is named."""
-    if key_env and read_key(key_env) is None:
-        raise ConfigError(f"env.key_env: the environment variable {key_env} is not set")
-    return {"Authorization": f"Bearer {read_key(key_env)}"} if key_env else {}
-
-
 @lru_cache
-def ask_tools(url: str, key_env: str) -> tuple[bool, tuple[dict[str, Any], ...]]:
-    """True for a server with tools of MCP, and these; else `act`, whose arguments are actions."""
+def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, Any], ...]]:
+    """Headers for a server, True if it has tools of MCP, and these; else `act` for its actions."""
     import httpx2
 
-    headers = headers_of(key_env)
+    key = read_key(key_env) if key_env else None
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         with httpx2.Client(base_url=url, headers=headers, timeout=30) as client:
             action = client.get("/schema").raise_for_status().json()["action"]
-            fields = {key: one for key, one in action["properties"].items() if key != "metadata"}
+            fields = dict(action["properties"])
+            fields.pop("metadata", None)
             if fields and "tool_name" not in fields:
                 about = client.get("/metadata").raise_for_status().json()["description"]
                 said = f"{about}. {action.get('description', '')}".strip()
                 schema = {"type": "object", **action, "properties": fields}
-                return False, ({"name": ACT, "description": said, "parameters": schema},)
+                return headers, False, ({"name": "act", "description": said, "parameters": schema},)
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
             listed = client.post("/mcp", json=body).raise_for_status().json()["result"]["tools"]
         keys = {"name": "name", "description": "description", "parameters": "inputSchema"}
-        return True, tuple({ours: tool[own] for ours, own in keys.items()} for tool in listed)
+        return headers, True, tuple({one: tool[keys[one]] for one in keys} for tool in listed)
     except (httpx2.HTTPError, httpx2.InvalidURL, LookupError, TypeError, ValueError) as error:
         raise ConfigError(
             f"env openenv:{url}: nothing there answers as OpenEnv does ({error!r}); start the "
-            "server, look at the address (openenv:http://localhost:8000), or set env.key_env"
+            "server, look at the address (openenv:http://localhost:8000), or name an environment "
+            "variable that holds its key: env.key_env"
         ) from error
 
 
@@ -106,21 +93,22 @@ class OpenEnv(ForeignEnv):
         need(f"openenv:{name}", "openenv", "openenv")
         super().__init__(protocol, f"openenv:{name}", max_turns=max_turns, num_tasks=num_tasks)
         self._limits = {"connect_timeout_s": timeout_s, "message_timeout_s": timeout_s}
-        self._url, self._key_env, self._given = name, key_env, reset or {}
-        self._has_mcp, self._tools = ask_tools(name, key_env)
+        self._url, self._given = name, reset or {}
+        self._headers, self._has_mcp, listed = ask(name, key_env)
+        self._tools = {tool["name"]: tool["parameters"] for tool in listed}
         self._connect()
 
     @staticmethod
     def tools(*, name: str, key_env: str = "", **settings: Any) -> tuple[dict[str, Any], ...]:
         """The tools of the server."""
-        return ask_tools(name, key_env)[1]
+        return ask(name, key_env)[2]
 
     def begin(self, split: str, index: int) -> tuple[Task, str]:
         """Reset the environment with the seed, the split and the index of the task."""
         named = {"seed": self.seed_of(split, index), "split": split, "index": index}
         prompt = tell(self._call("reset", **{**named, **self._given}).observation) or "Begin."
         task_id = f"{self.name}/{split}/{index}"
-        return Task(task_id, split, index, prompt, kind="game", env=self.name), prompt
+        return Task(task_id, split, index, prompt, env=self.name, meta=named), prompt
 
     def play(self, action: Action) -> Reply:
         """Step with the arguments of a call."""
@@ -129,14 +117,12 @@ class OpenEnv(ForeignEnv):
             return Reply(is_over=True)
         if action.queries:  # a protocol's own action, here a tool
             call = ToolCall("search", {"query": action.queries[0]})
-        known = {tool["name"]: tool["parameters"] for tool in self._tools}
-        if not isinstance(call, ToolCall) or call.name not in known:
-            return Reply(f"There are the tools {', '.join(known)}, and nothing else.")
+        if not isinstance(call, ToolCall) or call.name not in self._tools:
+            return Reply(f"There are the tools {', '.join(self._tools)}, and nothing else.")
         sent = {"type": "call_tool", "tool_name": call.name, "arguments": call.arguments}
-        try:
-            result = self._call("step", sent if self._has_mcp else call.arguments)
-        except ValueError:
-            return Reply(f"These arguments do not fit {json.dumps(known[call.name])}.")
+        result = self._call("step", sent if self._has_mcp else call.arguments)
+        if result is None:
+            return Reply(f"These arguments do not fit {json.dumps(self._tools[call.name])}.")
         return Reply(tell(result.observation), float(result.reward or 0), bool(result.done))
 
     def close(self) -> None:
@@ -144,12 +130,12 @@ class OpenEnv(ForeignEnv):
         self._leave()
 
     def _call(self, method: str, *args: Any, **more: Any) -> Any:
-        """A method of the session, which is left if it fails; ValueError: arguments are wrong."""
+        """A method of the session, which is left if it fails; None if an action is not valid."""
         try:
             return getattr(self._session, method)(*args, **more)
         except Exception as error:
-            if "VALIDATION_ERROR" in str(error):
-                raise ValueError from error
+            if method == "step" and "VALIDATION_ERROR" in str(error):
+                return None
             self._leave()
             self._connect()
             said = str(error) or f"no answer within {self._limits['message_timeout_s']:g} s"
@@ -165,8 +151,7 @@ class OpenEnv(ForeignEnv):
                     raise ConnectionError("the server closed the session")
                 return await super()._step_async(action, **more)
 
-        headers = headers_of(self._key_env)
-        made = Session(self._url, mode="simulation", headers=headers, **self._limits)
+        made = Session(self._url, mode="simulation", headers=self._headers, **self._limits)
         self._session = made.sync()
         self._leave = weakref.finalize(self, leave, self._session)
         self._leave.atexit = False

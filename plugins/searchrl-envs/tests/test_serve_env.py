@@ -74,15 +74,11 @@ def test_our_own_client_plays_it(url: str, monkeypatch: pytest.MonkeyPatch) -> N
     env.close()
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        ("regulatons", "regulations"),
+def test_what_cannot_be_served_is_one_sentence() -> None:
+    for words, problem in (
         ("regulations --set env.max_turnz=3", "max_turns"),
         ("regulations --set max_turns=3", "max_turns: expected a key such as env.max_turns"),
         ("regulations --key-env NO_SUCH_KEY", "NO_SUCH_KEY: this environment variable is not set"),
-    ],
-)
-def test_what_cannot_be_served_is_one_sentence(words: str, problem: str) -> None:
-    error = CliRunner().invoke(serve_env, words.split()).exception
-    assert isinstance(error, searchrl.SearchRLError) and problem in str(error)
+    ):
+        error = CliRunner().invoke(serve_env, words.split()).exception
+        assert isinstance(error, searchrl.SearchRLError) and problem in str(error)

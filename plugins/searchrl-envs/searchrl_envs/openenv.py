@@ -68,6 +68,7 @@ class OpenEnv(ForeignEnv):
     """The environment of `--env openenv:URL`.
 
     The actions of the server are the arguments of the tool `act`; its tools of MCP are tools.
+    Each episode at once needs a session (`max_concurrent_envs`): of a step, or of an evaluation.
 
     Args:
         name: the address of the server, such as `http://localhost:8000`.

@@ -36,8 +36,15 @@ def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, A
                 return headers, False, ({"name": "act", "description": said, "parameters": schema},)
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
             listed = client.post("/mcp", json=body).raise_for_status().json()["result"]["tools"]
-        keys = {"name": "name", "description": "description", "parameters": "inputSchema"}
-        return headers, True, tuple({one: tool[keys[one]] for one in keys} for tool in listed)
+        tools = [
+            {
+                "name": tool["name"],
+                "description": tool.get("description") or "",
+                "parameters": tool.get("inputSchema") or tool["input_schema"],  # OpenEnv has both
+            }
+            for tool in map(dict, listed)
+        ]
+        return headers, True, tuple(tools)
     except (httpx2.HTTPError, httpx2.InvalidURL, LookupError, TypeError, ValueError) as error:
         raise ConfigError(
             f"env openenv:{url}: nothing there answers as OpenEnv does ({error!r}); start the "

@@ -75,7 +75,7 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
 
 def is_file(what: str) -> bool:
     """True for a plugin file, False for a name."""
-    return what.endswith(".py") or "/" in what or "\\" in what
+    return what.endswith(".py") or ("://" not in what and ("/" in what or "\\" in what))
 
 
 def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, ...]:

@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+from functools import lru_cache
+from importlib.util import find_spec
 from inspect import signature
 from itertools import islice
 from typing import Any
 
 from searchrl import ConfigError
 from searchrl.contracts import ANSWER, SEARCH, Action, RetrieverFactory, TagProtocol, Task, ToolCall
-from searchrl_envs.base import ForeignEnv, Reply, need
+from searchrl_envs.base import ForeignEnv, Reply
+
+INSTALL = "echo 'openai>=3.50' | uv pip install --override - verifiers==0.4.0"
+"""Its own rules want openai 2, with which SearchRL does not work."""
 
 
 class VerifiersEnv(ForeignEnv):
@@ -36,12 +41,11 @@ class VerifiersEnv(ForeignEnv):
         num_tasks: int = 10_000,
     ) -> None:
         super().__init__(protocol, f"verifiers:{name}", max_turns=max_turns)
-        self._taskset, tasks = _load(name, config, num_tasks)
+        self._taskset, tasks, tools = _load(name, json.dumps(config or {}), num_tasks)
         if problem := _find_problem(name, tasks):
             raise ConfigError(f"env {self.name} {problem}, which cannot be played here")
-        has_tools = bool(_make_toolsets(self._taskset))
-        if has_tools != (protocol.name == "tool-call"):
-            which = ("tools", "tool-call") if has_tools else ("no tools", "think-answer")
+        if bool(tools) != (protocol.name == "tool-call"):
+            which = ("tools", "tool-call") if tools else ("no tools", "think-answer")
             raise ConfigError("env {} has {}; use --protocol {}".format(self.name, *which))
         self._tasks = {
             "train": [task for place, task in enumerate(tasks) if place % 5 != 4],
@@ -50,13 +54,11 @@ class VerifiersEnv(ForeignEnv):
         self._runner = asyncio.Runner()
 
     @staticmethod
-    def tools(*, name: str, config: dict[str, Any] | None = None, **others: Any) -> list[Any]:
+    def tools(
+        *, name: str, config: dict[str, Any] | None = None, num_tasks: int = 10_000, **others: Any
+    ) -> list[dict[str, Any]]:
         """The tools of its tool sets, with the names that verifiers shows to a model."""
-        return [
-            {"name": shown, "description": tool.description or "", "parameters": tool.input_schema}
-            for toolset in _make_toolsets(_load(name, config)[0])
-            for shown, (_, tool) in asyncio.run(_serve(toolset)).items()
-        ]
+        return _load(name, json.dumps(config or {}), num_tasks)[2]
 
     def num_tasks(self, split: str) -> int:
         """The number of tasks of a split."""
@@ -138,13 +140,23 @@ class VerifiersEnv(ForeignEnv):
         return trace
 
 
-def _load(name: str, config: dict[str, Any] | None, num_tasks: int = 0) -> tuple[Any, list[Any]]:
-    need(f"verifiers:{name}", "verifiers", "verifiers")
+@lru_cache
+def _load(name: str, config: str, num_tasks: int) -> tuple[Any, list[Any], list[dict[str, Any]]]:
+    """A task set, its first tasks, and its tools."""
+    if find_spec("verifiers") is None:
+        raise ConfigError(
+            f"env verifiers:{name} needs the library verifiers; install it: {INSTALL}"
+        )
     from verifiers.v1.utils.loaders import load_taskset, taskset_config_type
 
     try:
-        taskset = load_taskset(taskset_config_type(name)(**(config or {}), id=name))
-        return taskset, list(islice(taskset, num_tasks))
+        taskset = load_taskset(taskset_config_type(name)(**json.loads(config), id=name))
+        tools = [
+            {"name": shown, "description": tool.description or "", "parameters": tool.input_schema}
+            for toolset in _make_toolsets(taskset)
+            for shown, (_, tool) in asyncio.run(_serve(toolset)).items()
+        ]
+        return taskset, list(islice(taskset, num_tasks)), tools
     except Exception as error:  # the module's own code can raise anything
         why = f"{type(error).__name__}: {error}"
         raise ConfigError(f"env verifiers:{name}: verifiers cannot load it: {why}") from error

@@ -102,7 +102,7 @@ def test_grpo_trainer_takes_two_steps_with_our_rewards(tmp_path: Path) -> None:
         output_dir=str(tmp_path),
         per_device_train_batch_size=4,
         num_generations=4,
-        max_completion_length=200,
+        max_completion_length=96,
         max_steps=2,
         report_to=[],
         use_cpu=True,
@@ -197,7 +197,12 @@ def test_an_evaluation_of_verifiers_gives_our_em(
     )
     episodes = asyncio.run(run_eval(config))
     ours = searchrl.evaluate(
-        {**SETTINGS, "policy": url, "model": {"name": "fake"}, "eval": {"num_tasks": 4}}
+        {
+            **SETTINGS,
+            "policy": f"endpoint:{url}",
+            "model": {"name": "fake"},
+            "eval": {"num_tasks": 4},
+        }
     )
     server.shutdown()
     theirs = {one.traces[0].task.data.index: one.traces[0] for one in episodes}

@@ -1,7 +1,5 @@
 """The arguments of TRL's `GRPOTrainer` for an environment of SearchRL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
 from itertools import islice
@@ -15,15 +13,13 @@ _HINTS = {"number": float, "integer": int, "boolean": bool, "array": list, "obje
 def grpo_arguments(
     settings: Mapping[str, Any], split: str = "train", num_tasks: int | None = None
 ) -> dict[str, Any]:
-    """Its tasks, its tools and our reward, as `GRPOTrainer(model, **arguments)` takes them.
+    """Its first tasks, its tools and our reward, as `GRPOTrainer(model, **arguments)` takes them.
 
-    `settings` are those of `searchrl.train`, such as `{"env": "regulations", "reward": "em"}`;
-    `num_tasks` the first tasks of a split, by default all.
+    `settings` are those of `searchrl.train`, such as `{"env": "regulations", "reward": "em"}`.
     """
     from datasets import Dataset
 
-    played = Played(settings)
-    rows = []
+    played, rows = Played(settings), []
     for index, prompt in islice(played.prompts(split), num_tasks):
         told = {"role": "system", "content": INSTRUCTION}, {"role": "user", "content": prompt}
         rows.append({"prompt": list(told), "split": split, "index": index})
@@ -43,11 +39,13 @@ def searchrl_reward(
 
     TRL shows that message to no method of an environment, so a `get_reward` could not score it.
     """
-    for messages, environment in zip(completions, environments, strict=True):
-        last = messages[-1]
-        if last["role"] == "assistant" and not last.get("tool_calls"):
-            environment._played.answer(last["content"] or "")
-    return [environment._played.score().reward for environment in environments]
+    ends = [messages[-1] for messages in completions]
+    texts = [
+        "" if end["role"] == "tool" or end.get("tool_calls") else end["content"] or ""
+        for end in ends
+    ]
+    played = [environment._played for environment in environments]
+    return [one.score(text).reward for one, text in zip(played, texts, strict=True)]
 
 
 class _Environment:
@@ -66,15 +64,16 @@ def _make_method(tool: Mapping[str, Any]) -> Callable[..., str]:
     def method(self: _Environment, **arguments: Any) -> str:
         return self._played.call(tool["name"], arguments)
 
-    schema, method.__annotations__ = tool.get("parameters", {}), {"return": str}
+    schema = tool.get("parameters", {})
     parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
-    lines = [tool.get("description") or tool["name"], "", "Args:"]
+    lines, method.__annotations__ = [], {"return": str}
     for name, one in schema.get("properties", {}).items():
-        hint = _HINTS.get(one.get("type"), str)
+        hint = method.__annotations__[name] = _HINTS.get(one.get("type"), str)
         default = Parameter.empty if name in schema.get("required", ()) else None
-        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
-        method.__annotations__[name] = hint
+        given = {"default": default, "annotation": hint}
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, **given))
         lines.append(f"    {name}: {one.get('description', name)}")
-    method.__name__, method.__doc__ = tool["name"], "\n".join(lines)
+    about = tool.get("description") or tool["name"]
+    method.__name__, method.__doc__ = tool["name"], "\n".join([about, "", "Args:", *lines])
     method.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return method

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from functools import lru_cache
-from importlib.util import find_spec
 from inspect import signature
 from itertools import islice
 from typing import Any
@@ -12,20 +11,15 @@ from searchrl import ConfigError
 from searchrl.contracts import ANSWER, SEARCH, Action, RetrieverFactory, TagProtocol, Task, ToolCall
 from searchrl_envs.base import ForeignEnv, Reply
 
-INSTALL = "echo 'openai>=3.50' | uv pip install --override - verifiers==0.4.0"
-"""Its own rules want openai 2, with which SearchRL does not work."""
-
 
 class VerifiersEnv(ForeignEnv):
-    """The environment of `--env verifiers:MODULE`. Every fifth task is a test task.
+    """The environment of `--env verifiers:MODULE`; every fifth task is a test task.
 
     Args:
         name: the module of an installed task set.
         config: the settings of the task set.
         max_turns: model turns before the episode is over, and scored as it is.
         num_tasks: the first tasks of the set, of both splits together.
-
-    `ConfigError`: there is no such task set, or it needs what SearchRL does not have.
     """
 
     splits = ("train", "test")
@@ -42,15 +36,11 @@ class VerifiersEnv(ForeignEnv):
     ) -> None:
         super().__init__(protocol, f"verifiers:{name}", max_turns=max_turns)
         self._taskset, tasks, tools = _load(name, json.dumps(config or {}), num_tasks)
-        if problem := _find_problem(name, tasks):
-            raise ConfigError(f"env {self.name} {problem}, which cannot be played here")
         if bool(tools) != (protocol.name == "tool-call"):
             which = ("tools", "tool-call") if tools else ("no tools", "think-answer")
             raise ConfigError("env {} has {}; use --protocol {}".format(self.name, *which))
-        self._tasks = {
-            "train": [task for place, task in enumerate(tasks) if place % 5 != 4],
-            "test": tasks[4::5],
-        }
+        train = [task for place, task in enumerate(tasks) if place % 5 != 4]
+        self._tasks = {"train": train, "test": tasks[4::5]}
         self._runner = asyncio.Runner()
 
     @staticmethod
@@ -70,113 +60,100 @@ class VerifiersEnv(ForeignEnv):
 
         self._now = now = self._tasks[split][index]
         self._state = state_cls(type(now))()
-        self._runner.run(self._open_tools())
-        texts = {"system": now.data.system_prompt, "user": now.data.prompt_text}
+        self._tools = self._runner.run(_serve(self._taskset, self._state, now.data))
+        texts = {"system": now.data.system_prompt, "user": now.data.prompt}
         self._said = [{"role": role, "content": text} for role, text in texts.items() if text]
         gold = now.data.model_dump().get("answer")
         answers = () if gold is None else (str(gold),)
-        name, question = f"{self.name}/{now.data.idx}", now.data.prompt_text
-        task = Task(name, split, index, question, answers, env=self.name)
+        name = f"{self.name}/{now.data.idx}"
+        task = Task(name, split, index, now.data.prompt, answers, env=self.name)
         return task, "\n\n".join(message["content"] for message in self._said)
 
     def play(self, action: Action) -> Reply:
         """Call a tool, or take the answer; the last turn is scored."""
+        return self._runner.run(self._play(action))
+
+    def close(self) -> None:
+        """Close the event loop of the tools."""
+        self._runner.close()
+
+    async def _play(self, action: Action) -> Reply:
+        from mcp.server.mcpserver.exceptions import ToolError
+
         told, is_answer = "", action.kind == ANSWER
         if is_answer:
             self._said.append({"role": "assistant", "content": action.payload})
         else:
             is_search = action.kind == SEARCH  # a tool of this name
             call = ToolCall(SEARCH, {"query": action.queries[0]}) if is_search else action.payload
-            told = self._runner.run(self._call(call.name, dict(call.arguments)))
-            number, arguments = str(len(self._said)), json.dumps(dict(call.arguments))
-            made = {"id": number, "name": call.name, "arguments": arguments}
+            name, arguments = call.name, dict(call.arguments)
+            try:
+                server, tool = self._tools[name]
+                result = await server.call_tool(tool.name, arguments)
+                told = "\n".join(part.text for part in result.content if part.type == "text")
+            except (KeyError, ToolError) as error:
+                told = f"{name} failed: {error}. The tools are {', '.join(self._tools)}."
+            made = {"id": str(len(self._said)), "name": name, "arguments": json.dumps(arguments)}
             self._said.append({"role": "assistant", "tool_calls": [made]})
-            self._said.append({"role": "tool", "tool_call_id": number, "content": told})
+            self._said.append({"role": "tool", "tool_call_id": made["id"], "content": told})
         if not is_answer and self._turns_left > 1:
             return Reply(told)
-        trace = self._runner.run(self._score())
+        trace = await self._score()
         scores = {name: reward.score for name, reward in trace.rewards.items()}
         return Reply(told, trace.reward, is_answer, trace.metrics | scores)
-
-    def close(self) -> None:
-        """Close the event loop of the tools."""
-        self._runner.close()
-
-    async def _open_tools(self) -> None:
-        self._tools: dict[str, Any] = {}
-        for toolset in _make_toolsets(self._taskset):
-            toolset._inert_state = self._state
-            await toolset.setup()
-            await toolset.setup_task(self._now.data)
-            self._tools |= await _serve(toolset)
-
-    async def _call(self, name: str, arguments: dict[str, Any]) -> str:
-        from mcp.server.mcpserver.exceptions import ToolError
-
-        if name not in self._tools:
-            return f"There is no tool {name!r}; there are {', '.join(self._tools)}."
-        server, tool = self._tools[name]
-        try:
-            result = await server.call_tool(tool.name, arguments)
-        except ToolError as error:
-            return str(error)
-        return "\n".join(part.text for part in result.content if part.type == "text")
 
     async def _score(self) -> Any:
         import verifiers.v1 as vf
 
-        nodes = [
-            vf.MessageNode(message=one, sampled=one["role"] == "assistant", parent=place - 1)
-            for place, one in enumerate(self._said)
-        ]
-        nodes[0].parent = None
-        trace = vf.Trace(
-            task=vf.TraceTask(type=type(self._now).__name__, data=self._now.data),
-            agent=vf.AgentInfo(config=vf.AgentConfig()),
-            state=self._state,
-            nodes=nodes,
-        )
+        task = vf.TraceTask(type=type(self._now).__name__, data=self._now.data)
+        agent = vf.AgentInfo(config=vf.AgentConfig())
+        trace = vf.Trace(task=task, agent=agent, state=self._state)
+        for place, said in enumerate(self._said):
+            node = {"message": said, "sampled": said["role"] == "assistant", "parent": place - 1}
+            trace.nodes.append(vf.MessageNode.model_validate(node))
+        trace.nodes[0].parent = None
         await self._now.score(trace)
         return trace
 
 
 @lru_cache
 def _load(name: str, config: str, num_tasks: int) -> tuple[Any, list[Any], list[dict[str, Any]]]:
-    """A task set, its first tasks, and its tools."""
-    if find_spec("verifiers") is None:
-        raise ConfigError(
-            f"env verifiers:{name} needs the library verifiers; install it: {INSTALL}"
-        )
-    from verifiers.v1.utils.loaders import load_taskset, taskset_config_type
-
+    """A task set, its first tasks, and its tools; ConfigError if it cannot be played."""
     try:
+        from verifiers.v1.utils.loaders import load_taskset, taskset_config_type
+
         taskset = load_taskset(taskset_config_type(name)(**json.loads(config), id=name))
+        tasks = list(islice(taskset, num_tasks))
         tools = [
             {"name": shown, "description": tool.description or "", "parameters": tool.input_schema}
-            for toolset in _make_toolsets(taskset)
-            for shown, (_, tool) in asyncio.run(_serve(toolset)).items()
+            for shown, (_, tool) in asyncio.run(_serve(taskset)).items()
         ]
-        return taskset, list(islice(taskset, num_tasks)), tools
     except Exception as error:  # the module's own code can raise anything
-        why = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"env verifiers:{name}: verifiers cannot load it: {why}") from error
+        raise ConfigError(
+            f"env verifiers:{name}: not loaded: {type(error).__name__}: {error}. "
+            "How the library is installed: docs/how-to/from-verifiers.md"
+        ) from error
+    if problem := _find_problem(name, tasks):
+        raise ConfigError(f"env verifiers:{name} {problem}, which cannot be played here")
+    return taskset, tasks, tools
 
 
-def _make_toolsets(taskset: Any) -> list[Any]:
-    """New tool sets: those that tasks share, and those of a task."""
-    of_task = taskset.task_type().toolsets(taskset.config.task)
-    return [*taskset.toolsets(taskset.config), *of_task]
-
-
-async def _serve(toolset: Any) -> dict[str, Any]:
-    """The tools of a tool set by their names for the model, with a server in this process."""
+async def _serve(taskset: Any, state: Any = None, data: Any = None) -> dict[str, Any]:
+    """New tool sets, as a server in this process and a tool by name; `data` begins an episode."""
     from mcp.server import MCPServer
 
-    server, prefix = MCPServer("tools"), toolset.server_name
-    toolset._with_state = lambda function: function  # its state is here, behind no channel
-    toolset.register(server)
-    tools = await server.list_tools()
-    return {f"{prefix}_{one.name}" if prefix else one.name: (server, one) for one in tools}
+    tools: dict[str, Any] = {}
+    of_task = taskset.task_type().toolsets(taskset.config.task)
+    for toolset in (*taskset.toolsets(taskset.config), *of_task):
+        toolset._with_state = lambda function: function  # the state is here, behind no channel
+        if data is not None:
+            toolset._inert_state = state
+            await toolset.setup()
+            await toolset.setup_task(data)
+        toolset.register(server := MCPServer("tools"))
+        prefix = f"{toolset.server_name}_" if toolset.server_name else ""
+        tools |= {prefix + one.name: (server, one) for one in await server.list_tools()}
+    return tools
 
 
 def _find_problem(name: str, tasks: list[Any]) -> str:

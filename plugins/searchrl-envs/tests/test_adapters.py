@@ -3,12 +3,11 @@
 import asyncio
 import json
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.openai_server import OpenAIServer, Raw
 
 import searchrl
 from searchrl.contracts import ANSWER, SEARCH, Action
@@ -122,43 +121,29 @@ def test_grpo_trainer_takes_two_steps_with_our_rewards(tmp_path: Path) -> None:
         assert ours.num_searches == len(searches)
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """Searches the question, then says the right answer, or in every second task a wrong one."""
+def script(answers: dict[str, str]) -> Any:
+    """Replies of a server: a search for the question, then its answer."""
 
-    answers: dict[str, str] = {}  # noqa: RUF012
-
-    def log_message(self, *parts: Any) -> None: ...
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def reply(body: dict[str, Any]) -> Any:
         said = "\n".join(message.get("content") or "" for message in body["messages"])
-        (question,) = [one for one in self.answers if one in said]
-        call, answer = {"name": "search", "arguments": {"query": question}}, self.answers[question]
-        is_first = "Doc 1" not in said
-        if "tools" not in body:  # as `searchrl eval` asks
-            turn = f"<tool_call>{json.dumps(call)}</tool_call>" if is_first else answer
-            delta = {"content": turn if is_first else f"<answer>{answer}</answer>"}
-            delta["content"] = "<think>So.</think>" + delta["content"]
-        elif is_first:
-            function = {"name": "search", "arguments": json.dumps(call["arguments"])}
-            calls = [{"index": 0, "id": "1", "type": "function", "function": function}]
-            delta = {"tool_calls": calls}
-        else:
-            delta = {"content": answer}
-        part = {"index": 0, "finish_reason": "stop"}
-        head = {"id": "1", "object": "chat.completion", "created": 1, "model": "fake"}
-        message = {"role": "assistant", **delta}
-        text = json.dumps({**head, "choices": [{**part, "message": message}]})
-        if body.get("stream"):
-            head["object"] += ".chunk"
-            text = f"data: {json.dumps({**head, 'choices': [{**part, 'delta': message}]})}\n\n"
-            text += "data: [DONE]\n\n"
-        self.send_response(200)
-        kind = "text/event-stream" if body.get("stream") else "application/json"
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(text.encode())))
-        self.end_headers()
-        self.wfile.write(text.encode())
+        (question,) = [one for one in answers if one in said]
+        is_first, arguments = "Doc 1" not in said, {"query": question}
+        if "tools" not in body:  # `searchrl eval` asks for tags
+            call = json.dumps({"name": "search", "arguments": arguments})
+            turn = f"<tool_call>{call}</tool_call>"
+            return (
+                f"<think>So.</think>{turn if is_first else f'<answer>{answers[question]}</answer>'}"
+            )
+        function = {"name": "search", "arguments": json.dumps(arguments)}
+        call = {"index": 0, "id": "1", "type": "function", "function": function}
+        delta = {"tool_calls": [call]} if is_first else {"content": answers[question]}
+        choice = {"index": 0, "finish_reason": "stop", "delta": {"role": "assistant", **delta}}
+        head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "fake"}
+        return Raw(
+            f"data: {json.dumps({**head, 'choices': [choice]})}\n\ndata: [DONE]\n\n".encode()
+        )
+
+    return reply
 
 
 @pytest.mark.slow
@@ -175,36 +160,18 @@ def test_an_evaluation_of_verifiers_gives_our_em(
     uv.write_text(f"#!/bin/sh\n{say}\n", "utf-8")
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    env = searchrl.make_env("regulations")
+    env, answers = searchrl.make_env("regulations"), {}
     for index in range(4):
         task = env.reset(options={"split": "test", "index": index})[1]["task"]
-        Endpoint.answers[task.question] = "wrong" if index % 2 else task.answers[0]
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    config = EvalConfig.model_validate(
-        {
-            "env": {
-                "taskset": {"id": "searchrl-envs", "settings": SETTINGS},
-                "agent": {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}},
-            },
-            "client": {"base_url": url, "api_key_var": "PATH"},
-            "select": {"limit": 4},
-            "push": False,
-            "rich": None,
-            "output_dir": tmp_path,
-        }
-    )
-    episodes = asyncio.run(run_eval(config))
-    ours = searchrl.evaluate(
-        {
-            **SETTINGS,
-            "policy": f"endpoint:{url}",
-            "model": {"name": "fake"},
-            "eval": {"num_tasks": 4},
-        }
-    )
-    server.shutdown()
+        answers[task.question] = "wrong" if index % 2 else task.answers[0]
+    with OpenAIServer(script(answers)) as server:
+        agent = {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}}
+        given = {"env": {"taskset": {"id": "searchrl-envs", "settings": SETTINGS}, "agent": agent}}
+        given |= {"client": {"base_url": server.url, "api_key_var": "PATH"}, "select": {"limit": 4}}
+        given |= {"push": False, "rich": None, "output_dir": tmp_path}
+        episodes = asyncio.run(run_eval(EvalConfig.model_validate(given)))
+        policy = {"policy": f"endpoint:{server.url}", "model": {"name": "fake"}}
+        ours = searchrl.evaluate({**SETTINGS, **policy, "eval": {"num_tasks": 4}})
     theirs = {one.traces[0].task.data.index: one.traces[0] for one in episodes}
     for rollout in ours.rollouts:
         trace, scores = theirs[rollout.episode.task.index], rollout.scored.scores

@@ -10,6 +10,7 @@ from searchrl.contracts import ANSWER, TOOL, Action, ToolCall
 
 pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
 
+PLUGIN = "searchrl_envs"
 MODULE = """
 import verifiers.v1 as vf
 
@@ -71,7 +72,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_tools_state_and_rewards_are_those_of_the_task_set(write: Any) -> None:
-    env = searchrl.make_env(write("vf_prices")).unwrapped
+    env = searchrl.make_env(write("vf_prices"), plugins=[PLUGIN]).unwrapped
     assert (env.num_tasks("train"), env.num_tasks("test")) == (8, 2)
     prompt, info = env.reset(options={"split": "test", "index": 1})
     assert prompt == "Be brief.\n\n9: the price of a lamp?" and info["task"].answers == ("7",)
@@ -90,7 +91,7 @@ def test_tools_state_and_rewards_are_those_of_the_task_set(write: Any) -> None:
 
 
 def test_the_last_turn_of_a_long_episode_is_scored(write: Any) -> None:
-    env = searchrl.make_env(write("vf_prices_cut"), max_turns=2).unwrapped
+    env = searchrl.make_env(write("vf_cut"), plugins=[PLUGIN], max_turns=2).unwrapped
     env.reset(options={"split": "train", "index": 0})
     env.step(env.protocol.render_turn(CALL))
     _, reward, is_over, is_cut, info = env.step(env.protocol.render_turn(CALL))
@@ -120,5 +121,5 @@ def test_what_cannot_be_played_is_refused(
 ) -> None:
     name = write(f"vf_{tmp_path.name}", old, new)
     with pytest.raises(searchrl.ConfigError) as caught:
-        searchrl.make_env(name)
+        searchrl.make_env(name, plugins=[PLUGIN])
     assert name in str(caught.value) and problem in str(caught.value)

@@ -85,7 +85,8 @@ class Session:
             return self._client, loop
 
     def _begin(self, loop: BlockingPortal) -> Client:
-        logging.getLogger("mcp").setLevel(logging.CRITICAL)  # else it writes on the terminal
+        for logger in ("client", "mcp"):  # of the library, which would write on the terminal
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
         atexit.register(self.close)
         log = self._stack.enter_context(TemporaryFile("w+", errors="replace"))  # noqa: SIM115
         try:

@@ -112,10 +112,10 @@ class Expert:
     """Makes the calls of the task's row, then answers."""
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        answer = Action(ANSWER, next(iter(task.answers), "unknown"))
-        actions = [*(Action(TOOL, call) for call in task.meta["calls"]), answer]
+        actions = [Action(TOOL, call) for call in task.meta["calls"]]
+        actions.append(Action(ANSWER, next(iter(task.answers), "unknown")))
         self._turns = [protocol.render_turn(one, "This is the next step.") for one in actions]
 
     def act(self, observation: str) -> str:
-        """The next turn; the last one again and again."""
-        return self._turns.pop(0) if self._turns[1:] else self._turns[0]
+        """The next turn, up to the answer."""
+        return self._turns.pop(0)

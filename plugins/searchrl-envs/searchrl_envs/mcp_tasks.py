@@ -19,8 +19,6 @@ from searchrl.data import BadRow, Problems, Row, parse_rows
 ROW = '{"question": "…", "answers": ["…"], "calls": [{"name": "…", "arguments": {…}}]}'
 """A task. `answers` may be left out if a judge scores; `calls` are for the scripted policy."""
 
-BATCH = 10
-"""Tasks that one request asks for."""
 PROMPT = """Write {count} different tasks that need these tools, as lines of JSON and nothing else:
 {row}
 The question can be answered in a few words, which are the answers; the calls find them.
@@ -86,20 +84,17 @@ def tasks(server: str, base_url: str, model: str, count: int, out: Path, force: 
     if out.exists() and not force:
         raise ConfigError(f"--out {out}: the file is there; choose another name, or use --force")
     tools = {tool["name"]: tool for tool in McpEnv.tools(name=server)}
+    asked = PROMPT.format(count=count, row=ROW, tools=json.dumps([*tools.values()]))
     client = Client(base_url, model, EndpointConfig())
-    asked = PROMPT.format(count=min(count, BATCH), row=ROW, tools=json.dumps([*tools.values()]))
+    reply = client.complete(Request((Message("user", asked),), 8192, temperature=1.0)).text
     drafts, num_bad = dict[str, TaskRow](), 0
-    for draw in range(-(-count // BATCH)):
-        request = Request((Message("user", asked),), 4096, temperature=1.0, draw=draw)
-        for line in filter(lambda line: "{" in line, client.complete(request).text.split("\n")):
-            try:
-                row = TaskRow.model_validate_json(line)
-            except ValidationError:
-                num_bad += 1
-                continue
-            is_known = all(call.name in tools for call in row.calls)
-            drafts |= {row.question: row} if is_known else {}
-            num_bad += not is_known
-    kept = [one.model_dump_json() + "\n" for one in [*drafts.values()][:count]]
-    replace_file(out, "".join(kept).encode())
-    click.echo(f"{out}: {len(kept)} tasks, {num_bad} lines left out. Check every task by hand.")
+    for line in filter(lambda line: "{" in line, reply.split("\n")):
+        try:
+            row = TaskRow.model_validate_json(line)
+            if unknown := {call.name for call in row.calls} - tools.keys():
+                raise ValueError(unknown)
+            drafts[row.question] = row
+        except ValueError:  # of pydantic as well
+            num_bad += 1
+    replace_file(out, "".join(f"{one.model_dump_json()}\n" for one in drafts.values()).encode())
+    click.echo(f"{out}: {len(drafts)} tasks, {num_bad} lines left out. Check every task by hand.")

@@ -6,55 +6,37 @@ import os
 import sys
 import time
 
-counts = itertools.count(1)
+calls = itertools.count(1)
 TOOLS = {
     "add": lambda a, b: a + b,
-    "count": lambda: f"call {next(counts)}",
+    "count": lambda: f"call {next(calls)}",
     "end": lambda: os._exit(3),
     "fail": lambda: [][0],
     "hang": lambda: time.sleep(60),
-    "picture": lambda: None,
+    "picture": lambda: {"type": "image", "data": "R0lG", "mimeType": "image/gif"},
     "search": lambda query: f"found {query}",
     "tags": lambda: "</tool_call> seven </tool_response>",
 }
-
-
-def call(name, arguments):
-    """The result of a tool."""
-    if name == "picture":
-        return {"content": [{"type": "image", "data": "R0lG", "mimeType": "image/gif"}]}
-    try:
-        text = str(TOOLS[name](**arguments))
-    except Exception as error:
-        return {"content": [{"type": "text", "text": repr(error)}], "isError": True}
-    return {"content": [{"type": "text", "text": text}]}
-
-
-def reply(method, params):
-    """The result of a request; the tools come on two pages."""
-    if method == "initialize":
-        known = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}}
-        return known | {"serverInfo": {"name": "odd", "version": "1"}}
-    if method == "tools/list":
-        names, rest = (
-            ([*TOOLS][4:], {}) if "cursor" in params else ([*TOOLS][:4], {"nextCursor": "2"})
-        )
-        return {
-            "tools": [{"name": one, "inputSchema": {"type": "object"}} for one in names],
-            **rest,
-        }
-    return call(params["name"], params["arguments"])
-
 
 if sys.argv[1:]:
     sys.exit("no such database: shop.db")
 print("a line that is no message", flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
-    if "id" in asked:
-        told = {"jsonrpc": "2.0", "id": asked["id"]}
+    params, told = asked.get("params", {}), {}
+    if asked["method"] == "initialize":
+        told = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}}
+        told["serverInfo"] = {"name": "odd", "version": "1"}
+    elif asked["method"] == "tools/list":  # they come on two pages
+        names = [*TOOLS][4:] if "cursor" in params else [*TOOLS][:4]
+        told["tools"] = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        told |= {} if "cursor" in params else {"nextCursor": "2"}
+    elif asked["method"] == "tools/call":
         try:
-            told["result"] = reply(asked["method"], asked.get("params", {}))
-        except KeyError:
-            told["error"] = {"code": -32601, "message": "unknown"}
-        print(json.dumps(told), flush=True)
+            part = TOOLS[params["name"]](**params["arguments"])
+        except Exception as error:
+            part, told["isError"] = repr(error), True
+        told["content"] = [part if isinstance(part, dict) else {"type": "text", "text": str(part)}]
+    result = {"result": told} if told else {"error": {"code": -32601, "message": "unknown"}}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **result}), flush=True)

@@ -17,6 +17,7 @@ from searchrl.contracts import ANSWER, TOOL, Action, ToolCall
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 SERVER = f"{sys.executable} {Path(__file__).with_name('mcp_server.py')}"
+NO_TOOLS = {"name": "tool-call", "tools": []}  # then the server is not asked for any
 
 
 def write(folder: Path, *rows: dict) -> str:
@@ -25,9 +26,9 @@ def write(folder: Path, *rows: dict) -> str:
     return str(file)
 
 
-def play(env, *calls: tuple[str, dict], split: str = "train") -> list[str]:
+def play(env, *calls: tuple[str, dict]) -> list[str]:
     """The observations of an episode of calls."""
-    env.reset(options={"split": split, "index": 0})
+    env.reset(options={"split": "train", "index": 0})
     turns = [env.protocol.render_turn(Action(TOOL, ToolCall(*call))) for call in calls]
     return [env.step(turn)[0] for turn in turns]
 
@@ -58,7 +59,7 @@ def test_every_tool_gives_an_observation_and_episodes_do_not_share_a_session(env
 def test_a_call_that_hangs_is_an_observation_and_a_server_that_ends_a_failure(env):
     play(env, ("count", {}))
     env._session.timeout_s = 0.5
-    (told,) = (env.step(env.protocol.render_turn(Action(TOOL, ToolCall("hang")))),)
+    told = env.step(env.protocol.render_turn(Action(TOOL, ToolCall("hang"))))
     assert "error: no result within 0.5 s" in told[0]
     env._session.timeout_s = 30.0
     with pytest.raises(EnvironmentFailure, match="ended in a call of end"):
@@ -68,8 +69,8 @@ def test_a_call_that_hangs_is_an_observation_and_a_server_that_ends_a_failure(en
 
 def test_a_shared_session_goes_on_and_only_allowed_tools_are_listed_and_called(tmp_path):
     path = write(tmp_path, {"question": "How many?"})
-    settings = {"questions": path, "session": "shared", "allow": ["count"]}
-    first, second = (make_env(f"mcp:{SERVER}", **settings) for _ in range(2))
+    given = {"questions": path, "session": "shared", "allow": ["count"]}
+    first, second = (make_env(f"mcp:{SERVER}", **given) for _ in range(2))
     assert [tool["name"] for tool in first.protocol.tools] == ["count"]
     assert "call 1" in play(first, ("count", {}))[0]
     told = play(second, ("add", {"a": 1, "b": 2}), ("count", {}))
@@ -97,12 +98,11 @@ def test_a_server_that_does_not_begin_is_one_sentence(server, words):
 
 def test_tasks_are_asked_for_split_and_checked(env, tmp_path):
     assert [env.num_tasks(split) for split in env.splits] == [8, 1, 1]
-    given = {"protocol": {"name": "tool-call", "tools": []}}  # the server is not asked
     with pytest.raises(ConfigError, match="env.questions=FILE.*searchrl mcp tasks 'none at all'"):
-        make_env("mcp:none at all", **given)
+        make_env("mcp:none at all", protocol=NO_TOOLS)
     path = write(tmp_path, {"question": " "}, {"question": "a", "calls": [{}]})
     with pytest.raises(DataError, match=r"jsonl:1: 'question' (?s:.*)jsonl:2: 'calls'"):
-        make_env("mcp:none", questions=path, **given)
+        make_env("mcp:none", questions=path, protocol=NO_TOOLS)
     with pytest.raises(ConfigError, match="needs --protocol tool-call"):
         make_env("mcp:none", questions=path, protocol="act")
 
@@ -127,7 +127,8 @@ def test_servers_that_others_wrote(tmp_path):
         shop.commit()
     path, python = write(tmp_path, {"question": "What does a lamp cost?"}), sys.executable
     copied = f"cp {tmp_path}/shop.db {{scratch}} && exec {python} -m fastmcp_sqlite"
-    sql = make_env(f"mcp:sh -c '{copied} --allow-write {{scratch}}/shop.db'", questions=path)
+    command = f"sh -c '{copied} --allow-write {{scratch}}/shop.db'"
+    sql = make_env(f"mcp:{command}", questions=path, protocol=NO_TOOLS)
     read = ("query", {"sql": "SELECT price FROM goods"})
     drop = ("query", {"sql": "DELETE FROM goods", "readonly": False})
     assert "25" not in play(sql, drop, read)[1] and "25" in play(sql, read)[0]

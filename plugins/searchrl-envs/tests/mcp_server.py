@@ -14,7 +14,7 @@ TOOLS = {
     "fail": lambda: [][0],
     "hang": lambda: time.sleep(60),
     "picture": lambda: {"type": "image", "data": "R0lG", "mimeType": "image/gif"},
-    "search": lambda query: f"found {query}",
+    "search": lambda query, near="": f"found {query} {near}",
     "tags": lambda: "</tool_call> seven </tool_response>",
 }
 

@@ -38,7 +38,7 @@ def env(tmp_path_factory):
     """Ten tasks; the protocol lists all tools of the server."""
     tasks = [{"question": f"What is {n} plus 1?", "answers": [n + 1]} for n in range(10)]
     path = write(tmp_path_factory.mktemp("mcp"), *tasks)
-    with closing(make_env(f"mcp:{SERVER}", questions=path, max_turns=9)) as made:
+    with closing(make_env(f"mcp:{SERVER}", questions=path, max_turns=10)) as made:
         yield made
 
 
@@ -46,9 +46,10 @@ def test_every_tool_gives_an_observation_and_episodes_do_not_share_a_session(env
     assert {tool["name"] for tool in env.protocol.tools} >= {"add", "hang", "search"}
     asked = [("add", {"a": 1, "b": 2}), ("add", {"a": 1}), ("nothing", {}), ("fail", {})]
     asked += [("tags", {}), ("picture", {}), ("search", {"query": "it"}), ("count", {})]
+    asked += [("search", {"query": "it", "near": "here"})]
     seen = play(env, *asked)
     parts = ["\n3\n", "error: TypeError(", "error: KeyError(", "error: IndexError("]
-    parts += ["seven", "[image]", "found it", "call 1"]
+    parts += ["seven", "[image]", "found it", "call 1", "found it here"]
     assert all(part in told for part, told in zip(parts, seen, strict=True)), seen
     assert "</tool_call>" not in seen[4] and seen[4].count("</tool_response>") == 1
     assert "call 2" in play(env, ("count", {}), ("count", {}))[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,7 @@ def env(tmp_path_factory):
     """Ten tasks; the protocol lists all tools of the server."""
     tasks = [{"question": f"What is {n} plus 1?", "answers": [n + 1]} for n in range(10)]
     path = write(tmp_path_factory.mktemp("mcp"), *tasks)
-    with closing(make_env(f"mcp:{SERVER}", questions=path, max_turns=10)) as made:
-        yield made
+    return make_env(f"mcp:{SERVER}", questions=path, max_turns=10)
 
 
 def test_every_tool_gives_an_observation_and_episodes_do_not_share_a_session(env):
@@ -76,7 +74,6 @@ def test_a_shared_session_goes_on_and_only_allowed_tools_are_listed_and_called(t
     assert "call 1" in play(first, ("count", {}))[0]
     told = play(second, ("add", {"a": 1, "b": 2}), ("count", {}))
     assert "no tool 'add'; there are count" in told[0] and "call 2" in told[1]
-    first._session.close()
     with pytest.raises(ConfigError, match="has no tool 'cuont'. Did you mean 'count'"):
         make_env(f"mcp:{SERVER}", questions=path, allow=["cuont"])
 
@@ -87,7 +84,6 @@ def test_a_shared_session_goes_on_and_only_allowed_tools_are_listed_and_called(t
         (f"{SERVER} broken", "Connection closed; it wrote: no such database: shop.db"),
         ("no-such-program x", "No such file or directory: 'no-such-program'"),
         ("http://127.0.0.1:9/mcp", "ConnectError"),
-        ("sh '", "No closing quotation"),
     ],
 )
 def test_a_server_that_does_not_begin_is_one_sentence(server, words):
@@ -123,9 +119,8 @@ def test_servers_that_others_wrote(tmp_path):
     for module in ("fastmcp_sqlite", "filesystem_mcp"):
         pytest.importorskip(module, reason=f"the server {module} is not installed")
     (tmp_path / "lamp.txt").write_text("A lamp costs 25.")
-    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+    with sqlite3.connect(tmp_path / "shop.db") as shop:  # which commits
         shop.execute("CREATE TABLE goods AS SELECT 'lamp' AS name, 25 AS price")
-        shop.commit()
     path, python = write(tmp_path, {"question": "What does a lamp cost?"}), sys.executable
     copied = f"cp {tmp_path}/shop.db {{scratch}} && exec {python} -m fastmcp_sqlite"
     command = f"sh -c '{copied} --allow-write {{scratch}}/shop.db'"
@@ -135,5 +130,3 @@ def test_servers_that_others_wrote(tmp_path):
     assert "25" not in play(sql, drop, read)[1] and "25" in play(sql, read)[0]
     files = make_env(f"mcp:{python} -m filesystem_mcp {tmp_path}", questions=path)
     assert "costs 25" in play(files, ("read_file", {"path": str(tmp_path / "lamp.txt")}))[0]
-    sql.close()
-    files.close()

@@ -161,7 +161,8 @@ class Entry:
         if is_nameless or not hasattr(made, "tools"):
             return tuple(self.options.get("tools", ()))
         named = {"name": self.argument} if self.argument else {}
-        return tuple(made.tools(**named, **settings))
+        given = check_settings(self.kind, self.name, made.tools, settings)
+        return tuple(made.tools(**named, **given))
 
     def _resolve(self, factory: Factory) -> Callable[..., Any]:
         if not isinstance(factory, str):

@@ -8,6 +8,15 @@ PLUGIN_API = 2
 @hookimpl
 def register_envs(register: Register) -> None:
     """Offer a scheme for each library."""
+    register(
+        "reasoning-gym:",
+        "searchrl_envs.reasoning:ReasoningGym",
+        protocol="think-answer",
+        reward="format+env",
+        expert="searchrl_envs.reasoning:Expert",
+        is_safe=bool,  # any name is one of the library
+        description="tasks of one answer from a set of reasoning-gym: reasoning-gym:chain_sum",
+    )
 
 
 @hookimpl

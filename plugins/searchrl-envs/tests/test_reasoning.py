@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from searchrl_envs.protocol import ThinkAnswer
 
 import searchrl
 from searchrl.contracts import ANSWER
-from searchrl_envs.protocol import ThinkAnswer
 
 pytest.importorskip("reasoning_gym", reason="needs searchrl-envs[reasoning-gym]")
 

@@ -17,6 +17,15 @@ def register_envs(register: Register) -> None:
         is_safe=bool,  # any name is one of the library
         description="tasks of one answer from a set of reasoning-gym: reasoning-gym:chain_sum",
     )
+    register(
+        "textworld:",
+        "searchrl_envs.text_games:TextWorld",
+        protocol="act",
+        reward="env",
+        expert="searchrl_envs.text_games:Expert",
+        is_safe="searchrl_envs.text_games:is_kind",
+        description="text games, of a file or made for each task: textworld:coin-collector",
+    )
 
 
 @hookimpl

@@ -82,7 +82,7 @@ def test_all_sets_but_those_without_answers_are_played_by_their_expert() -> None
             "env": {"name": f"reasoning-gym:{name}", "num_tasks": 100},
             "policy": "scripted",
             "reward": "env",
-            "eval": {"num_tasks": 4},
+            "eval": {"num_tasks": 20},
         }
         try:
             score = searchrl.evaluate(config).metrics["env"]["value"]

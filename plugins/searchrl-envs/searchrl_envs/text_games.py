@@ -45,7 +45,8 @@ class TextWorld(ForeignEnv):
         num_tasks = num_tasks if name in KINDS else 1
         super().__init__(protocol, f"textworld:{name}", max_turns=max_turns, num_tasks=num_tasks)
         need(self.name, "textworld", "textworld")
-        self._kind, self._make, self._admissible, self._game = name, make or {}, admissible, None
+        self._kind, self._make, self._admissible = name, make or {}, admissible
+        self._game: Any = None
         if name in KINDS:
             self._read_make()
         elif not Path(name).is_file():

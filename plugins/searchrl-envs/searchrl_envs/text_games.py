@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from argparse import ArgumentParser
+import subprocess
+import sys
+import sysconfig
+from collections import defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any, NoReturn
+from typing import Any
 from warnings import catch_warnings
 
 from pydantic import PositiveInt
@@ -18,17 +21,18 @@ from searchrl.contracts import ACT, Action, TagProtocol, Task
 from searchrl_envs.base import ForeignEnv, Reply, need
 
 KINDS = ("coin-collector", "cooking", "custom", "simple", "treasure-hunter")
-CUSTOM = ("nb_rooms", "nb_objects", "nb_parallel_quests", "quest_length", "quest_breadth")
 INFOS = ("objective", "description", "admissible_commands", "policy_commands", "max_score", "won")
-_ALONE = Lock()  # TextWorld draws from generators that are global, as are filters of warnings
+_MAKING: defaultdict[Path, Lock] = defaultdict(Lock)  # a group begins with the same game
+_STARTING = Lock()  # filters of warnings belong to the whole process
 
 
 class TextWorld(ForeignEnv):
     """Games of a kind, one for each task; or the game of a file, the same in every split.
 
-    The reward is the share of the game's points that a turn gains; the signal `won` is 1 when the
-    game is won. `make` holds TextWorld's settings of the kind and of its grammar, such as
-    `{level: 8, only_last_action: true}`. `admissible` lists the commands that are possible.
+    The reward of a turn is the share of the game's points that it gains; the signal `won` is 1
+    when the game is won. `make` holds options of TextWorld's command `tw-make`, such as
+    `{level: 8}`. `goal` shows the game's goal, which may tell the whole way. `admissible` lists the
+    commands that are possible.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class TextWorld(ForeignEnv):
         name: str,
         retriever: Any = None,
         make: dict[str, Any] | None = None,
+        goal: bool = True,
         admissible: bool = False,
         max_turns: PositiveInt = 50,
         num_tasks: PositiveInt = 1_000,
@@ -45,14 +50,13 @@ class TextWorld(ForeignEnv):
         num_tasks = num_tasks if name in KINDS else 1
         super().__init__(protocol, f"textworld:{name}", max_turns=max_turns, num_tasks=num_tasks)
         need(self.name, "textworld", "textworld")
-        self._kind, self._make, self._admissible = name, make or {}, admissible
-        self._game: Any = None
+        self._kind, self._make, self._goal, self._admissible = name, make or {}, goal, admissible
         if name in KINDS:
-            self._read_make()
-        elif not Path(name).is_file():
+            return
+        if not Path(name).is_file():
             near = suggest_path(name) or suggest(name, KINDS)
             raise ConfigError(f"env {self.name}: there is no such file, nor kind of games.{near}")
-        elif not name.endswith(tuple(f".z{byte}" for byte in Path(name).read_bytes()[:1])):
+        if not name.endswith(tuple(f".z{byte}" for byte in Path(name).read_bytes()[:1])):
             # At the version of another format, TextWorld's interpreter ends the process.
             raise ConfigError(f"env {self.name} is no game of the Z-machine (.z3 to .z8)")
 
@@ -61,16 +65,18 @@ class TextWorld(ForeignEnv):
         import textworld
 
         seed = self.seed_of(split, index)
-        with _ALONE, catch_warnings(action="ignore"):  # of games that are not old and famous
-            file = self._make_game(seed) if self._kind in KINDS else self._kind
+        file = self._make_game(seed) if self._kind in KINDS else Path(self._kind)
+        with _STARTING, catch_warnings(action="ignore"):  # of games that are not old and famous
             self._game = textworld.start(
                 str(file), textworld.EnvInfos(**dict.fromkeys(INFOS, True))
             )
             self.state = self._game.reset()
-        question = self.state.objective or f"This is {Path(file).name}."
+        shown = self._tell(self.state.description or self.state.feedback)
+        prompt = (
+            f"{self.state.objective}\n{shown}" if self._goal and self.state.objective else shown
+        )
         name = f"{self.name}/{split}/{index}"
-        task = Task(name, split, index, question, env=self.name, meta={"seed": seed})
-        return task, f"{question}\n{self._tell(self.state.description or self.state.feedback)}"
+        return Task(name, split, index, prompt, env=self.name, meta={"seed": seed}), prompt
 
     def play(self, action: Action) -> Reply:
         """Play a command."""
@@ -79,8 +85,8 @@ class TextWorld(ForeignEnv):
         before = self.state.score or 0
         self.state, score, is_over = self._game.step(str(action.payload))
         gain = ((score or 0) - before) / (self.state.max_score or 1)
-        won = float(bool(self.state.won))
-        return Reply(self._tell(self.state.feedback), gain, bool(is_over), {"won": won})
+        won = {"won": float(bool(self.state.won))}
+        return Reply(self._tell(self.state.feedback), gain, bool(is_over), won)
 
     def _tell(self, text: str) -> str:
         said = text.partition("\n>")[0]  # behind the prompt, some games print their status line
@@ -89,53 +95,29 @@ class TextWorld(ForeignEnv):
             lines.append(f"Commands: {', '.join(self.state.admissible_commands or ())}")
         return "\n".join(lines)
 
-    def _read_make(self) -> tuple[Any, dict[str, Any]]:
-        """The options and the settings of games, as TextWorld reads them."""
-        from textworld import GameOptions
-        from textworld.challenges import CHALLENGES
-
-        name, options, given = self.name, GameOptions(), list[str]()
-
-        class Parser(ArgumentParser):
-            def error(self, message: str) -> NoReturn:
-                raise ConfigError(f"env {name}: env.make: {message}")
-
-        for key, value in self._make.items():
-            if key in options.grammar.__slots__:
-                setattr(options.grammar, key, value)
-            elif self._kind == "custom" and key in CUSTOM:
-                setattr(options, key, value)
-            elif value is not False:
-                flag = f"--{key.replace('_', '-')}"
-                given.append(flag if value is True else f"{flag}={value}")
-        parser = Parser(add_help=False, allow_abbrev=False)
-        if self._kind != "custom":
-            CHALLENGES[f"tw-{self._kind.replace('-', '_')}"][2](parser)
-        return options, vars(parser.parse_args(given))
-
     def _make_game(self, seed: int) -> Path:
         """The file of the game of a seed; it is made if it is not in the cache."""
-        import textworld
-        from textworld.challenges import CHALLENGES
-        from textworld.generator import compile_game, make_game
-
-        recipe = json.dumps([textworld.__version__, self._kind, self._make, seed], sort_keys=True)
-        file = cache_path("textworld") / f"{hashlib.sha256(recipe.encode()).hexdigest()[:24]}.z8"
-        if file.is_file():
-            return file
+        make = {"recipe_seed": seed} if self._kind == "cooking" else {}
+        kind = f"tw-{self._kind.replace('-', '_')}"
+        options = [kind if kind != "tw-custom" else "custom"]
+        for key, value in (make | self._make).items():
+            option = f"--{key.replace('_', '-')}"
+            if "--third-party".startswith(option):
+                raise ConfigError(f"env {self.name}: env.make.{key}: foreign code is not run")
+            options += [] if value is False else [option if value is True else f"{option}={value}"]
+        digest = hashlib.sha256(json.dumps([*options, seed]).encode()).hexdigest()[:24]
+        file = cache_path("textworld") / f"{digest}.z8"
         file.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=file.parent) as folder:
-            options, settings = self._read_make()
-            options.seeds, options.path = seed, f"{folder}/{file.name}"
-            if self._kind == "custom":
-                game = make_game(options)
-            else:
-                make = CHALLENGES[f"tw-{self._kind.replace('-', '_')}"][1]
-                settings |= {} if "recipe_seed" in self._make else {"recipe_seed": seed}
-                game = make(settings, options)
-            made = Path(compile_game(game, options))
+        with _MAKING[file], TemporaryDirectory(dir=file.parent) as folder:
+            if file.is_file():
+                return file
+            command = [sys.executable, f"{sysconfig.get_path('scripts')}/tw-make", *options]
+            command += [f"--seed={seed}", f"--output={folder}/{file.name}", "--silent"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise ConfigError(f"env {self.name}: {done.stderr.strip().splitlines()[-1]}")
             for suffix in (".json", ".z8"):  # with the second one the game is there
-                made.with_suffix(suffix).replace(file.with_suffix(suffix))
+                Path(folder, digest + suffix).replace(file.with_suffix(suffix))
         return file
 
 

@@ -39,6 +39,8 @@ def test_possible_commands_are_listed_and_others_change_nothing() -> None:
     shown, reward, terminated, _, info = env.step("<act>eat the moon</act>")
     assert (reward, terminated, info["signals"]) == (0.0, False, {"won": 0.0})
     assert "Commands: " in shown and "\n>" not in shown
+    silent = searchrl.make_env("textworld:treasure-hunter", make=HUNT, goal=False)
+    assert prompt.partition("-=")[0] not in silent.reset(options={"split": "test", "index": 0})[0]
 
 
 @pytest.mark.parametrize(
@@ -48,12 +50,13 @@ def test_possible_commands_are_listed_and_others_change_nothing() -> None:
         ("treasure-hunter", {}, "--level"),
         ("treasure-hunter", {"level": "high"}, "--level.*'high'"),
         ("custom", {"nb_room": 8}, "--nb-room=8"),
+        ("custom", {"third": "games.py"}, "env.make.third: foreign code"),
         (__file__, {}, "no game"),
     ],
 )
 def test_a_fault_is_named(name: str, make: dict[str, Any], says: str) -> None:
     with pytest.raises(searchrl.ConfigError, match=says):
-        searchrl.make_env(f"textworld:{name}", make=make)
+        searchrl.make_env(f"textworld:{name}", make=make).reset()
 
 
 def test_only_files_of_a_stranger_need_trust() -> None:

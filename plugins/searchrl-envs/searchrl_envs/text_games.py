@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 from collections import defaultdict
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -105,7 +106,8 @@ class TextWorld(ForeignEnv):
             if "--third-party".startswith(option):
                 raise ConfigError(f"env {self.name}: env.make.{key}: foreign code is not run")
             options += [] if value is False else [option if value is True else f"{option}={value}"]
-        digest = hashlib.sha256(json.dumps([*options, seed]).encode()).hexdigest()[:24]
+        recipe = json.dumps([version("textworld"), *options, seed])
+        digest = hashlib.sha256(recipe.encode()).hexdigest()[:24]
         file = cache_path("textworld") / f"{digest}.z8"
         file.parent.mkdir(parents=True, exist_ok=True)
         with _MAKING[file], TemporaryDirectory(dir=file.parent) as folder:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 from warnings import catch_warnings
 
 from pydantic import PositiveInt
@@ -52,14 +51,13 @@ class TextWorld(ForeignEnv):
         super().__init__(protocol, f"textworld:{name}", max_turns=max_turns, num_tasks=num_tasks)
         need(self.name, "textworld", "textworld")
         self._kind, self._make, self._goal, self._admissible = name, make or {}, goal, admissible
-        if name in KINDS:
-            return
-        if not Path(name).is_file():
+        # At the first byte of another format, TextWorld's interpreter ends the process.
+        is_game = Path(name).is_file() and name.endswith(
+            f".z{Path(name).read_bytes()[:1].hex()[1:]}"
+        )
+        if not is_game and name not in KINDS:
             near = suggest_path(name) or suggest(name, KINDS)
-            raise ConfigError(f"env {self.name}: there is no such file, nor kind of games.{near}")
-        if not name.endswith(tuple(f".z{byte}" for byte in Path(name).read_bytes()[:1])):
-            # At the version of another format, TextWorld's interpreter ends the process.
-            raise ConfigError(f"env {self.name} is no game of the Z-machine (.z3 to .z8)")
+            raise ConfigError(f"env {self.name}: no kind of games, and no file .z3 to .z8.{near}")
 
     def begin(self, split: str, index: int) -> tuple[Task, str]:
         """Begin a game."""
@@ -67,15 +65,12 @@ class TextWorld(ForeignEnv):
 
         seed = self.seed_of(split, index)
         file = self._make_game(seed) if self._kind in KINDS else Path(self._kind)
+        infos = textworld.EnvInfos(**dict.fromkeys(INFOS, True))
         with _STARTING, catch_warnings(action="ignore"):  # of games that are not old and famous
-            self._game = textworld.start(
-                str(file), textworld.EnvInfos(**dict.fromkeys(INFOS, True))
-            )
+            self._game = textworld.start(str(file), infos)
             self.state = self._game.reset()
-        shown = self._tell(self.state.description or self.state.feedback)
-        prompt = (
-            f"{self.state.objective}\n{shown}" if self._goal and self.state.objective else shown
-        )
+        goal = f"{self.state.objective or ''}\n" * self._goal
+        prompt = goal.lstrip() + self._tell(self.state.description or self.state.feedback)
         name = f"{self.name}/{split}/{index}"
         return Task(name, split, index, prompt, env=self.name, meta={"seed": seed}), prompt
 
@@ -106,9 +101,8 @@ class TextWorld(ForeignEnv):
             if "--third-party".startswith(option):
                 raise ConfigError(f"env {self.name}: env.make.{key}: foreign code is not run")
             options += [] if value is False else [option if value is True else f"{option}={value}"]
-        recipe = json.dumps([version("textworld"), *options, seed])
-        digest = hashlib.sha256(recipe.encode()).hexdigest()[:24]
-        file = cache_path("textworld") / f"{digest}.z8"
+        recipe = repr([version("textworld"), *options, seed])
+        file = cache_path("textworld") / f"{uuid5(NAMESPACE_OID, recipe)}.z8"
         file.parent.mkdir(parents=True, exist_ok=True)
         with _MAKING[file], TemporaryDirectory(dir=file.parent) as folder:
             if file.is_file():
@@ -119,7 +113,7 @@ class TextWorld(ForeignEnv):
             if done.returncode:
                 raise ConfigError(f"env {self.name}: {done.stderr.strip().splitlines()[-1]}")
             for suffix in (".json", ".z8"):  # with the second one the game is there
-                Path(folder, digest + suffix).replace(file.with_suffix(suffix))
+                Path(folder, file.stem + suffix).replace(file.with_suffix(suffix))
         return file
 
 

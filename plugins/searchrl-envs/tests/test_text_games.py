@@ -47,11 +47,10 @@ def test_possible_commands_are_listed_and_others_change_nothing() -> None:
     ("name", "make", "says"),
     [
         ("treasure-hunt", {}, "Did you mean 'treasure-hunter'"),
-        ("treasure-hunter", {}, "--level"),
         ("treasure-hunter", {"level": "high"}, "--level.*'high'"),
         ("custom", {"nb_room": 8}, "--nb-room=8"),
         ("custom", {"third": "games.py"}, "env.make.third: foreign code"),
-        (__file__, {}, "no game"),
+        (__file__, {}, "no file .z3"),
     ],
 )
 def test_a_fault_is_named(name: str, make: dict[str, Any], says: str) -> None:

@@ -21,7 +21,7 @@ from searchrl.contracts import ACT, Action, TagProtocol, Task
 from searchrl_envs.base import ForeignEnv, Reply, need
 
 KINDS = ("coin-collector", "cooking", "custom", "simple", "treasure-hunter")
-INFOS = ("objective", "description", "admissible_commands", "policy_commands", "max_score", "won")
+INFOS = ("objective", "description", "policy_commands", "max_score", "won")
 _MAKING: defaultdict[Path, Lock] = defaultdict(Lock)  # a group begins with the same game
 _STARTING = Lock()  # filters of warnings belong to the whole process
 
@@ -66,6 +66,7 @@ class TextWorld(ForeignEnv):
         seed = self.seed_of(split, index)
         file = self._make_game(seed) if self._kind in KINDS else Path(self._kind)
         infos = textworld.EnvInfos(**dict.fromkeys(INFOS, True))
+        infos.admissible_commands = self._admissible
         with _STARTING, catch_warnings(action="ignore"):  # of games that are not old and famous
             self._game = textworld.start(str(file), infos)
             self.state = self._game.reset()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -9,7 +11,7 @@ from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 from warnings import catch_warnings
@@ -22,7 +24,10 @@ from searchrl_envs.base import ForeignEnv, Reply, need
 
 KINDS = ("coin-collector", "cooking", "custom", "simple", "treasure-hunter")
 INFOS = ("objective", "description", "policy_commands", "max_score", "won")
+# At other signs, TextWorld's interpreter hangs, or ends the process.
+_COMMAND = re.compile(r"[A-Za-z0-9 ,.'-]{1,150}")
 _MAKING: defaultdict[Path, Lock] = defaultdict(Lock)  # a group begins with the same game
+_AT_ONCE = Semaphore(os.cpu_count() or 1)
 _STARTING = Lock()  # filters of warnings belong to the whole process
 
 
@@ -79,6 +84,8 @@ class TextWorld(ForeignEnv):
         """Play a command."""
         if action.kind != ACT:
             return Reply(f"There is no {action.kind} here; write a command.")
+        if not _COMMAND.fullmatch(str(action.payload)):
+            return Reply("A command is a few words in letters, without other signs.")
         before = self.state.score or 0
         self.state, score, is_over = self._game.step(str(action.payload))
         gain = ((score or 0) - before) / (self.state.max_score or 1)
@@ -105,7 +112,7 @@ class TextWorld(ForeignEnv):
         recipe = repr([version("textworld"), *options, seed])
         file = cache_path("textworld") / f"{uuid5(NAMESPACE_OID, recipe)}.z8"
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _MAKING[file], TemporaryDirectory(dir=file.parent) as folder:
+        with _MAKING[file], _AT_ONCE, TemporaryDirectory(dir=file.parent) as folder:
             if file.is_file():
                 return file
             command = [sys.executable, f"{sysconfig.get_path('scripts')}/tw-make", *options]

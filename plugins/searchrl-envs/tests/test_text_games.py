@@ -39,6 +39,13 @@ def test_possible_commands_are_listed_and_others_change_nothing() -> None:
     shown, reward, terminated, _, info = env.step("<act>eat the moon</act>")
     assert (reward, terminated, info["signals"]) == (0.0, False, {"won": 0.0})
     assert "Commands: " in shown and "\n>" not in shown
+    for text in (
+        "go\x11north",
+        "\\l",
+        "go north\ngo south",
+        "nörth",
+    ):
+        assert "without other signs" in env.step(f"<act>{text}</act>")[0]
     silent = searchrl.make_env("textworld:treasure-hunter", make=HUNT, goal=False)
     assert prompt.partition("-=")[0] not in silent.reset(options={"split": "test", "index": 0})[0]
 

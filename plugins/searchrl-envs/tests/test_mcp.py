@@ -118,15 +118,15 @@ def test_a_run_of_somebody_else_starts_no_server(tmp_path, monkeypatch):
 def test_servers_that_others_wrote(tmp_path):
     for module in ("fastmcp_sqlite", "filesystem_mcp"):
         pytest.importorskip(module, reason=f"the server {module} is not installed")
-    (tmp_path / "lamp.txt").write_text("A lamp costs 25.")
+    (tmp_path / "lamp.txt").write_text("The lamp is of brass.")
     with sqlite3.connect(tmp_path / "shop.db") as shop:  # which commits
-        shop.execute("CREATE TABLE goods AS SELECT 'lamp' AS name, 25 AS price")
-    path, python = write(tmp_path, {"question": "What does a lamp cost?"}), sys.executable
+        shop.execute("CREATE TABLE goods AS SELECT 'brass' AS metal")
+    path, python = write(tmp_path, {"question": "Of what is the lamp?"}), sys.executable
     copied = f"cp {tmp_path}/shop.db {{scratch}} && exec {python} -m fastmcp_sqlite"
     command = f"sh -c '{copied} --allow-write {{scratch}}/shop.db'"
     sql = make_env(f"mcp:{command}", questions=path, protocol=NO_TOOLS)
-    read = ("query", {"sql": "SELECT price FROM goods"})
+    read = ("query", {"sql": "SELECT metal FROM goods"})
     drop = ("query", {"sql": "DELETE FROM goods", "readonly": False})
-    assert "25" not in play(sql, drop, read)[1] and "25" in play(sql, read)[0]
+    assert "brass" not in play(sql, drop, read)[1] and "brass" in play(sql, read)[0]
     files = make_env(f"mcp:{python} -m filesystem_mcp {tmp_path}", questions=path)
-    assert "costs 25" in play(files, ("read_file", {"path": str(tmp_path / "lamp.txt")}))[0]
+    assert "of brass" in play(files, ("read_file", {"path": str(tmp_path / "lamp.txt")}))[0]

@@ -101,7 +101,7 @@ class TextWorld(ForeignEnv):
 
     def _make_game(self, seed: int) -> Path:
         """The file of the game of a seed; it is made if it is not in the cache."""
-        make = {"recipe_seed": seed} if self._kind == "cooking" else {}
+        make = {"recipe_seed": seed} if "take" in self._make else {}  # of cooking; else one recipe
         kind = f"tw-{self._kind.replace('-', '_')}"
         options = [kind if kind != "tw-custom" else "custom"]
         for key, value in (make | self._make).items():

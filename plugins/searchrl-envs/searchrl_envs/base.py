@@ -1,4 +1,4 @@
-"""A world of another library as an environment of text: the part that all of them share."""
+"""An environment of another library as one of text: the part that all of them share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from searchrl import ConfigError
-from searchrl.contracts import INVALID, Action, TagProtocol, Task, TokenBudget
+from searchrl.contracts import (
+    INVALID,
+    SEARCH,
+    TOOL,
+    Action,
+    TagProtocol,
+    Task,
+    TokenBudget,
+    ToolCall,
+)
 from searchrl.envs import TextSpace, ensure_index, ensure_split, example_turns
 
 
@@ -26,7 +35,7 @@ def need(env: str, module: str, extra: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a world says to a turn: a text, a reward, whether the episode is over, and numbers."""
+    """The environment's reply to a turn."""
 
     text: str = ""
     reward: float = 0.0
@@ -35,16 +44,9 @@ class Reply:
 
 
 class ForeignEnv(gymnasium.Env[str, str]):
-    """Numbered tasks of a world that is played in raw model turns.
+    """Numbered tasks, played in raw model turns.
 
-    A subclass begins an episode (`begin`) and replies to a turn that can be read (`play`); of any
-    other turn the model is told the reason.
-
-    Args:
-        protocol: parses turns and wraps what the world says.
-        name: the name in tasks and errors, with its scheme.
-        max_turns: model turns before the episode is truncated.
-        num_tasks: tasks of each split.
+    A subclass begins an episode (`begin`) and replies to its turns (`play`, `refuse`).
     """
 
     splits: tuple[str, ...] = ("train", "test", "validation")
@@ -66,7 +68,11 @@ class ForeignEnv(gymnasium.Env[str, str]):
 
     @abstractmethod
     def play(self, action: Action) -> Reply:
-        """Reply to a turn that was read."""
+        """Reply to a turn that was read. A search is the call of a tool of that name."""
+
+    def refuse(self, action: Action) -> Reply:
+        """Reply to a turn that cannot be read: with the reason."""
+        return Reply(action.reason)
 
     def num_tasks(self, split: str) -> int:
         """The number of tasks of a split."""
@@ -95,9 +101,17 @@ class ForeignEnv(gymnasium.Env[str, str]):
         if not self._turns_left:
             raise ResetNeeded(f"env {self.name}: call reset() before step(), and after an episode")
         parsed = self.protocol.parse(action)
-        reply = Reply(parsed.reason) if parsed.kind == INVALID else self.play(parsed)
+        reply = (self.refuse if parsed.kind == INVALID else self.play)(_as_call(parsed))
         self._turns_left = 0 if reply.is_over else self._turns_left - 1
         shown = self.protocol.render_notice(reply.text, self.budget) if reply.text else ""
         truncated = not reply.is_over and not self._turns_left
         info = {"task": self.task, "action": parsed, "signals": reply.signals}
         return shown, reply.reward, reply.is_over, truncated, info
+
+
+def _as_call(action: Action) -> Action:
+    if action.kind != SEARCH:
+        return action
+    several = len(action.queries) > 1
+    given = {"queries": [*action.queries]} if several else {"query": action.queries[0]}
+    return Action(TOOL, ToolCall(SEARCH, given))

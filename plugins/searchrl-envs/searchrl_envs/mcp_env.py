@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from searchrl import ConfigError, show_value, suggest
-from searchrl.contracts import ANSWER, SEARCH, TOOL, Action, TagProtocol, Task, ToolCall
+from searchrl.contracts import ANSWER, TOOL, Action, TagProtocol, Task, ToolCall
 from searchrl.envs import ensure_split
 from searchrl.rewards import em
 from searchrl_envs.base import ForeignEnv, Reply, need
@@ -93,10 +93,6 @@ class McpEnv(ForeignEnv):
         if action.kind == ANSWER and self.task:
             self.close()
             return Reply(reward=em(call, self.task.answers), is_over=True)
-        if action.kind == SEARCH:  # as the protocol reads the call of a tool of this name
-            one = len(action.queries) == 1
-            given = {"query": action.queries[0]} if one else {"queries": [*action.queries]}
-            call = ToolCall(SEARCH, given)
         known = self._allow or (call.name,)
         if call.name not in known:
             return Reply(f"error: there is no tool {call.name!r}; there are {', '.join(known)}")

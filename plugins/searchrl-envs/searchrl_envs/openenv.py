@@ -123,8 +123,6 @@ class OpenEnv(ForeignEnv):
         call = action.payload
         if action.kind == ANSWER and self._has_mcp:  # nothing else says that the policy is done
             return Reply(is_over=True)
-        if action.queries:  # a protocol's own action, here a tool
-            call = ToolCall("search", {"query": action.queries[0]})
         if not isinstance(call, ToolCall) or call.name not in self._tools:
             return Reply(f"There are the tools {', '.join(self._tools)}, and nothing else.")
         sent = {"type": "call_tool", "tool_name": call.name, "arguments": call.arguments}

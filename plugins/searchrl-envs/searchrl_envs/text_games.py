@@ -106,7 +106,7 @@ class TextWorld(ForeignEnv):
         options = [kind if kind != "tw-custom" else "custom"]
         for key, value in (make | self._make).items():
             option = f"--{key.replace('_', '-')}"
-            if "--third-party".startswith(option):
+            if "--third-party".startswith(option.partition("=")[0]):
                 raise ConfigError(f"env {self.name}: env.make.{key}: foreign code is not run")
             options += [] if value is False else [option if value is True else f"{option}={value}"]
         recipe = repr([version("textworld"), *options, seed])

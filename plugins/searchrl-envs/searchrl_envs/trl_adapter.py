@@ -68,7 +68,7 @@ def _make_method(tool: Mapping[str, Any]) -> Callable[..., str]:
     parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     lines, method.__annotations__ = [], {"return": str}
     for name, one in schema.get("properties", {}).items():
-        hint = method.__annotations__[name] = _HINTS.get(one.get("type"), str)
+        hint = method.__annotations__[name] = _HINTS.get(str(one.get("type")), str)
         default = Parameter.empty if name in schema.get("required", ()) else None
         given = {"default": default, "annotation": hint}
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, **given))

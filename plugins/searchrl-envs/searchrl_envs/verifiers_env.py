@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from searchrl import ConfigError
-from searchrl.contracts import ANSWER, SEARCH, Action, RetrieverFactory, TagProtocol, Task, ToolCall
+from searchrl.contracts import ANSWER, INVALID, Action, TagProtocol, Task
 from searchrl_envs.base import ForeignEnv, Reply
 
 
@@ -29,7 +29,7 @@ class VerifiersEnv(ForeignEnv):
         *,
         protocol: TagProtocol,
         name: str,
-        retriever: RetrieverFactory | None = None,
+        retriever: Any = None,
         config: dict[str, Any] | None = None,
         max_turns: int = 10,
         num_tasks: int = 10_000,
@@ -73,6 +73,10 @@ class VerifiersEnv(ForeignEnv):
         """Call a tool, or take the answer; the last turn is scored."""
         return self._runner.run(self._play(action))
 
+    def refuse(self, action: Action) -> Reply:
+        """Say the reason; the last turn is scored."""
+        return self.play(action)
+
     def close(self) -> None:
         """Close the event loop of the tools."""
         self._runner.close()
@@ -80,13 +84,14 @@ class VerifiersEnv(ForeignEnv):
     async def _play(self, action: Action) -> Reply:
         from mcp.server.mcpserver.exceptions import ToolError
 
-        told, is_answer = "", action.kind == ANSWER
+        told, is_answer = action.reason, action.kind == ANSWER
         if is_answer:
             self._said.append({"role": "assistant", "content": action.payload})
+        elif action.kind == INVALID:
+            self._said.append({"role": "assistant", "content": ""})
+            self._said.append({"role": "user", "content": told})
         else:
-            is_search = action.kind == SEARCH  # a tool of this name
-            call = ToolCall(SEARCH, {"query": action.queries[0]}) if is_search else action.payload
-            name, arguments = call.name, dict(call.arguments)
+            name, arguments = action.payload.name, dict(action.payload.arguments)
             try:
                 server, tool = self._tools[name]
                 result = await server.call_tool(tool.name, arguments)

@@ -179,7 +179,7 @@ def make_env(
         retriever = env_entry.retriever
     if isinstance(protocol, str | Mapping):
         named = Named.model_validate(protocol)
-        protocol = loaded.make_protocol(env_entry, named.name, named.settings)
+        protocol = loaded.make_protocol(env_entry, named.name, named.settings, settings)
     if isinstance(retriever, str | Mapping):
         named = Named.model_validate(retriever)
         retriever = make_retriever_factory(loaded, named.name, named.settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
@@ -12,6 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from searchrl import ConfigError
 from searchrl.contracts import (
+    ANSWER,
     INVALID,
     SEARCH,
     TOOL,
@@ -50,15 +52,22 @@ class ForeignEnv(gymnasium.Env[str, str]):
     """
 
     splits: tuple[str, ...] = ("train", "test", "validation")
+    sample = Action(TOOL, ToolCall("look"))  # the protocol must be able to write it
 
     def __init__(
         self, protocol: TagProtocol, name: str, *, max_turns: int, num_tasks: int = 10_000
     ) -> None:
+        try:
+            protocol.render_turn(self.sample)
+        except ValueError as error:
+            told = f"env {name} needs another protocol than '{protocol.name}': {error}"
+            raise ConfigError(f"{told}; leave out --protocol") from error
         self.protocol, self.name, self.max_turns = protocol, name, max_turns
         self.budget: TokenBudget | None = None  # how long an observation may be: set by who plays
         self.action_space = TextSpace(turns=example_turns(protocol))
         self.observation_space = TextSpace()
         self._num_tasks = num_tasks
+        self._tasks: Mapping[str, Sequence[Any]] = {}  # by split, if they are listed
         self._turns_left = 0
         self.task: Task | None = None
 
@@ -77,7 +86,7 @@ class ForeignEnv(gymnasium.Env[str, str]):
     def num_tasks(self, split: str) -> int:
         """The number of tasks of a split."""
         ensure_split(self.name, split, self.splits)
-        return self._num_tasks
+        return len(self._tasks[split]) if self._tasks else self._num_tasks
 
     def seed_of(self, split: str, index: int) -> int:
         """A seed that no other task of any split has."""
@@ -115,3 +124,18 @@ def _as_call(action: Action) -> Action:
     several = len(action.queries) > 1
     given = {"queries": [*action.queries]} if several else {"query": action.queries[0]}
     return Action(TOOL, ToolCall(SEARCH, given))
+
+
+class Expert:
+    """Makes the calls of a task, if it lists some, then gives its answer. ConfigError: none."""
+
+    def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
+        if not task.answers:
+            raise ConfigError(f"env {task.env} gives no answer for {task.id}, so it has no expert")
+        actions = [Action(TOOL, call) for call in task.meta.get("calls", ())]
+        actions.append(Action(ANSWER, task.answers[0]))
+        self._turns = [protocol.render_turn(one, "This is the next step.") for one in actions]
+
+    def act(self, observation: str) -> str:
+        """The next turn, up to the answer."""
+        return self._turns.pop(0)

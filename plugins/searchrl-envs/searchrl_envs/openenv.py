@@ -66,7 +66,7 @@ def tell(observation: Mapping[str, Any]) -> str:
     return "\n".join(shown.values() if len(shown) == 1 else map(": ".join, shown.items()))
 
 
-def leave(session: Any) -> None:
+def close_later(session: Any) -> None:
     """Close a session without waiting: a server that hangs takes its time."""
     threading.Thread(target=session.close, daemon=True).start()
 
@@ -159,5 +159,5 @@ class OpenEnv(ForeignEnv):
 
         made = Session(self._url, mode="simulation", headers=self._headers, **self._limits)
         self._session = made.sync()
-        self._leave = weakref.finalize(self, leave, self._session)
+        self._leave = weakref.finalize(self, close_later, self._session)
         self._leave.atexit = False

@@ -20,7 +20,7 @@ def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: f
     class Turn(env_server.Action):  # type: ignore[misc]
         text: str
 
-    class Told(env_server.Observation):  # type: ignore[misc]
+    class Reply(env_server.Observation):  # type: ignore[misc]
         text: str
 
     class Served(env_server.Environment):  # type: ignore[misc]
@@ -31,16 +31,16 @@ def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: f
             super().__init__()
             self.env = make()
 
-        def reset(self, seed: int | None = None, episode_id: Any = None, **options: Any) -> Told:
+        def reset(self, seed: int | None = None, episode_id: Any = None, **options: Any) -> Reply:
             prompt, info = self._call("reset", seed=seed, options=options)
             protocol = self.env.get_wrapper_attr("protocol")
             about = {"stops": list(protocol.stops), "task": getattr(info.get("task"), "id", None)}
-            return Told(text=f"{protocol.instruction}\n\n{prompt}".strip(), metadata=about)
+            return Reply(text=f"{protocol.instruction}\n\n{prompt}".strip(), metadata=about)
 
-        def step(self, action: Turn, timeout_s: float | None = None, **given: Any) -> Told:
+        def step(self, action: Turn, timeout_s: float | None = None, **given: Any) -> Reply:
             text, reward, is_over, is_cut, info = self._call("step", action.text)
             about = {"truncated": is_cut, **info.get("signals", {})}
-            return Told(text=text, reward=float(reward), done=is_over or is_cut, metadata=about)
+            return Reply(text=text, reward=float(reward), done=is_over or is_cut, metadata=about)
 
         def close(self) -> None:
             self.env.close()
@@ -53,7 +53,7 @@ def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: f
                 raise outcome.error
             return outcome.value
 
-    return env_server.create_fastapi_app(Served, Turn, Told, max_sessions, env_name=name)
+    return env_server.create_fastapi_app(Served, Turn, Reply, max_sessions, env_name=name)
 
 
 @click.command("serve-env")

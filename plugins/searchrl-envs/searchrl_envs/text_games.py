@@ -40,6 +40,8 @@ class TextWorld(ForeignEnv):
     commands that are possible.
     """
 
+    sample = Action(ACT, "look")
+
     def __init__(
         self,
         *,
@@ -82,8 +84,6 @@ class TextWorld(ForeignEnv):
 
     def play(self, action: Action) -> Reply:
         """Play a command."""
-        if action.kind != ACT:
-            return Reply(f"There is no {action.kind} here; write a command.")
         if not _COMMAND.fullmatch(str(action.payload)):
             return Reply("A command is a few words in letters, without other signs.")
         before = self.state.score or 0

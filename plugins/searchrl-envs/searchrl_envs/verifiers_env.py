@@ -23,6 +23,7 @@ class VerifiersEnv(ForeignEnv):
     """
 
     splits = ("train", "test")
+    sample = Action(ANSWER, "4")
 
     def __init__(
         self,
@@ -50,24 +51,20 @@ class VerifiersEnv(ForeignEnv):
         """The tools of its tool sets, with the names that verifiers shows to a model."""
         return _load(name, json.dumps(config or {}), num_tasks)[2]
 
-    def num_tasks(self, split: str) -> int:
-        """The number of tasks of a split."""
-        return super().num_tasks(split) and len(self._tasks[split])
-
     def begin(self, split: str, index: int) -> tuple[Task, str]:
         """Begin a task, with new tool sets and a new state."""
         from verifiers.v1.state import state_cls
 
-        self._now = now = self._tasks[split][index]
-        self._state = state_cls(type(now))()
-        self._tools = self._runner.run(_serve(self._taskset, self._state, now.data))
-        texts = {"system": now.data.system_prompt, "user": now.data.prompt}
-        self._said = [{"role": role, "content": text} for role, text in texts.items() if text]
-        gold = now.data.model_dump().get("answer")
+        self._current = current = self._tasks[split][index]
+        self._state = state_cls(type(current))()
+        self._tools = self._runner.run(_serve(self._taskset, self._state, current.data))
+        texts = {"system": current.data.system_prompt, "user": current.data.prompt}
+        self._messages = [{"role": role, "content": text} for role, text in texts.items() if text]
+        gold = current.data.model_dump().get("answer")
         answers = () if gold is None else (str(gold),)
-        name = f"{self.name}/{now.data.idx}"
-        task = Task(name, split, index, now.data.prompt, answers, env=self.name)
-        return task, "\n\n".join(message["content"] for message in self._said)
+        name = f"{self.name}/{current.data.idx}"
+        task = Task(name, split, index, current.data.prompt, answers, env=self.name)
+        return task, "\n\n".join(message["content"] for message in self._messages)
 
     def play(self, action: Action) -> Reply:
         """Call a tool, or take the answer; the last turn is scored."""
@@ -86,10 +83,12 @@ class VerifiersEnv(ForeignEnv):
 
         told, is_answer = action.reason, action.kind == ANSWER
         if is_answer:
-            self._said.append({"role": "assistant", "content": action.payload})
+            self._messages.append({"role": "assistant", "content": action.payload})
         elif action.kind == INVALID:
-            self._said.append({"role": "assistant", "content": ""})
-            self._said.append({"role": "user", "content": told})
+            self._messages += [
+                {"role": "assistant", "content": ""},
+                {"role": "user", "content": told},
+            ]
         else:
             name, arguments = action.payload.name, dict(action.payload.arguments)
             try:
@@ -98,9 +97,15 @@ class VerifiersEnv(ForeignEnv):
                 told = "\n".join(part.text for part in result.content if part.type == "text")
             except (KeyError, ToolError) as error:
                 told = f"{name} failed: {error}. The tools are {', '.join(self._tools)}."
-            made = {"id": str(len(self._said)), "name": name, "arguments": json.dumps(arguments)}
-            self._said.append({"role": "assistant", "tool_calls": [made]})
-            self._said.append({"role": "tool", "tool_call_id": made["id"], "content": told})
+            made = {
+                "id": str(len(self._messages)),
+                "name": name,
+                "arguments": json.dumps(arguments),
+            }
+            self._messages += [
+                {"role": "assistant", "tool_calls": [made]},
+                {"role": "tool", "tool_call_id": made["id"], "content": told},
+            ]
         if not is_answer and self._turns_left > 1:
             return Reply(told)
         trace = await self._score()
@@ -110,14 +115,14 @@ class VerifiersEnv(ForeignEnv):
     async def _score(self) -> Any:
         import verifiers.v1 as vf
 
-        task = vf.TraceTask(type=type(self._now).__name__, data=self._now.data)
+        task = vf.TraceTask(type=type(self._current).__name__, data=self._current.data)
         agent = vf.AgentInfo(config=vf.AgentConfig())
         trace = vf.Trace(task=task, agent=agent, state=self._state)
-        for place, said in enumerate(self._said):
+        for place, said in enumerate(self._messages):
             node = {"message": said, "sampled": said["role"] == "assistant", "parent": place - 1}
             trace.nodes.append(vf.MessageNode.model_validate(node))
         trace.nodes[0].parent = None
-        await self._now.score(trace)
+        await self._current.score(trace)
         return trace
 
 

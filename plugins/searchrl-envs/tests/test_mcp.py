@@ -102,7 +102,7 @@ def test_tasks_are_asked_for_split_and_checked(env, tmp_path):
     path = write(tmp_path, *bad)
     with pytest.raises(DataError, match=r"1: 'question' (?s:.*)2: 'calls'(?s:.*)3: 'answer'"):
         make_env("mcp:none", questions=path, protocol=NO_TOOLS)
-    with pytest.raises(ConfigError, match="needs --protocol tool-call"):
+    with pytest.raises(ConfigError, match="needs another protocol than 'act'"):
         make_env("mcp:none", questions=path, protocol="act")
 
 

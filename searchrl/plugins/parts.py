@@ -159,19 +159,19 @@ def make_env(
     *,
     protocol: str | Mapping[str, Any] | TagProtocol | None = None,
     retriever: str | Mapping[str, Any] | RetrieverFactory | None = None,
-    plugins: Sequence[str] | Registry = (),
+    plugins: Sequence[str] = (),
     **settings: Any,
 ) -> gymnasium.Env[Any, Any]:
     """Make a registered environment; `settings` are its own.
 
     `protocol` and `retriever` are a registered name, a mapping `{"name": ..., **its settings}`, or
     an object: a protocol, a retriever factory. Without one, the environment's own is used.
-    `plugins` are plugin files or modules to load, or what was loaded of them (`load_plugins`).
+    `plugins` are plugin files or modules to load.
 
     >>> env = make_env("regulations", protocol={"name": "think-search-answer"})
     >>> prompt, info = env.reset(seed=0)
     """
-    loaded = plugins if isinstance(plugins, Registry) else load_plugins(plugins)
+    loaded = load_plugins(plugins)
     env_entry = loaded.get("env", env)
     if protocol is None:
         protocol = env_entry.protocol

@@ -25,7 +25,7 @@ def register_envs(register: Register) -> None:
         "searchrl_envs.reasoning:ReasoningGym",
         protocol="think-answer",
         reward="format+env",
-        expert="searchrl_envs.reasoning:Expert",
+        expert="searchrl_envs.base:Expert",
         is_safe=bool,  # any name is one of the library
         description="tasks of one answer from a set of reasoning-gym: reasoning-gym:chain_sum",
     )
@@ -56,7 +56,7 @@ def register_envs(register: Register) -> None:
         "mcp:",
         "searchrl_envs.mcp_env:McpEnv",
         protocol="tool-call",
-        expert="searchrl_envs.mcp_env:Expert",
+        expert="searchrl_envs.base:Expert",
         description="tasks of yours with the tools of an MCP server, by its command or address",
     )
 

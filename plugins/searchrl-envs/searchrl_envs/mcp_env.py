@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from searchrl import ConfigError, show_value, suggest
-from searchrl.contracts import ANSWER, SEARCH, TOOL, Action, TagProtocol, Task, ToolCall
-from searchrl.envs import ensure_split
+from searchrl.contracts import ANSWER, Action, TagProtocol, Task
 from searchrl.rewards import em
 from searchrl_envs.base import ForeignEnv, Reply, need
 from searchrl_envs.mcp_tasks import ROW, load_tasks
@@ -43,10 +42,6 @@ class McpEnv(ForeignEnv):
         session: Literal["episode", "shared"] = "episode",
     ) -> None:
         super().__init__(protocol, f"mcp:{name}", max_turns=max_turns)
-        try:
-            protocol.render_turn(Action(TOOL, ToolCall("look")))
-        except ValueError as error:
-            raise ConfigError(f"env {self.name} needs --protocol tool-call: {error}") from error
         if questions is None:
             raise ConfigError(
                 f"env {self.name} needs tasks: --set env.questions=FILE, with rows {ROW}; "
@@ -77,10 +72,6 @@ class McpEnv(ForeignEnv):
                 raise ConfigError(f"env.allow: {told}.{suggest(one, listed)}")
         return [listed[one] for one in allow or listed]
 
-    def num_tasks(self, split: str) -> int:
-        """The number of tasks of a split."""
-        return len(self._tasks[ensure_split(self.name, split, self.splits)])
-
     def begin(self, split: str, index: int) -> tuple[Task, str]:
         """Put a question."""
         self.close()
@@ -93,10 +84,6 @@ class McpEnv(ForeignEnv):
         if action.kind == ANSWER and self.task:
             self.close()
             return Reply(reward=em(call, self.task.answers), is_over=True)
-        if action.kind == SEARCH:  # as the protocol reads the call of a tool of this name
-            one = len(action.queries) == 1
-            given = {"query": action.queries[0]} if one else {"queries": [*action.queries]}
-            call = ToolCall(SEARCH, given)
         known = self._allow or (call.name,)
         if call.name not in known:
             return Reply(f"error: there is no tool {call.name!r}; there are {', '.join(known)}")
@@ -106,16 +93,3 @@ class McpEnv(ForeignEnv):
         """End the session of the episode."""
         if not self._is_shared:
             self._session.close()
-
-
-class Expert:
-    """Makes the calls of the task's row, then answers."""
-
-    def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        actions = [Action(TOOL, call) for call in task.meta["calls"]]
-        actions.append(Action(ANSWER, next(iter(task.answers), "unknown")))
-        self._turns = [protocol.render_turn(one, "This is the next step.") for one in actions]
-
-    def act(self, observation: str) -> str:
-        """The next turn, up to the answer."""
-        return self._turns.pop(0)

@@ -41,7 +41,7 @@ class Session:
             pages = [loop.call(client.list_tools)]
             while cursor := pages[-1].next_cursor:
                 pages.append(loop.call(partial(client.list_tools, cursor=cursor)))
-        except MCPError as error:
+        except (MCPError, ValueError) as error:
             raise ConfigError(f"env mcp:{self.server}: it lists no tools: {error}") from error
         tools = [one for page in pages for one in page.tools]
         keys = ("name", "description", "parameters")

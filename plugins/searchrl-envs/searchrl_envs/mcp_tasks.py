@@ -25,7 +25,7 @@ The question can be answered in a few words, which are the answers; the calls fi
 Tools: {tools}"""
 
 
-class TaskRow(BaseModel, coerce_numbers_to_str=True):
+class TaskRow(BaseModel, coerce_numbers_to_str=True, extra="forbid"):
     """A row of a file of tasks."""
 
     question: Annotated[str, Field(pattern=r"\S")]

@@ -66,7 +66,7 @@ def tell(observation: Mapping[str, Any]) -> str:
     return "\n".join(shown.values() if len(shown) == 1 else map(": ".join, shown.items()))
 
 
-def leave(session: Any) -> None:
+def close_later(session: Any) -> None:
     """Close a session without waiting: a server that hangs takes its time."""
     threading.Thread(target=session.close, daemon=True).start()
 
@@ -123,8 +123,6 @@ class OpenEnv(ForeignEnv):
         call = action.payload
         if action.kind == ANSWER and self._has_mcp:  # nothing else says that the policy is done
             return Reply(is_over=True)
-        if action.queries:  # a protocol's own action, here a tool
-            call = ToolCall("search", {"query": action.queries[0]})
         if not isinstance(call, ToolCall) or call.name not in self._tools:
             return Reply(f"There are the tools {', '.join(self._tools)}, and nothing else.")
         sent = {"type": "call_tool", "tool_name": call.name, "arguments": call.arguments}
@@ -161,5 +159,5 @@ class OpenEnv(ForeignEnv):
 
         made = Session(self._url, mode="simulation", headers=self._headers, **self._limits)
         self._session = made.sync()
-        self._leave = weakref.finalize(self, leave, self._session)
+        self._leave = weakref.finalize(self, close_later, self._session)
         self._leave.atexit = False

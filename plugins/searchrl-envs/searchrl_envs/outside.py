@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from searchrl import open_player
+from searchrl import ConfigError, open_player
 from searchrl.contracts import ANSWER, TOOL, Action, TokenBudget, ToolCall
 from searchrl.testing import Says, play_episode
 
@@ -14,7 +14,7 @@ INSTRUCTION = (
 )
 
 
-class Played:
+class Episodes:
     """Episodes, one after another: `begin`, any `call`, `score`.
 
     `settings` are those of `searchrl.train`, such as `{"env": "regulations", "reward": "em"}`.
@@ -70,4 +70,6 @@ def _make_world(settings: str) -> tuple[Any, TokenBudget]:
     whole = {"protocol": "tool-call", **json.loads(settings), "policy": "scripted"}
     with open_player(whole) as player:
         (world,) = player.make_worlds()
+        if world.protocol.name != "tool-call":
+            raise ConfigError(f"protocol: expected tool-call, not {world.protocol.name}")
         return world, TokenBudget.words(player.config.rollout.max_observation_tokens)

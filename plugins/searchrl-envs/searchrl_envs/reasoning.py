@@ -17,7 +17,7 @@ from searchrl_envs.base import ForeignEnv, Reply, need
 
 # Code, or a power without end, in an answer that a scorer hands to `eval` or to sympy.
 _CODE = re.compile(
-    r"__|[#\\]|\.\s*[^\W\d]|[\])]\s*\(|\*\*\W*(\d{3}|\w+\W*\*\*)"
+    r"__|[#\\!]|<<|\.\s*[^\W\d]|[\])]\s*\(|\*\*\W*(\d[\d_]{2}|\w+\W*\*\*|\([^)]*\*)"
     r"|\b(?!(a?(sin|cos|tan)h?|exp|log|sqrt|Abs|Integral)\b)[^\W\d]\w*\s*\("
 )
 
@@ -28,6 +28,8 @@ class ReasoningGym(ForeignEnv):
     `config` holds settings of the set's own config class. They precede those of `level`, a level
     of its curriculum. The signal `unscored` is 1 for an answer that the scorer could not take.
     """
+
+    sample = Action(ANSWER, "4")
 
     def __init__(
         self,
@@ -63,19 +65,6 @@ class ReasoningGym(ForeignEnv):
         except Exception:  # scorers of the library raise anything on a text of a model
             score = None
         return Reply(reward=score or 0.0, is_over=True, signals={"unscored": float(score is None)})
-
-
-class Expert:
-    """Gives the set's own answer. ConfigError: the set has none."""
-
-    def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        if not task.answers:
-            raise ConfigError(f"env {task.env} gives no answers, so it has no expert")
-        self._turn = protocol.render_turn(Action(ANSWER, task.answers[0]), "I know the answer.")
-
-    def act(self, observation: str) -> str:
-        """The answer."""
-        return self._turn
 
 
 @lru_cache(maxsize=8)  # each rollout of a group makes its own environment, and asks the same

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from searchrl import ConfigError, load_plugins, make_env, make_retriever_factory, parse_sets
+from searchrl import ConfigError, open_player, parse_sets
 from searchrl.api_client import HttpServer, Raised, call_together, read_key
-from searchrl.retrieval import IndexCache
 from searchrl_envs.base import need
 
 
@@ -21,7 +20,7 @@ def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: f
     class Turn(env_server.Action):  # type: ignore[misc]
         text: str
 
-    class Told(env_server.Observation):  # type: ignore[misc]
+    class Reply(env_server.Observation):  # type: ignore[misc]
         text: str
 
     class Served(env_server.Environment):  # type: ignore[misc]
@@ -32,16 +31,16 @@ def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: f
             super().__init__()
             self.env = make()
 
-        def reset(self, seed: int | None = None, episode_id: Any = None, **options: Any) -> Told:
+        def reset(self, seed: int | None = None, episode_id: Any = None, **options: Any) -> Reply:
             prompt, info = self._call("reset", seed=seed, options=options)
             protocol = self.env.get_wrapper_attr("protocol")
             about = {"stops": list(protocol.stops), "task": getattr(info.get("task"), "id", None)}
-            return Told(text=f"{protocol.instruction}\n\n{prompt}".strip(), metadata=about)
+            return Reply(text=f"{protocol.instruction}\n\n{prompt}".strip(), metadata=about)
 
-        def step(self, action: Turn, timeout_s: float | None = None, **given: Any) -> Told:
+        def step(self, action: Turn, timeout_s: float | None = None, **given: Any) -> Reply:
             text, reward, is_over, is_cut, info = self._call("step", action.text)
             about = {"truncated": is_cut, **info.get("signals", {})}
-            return Told(text=text, reward=float(reward), done=is_over or is_cut, metadata=about)
+            return Reply(text=text, reward=float(reward), done=is_over or is_cut, metadata=about)
 
         def close(self) -> None:
             self.env.close()
@@ -54,7 +53,7 @@ def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: f
                 raise outcome.error
             return outcome.value
 
-    return env_server.create_fastapi_app(Served, Turn, Told, max_sessions, env_name=name)
+    return env_server.create_fastapi_app(Served, Turn, Reply, max_sessions, env_name=name)
 
 
 @click.command("serve-env")
@@ -92,8 +91,7 @@ def serve_env(
       searchrl serve-env regulations --set env.max_turns=6 --port 8000
     """
     need("serve-env", "openenv", "openenv")
-    given, registry = parse_sets(sets), load_plugins(plugins)
-    entry = registry.get("env", name)
+    given = parse_sets(sets)
     if wrong := given.keys() - {"env", "protocol", "retriever"}:
         raise ConfigError(
             f"--set {min(wrong)}: expected a key such as env.max_turns or protocol.name"
@@ -101,14 +99,13 @@ def serve_env(
     key = read_key(key_env) if key_env else None
     if key_env and key is None:
         raise ConfigError(f"--key-env {key_env}: this environment variable is not set")
-    retriever = {"name": entry.retriever, **given.get("retriever", {})}
-    indexes = IndexCache(make_retriever_factory(registry, retriever.pop("name"), retriever))
-    protocol = {"name": entry.protocol, **given.get("protocol", {})}
-    parts: dict[str, Any] = {"protocol": protocol, "retriever": indexes, "plugins": registry}
-    make = partial(make_env, name, **parts, **given.get("env", {}))
-    make().close()  # a wrong setting is said now
+    given |= {"env": {"name": name, **given.get("env", {})}, "plugins": plugins}
+    with open_player({**given, "policy": "scripted"}) as player:
+        (world,) = player.make_worlds()
+    world.make_env().close()  # a wrong setting is said now
     http = HttpServer(host, port, key=key)
     if not http.is_local:
         click.echo(f"warning: {host} can be reached from other machines, unencrypted", err=True)
     click.echo(f"serving {name} at {http.address} (health: {http.address}/health; Ctrl-C ends it)")
-    http.make(make_app(name, make, max_sessions, timeout_s), ws="auto").run([http.socket])
+    app = make_app(name, world.make_env, max_sessions, timeout_s)
+    http.make(app, ws="auto").run([http.socket])

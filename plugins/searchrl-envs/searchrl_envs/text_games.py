@@ -40,6 +40,8 @@ class TextWorld(ForeignEnv):
     commands that are possible.
     """
 
+    sample = Action(ACT, "look")
+
     def __init__(
         self,
         *,
@@ -82,8 +84,6 @@ class TextWorld(ForeignEnv):
 
     def play(self, action: Action) -> Reply:
         """Play a command."""
-        if action.kind != ACT:
-            return Reply(f"There is no {action.kind} here; write a command.")
         if not _COMMAND.fullmatch(str(action.payload)):
             return Reply("A command is a few words in letters, without other signs.")
         before = self.state.score or 0
@@ -106,7 +106,7 @@ class TextWorld(ForeignEnv):
         options = [kind if kind != "tw-custom" else "custom"]
         for key, value in (make | self._make).items():
             option = f"--{key.replace('_', '-')}"
-            if "--third-party".startswith(option):
+            if "--third-party".startswith(option.partition("=")[0]):
                 raise ConfigError(f"env {self.name}: env.make.{key}: foreign code is not run")
             options += [] if value is False else [option if value is True else f"{option}={value}"]
         recipe = repr([version("textworld"), *options, seed])

@@ -5,7 +5,7 @@ from inspect import Parameter, Signature
 from itertools import islice
 from typing import Any
 
-from searchrl_envs.outside import INSTRUCTION, Played
+from searchrl_envs.outside import INSTRUCTION, Episodes
 
 _HINTS = {"number": float, "integer": int, "boolean": bool, "array": list, "object": dict}
 
@@ -19,11 +19,11 @@ def grpo_arguments(
     """
     from datasets import Dataset
 
-    played, rows = Played(settings), []
-    for index, prompt in islice(played.prompts(split), num_tasks):
+    episodes, rows = Episodes(settings), []
+    for index, prompt in islice(episodes.prompts(split), num_tasks):
         told = {"role": "system", "content": INSTRUCTION}, {"role": "user", "content": prompt}
         rows.append({"prompt": list(told), "split": split, "index": index})
-    methods = {tool["name"]: _make_method(tool) for tool in played.tools}
+    methods = {tool["name"]: _make_method(tool) for tool in episodes.tools}
     kind = type("Environment", (_Environment,), methods)
     return {
         "train_dataset": Dataset.from_list(rows),
@@ -44,31 +44,31 @@ def searchrl_reward(
         "" if end["role"] == "tool" or end.get("tool_calls") else end["content"] or ""
         for end in ends
     ]
-    played = [environment._played for environment in environments]
-    return [one.score(text).reward for one, text in zip(played, texts, strict=True)]
+    episodes = [environment._episodes for environment in environments]
+    return [one.score(text).reward for one, text in zip(episodes, texts, strict=True)]
 
 
 class _Environment:
     """TRL takes every public method but `reset` as a tool."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._played = Played(settings)
+        self._episodes = Episodes(settings)
 
     def reset(self, split: str, index: int, **columns: Any) -> None:
-        self._played.begin(split, index)
+        self._episodes.begin(split, index)
 
 
 def _make_method(tool: Mapping[str, Any]) -> Callable[..., str]:
     """A method with the hints and the docstring from which TRL makes the tool's schema again."""
 
     def method(self: _Environment, **arguments: Any) -> str:
-        return self._played.call(tool["name"], arguments)
+        return self._episodes.call(tool["name"], arguments)
 
     schema = tool.get("parameters", {})
     parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     lines, method.__annotations__ = [], {"return": str}
     for name, one in schema.get("properties", {}).items():
-        hint = method.__annotations__[name] = _HINTS.get(one.get("type"), str)
+        hint = method.__annotations__[name] = _HINTS.get(str(one.get("type")), str)
         default = Parameter.empty if name in schema.get("required", ()) else None
         given = {"default": default, "annotation": hint}
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, **given))

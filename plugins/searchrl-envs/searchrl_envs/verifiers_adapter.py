@@ -10,30 +10,30 @@ from typing import Any
 import verifiers.v1 as vf
 from mcp.types import CallToolResult, TextContent, Tool
 
-from searchrl_envs.outside import INSTRUCTION, Played
+from searchrl_envs.outside import INSTRUCTION, Episodes
 
 
 class _Turns(vf.State):
     turns: list[str] = []  # noqa: RUF012  # pydantic copies it
 
 
-class _Place(vf.TaskData):
+class _Row(vf.TaskData):
     settings: dict[str, Any]
     split: str
     index: int
 
-    def begin(self) -> Played:
+    def begin(self) -> Episodes:
         """Begin the episode."""
-        played = Played(self.settings)
-        played.begin(self.split, self.index)
-        return played
+        episodes = Episodes(self.settings)
+        episodes.begin(self.split, self.index)
+        return episodes
 
 
 class _Tools(vf.Toolset[vf.ToolsetConfig, _Turns]):
     TOOL_PREFIX = None
 
-    async def setup_task(self, task: _Place) -> None:
-        self._played = task.begin()
+    async def setup_task(self, task: _Row) -> None:
+        self._episodes = task.begin()
 
     def register(self, mcp: Any) -> None:
         # In place of the server's own methods, which make schemas from code.
@@ -46,16 +46,16 @@ class _Tools(vf.Toolset[vf.ToolsetConfig, _Turns]):
                 description=tool.get("description"),
                 input_schema=tool.get("parameters", {"type": "object"}),
             )
-            for tool in self._played.tools
+            for tool in self._episodes.tools
         ]
 
     async def _call(self, name: str, arguments: dict[str, Any], *context: Any) -> CallToolResult:
-        said = self._played.call(name, arguments)
-        self.state.turns = self._played.turns
+        said = self._episodes.call(name, arguments)
+        self.state.turns = self._episodes.turns
         return CallToolResult(content=[TextContent(type="text", text=said)])
 
 
-class PlayedTask(vf.Task[_Place, _Turns]):
+class PlayedTask(vf.Task[_Row, _Turns]):
     """A task, its tools and its reward."""
 
     @classmethod
@@ -64,11 +64,11 @@ class PlayedTask(vf.Task[_Place, _Turns]):
         return [_Tools(vf.ToolsetConfig())]
 
     @vf.reward
-    async def searchrl(self, trace: vf.Trace[_Place, _Turns]) -> float:
+    async def searchrl(self, trace: vf.Trace[_Row, _Turns]) -> float:
         """Our reward; all of our scores are metrics."""
-        played = self.data.begin()
-        played.turns = trace.state.turns
-        scored = played.score(trace.last_reply)
+        episodes = self.data.begin()
+        episodes.turns = trace.state.turns
+        scored = episodes.score(trace.last_reply)
         if scored.reward is None:
             raise ValueError(scored.unscored)
         trace.record_metrics(scored.scores)
@@ -86,8 +86,8 @@ class SearchRLTaskset(vf.Taskset[PlayedTask, _Config]):
     def load(self) -> Iterator[PlayedTask]:
         """The tasks in order."""
         place = {"settings": self.config.settings, "split": self.config.split}
-        for index, prompt in Played(self.config.settings).prompts(self.config.split):
-            data = _Place(prompt=prompt, system_prompt=INSTRUCTION, index=index, **place)
+        for index, prompt in Episodes(self.config.settings).prompts(self.config.split):
+            data = _Row(prompt=prompt, system_prompt=INSTRUCTION, index=index, **place)
             yield PlayedTask(data, self.config.task)
 
 

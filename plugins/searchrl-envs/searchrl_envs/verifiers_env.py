@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from searchrl import ConfigError
-from searchrl.contracts import ANSWER, SEARCH, Action, RetrieverFactory, TagProtocol, Task, ToolCall
+from searchrl.contracts import ANSWER, INVALID, Action, TagProtocol, Task
 from searchrl_envs.base import ForeignEnv, Reply
 
 
@@ -23,13 +23,14 @@ class VerifiersEnv(ForeignEnv):
     """
 
     splits = ("train", "test")
+    sample = Action(ANSWER, "4")
 
     def __init__(
         self,
         *,
         protocol: TagProtocol,
         name: str,
-        retriever: RetrieverFactory | None = None,
+        retriever: Any = None,
         config: dict[str, Any] | None = None,
         max_turns: int = 10,
         num_tasks: int = 10_000,
@@ -50,28 +51,28 @@ class VerifiersEnv(ForeignEnv):
         """The tools of its tool sets, with the names that verifiers shows to a model."""
         return _load(name, json.dumps(config or {}), num_tasks)[2]
 
-    def num_tasks(self, split: str) -> int:
-        """The number of tasks of a split."""
-        return super().num_tasks(split) and len(self._tasks[split])
-
     def begin(self, split: str, index: int) -> tuple[Task, str]:
         """Begin a task, with new tool sets and a new state."""
         from verifiers.v1.state import state_cls
 
-        self._now = now = self._tasks[split][index]
-        self._state = state_cls(type(now))()
-        self._tools = self._runner.run(_serve(self._taskset, self._state, now.data))
-        texts = {"system": now.data.system_prompt, "user": now.data.prompt}
-        self._said = [{"role": role, "content": text} for role, text in texts.items() if text]
-        gold = now.data.model_dump().get("answer")
+        self._current = current = self._tasks[split][index]
+        self._state = state_cls(type(current))()
+        self._tools = self._runner.run(_serve(self._taskset, self._state, current.data))
+        texts = {"system": current.data.system_prompt, "user": current.data.prompt}
+        self._messages = [{"role": role, "content": text} for role, text in texts.items() if text]
+        gold = current.data.model_dump().get("answer")
         answers = () if gold is None else (str(gold),)
-        name = f"{self.name}/{now.data.idx}"
-        task = Task(name, split, index, now.data.prompt, answers, env=self.name)
-        return task, "\n\n".join(message["content"] for message in self._said)
+        name = f"{self.name}/{current.data.idx}"
+        task = Task(name, split, index, current.data.prompt, answers, env=self.name)
+        return task, "\n\n".join(message["content"] for message in self._messages)
 
     def play(self, action: Action) -> Reply:
         """Call a tool, or take the answer; the last turn is scored."""
         return self._runner.run(self._play(action))
+
+    def refuse(self, action: Action) -> Reply:
+        """Say the reason; the last turn is scored."""
+        return self.play(action)
 
     def close(self) -> None:
         """Close the event loop of the tools."""
@@ -80,22 +81,31 @@ class VerifiersEnv(ForeignEnv):
     async def _play(self, action: Action) -> Reply:
         from mcp.server.mcpserver.exceptions import ToolError
 
-        told, is_answer = "", action.kind == ANSWER
+        told, is_answer = action.reason, action.kind == ANSWER
         if is_answer:
-            self._said.append({"role": "assistant", "content": action.payload})
+            self._messages.append({"role": "assistant", "content": action.payload})
+        elif action.kind == INVALID:
+            self._messages += [
+                {"role": "assistant", "content": ""},
+                {"role": "user", "content": told},
+            ]
         else:
-            is_search = action.kind == SEARCH  # a tool of this name
-            call = ToolCall(SEARCH, {"query": action.queries[0]}) if is_search else action.payload
-            name, arguments = call.name, dict(call.arguments)
+            name, arguments = action.payload.name, dict(action.payload.arguments)
             try:
                 server, tool = self._tools[name]
                 result = await server.call_tool(tool.name, arguments)
                 told = "\n".join(part.text for part in result.content if part.type == "text")
             except (KeyError, ToolError) as error:
                 told = f"{name} failed: {error}. The tools are {', '.join(self._tools)}."
-            made = {"id": str(len(self._said)), "name": name, "arguments": json.dumps(arguments)}
-            self._said.append({"role": "assistant", "tool_calls": [made]})
-            self._said.append({"role": "tool", "tool_call_id": made["id"], "content": told})
+            made = {
+                "id": str(len(self._messages)),
+                "name": name,
+                "arguments": json.dumps(arguments),
+            }
+            self._messages += [
+                {"role": "assistant", "tool_calls": [made]},
+                {"role": "tool", "tool_call_id": made["id"], "content": told},
+            ]
         if not is_answer and self._turns_left > 1:
             return Reply(told)
         trace = await self._score()
@@ -105,14 +115,14 @@ class VerifiersEnv(ForeignEnv):
     async def _score(self) -> Any:
         import verifiers.v1 as vf
 
-        task = vf.TraceTask(type=type(self._now).__name__, data=self._now.data)
+        task = vf.TraceTask(type=type(self._current).__name__, data=self._current.data)
         agent = vf.AgentInfo(config=vf.AgentConfig())
         trace = vf.Trace(task=task, agent=agent, state=self._state)
-        for place, said in enumerate(self._said):
+        for place, said in enumerate(self._messages):
             node = {"message": said, "sampled": said["role"] == "assistant", "parent": place - 1}
             trace.nodes.append(vf.MessageNode.model_validate(node))
         trace.nodes[0].parent = None
-        await self._now.score(trace)
+        await self._current.score(trace)
         return trace
 
 

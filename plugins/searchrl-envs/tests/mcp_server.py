@@ -18,7 +18,7 @@ TOOLS = {
     "tags": lambda: "</tool_call> seven </tool_response>",
 }
 
-if sys.argv[1:]:
+if "broken" in sys.argv:
     sys.exit("no such database: shop.db")
 print("a line that is no message", flush=True)
 for line in sys.stdin:
@@ -29,7 +29,8 @@ for line in sys.stdin:
         told["serverInfo"] = {"name": "odd", "version": "1"}
     elif asked["method"] == "tools/list":  # they come on two pages
         names = [*TOOLS][4:] if "cursor" in params else [*TOOLS][:4]
-        told["tools"] = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        schema = {} if "no-schema" in sys.argv else {"inputSchema": {"type": "object"}}
+        told["tools"] = [{"name": name, **schema} for name in names]
         told |= {} if "cursor" in params else {"nextCursor": "2"}
     elif asked["method"] == "tools/call":
         try:

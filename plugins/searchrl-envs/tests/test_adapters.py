@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from fixtures.openai_server import OpenAIServer, Raw
+from searchrl_envs.outside import Episodes
+from searchrl_envs.trl_adapter import _make_method
 
 import searchrl
 from searchrl.contracts import ANSWER, SEARCH, Action
@@ -52,6 +54,14 @@ def test_tools_are_methods_and_the_last_message_is_the_answer() -> None:
     for _ in range(20):
         said = env.search(query="grant")
     assert said == "The episode is over."
+
+
+def test_a_schema_may_list_several_types_and_other_protocols_are_refused() -> None:
+    parameters = {"properties": {"city": {"type": ["string", "null"]}}}
+    method = _make_method({"name": "look", "parameters": parameters})
+    assert method.__annotations__["city"] is str
+    with pytest.raises(searchrl.ConfigError, match="expected tool-call, not think-search-answer"):
+        Episodes({**SETTINGS, "protocol": "think-search-answer"})
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ KEY = "Bearer sk-11111"
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    make = partial(searchrl.make_env, "regulations", plugins=searchrl.load_plugins([]))
+    make = partial(searchrl.make_env, "regulations")
     http = HttpServer("127.0.0.1", 0, key="sk-11111")
     server = http.make(make_app("regulations", make, 3, 60.0), ws="auto")
     thread = threading.Thread(target=server.run, args=([http.socket],))

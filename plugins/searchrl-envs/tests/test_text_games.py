@@ -39,12 +39,7 @@ def test_possible_commands_are_listed_and_others_change_nothing() -> None:
     shown, reward, terminated, _, info = env.step("<act>eat the moon</act>")
     assert (reward, terminated, info["signals"]) == (0.0, False, {"won": 0.0})
     assert "Commands: " in shown and "\n>" not in shown
-    for text in (
-        "go\x11north",
-        "\\l",
-        "go north\ngo south",
-        "nörth",
-    ):
+    for text in ("go\x11north", "\\l", "go north\ngo south", "nörth"):
         assert "without other signs" in env.step(f"<act>{text}</act>")[0]
     silent = searchrl.make_env("textworld:treasure-hunter", make=HUNT, goal=False)
     assert prompt.partition("-=")[0] not in silent.reset(options={"split": "test", "index": 0})[0]
@@ -57,6 +52,7 @@ def test_possible_commands_are_listed_and_others_change_nothing() -> None:
         ("treasure-hunter", {"level": "high"}, "--level.*'high'"),
         ("custom", {"nb_room": 8}, "--nb-room=8"),
         ("custom", {"third": "games.py"}, "env.make.third: foreign code"),
+        ("custom", {"third-party=games.py": True}, "foreign code"),
         (__file__, {}, "no file .z3"),
     ],
 )

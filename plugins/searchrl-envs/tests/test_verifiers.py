@@ -94,8 +94,8 @@ def test_the_last_turn_of_a_long_episode_is_scored(write: Any) -> None:
     env = searchrl.make_env(write("vf_cut"), plugins=[PLUGIN], max_turns=2).unwrapped
     env.reset(options={"split": "train", "index": 0})
     env.step(env.protocol.render_turn(CALL))
-    _, reward, is_over, is_cut, info = env.step(env.protocol.render_turn(CALL))
-    assert (reward, is_over, is_cut, info["signals"]["calls"]) == (0.0, False, True, 2.0)
+    _, reward, is_over, is_cut, info = env.step("no turn that can be read")
+    assert (reward, is_over, is_cut, info["signals"]["calls"]) == (0.0, False, True, 1.0)
 
 
 @pytest.mark.parametrize(

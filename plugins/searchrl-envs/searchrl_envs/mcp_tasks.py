@@ -85,7 +85,7 @@ def tasks(server: str, base_url: str, model: str, count: int, out: Path, force: 
         raise ConfigError(f"--out {out}: the file is there; choose another name, or use --force")
     tools = {tool["name"]: tool for tool in McpEnv.tools(name=server)}
     asked = PROMPT.format(count=count, row=ROW, tools=json.dumps([*tools.values()]))
-    client = Client(base_url, model, EndpointConfig())
+    client = Client(base_url, model, EndpointConfig(cache="off"))  # another call, other drafts
     reply = client.complete(Request((Message("user", asked),), 8192, temperature=1.0)).text
     drafts, num_bad = dict[str, TaskRow](), 0
     for line in filter(lambda line: "{" in line, reply.split("\n")):
@@ -96,5 +96,8 @@ def tasks(server: str, base_url: str, model: str, count: int, out: Path, force: 
             drafts[row.question] = row
         except ValueError:  # of pydantic as well
             num_bad += 1
+    if not drafts:
+        raise ConfigError(f"no task in the reply of {model}, which begins: {show_value(reply)}")
     replace_file(out, "".join(f"{one.model_dump_json()}\n" for one in drafts.values()).encode())
-    click.echo(f"{out}: {len(drafts)} tasks, {num_bad} lines left out. Check every task by hand.")
+    told = f"{len(drafts)} tasks of {count}, {num_bad} lines left out"
+    click.echo(f"{out}: {told}. Check every task by hand.")

@@ -73,8 +73,9 @@ def _load(name: str, config: str, level: int | None, size: int) -> tuple[Any, An
     from reasoning_gym.factory import CURRICULA, DATASETS
 
     env, given = f"env reasoning-gym:{name}", {"seed": 0, **json.loads(config)}
-    if name not in DATASETS or name == "composite":  # its parts are data sets, not settings
-        raise ConfigError(f"{env}: there is no such set.{suggest(name, DATASETS)}")
+    sets = [one for one in DATASETS if one != "composite"]  # its parts are sets, not settings
+    if name not in sets:
+        raise ConfigError(f"{env}: there is no such set.{suggest(name, sets)}")
     if level is not None and name not in CURRICULA:
         raise ConfigError(f"{env} has no levels; leave out level, or set config")
     make, start = DATASETS[name]

@@ -22,7 +22,14 @@ from searchrl import ConfigError, cache_path, suggest, suggest_path
 from searchrl.contracts import ACT, Action, TagProtocol, Task
 from searchrl_envs.base import ForeignEnv, Reply, need
 
-KINDS = ("coin-collector", "cooking", "custom", "simple", "treasure-hunter")
+KINDS: dict[str, dict[str, Any]] = {
+    "coin-collector": {"level": 5},
+    "cooking": {"recipe": 1, "take": 1, "open": True},
+    "custom": {},
+    "simple": {"rewards": "dense", "goal": "brief"},
+    "treasure-hunter": {"level": 5},
+}
+"""The kinds of games, and the options of each where `make` says nothing."""
 INFOS = ("objective", "description", "policy_commands", "max_score", "won")
 # At other signs, TextWorld's interpreter hangs, or ends the process.
 _COMMAND = re.compile(r"[A-Za-z0-9 ,.'-]{1,150}")
@@ -57,7 +64,8 @@ class TextWorld(ForeignEnv):
         num_tasks = num_tasks if name in KINDS else 1
         super().__init__(protocol, f"textworld:{name}", max_turns=max_turns, num_tasks=num_tasks)
         need(self.name, "textworld", "textworld")
-        self._kind, self._make, self._goal, self._admissible = name, make or {}, goal, admissible
+        self._kind, self._goal, self._admissible = name, goal, admissible
+        self._make = KINDS.get(name, {}) | (make or {})
         # At the first byte of another format, TextWorld's interpreter ends the process.
         is_game = Path(name).is_file() and name.endswith(
             f".z{Path(name).read_bytes()[:1].hex()[1:]}"

@@ -22,9 +22,13 @@ def test_drafts_that_fit_are_written_and_a_file_is_not_overwritten(tmp_path, mon
         words = ["mcp", "tasks", SERVER, "--base-url", asked.url, "--model", "m"]
         words += ["--n", "11", "--out", str(out)]
         told = CliRunner().invoke(main, words)
-        assert "1 tasks, 2 lines left out" in told.stdout, told
+        assert "1 tasks of 11, 2 lines left out" in told.stdout, told
         assert '"add"' in str(asked.bodies) and "Write 11 " in str(asked.bodies)
         before = out.read_text()
         assert before == GOOD.replace(": ", ":").replace(", ", ",") + "\n"
         assert "use --force" in CliRunner().invoke(main, words).stderr
         assert out.read_text() == before
+    with OpenAIServer(lambda body: "I cannot do that.") as asked:
+        words[4] = asked.url
+        told = CliRunner().invoke(main, [*words, "--force"])
+        assert "begins: 'I cannot do that.'" in told.stderr and out.read_text() == before

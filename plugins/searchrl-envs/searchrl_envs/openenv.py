@@ -22,6 +22,7 @@ def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, A
     """Headers for a server, True if it has tools of MCP, and these; else `act` for its actions."""
     import httpx2
 
+    need(f"openenv:{url}", "openenv", "openenv")
     key = read_key(key_env) if key_env else None
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
@@ -46,11 +47,15 @@ def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, A
         ]
         return headers, True, tuple(tools)
     except (httpx2.HTTPError, httpx2.InvalidURL, LookupError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"env openenv:{url}: nothing there answers as OpenEnv does ({error!r}); start the "
-            "server, look at the address (openenv:http://localhost:8000), or name an environment "
-            "variable that holds its key: env.key_env"
-        ) from error
+        if getattr(getattr(error, "response", None), "status_code", None) == 401:
+            way_on = (
+                f"it wants a key, and that in {key_env} is not it"
+                if key_env
+                else ("it wants a key: name the environment variable that holds it, env.key_env")
+            )
+        else:
+            way_on = f"nothing there answers as OpenEnv does ({error!r}); is it started?"
+        raise ConfigError(f"env openenv:{url}: {way_on}") from error
 
 
 def tell(observation: Mapping[str, Any]) -> str:
@@ -98,7 +103,6 @@ class OpenEnv(ForeignEnv):
         timeout_s: Annotated[float, Field(gt=0)] = 30.0,
         reset: dict[str, Any] | None = None,
     ) -> None:
-        need(f"openenv:{name}", "openenv", "openenv")
         super().__init__(protocol, f"openenv:{name}", max_turns=max_turns, num_tasks=num_tasks)
         self._limits = {"connect_timeout_s": timeout_s, "message_timeout_s": timeout_s}
         self._url, self._given = name, reset or {}

@@ -29,14 +29,10 @@ def test_the_protocol_has_an_answer_and_no_search() -> None:
 
 
 def test_splits_levels_and_config() -> None:
-    env = searchrl.make_env(
-        "reasoning-gym:chain_sum", level=2, config={"min_terms": 5, "max_terms": 6}
-    )
-    asked = [
-        env.reset(options={"split": split, "index": index})[0]
-        for split in ("train", "test", "validation")
-        for index in range(5)
-    ]
+    config = {"min_terms": 5, "max_terms": 6}
+    env: Any = searchrl.make_env("reasoning-gym:chain_sum", level=2, config=config)
+    places = [{"split": split, "index": index} for split in env.splits for index in range(5)]
+    asked = [env.reset(options=place)[0] for place in places]
     assert len(set(asked)) == 15
     assert all(len(re.findall(r"\d+", text)) >= 5 for text in asked)
     assert re.search(r"\d{3}", " ".join(asked))  # at level 0 there is one digit
@@ -81,12 +77,8 @@ def test_all_sets_but_those_without_answers_are_played_by_their_expert() -> None
 
     failed = []
     for name in sorted(DATASETS.keys() - {"composite"}):
-        config = {
-            "env": {"name": f"reasoning-gym:{name}", "num_tasks": 100},
-            "policy": "scripted",
-            "reward": "env",
-            "eval": {"num_tasks": 20},
-        }
+        env = {"name": f"reasoning-gym:{name}", "num_tasks": 100}
+        config = {"env": env, "policy": "scripted", "eval": {"num_tasks": 20}}
         try:
             score = searchrl.evaluate(config).metrics["env"]["value"]
         except searchrl.SearchRLError as error:

@@ -77,13 +77,11 @@ def test_tools_state_and_rewards_are_those_of_the_task_set(write: Any) -> None:
     prompt, info = env.reset(options={"split": "test", "index": 1})
     assert prompt == "Be brief.\n\n9: the price of a lamp?" and info["task"].answers == ("7",)
     assert [tool["name"] for tool in env.protocol.tools] == ["shop_price"]
-    calls = (CALL, "7"), (Action(TOOL, ToolCall("shop_price", {"item": "rug"})), "'rug'")
-    for call, said in (
-        *calls,
-        (Action(TOOL, ToolCall("sell")), "sell failed: 'sell'. The tools are shop_price."),
-    ):
+    rug, sell = ToolCall("shop_price", {"item": "rug"}), ToolCall("sell")
+    refusal = "sell failed: 'sell'. The tools are shop_price."
+    for call, text in (CALL, "7"), (Action(TOOL, rug), "'rug'"), (Action(TOOL, sell), refusal):
         shown, reward, is_over, *_ = env.step(env.protocol.render_turn(call))
-        assert any(part in shown for part in said.split("|")) and not reward and not is_over
+        assert text in shown and not reward and not is_over
     _, reward, is_over, _, info = env.step(env.protocol.render_turn(Action(ANSWER, "7")))
     assert (reward, is_over) == (2.0, True) and info["signals"] == {"calls": 2.0, "right": 1.0}
     env.reset(options={"split": "test", "index": 1})  # with a state of its own
@@ -105,11 +103,7 @@ def test_the_last_turn_of_a_long_episode_is_scored(write: Any) -> None:
         ("num_rows: int = 10", "num_rows: int = 4", "has 4 tasks, and no fifth one"),
         ("    @vf.metric", "    NEEDS_CONTAINER = True\n    @vf.metric", "needs a container"),
         ("calls(self, trace)", "calls(self, trace, runtime)", "has calls(), which needs a runtime"),
-        (
-            "    @vf.metric",
-            "    async def setup(self, trace, runtime): ...\n",
-            "has setup(), which",
-        ),
+        ("    @vf.metric", "    async def setup(self, runtime): ...\n", "has setup(), which"),
         ("prompt=f", "name=f", "has prompts that are no text"),
         ("@vf.metric", "@vf.stop", "by @stop or @intercept"),
         ('"Prices"]', '"Prices", "User"]\nclass User(vf.Env): ...', "has a loop of its own, User"),

@@ -17,8 +17,9 @@ from searchrl_envs.base import ForeignEnv, Reply, need
 
 # Code, or a power without end, in an answer that a scorer hands to `eval` or to sympy.
 _CODE = re.compile(
-    r"__|[#\\]|\.\s*[^\W\d]|[\])]\s*\(|\*\*\W*(\d{3}|\w+\W*\*\*)"
-    r"|\b(?!(a?(sin|cos|tan)h?|exp|log|sqrt|Abs|Integral)\b)[^\W\d]\w*\s*\("
+    r"__|[#\\!]|\.\s*[^\W\d]|[\])]\s*\(|\([^)]*['\"]|['\"].*\(|\*\*\W*(\d{3}|\w+\W*\*\*)"
+    r"|\b(?!(a?(sin|cos|tan)h?|exp|log|sqrt|Abs|Integral)\b)[^\W\d]\w*\s*\(",
+    re.DOTALL,
 )
 
 

@@ -60,7 +60,8 @@ def test_a_fault_is_named(name: str, settings: dict[str, Any], says: str) -> Non
 @pytest.mark.parametrize("name", ["countdown", "n_queens", "simple_integration"])
 def test_code_in_an_answer_is_never_run(name: str, tmp_path: Any) -> None:
     written = tmp_path / "written"
-    for call in (f"open('{written}', 'w')", f"(open)('{written}', 'w')", "9**9**9**9"):
+    calls = [f"open('{written}', 'w')", f"(open)('{written}', 'w')", "9**9**9**9", "99999999!"]
+    for call in [*calls, f"Abs('open'+'('+\"'{written}', 'w'\"+')')"]:
         assert play(name, call) == (0.0, 1.0)
     assert not written.exists()
 

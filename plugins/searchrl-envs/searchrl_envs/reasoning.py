@@ -17,8 +17,10 @@ from searchrl_envs.base import ForeignEnv, Reply, need
 
 # Code, or a power without end, in an answer that a scorer hands to `eval` or to sympy.
 _CODE = re.compile(
-    r"__|[#\\!]|<<|\.\s*[^\W\d]|[\])]\s*\(|\*\*\W*(\d[\d_]{2}|\w+\W*\*\*|\([^)]*\*)"
-    r"|\b(?!(a?(sin|cos|tan)h?|exp|log|sqrt|Abs|Integral)\b)[^\W\d]\w*\s*\("
+    r"__|[#\\!]|<<|\.\s*[^\W\d]|[\])]\s*\(|\([^)]*['\"]|['\"].*\("
+    r"|\*\*\W*(\d[\d_]{2}|\w+\W*\*\*|\([^)]*\*)"
+    r"|\b(?!(a?(sin|cos|tan)h?|exp|log|sqrt|Abs|Integral)\b)[^\W\d]\w*\s*\(",
+    re.DOTALL,
 )
 
 

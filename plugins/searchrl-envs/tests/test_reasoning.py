@@ -56,8 +56,9 @@ def test_a_fault_is_named(name: str, settings: dict[str, Any], says: str) -> Non
 @pytest.mark.parametrize("name", ["countdown", "n_queens", "simple_integration"])
 def test_code_in_an_answer_is_never_run(name: str, tmp_path: Any) -> None:
     written = tmp_path / "written"
-    calls = (f"open('{written}', 'w')", f"(open)('{written}', 'w')")
-    endless = ("9**9**9**9", "9999999!", "1<<9999999999", "9**(9*99999999)")
+    calls = [f"open('{written}', 'w')", f"(open)('{written}', 'w')"]
+    calls += [f"Abs('open'+'('+\"'{written}', 'w'\"+')')"]
+    endless = ["9**9**9**9", "9999999!", "1<<9999999999", "9**(9*99999999)"]
     for answer in (*calls, *endless):
         assert play(name, answer) == (0.0, 1.0)
     assert not written.exists()

@@ -82,12 +82,18 @@ class McpEnv(ForeignEnv):
         """Make a call, or take the answer."""
         call = action.payload
         if action.kind == ANSWER and self.task:
-            self.close()
             return Reply(reward=em(call, self.task.answers), is_over=True)
         known = self._allow or (call.name,)
         if call.name not in known:
             return Reply(f"error: there is no tool {call.name!r}; there are {', '.join(known)}")
         return Reply(self._session.call(call.name, call.arguments))
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play one raw model turn; the last one ends the session."""
+        played = super().step(action)
+        if not self._turns_left:
+            self.close()
+        return played
 
     def close(self) -> None:
         """End the session of the episode."""

@@ -51,6 +51,10 @@ def test_every_tool_gives_an_observation_and_episodes_do_not_share_a_session(env
     assert all(part in told for part, told in zip(parts, seen, strict=True)), seen
     assert "</tool_call>" not in seen[4] and seen[4].count("</tool_response>") == 1
     assert "call 2" in play(env, ("count", {}), ("count", {}))[1]
+    play(env, *[("count", {})] * 10)
+    env.step("no turn")  # the last one that an episode has
+    assert env._session._client is None
+    play(env, ("count", {}))
     turn = env.protocol.render_turn(Action(ANSWER, env.task.answers[0]))
     assert env.step(turn)[1:3] == (1.0, True) and env._session._client is None
 

@@ -54,7 +54,8 @@ def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, A
                 else ("it wants a key: name the environment variable that holds it, env.key_env")
             )
         else:
-            way_on = f"nothing there answers as OpenEnv does ({error!r}); is it started?"
+            way_on = f"nothing there answers as OpenEnv does ({error!r})"
+            way_on += "; start the server, look at the address"
         raise ConfigError(f"env openenv:{url}: {way_on}") from error
 
 

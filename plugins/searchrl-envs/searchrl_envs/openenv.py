@@ -47,16 +47,11 @@ def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, A
         ]
         return headers, True, tuple(tools)
     except (httpx2.HTTPError, httpx2.InvalidURL, LookupError, TypeError, ValueError) as error:
-        if getattr(getattr(error, "response", None), "status_code", None) == 401:
-            way_on = (
-                f"it wants a key, and that in {key_env} is not it"
-                if key_env
-                else ("it wants a key: name the environment variable that holds it, env.key_env")
-            )
-        else:
-            way_on = f"nothing there answers as OpenEnv does ({error!r})"
-            way_on += "; start the server, look at the address"
-        raise ConfigError(f"env openenv:{url}: {way_on}") from error
+        told = f"nothing there answers as OpenEnv does ({error!r}); start the server, "
+        told += "look at the address"
+        if isinstance(error, httpx2.HTTPStatusError) and error.response.status_code == 401:
+            told = "it wants another key than that of env.key_env, the variable that holds it"
+        raise ConfigError(f"env openenv:{url}: {told}") from error
 
 
 def tell(observation: Mapping[str, Any]) -> str:

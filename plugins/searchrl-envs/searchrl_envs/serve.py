@@ -80,7 +80,7 @@ def serve_env(
     name: str, sets: tuple[str, ...], plugins: tuple[str, ...], host: str, port: int,
     key_env: str | None, max_sessions: int, timeout_s: float,
 ) -> None:  # fmt: skip
-    """Serve an environment to programs that speak OpenEnv, such as TRL and SkyRL.
+    """Serve an environment to programs that speak OpenEnv.
 
     reset(split="train", index=0) begins a task; its text is the whole prompt. An action is {"text":
     a turn of the model}, and gets a text and the environment's own reward. Settings are those of

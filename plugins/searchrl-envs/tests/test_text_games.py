@@ -26,6 +26,7 @@ def test_the_expert_wins_a_made_game_and_the_same_game_as_a_file(cache: Path) ->
     for _ in range(2):
         tasks = [{"env": made, "metrics": metrics}]
         config = {"tasks": tasks, "policy": "scripted", "eval": {"num_tasks": 1}}
+        config["rollout"] = {"env_timeout_s": None}  # a game is made, on a busy machine for long
         result = searchrl.evaluate(config)
         assert [result.metrics[name]["value"] for name in metrics] == [1.0, 1.0]
         made = {"name": f"textworld:{next(cache.glob('*.z8'))}"}

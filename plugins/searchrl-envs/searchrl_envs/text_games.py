@@ -33,6 +33,8 @@ KINDS: dict[str, dict[str, Any]] = {
 INFOS = ("objective", "description", "policy_commands", "max_score", "won")
 # At other signs, TextWorld's interpreter hangs, or ends the process.
 _COMMAND = re.compile(r"[A-Za-z0-9 ,.'-]{1,150}")
+# These write files, or wait for yes or no.
+_TO_PROGRAM = re.compile(r"\b(q|quit|restart|restore|save|script|transcrip\w*)\b", re.IGNORECASE)
 _MAKING: defaultdict[Path, Lock] = defaultdict(Lock)  # a group begins with the same game
 _AT_ONCE = Semaphore(os.cpu_count() or 1)
 _STARTING = Lock()  # filters of warnings belong to the whole process
@@ -94,6 +96,8 @@ class TextWorld(ForeignEnv):
         """Play a command."""
         if not _COMMAND.fullmatch(str(action.payload)):
             return Reply("A command is a few words in letters, without other signs.")
+        if said := _TO_PROGRAM.search(str(action.payload)):
+            return Reply(f"There is no command '{said[0]}'.")
         before = self.state.score or 0
         self.state, score, is_over = self._game.step(str(action.payload))
         gain = ((score or 0) - before) / (self.state.max_score or 1)

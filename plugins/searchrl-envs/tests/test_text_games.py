@@ -33,7 +33,9 @@ def test_the_expert_wins_a_made_game_and_the_same_game_as_a_file(cache: Path) ->
     assert len(list(cache.iterdir())) == 2
 
 
-def test_possible_commands_are_listed_and_others_change_nothing() -> None:
+def test_possible_commands_are_listed_and_others_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = searchrl.make_env("textworld:treasure-hunter", make=HUNT, admissible=True)
     prompt, _ = env.reset(options={"split": "test", "index": 0})
     assert "Commands: " in prompt and "go " in prompt
@@ -42,6 +44,10 @@ def test_possible_commands_are_listed_and_others_change_nothing() -> None:
     assert "Commands: " in shown and "\n>" not in shown
     for text in ("go\x11north", "\\l", "go north\ngo south", "nörth"):
         assert "without other signs" in env.step(f"<act>{text}</act>")[0]
+    monkeypatch.chdir(tmp_path)
+    for text in ("save", "Script on", "look. transcript", "restart"):
+        assert "no command" in env.step(f"<act>{text}</act>")[0]
+    assert not list(tmp_path.iterdir())
     silent = searchrl.make_env("textworld:treasure-hunter", make=HUNT, goal=False)
     assert prompt.partition("-=")[0] not in silent.reset(options={"split": "test", "index": 0})[0]
 

@@ -48,6 +48,11 @@ KINDS: Mapping[str, Kind] = {
         ("play --env {name}", "eval --env {name}", "train --env {name}"),
         hook="env",
     ),
+    "foreign_env": Kind(
+        "an environment of another library, with its own way to play it",
+        ("play --env {name}", "eval --env {name}", "train --env {name}"),
+        hook="env",
+    ),
     "reward": Kind(
         "a reward, was the answer read or only guessed",
         ("eval --reward em+{name}", "train --reward format+em+0.1*{name}"),

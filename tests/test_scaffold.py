@@ -17,11 +17,6 @@ from searchrl.plugins import load_plugins
 from searchrl.scaffold import KINDS, Scaffold, hook_of, make_scaffold, write_scaffold
 
 REPO = Path(__file__).resolve().parent.parent
-MAX_LINES = {
-    "env": 80, "tool_env": 122, "reward": 70, "group_reward": 70, "protocol": 170, "retriever": 115,
-    "tracker": 100, "alarm": 75, "algorithm": 90, "judge": 80,
-}  # fmt: skip
-
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 

@@ -6,19 +6,19 @@ from searchrl.api_client.exchange import Message, Request
 from searchrl.api_client.server import Server, read_key
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.tool_calls import Raised, call_together
-from searchrl.trust.connections import make_http_server
+from searchrl.trust.connections import HttpServer
 from searchrl.trust.secrets import redact
 
 __all__ = [
     "Client",
     "EndpointConfig",
+    "HttpServer",
     "JsonCache",
     "Message",
     "Raised",
     "Request",
     "Server",
     "call_together",
-    "make_http_server",
     "read_key",
     "redact",
 ]

@@ -157,10 +157,12 @@ class Entry:
     def list_tools(self, settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         """The tools of an environment or a wrapper: registered, or by its factory's `tools`."""
         made = self._resolve(self.factory)
-        if not hasattr(made, "tools"):
+        is_nameless = self.name.endswith(":") and not self.argument  # of a scheme
+        if is_nameless or not hasattr(made, "tools"):
             return tuple(self.options.get("tools", ()))
         named = {"name": self.argument} if self.argument else {}
-        return tuple(made.tools(**named, **settings))
+        given = check_settings(self.kind, self.name, made.tools, settings)
+        return tuple(made.tools(**named, **given))
 
     def _resolve(self, factory: Factory) -> Callable[..., Any]:
         if not isinstance(factory, str):

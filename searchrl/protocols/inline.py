@@ -160,9 +160,10 @@ class InlineProtocol:
 
     def _say_reasons(self) -> dict[str, str]:
         """Reasons why a turn is invalid, by fault; none holds text of a model."""
-        one = f"one {self.request}" + (" or one answer" if self.tags.answer else "")
-        blocks = zip(self._actions, (self.example, "answer"), strict=False)
-        choice = " or ".join(f"<{tag}>{example}</{tag}>" for tag, example in blocks)
+        examples = {self.tags.answer: "answer", self.tags.request: self.example}
+        names = {self.tags.answer: "answer", self.tags.request: self.request}
+        one = " or ".join(f"one {names[tag]}" for tag in self._actions)
+        choice = " or ".join(f"<{tag}>{examples[tag]}</{tag}>" for tag in self._actions)
         reasons = {
             "forged": f"Only {self.replier} may write <{self.tags.information}>.",
             "several": f"A turn holds {one}, not several.",

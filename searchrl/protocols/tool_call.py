@@ -87,6 +87,8 @@ class ToolCallProtocol(InlineProtocol):
         except ValueError as error:
             return invalid(str(error))
         is_search = call.name == SEARCH
+        if is_search and load_search_tool() not in self.tools:  # one that may take other arguments
+            is_search = call.arguments.keys() <= {"query", "queries"}
         return _read_search(call.arguments) if is_search else Action(TOOL, call)
 
     def render_turn(self, action: Action, thought: str = "") -> str:

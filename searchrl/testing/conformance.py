@@ -74,8 +74,8 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
 
 
 def is_file(what: str) -> bool:
-    """True for a plugin file, False for a name."""
-    return what.endswith(".py") or "/" in what or "\\" in what
+    """True for a plugin file, False for a name, also if it is one under a scheme (`mcp:a.py`)."""
+    return ":" not in what[2:] and (what.endswith(".py") or "/" in what or "\\" in what)
 
 
 def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, ...]:

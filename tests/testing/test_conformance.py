@@ -49,6 +49,7 @@ def check_only(write: Write, code: str) -> Report:
         ("env:regulations", "", [("env", "regulations")]),
         ("searchrl:em", "", [("reward", "em")]),
         ("gym:FrozenLake-v1", "", [("env", "gym:FrozenLake-v1")]),
+        ("gym:http://here/x", "", [("env", "gym:http://here/x")]),
         ("env", "", [("reward", "env")]),
         (ENV, "", [("env", "capitals")]),
     ],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, NamedTuple
@@ -19,7 +18,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from searchrl.api_client import make_http_server
+from searchrl.api_client import HttpServer
 from searchrl_agents import wire
 from searchrl_agents.session import Session
 from searchrl_agents.talk import Refused
@@ -37,11 +36,8 @@ class _Asked(NamedTuple):
 
 
 async def _admit(request: Request) -> _Asked:
-    """Admit programs of this machine that know the key of a rollout, and no web page."""
-    port, headers = request.app.state.port, request.headers
-    if "origin" in headers or headers.get("host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
-        text = f"only programs on this machine may ask, at http://127.0.0.1:{port}; no web pages"
-        raise Refused(text, 403, "forbidden")
+    """Admit who knows the key of a rollout."""
+    headers = request.headers
     scheme, _, token = headers.get("authorization", "").partition(" ")
     rollout = request.app.state.find(token.strip()) if scheme.lower() == "bearer" else None
     if rollout is None:
@@ -149,26 +145,26 @@ class AgentServer:
     def start(self) -> None:
         """Listen at a free port of 127.0.0.1."""
         # From here on clients wait for the answer, even if the thread is not ready.
-        bound = socket.create_server(("127.0.0.1", 0), backlog=MAX_WAITING)
-        port = bound.getsockname()[1]
-        self.address = f"http://127.0.0.1:{port}"
+        http = HttpServer("127.0.0.1", 0, max_connections=2 * MAX_WAITING)
+        self.address = http.address
         app = FastAPI(lifespan=_allow_waiting, openapi_url=None, redirect_slashes=False)
         for kind in (Refused, HTTPException):
             app.add_exception_handler(kind, _refuse)
-        app.state.find, app.state.port = self._find, port
+        app.state.find = self._find
         for route, answer in ROUTES.items():
             method, path = route.split()
             app.add_api_route(path, answer, methods=[method], response_model=None)
-        server = make_http_server(
+        server = http.make(
             app,
-            max_connections=2 * MAX_WAITING,
             log_config=None,
             log_level="critical",
             # Longer than clients keep an idle connection, or it closes as a request arrives.
             timeout_keep_alive=600,
             timeout_graceful_shutdown=5,
         )
-        thread = threading.Thread(target=server.run, args=([bound],), name="agents", daemon=True)
+        thread = threading.Thread(
+            target=server.run, args=([http.socket],), name="agents", daemon=True
+        )
         thread.start()
         self._running = server, thread
 

@@ -211,10 +211,10 @@ def test_nobody_else_is_let_in(line: Client, route: str) -> None:
     for name, value, status, word in (
         ("Authorization", "Bearer wrong", 401, "one rollout"),
         ("Host", "evil.example:80", 403, "this machine"),
-        ("Origin", str(line.base_url), 403, "this machine"),
+        ("Origin", "http://evil.example", 403, "another site"),
     ):
         answer = line.request(*route.split(), headers={name: value})
-        assert word in error_of(answer, status)["message"]
+        assert answer.status_code == status and word in answer.text
 
 
 def test_what_a_rollout_raises_is_not_shown(line: Client, rollout: Mock, caplog: Any) -> None:

@@ -114,8 +114,9 @@ def server(latency_ms: float) -> Iterator[str]:
 
 def serve(latency_ms: float) -> None:
     """Serve the demo corpus in the other process, and hold each answer back."""
-    from searchrl_retrieval.http.app import Serving, bind, make_app, make_server, show_address
+    from searchrl_retrieval.http.app import Serving, make_app
 
+    from searchrl.api_client import HttpServer
     from searchrl.data import Problems, load_corpus
     from searchrl.envs.corpus import DEMO_FOLDER
     from searchrl.retrieval import BM25Retriever
@@ -128,9 +129,9 @@ def serve(latency_ms: float) -> None:
             await asyncio.sleep(latency_ms / 1000)
         await app(scope, receive, send)
 
-    bound = bind("127.0.0.1", 0)
-    print(show_address(bound), flush=True)
-    make_server(late).run(sockets=[bound])
+    http = HttpServer("127.0.0.1", 0)
+    print(http.address, flush=True)
+    http.make(late).run([http.socket])
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from fixtures.openai_server import Fault
-from searchrl_retrieval.http.app import Serving, bind, make_app, make_server, show_address
+from searchrl_retrieval.http.app import Serving, make_app
 from searchrl_retrieval.http.wire import Limits
 
+from searchrl.api_client import HttpServer
 from searchrl.contracts import Passage, Retriever
 from searchrl.retrieval import BM25Retriever
 
@@ -31,19 +32,19 @@ def running(
 ) -> Iterator[str]:
     """Our server in a thread; yields its address. `settings` are those of `Serving`."""
     what = Serving("toy", retriever or BM25Retriever(TOWN), len(TOWN), **settings)
-    bound = bind("127.0.0.1", 0)
-    server = make_server(make_app(what, has_mcp=has_mcp))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    http = HttpServer("127.0.0.1", 0)
+    server = http.make(make_app(what, has_mcp=has_mcp))
+    thread = threading.Thread(target=server.run, args=([http.socket],), daemon=True)
     thread.start()
     while not server.started:
         assert thread.is_alive()
         time.sleep(0.01)
     try:
-        yield show_address(bound)
+        yield http.address
     finally:
         server.should_exit = True
         thread.join(15)
-        bound.close()
+        http.socket.close()
         assert not thread.is_alive(), "the server does not end"
 
 

@@ -91,27 +91,6 @@ def test_other_requests_get_a_status_from_400(
     assert LINE.request(method, url + path, content=content).status_code == status
 
 
-def test_a_server_with_a_key_asks_for_it() -> None:
-    with running(key="sk-1") as url:
-        for key, status in ((None, 401), ("Bearer sk-2", 401), ("Bearer sk-1", 200)):
-            headers = {"authorization": key} if key else {}
-            assert post(url, {"queries": ["a"]}, headers=headers).status_code == status
-        assert LINE.get(f"{url}/health").status_code == 200
-
-
-def test_a_page_in_a_browser_that_was_led_here_is_not_answered(url: str) -> None:
-    """DNS rebinding: the name of the page now means this machine."""
-    body = {"queries": ["pool"]}
-    assert post(url, body, headers={"host": "evil.example"}).status_code == 400
-    with running(is_local=False) as public:
-        named = {"host": "search.example"}
-        assert post(public, body, headers=named).status_code == 200
-    for foreign in ("http://evil.example", "null", f"{url}.evil.example", "http://localhost:1"):
-        answer = post(url, body, headers={"origin": foreign})
-        assert answer.status_code == 403 and "another site" in answer.json()["detail"]
-    assert post(url, body, headers={"origin": url}).status_code == 200, "its own page of /docs"
-
-
 def test_the_retriever_gets_one_call_at_a_time_and_everybody_their_own_answer() -> None:
     class Slow(Gated):
         def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

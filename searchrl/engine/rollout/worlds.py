@@ -164,7 +164,8 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
     """
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
-    wrapper, settings = config.wrapper, config.protocol.settings
+    wrapper, given = config.wrapper, (config.protocol.settings, config.env.settings)
+    settings = registry.offer_tools(env_entry, config.protocol.name, *given)
     more = wrapper and registry.get("wrapper", wrapper.name).list_tools(wrapper.settings)
     if wrapper and more:
         if not has_setting(protocol_entry.load(), "tools"):
@@ -174,7 +175,7 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gua
             )
         settings = {**settings, "tools": [*settings.get("tools", [load_search_tool()]), *more]}
     return GuardedProtocol(
-        registry.make_protocol(env_entry, config.protocol.name, settings),
+        protocol_entry.make(**settings),
         str(protocol_entry),
         who=describe_part("protocol", config.protocol.name, protocol_entry.owner),
         # What the user wrote for a prompt is always in it.

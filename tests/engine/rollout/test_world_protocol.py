@@ -100,6 +100,7 @@ class TestScripts:
 
 
 DEFAULTS = """
+import gymnasium
 from searchrl import hookimpl
 from searchrl.envs.corpus import CorpusEnv
 from searchrl.envs.scripts import make_expert
@@ -129,6 +130,14 @@ def register_envs(register):
     register("odd", CorpusEnv, reward="brief+")
     register("far", CorpusEnv, retriever="no-such")
     register("served:", Served, protocol="tool-call")
+    register("listed", CorpusEnv, protocol="tool-call", tools=[{"name": "look_up"}])
+
+class Noting(gymnasium.Wrapper):
+    tools = staticmethod(lambda: [{"name": "note"}])
+
+@hookimpl
+def register_wrappers(register):
+    register("noting", Noting)
 
 @hookimpl
 def register_rewards(register):
@@ -199,3 +208,11 @@ def test_tools_that_depend_on_settings_are_asked_for_once_and_recorded(defaults:
     assert decided(defaults, config.to_dict()) == config
     assert "shop_till" in make_protocol(config.tasks[0], config, defaults).instruction
     assert decided(defaults, given, {"protocol": "act"}).tasks[0].protocol.settings == {}
+
+
+def test_a_wrapper_adds_its_tools_to_those_of_the_environment(defaults: Registry) -> None:
+    """Recorded or not: a run folder may be older than the record of tools."""
+    given = build_config({"env": "listed", "wrapper": "noting", "protocol": "tool-call"})
+    for config in (given, name_defaults(given, defaults)):
+        protocol: Any = make_protocol(config.tasks[0], config, defaults)
+        assert [tool["name"] for tool in protocol.tools] == ["look_up", "note"]

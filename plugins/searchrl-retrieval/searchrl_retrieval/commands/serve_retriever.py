@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from searchrl import ConfigError
-from searchrl.api_client import read_key
+from searchrl.api_client import HttpServer, read_key
 from searchrl_retrieval.commands.choice import (
     DEFAULT,
     Corpus,
@@ -84,22 +84,21 @@ def serve_retriever(
     if topk > max_k:
         raise ConfigError(f"--topk {topk} is more than --max-k {max_k}; lower it, or raise that")
     limits = Limits(topk, max_k, search_s=timeout_s)
-    bound = app.bind(host, port)  # a port that is taken is said before an index is built
+    http = HttpServer(host, port, key=key)  # a port that is taken is said before an index is built
     try:
-        if not app.is_local(host):
+        if not http.is_local:
             who = "whoever knows the key" if key else "anybody; --key-env NAME asks for a key"
             text = f"{host} can be reached from other machines, unencrypted, and searched by {who}"
             click.echo(f"warning: {text}", err=True)
         with working():
             made, count, is_front = open_choice(retriever, sets, plugins, index, Corpus(**named))
         name = retriever or (f"index {Path(index).name}" if index is not None else DEFAULT)
-        what = app.Serving(name, made, count, limits, key, app.is_local(host), is_front)
-        address = app.show_address(bound)
+        what = app.Serving(name, made, count, limits, is_front)
         # From now on who asks waits for the answer: the socket listens.
         size = "" if count is None else f" over {count:,} passages"
-        click.echo(f"serving {name}{size} at {address}/retrieve")
-        with_mcp = f"MCP: {address}/mcp" if has_mcp else "no MCP (the extra mcp brings it)"
-        click.echo(f"health: {address}/health; {with_mcp}; Ctrl-C ends it", err=True)
-        app.make_server(app.make_app(what, has_mcp=has_mcp)).run(sockets=[bound])
+        click.echo(f"serving {name}{size} at {http.address}/retrieve")
+        with_mcp = f"MCP: {http.address}/mcp" if has_mcp else "no MCP (the extra mcp brings it)"
+        click.echo(f"health: {http.address}/health; {with_mcp}; Ctrl-C ends it", err=True)
+        http.make(app.make_app(what, has_mcp=has_mcp)).run([http.socket])
     finally:
-        bound.close()
+        http.socket.close()

@@ -1,49 +1,33 @@
 """The application of a retrieval server: `/retrieve`, `/health`, and MCP at `/mcp`.
 
-Owns the one handler behind Search-R1's form and MCP, who is let in, what goes back when something
-fails, and the socket. What bodies mean is `wire`. Needs FastAPI and uvicorn (the extra `server`).
+Owns the one handler behind Search-R1's form and MCP, and what goes back when something fails. What
+bodies mean is `wire`. Needs FastAPI (the extra `server`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from searchrl import ConfigError
-from searchrl.api_client import make_http_server
 from searchrl.contracts import Passage, Retriever, find_passages_problem
 from searchrl_retrieval.http import wire
 from searchrl_retrieval.http.wire import Asked, BadRequest, Limits
 
-LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")
-"""Host names that a client on this machine uses. A page with DNS rebinding uses another."""
-
-MAX_CONNECTIONS = 2048
-"""More are told 503: each of them takes memory."""
-
 FRONT_CALLS = 16
 """Calls of a front that are under way: the servers behind it work while it reads and writes."""
-
-OPEN_PATH = "/health"
-"""Asked by machines that watch over servers; it needs no key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
     """A service: a name to show, its retriever, and the number of its passages if it is known.
 
-    `key` is what clients must know; None: nothing. `is_local`: only this machine is answered.
     `is_front`: others do the work, so `FRONT_CALLS` calls at once gain time.
     """
 
@@ -51,8 +35,6 @@ class Serving:
     retriever: Retriever
     num_passages: int | None = None
     limits: Limits = field(default_factory=Limits)
-    key: str | None = None
-    is_local: bool = True
     is_front: bool = False
 
 
@@ -134,21 +116,6 @@ def make_app(serving: Serving, *, has_mcp: bool = False) -> FastAPI:
 
     app = FastAPI(title=f"Retrieval server: {serving.name}", lifespan=lifespan)
 
-    @app.middleware("http")
-    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Let in who knows the key, and no page of another site."""
-        headers = request.headers
-        origin, host = headers.get("origin"), headers.get("host", "")
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            return _refuse(BadRequest(403, "a page of another site may not ask this server"))
-        if serving.key is not None and request.url.path != OPEN_PATH:
-            wanted = serving.key if " " in serving.key else f"Bearer {serving.key}"
-            given = headers.get("authorization", "")
-            if not hmac.compare_digest(given.encode(), wanted.encode()):
-                text = "this server wants a key: Authorization: Bearer KEY"
-                return _refuse(BadRequest(401, text))
-        return await answer(request)
-
     async def retrieve(request: Request) -> Response:
         """Passages for queries, in the form of Search-R1."""
         try:
@@ -159,11 +126,9 @@ def make_app(serving: Serving, *, has_mcp: bool = False) -> FastAPI:
         return Response(answer, media_type="application/json")
 
     app.post("/retrieve")(retrieve)
-    app.get(OPEN_PATH)(handler.describe)
+    app.get("/health")(handler.describe)
     if has_mcp:
         app.router.routes.append(route)
-    if serving.is_local:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOCAL_HOSTS))
     return app
 
 
@@ -186,44 +151,3 @@ async def _read_body(request: Request, limits: Limits) -> bytes:
 
 def _refuse(error: BadRequest) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, error.status)
-
-
-def is_local(host: str) -> bool:
-    """Return True if only this machine can reach an address."""
-    return host in LOCAL_HOSTS and host != "0.0.0.0"
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A socket at an address; `port` 0 takes a free one.
-
-    Raises:
-        ConfigError: if it cannot be had: another program is there, say.
-    """
-    plain = host.strip("[]")
-    try:
-        family = socket.AF_INET6 if ":" in plain else socket.AF_INET
-        return socket.create_server((plain, port), family=family, backlog=MAX_CONNECTIONS)
-    except OSError as error:
-        raise ConfigError(
-            f"--host {host} --port {port} cannot be used ({error.strerror or error}); end the "
-            "program that uses it, or name another port with --port (0: any free one)"
-        ) from error
-
-
-def show_address(bound: socket.socket) -> str:
-    """The address of a socket as a client writes it: `http://127.0.0.1:8000`."""
-    host, port = bound.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        host = socket.gethostname()
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def make_server(app: FastAPI) -> uvicorn.Server:
-    """Server of an application: `make_server(app).run(sockets=[bound])` runs until a signal."""
-    return make_http_server(
-        app,
-        max_connections=MAX_CONNECTIONS,
-        lifespan="on",
-        log_level="warning",
-        timeout_graceful_shutdown=10,  # seconds for requests under way
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from random import Random
 from statistics import fmean
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from searchrl.algorithms import (
     Trainer,
     ppo_clip_loss,
 )
+from searchrl_credit.gain import Gain
 from searchrl_credit.parts import Forest, over_leaves, scored, within
 
 Count = Annotated[int, Field(ge=1)]
@@ -75,7 +77,12 @@ def turns_of(rollout: Any) -> range:
 
 
 def make_tree_grpo(
-    *, chains: Count = 2, expansions: Count = 2, rounds: Count = 1, leaves: Count = 3
+    *,
+    chains: Count = 2,
+    expansions: Count = 2,
+    rounds: Count = 1,
+    leaves: Count = 3,
+    gain: Annotated[float, Field(ge=0)] = 0.0,
 ) -> Algorithm:
     """Tree-GRPO (arXiv 2509.21240): advantages within the tree and within the prompt.
 
@@ -87,17 +94,25 @@ def make_tree_grpo(
         expansions: turns of a tree that are continued in a round, drawn with replacement.
         rounds: how often that is done.
         leaves: most leaves of a tree that count; drawn.
+        gain: weight of the turn's gain as `igpo` has it, normalised in the group.
     """
-    hooks = Trees(chains, expansions, rounds, leaves)
+    hooks = Trees(chains, expansions, rounds, leaves, gain)
     return Algorithm("tree_grpo", hooks.advantages, ppo_clip_loss, hooks=hooks)
 
 
 class Trees(Branching):
     """Branches behind turns that are drawn uniformly."""
 
-    def __init__(self, chains: int, expansions: int, rounds: int, leaves: int) -> None:
+    def __init__(self, chains: int, expansions: int, rounds: int, leaves: int, gain: float) -> None:
         super().__init__(chains)
-        self.expansions, self.rounds, self.leaves = expansions, rounds, leaves
+        self.expansions, self.rounds, self.leaves, self.gain = expansions, rounds, leaves, gain
+        self.gains = Gain(1.0, "before")
+
+    def begin(self, trainer: Trainer) -> None:
+        """Remember the run."""
+        super().begin(trainer)
+        if self.gain:
+            self.gains.begin(trainer)
 
     def choose(self, rollouts: list[Any], number: int) -> Asked:
         """Return turns that are not the last of their path, drawn in each tree."""
@@ -126,7 +141,21 @@ class Trees(Branching):
         of_prompt = within([groups[n] for n in rows], values)
         of_tree = within([roots[n] for n in rows], values)
         both = (a + b for a, b in zip(of_prompt, of_tree, strict=True))
-        return over_leaves(step, dict(zip(names, both, strict=True)))
+        columns = over_leaves(step, dict(zip(names, both, strict=True)))
+        return self._with_gains(step, columns) if self.gain else columns
+
+    def _with_gains(self, step: StepScores, columns: list[Column]) -> list[Column]:
+        """Add its gain to each turn but the last of a scored rollout's own."""
+        rollouts, groups, _ = scored(step)
+        gains = self.gains.gains(rollouts)
+        keys = [group for group, own in zip(groups, gains, strict=True) for _ in own]
+        made = iter(within(keys, [one for own in gains for one in own]))
+        sizes = iter(map(len, gains))
+        added = [[next(made) for _ in range(next(sizes))] if s else [] for s in step.is_scored]
+        return [
+            Column([a + self.gain * b for a, b in zip_longest(column.values, own, fillvalue=0.0)])
+            for column, own in zip(columns, added, strict=True)
+        ]
 
     def _kept(self, names: Sequence[str], roots: Sequence[str]) -> list[bool]:
         chosen: set[str] = set()

@@ -102,6 +102,20 @@ class TestTreeGrpo:
         # One leaf of the first tree is left, and it or its rewards decide all of its turns.
         assert len({abs(one) for own in made[:3] for one in own if one}) <= 1
 
+    def test_a_turn_gets_its_gain_besides(self) -> None:
+        step = step_of(*tree())
+        algorithm: Any = make_tree_grpo(gain=0.5)
+        algorithm.hooks.gains.gains = lambda rollouts: [[0.3, 0.1], [0.2], [], []]
+        plain = values(make_tree_grpo().advantages(step))
+        by_hand = [
+            [0.5 * x / (0.02**0.5 / 3**0.5 + DELTA) for x in own]
+            for own in ([0.1, -0.1, 0], [0, 0])
+        ]
+        for own, without, more in zip(
+            values(algorithm.advantages(step)), plain, by_hand, strict=False
+        ):
+            assert own == pytest.approx([a + b for a, b in zip(without, more, strict=True)])
+
     def test_turns_are_drawn_in_each_tree_and_again_the_same(self) -> None:
         def ask(number: int) -> list[tuple[str, int]]:
             hooks = make_tree_grpo(expansions=3).hooks

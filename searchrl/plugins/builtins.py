@@ -215,7 +215,8 @@ def register_generators(register: Register) -> None:
 @hookimpl
 def register_commands(register: Register) -> None:
     """The subcommands of `searchrl`."""
-    within = {"train": "training", "sft": "training", "inspect": "runs", "push": "export"}
+    within = {"train": "training", "sft": "training", "inspect": "runs", "trust": "runs"}
+    within |= {"push": "export", "new": "plugins"}
     for name, description in (
         ("train", "Train a search agent with GRPO and show how it learns."),
         ("sft", "Cold start: train on scripted or recorded demonstrations."),

@@ -43,6 +43,7 @@ COMMANDS: dict[str, list[str]] = {
     "bench": [f"--init-from {{run}} --steps 1 {SMALL}"],
     "runs": ["{run}", "{run} --json", "{run} --prune --keep 1"],
     "trust": ["{run}", "{run} --json"],
+    "study": ["show {run}/config.yaml"],
     "score": ["{run} --reward em"],
     "inspect": [
         "{run} --compare {run} --out {out}g",

@@ -1,21 +1,23 @@
-"""`searchrl plugins`: lists registered names by plugin, and plugins that are broken. No torch."""
+"""`searchrl plugins` and `searchrl new`: what is registered, and a plugin to change. No torch."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import click
 
 from searchrl.cli import options
 from searchrl.cli.loading import find_permission, run_of_config
-from searchrl.cli.options import Command, read_layers
+from searchrl.cli.options import Command, option, read_layers
 from searchrl.config import RunConfig, merge
 from searchrl.errors import PluginError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Registry, load_plugins
+from searchrl.scaffold import KINDS, make_scaffold, write_scaffold
 from searchrl.screen.lines import print_json, say, style
 
 
@@ -92,3 +94,31 @@ def _show(registry: Registry) -> None:
         say(style("conflict: ", fg="yellow"), conflict)
     for failure in registry.failures:
         say(style("not loaded: ", fg="red"), str(failure))
+
+
+@click.command(cls=Command)
+@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("name")
+@option("--package", "A package to install instead of one file.", is_flag=True)
+@option("--force", "Replace what is there already.", is_flag=True)
+@options.JSON
+def new(kind: str, name: str, **values: Any) -> None:
+    """Write a plugin that works, with its tests, to change into your own.
+
+    It writes one short file to this folder, and says how to check it and how to use it.
+
+    \b
+    Examples:
+      searchrl new env capitals
+      searchrl new reward was_read
+      searchrl new retriever fuzzy-words --package
+    """
+    scaffold = make_scaffold(kind, name, is_package=values["package"])
+    write_scaffold(scaffold, Path.cwd(), is_forced=values["force"])
+    if values["json"]:
+        print_json(scaffold.to_dict())
+        return
+    written = [path.as_posix() for path in scaffold.files]
+    for heading, lines in (("Wrote:", written), ("Next:", scaffold.steps)):
+        for number, line in enumerate(lines):
+            say(style(f"{'' if number else heading:<8}", bold=True), line)

@@ -16,12 +16,12 @@ from searchrl.config.sections import SamplingConfig
 from searchrl.core.episode import Episode
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import TurnStop
-from searchrl.engine.learning.branches import grow
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.rendering import RenderedPrompt
 from searchrl.engine.model.tolerance import Tolerance
 from searchrl.engine.rollout.boundary import begin_episode
+from searchrl.engine.rollout.branches import grow
 from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from searchrl.contracts import Metric
 from searchrl.core.group import Group, Trainable
-from searchrl.engine.learning.branches import Ask, grow
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.rollout.branches import Ask, grow
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.prompts import PromptStream
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver

@@ -12,8 +12,8 @@ from engine_toy import LIMITS, caught_step, make_learner
 from searchrl.core.episode import FailureKind
 from searchrl.core.group import Group
 from searchrl.core.trajectory import Author
-from searchrl.engine.learning.branches import grow
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.branches import grow
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.sampling.generator import Sampling

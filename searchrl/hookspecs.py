@@ -63,6 +63,7 @@ class Register(Protocol):
         scripts: Mapping[str, Factory] | None = None,
         policies: Mapping[str, Packaged] | None = None,
         is_safe: Factory | None = None,
+        check: Mapping[str, Any] | None = None,
         group: bool = False,
         concurrent: bool = True,
         description: str = "",
@@ -73,7 +74,7 @@ class Register(Protocol):
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "env": (
         *("protocol", "reward", "retriever", "tools"),
-        *("expert", "scripts", "policies", "is_safe"),
+        *("expert", "scripts", "policies", "is_safe", "check"),
     ),
     "reward": ("group", "concurrent"),
     "retriever": ("concurrent",),
@@ -86,7 +87,7 @@ def register_envs(register: Register) -> None:
     """Offer environments.
 
     `register(name, factory, *, protocol, reward, retriever, tools, expert, scripts, policies,
-    is_safe, description)`.
+    is_safe, check, description)`.
 
     `factory(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings)` returns a
     `gymnasium.Env` of text. `protocol` names the tag protocol to use where a configuration names
@@ -102,7 +103,8 @@ def register_envs(register: Register) -> None:
     `searchrl.envs.foreign.TextAdapter` around the environment. A name that ends in a colon is a
     scheme: `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
     `is_safe("FrozenLake-v1")` says whether such a name imports nothing but the package's own code:
-    only then is it taken from somebody else's run folder.
+    only then is it taken from somebody else's run folder. `check` are settings for
+    `searchrl check`, below those of its `--set`: few tasks, if each takes long to make.
     """
 
 

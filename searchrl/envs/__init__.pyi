@@ -10,5 +10,5 @@ from .splits import ensure_index as ensure_index
 from .splits import ensure_split as ensure_split
 from .text import SearchSettings as SearchSettings
 from .text import TextEnv as TextEnv
-from .text import example_turns as example_turns
 from .text_space import TextSpace as TextSpace
+from .text_space import TurnEnv as TurnEnv

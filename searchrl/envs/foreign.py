@@ -105,7 +105,7 @@ class TextAdapter(TurnEnv):
                 f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Leave "
                 "the protocol out, or name one that has them, such as act"
             ) from error
-        super().__init__(protocol, turns, self.max_turns, render_mode)
+        super().__init__(protocol, self.max_turns, turns=turns, render_mode=render_mode)
 
     def num_tasks(self, split: str) -> int:
         """The number of tasks of a split: as the inner environment says, or `num_tasks`."""
@@ -126,7 +126,7 @@ class TextAdapter(TurnEnv):
     ) -> tuple[str, dict[str, Any]]:
         """Begin the episode of `options` (`split`, `index`); returns (prompt, {"task": Task})."""
         super().reset(seed=seed)
-        split, index = self._choose(options or {})
+        split, index = self.choose(options or {})
         inner = {"split": split, "index": index} if self._has_tasks else None
         seed = seed if self._has_tasks else self.seed_of(split, index)
         observation, info = self.inner.reset(seed=seed, options=inner)
@@ -142,11 +142,11 @@ class TextAdapter(TurnEnv):
             env=self.name,
             meta={"seed": seed},
         )
-        return self._begin(task, prompt)
+        return self.begin(task, prompt)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play one raw model turn."""
-        task = self._begin_turn()
+        task = self.begin_turn()
         parsed = self.protocol.parse(action)
         move = self._actions.parse(parsed.payload, self._mask) if parsed.kind == ACT else None
         reward, terminated, truncated = 0.0, False, False
@@ -160,7 +160,7 @@ class TextAdapter(TurnEnv):
             told |= {key: info[key] for key in ("passages", "ranks", "signals") if key in info}
             reward, text = float(inner_reward), self._tell(observation)
         shown = self.protocol.render_notice(text, self.budget)
-        truncated = self._end_turn(action, shown, bool(terminated), bool(truncated))
+        truncated = self.end_turn(action, shown, bool(terminated), bool(truncated))
         told |= {"task": task, "action": parsed}
         return shown, reward, bool(terminated), truncated, told
 

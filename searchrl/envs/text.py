@@ -9,14 +9,13 @@ import inspect
 import string
 from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol
 from searchrl.contracts.retrieving import RankingRetriever
-from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
+from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
 from searchrl.envs.text_space import AtLeastOne, TurnEnv
 from searchrl.errors import ConfigError, RetrieverFailure
@@ -31,21 +30,6 @@ def same_answer(prediction: str, gold: str) -> bool:
         " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
     )
     return left == right if left or right else prediction.strip() == gold.strip()
-
-
-def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
-    """Turns as a model might write them under `protocol`, whatever its actions, and broken ones."""
-    turns = []
-    for action in (
-        Action(SEARCH, ("chess club", "lost property")),
-        Action(TOOL, ToolCall("lookup", {"word": "hours"})),
-        Action(ACT, "left"),
-        Action(ANSWER, "16:45"),
-    ):
-        with suppress(ValueError):  # it writes no such action
-            turns.append(protocol.render_turn(action, "Elm Hall schließt um 16:45."))
-            turns.append(protocol.opening(action.kind) + "never closed")
-    return (*turns, "Plain text without any tag.", "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +87,7 @@ class TextEnv(TurnEnv):
         self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
         self.settings = given = self.settings_type(**settings)
-        super().__init__(protocol, example_turns(protocol), given.max_turns, given.render_mode)
+        super().__init__(protocol, given.max_turns, render_mode=given.render_mode)
         self.topk = given.topk
         self.world_seed = given.world_seed
         self.last_passages: tuple[Passage, ...] = ()
@@ -178,18 +162,18 @@ class TextEnv(TurnEnv):
             split = self.ensure_split(options.get("split", self.splits[0]))
             task = self.make_ask_task(str(options["question"]), split, options)
         else:
-            task = self.make_task(*self._choose(options))
+            task = self.make_task(*self.choose(options))
         self._searched = None
         self._gold_left = set(task.gold_ids)
         self.last_passages, self._num_tries = (), 0
-        return self._begin(task, self.make_prompt(task))
+        return self.begin(task, self.make_prompt(task))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play one raw model turn; never raises on its text, but `RetrieverFailure`.
 
         `info` holds `task`, `action`, `passages`, `signals` and `ranks` of the gold passages.
         """
-        task = self._begin_turn()
+        task = self.begin_turn()
         parsed = self.protocol.parse(action)
         observation, reward, self.last_passages = "", 0.0, ()
         ranks: Ranks = ()
@@ -207,7 +191,7 @@ class TextEnv(TurnEnv):
             if isinstance(parsed.payload, ToolCall):
                 unknown = f"There is no tool {parsed.payload.name!r} here; the only one is search."
             observation = self.protocol.render_notice(parsed.reason or unknown, self.budget)
-        truncated = self._end_turn(action, observation, terminated)
+        truncated = self.end_turn(action, observation, terminated)
         if self._is_over:
             self._searched = None
         info: dict[str, Any] = {"task": task, "action": parsed, "ranks": ranks, "signals": {}}

@@ -8,8 +8,8 @@ from gymnasium.error import ResetNeeded
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
-from searchrl.envs.text import TextEnv, example_turns
-from searchrl.envs.text_space import TextSpace
+from searchrl.envs.text import TextEnv
+from searchrl.envs.text_space import TextSpace, example_turns
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.retrieval.indexes import IndexCache

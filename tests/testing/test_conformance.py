@@ -1,5 +1,6 @@
 """What a name or a file means, what authors' tests call, and where a fault is reported."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from searchrl.plugins import Registry, load_plugins
 from searchrl.testing import Status, assert_conforms, check_plugin
 from searchrl.testing.conformance import check_entry, find_entries, find_failures
 from searchrl.testing.criteria import Criterion, Problem, Report
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import run_criteria
 
 ENV = str(SOUND / "env.py")
@@ -82,6 +84,15 @@ def test_a_plugin_that_cannot_be_loaded_says_why(write: Write) -> None:
     first, *others = report.results
     assert "no_such" in first.findings[0].what and first.findings[0].line == 4
     assert {other.status for other in others} == {Status.NOT_APPLICABLE}
+
+
+def test_settings_for_the_check_are_below_those_of_the_caller() -> None:
+    registry = load_plugins(entry_points=False)
+    entry = dataclasses.replace(
+        registry.get("env", "regulations"), options={"check": {"max_turns": 3, "topk": 2}}
+    )
+    settings = Subject.of(registry, entry, {"topk": 1}).settings
+    assert settings == {"max_turns": 3, "topk": 1}
 
 
 def test_settings_reach_the_factory_and_wrong_ones_are_the_callers_mistake() -> None:

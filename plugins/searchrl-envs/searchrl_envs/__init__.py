@@ -1,20 +1,15 @@
 """Environments of other libraries here, and ours there. Only hooks; libraries are imported late."""
 
-from typing import Any
+import lazy_loader
 
 from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 
-__all__ = ["SearchRLTaskset"]  # verifiers takes the task set of `vf-eval searchrl-envs` from here
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from searchrl_envs.verifiers_adapter import SearchRLTaskset
-
-    return SearchRLTaskset
+# `vf-eval searchrl-envs` takes the task set from here.
+__getattr__, _, __all__ = lazy_loader.attach(
+    __name__, submod_attrs={"verifiers_adapter": ["SearchRLTaskset"]}
+)
 
 
 @hookimpl
@@ -42,7 +37,8 @@ def register_envs(register: Register) -> None:
         protocol="act",
         reward="env",
         expert="searchrl_envs.text_games:Expert",
-        is_safe="searchrl_envs.text_games:is_kind",
+        check={"num_tasks": 1},  # a game takes seconds to make
+        is_safe="searchrl_envs.text_games:KINDS.__contains__",
         description="text games, of a file or made for each task: textworld:coin-collector",
     )
     register(

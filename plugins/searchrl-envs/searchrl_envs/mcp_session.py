@@ -1,14 +1,12 @@
 """Sessions with MCP servers, all in one background thread. Needs the library: imported late."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import logging
 import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import cache, partial
 from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Lock
 from typing import Any
@@ -20,8 +18,6 @@ from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
 from searchrl import ConfigError, EnvironmentFailure
 
-SHARED: dict[tuple[str, float], Session] = {}
-"""The sessions that all environments of this process share."""
 _LOOP = BlockingPortalProvider()
 """The thread of all sessions; it runs while there are some."""
 
@@ -43,16 +39,16 @@ class Session:
                 pages.append(loop.call(partial(client.list_tools, cursor=cursor)))
         except (MCPError, ValueError) as error:
             raise ConfigError(f"env mcp:{self.server}: it lists no tools: {error}") from error
-        tools = [one for page in pages for one in page.tools]
         keys = ("name", "description", "parameters")
+        tools = [one for page in pages for one in page.tools]
         rows = [(one.name, one.description or "", one.input_schema) for one in tools]
         return {row[0]: dict(zip(keys, row, strict=True)) for row in rows}
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """The result of a tool as text, or `error: …`. EnvironmentFailure: the server is gone.
 
-        Without a result in time the session ends, for the server may hang; the next call begins a
-        new one.
+        Without a result in time the session ends, for the server may hang; the next call begins
+        another one.
         """
         client, loop = self._open()
         try:
@@ -62,10 +58,10 @@ class Session:
                 return f"error: {error}"
             if client is self._client:  # else another thread has ended it
                 self.close()
-            if error.code == CONNECTION_CLOSED:
-                text = f"env mcp:{self.server}: the server ended in a call of {name}: {error}"
-                raise EnvironmentFailure(text) from error
-            return f"error: no result within {self.timeout_s:g} s; the session begins anew"
+            if error.code == REQUEST_TIMEOUT:
+                return f"error: no result within {self.timeout_s:g} s; the session begins anew"
+            text = f"env mcp:{self.server}: the server ended in a call of {name}: {error}"
+            raise EnvironmentFailure(text) from error
         parts = [one.text if one.type == "text" else f"[{one.type}]" for one in result.content]
         if not parts and result.structured_content is not None:
             parts = [json.dumps(result.structured_content, ensure_ascii=False)]
@@ -107,3 +103,7 @@ class Session:
             self.close()
             told = f"{type(error).__name__}: {error}" + f"; it wrote: {written}" * bool(written)
             raise ConfigError(f"env mcp:{self.server}: no session can begin: {told}") from error
+
+
+open_shared = cache(Session)
+"""The session that all environments of this process share."""

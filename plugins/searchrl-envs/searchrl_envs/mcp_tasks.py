@@ -1,13 +1,12 @@
 """Tasks for the tools of MCP servers: from files, and `searchrl mcp tasks`, which drafts some."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 from pydantic import BaseModel, Field, ValidationError
@@ -15,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from searchrl import ConfigError, replace_file, show_value
 from searchrl.contracts import Task, ToolCall
 from searchrl.data import BadRow, Problems, Row, parse_rows
+from searchrl.rewards import em
 
 ROW = '{"question": "…", "answers": ["…"], "calls": [{"name": "…", "arguments": {…}}]}'
 """A task. `answers` may be left out if a judge scores; `calls` are for the scripted policy."""
@@ -23,6 +23,10 @@ PROMPT = """Write {count} different tasks that need these tools, as lines of JSO
 {row}
 The question can be answered in a few words, which are the answers; the calls find them.
 Tools: {tools}"""
+JUDGE_PROMPT = """Answer the question in a few words and nothing else, only from these results of \
+tools; if they do not say it, write: unknown.
+Question: {question}
+Results: {results}"""
 
 
 class TaskRow(BaseModel, coerce_numbers_to_str=True, extra="forbid"):
@@ -46,15 +50,12 @@ def parse_task(row: Row) -> Task:
 
 
 @lru_cache(maxsize=4)  # each rollout of a group makes its own environment
-def load_tasks(questions: str) -> Mapping[str, Sequence[Task]]:
-    """The tasks of each split that has some, chosen and ordered by a hash of the question."""
+def load_tasks(questions: str) -> Sequence[Task]:
+    """The tasks of a file."""
     problems, path = Problems(), Path(questions).expanduser()
-    rows = parse_rows(path, problems, parse_task, f"task; expected rows {ROW}", places={})
-    tasks = sorted(rows, key=lambda task: task.id)
+    tasks = [*parse_rows(path, problems, parse_task, f"task; expected rows {ROW}", places={})]
     problems.ensure_none()
-    held = max(1, len(tasks) // 10) if len(tasks) > 2 else 0
-    parts = {"train": tasks[2 * held :], "validation": tasks[held : 2 * held]}
-    return {name: part for name, part in {**parts, "test": tasks[:held]}.items() if part}
+    return tasks
 
 
 @click.group()
@@ -66,13 +67,18 @@ def mcp() -> None:
 @click.argument("server")
 @click.option("--base-url", required=True, metavar="URL", help="An OpenAI-compatible endpoint.")
 @click.option("--model", required=True, metavar="NAME", help="The model that drafts.")
+@click.option("--judge", metavar="NAME", help="A model there that must confirm each answer.")
 @click.option("--n", "count", default=40, show_default=True, help="Tasks to ask for.")
 @click.option("--out", default="tasks.jsonl", show_default=True, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite the file.")
-def tasks(server: str, base_url: str, model: str, count: int, out: Path, force: bool) -> None:
+def tasks(
+    server: str, base_url: str, model: str, judge: str | None, count: int, out: Path, force: bool
+) -> None:
     """Draft tasks for the tools of SERVER, a command or an address.
 
-    The model sees the tools, not the data: check every task, and above all its answers.
+    The model sees the tools, not the data: check every task, and above all its answers. With
+    --judge, the calls of each draft are made, and it is kept only if that model reads one of its
+    answers in their results.
 
     \b
     Example:
@@ -80,13 +86,23 @@ def tasks(server: str, base_url: str, model: str, count: int, out: Path, force: 
     """
     from searchrl.api_client import Client, EndpointConfig, Message, Request
     from searchrl_envs.mcp_env import McpEnv
+    from searchrl_envs.mcp_session import Session
+
+    def ask(model: str, text: str, **drawn: Any) -> str:
+        client = Client(base_url, model, EndpointConfig(cache="off"))  # another call, other drafts
+        return client.complete(Request((Message("user", text),), 8192, **drawn)).text
+
+    def is_confirmed(row: TaskRow) -> bool:
+        with closing(Session(server, 30.0)) as session:
+            results = [session.call(call.name, call.arguments) for call in row.calls]
+        text = JUDGE_PROMPT.format(question=row.question, results="\n".join(results))
+        return bool(em(ask(str(judge), text).rpartition("</think>")[2], row.answers))
 
     if out.exists() and not force:
         raise ConfigError(f"--out {out}: the file is there; choose another name, or use --force")
     tools = {tool["name"]: tool for tool in McpEnv.tools(name=server)}
     asked = PROMPT.format(count=count, row=ROW, tools=json.dumps([*tools.values()]))
-    client = Client(base_url, model, EndpointConfig(cache="off"))  # another call, other drafts
-    reply = client.complete(Request((Message("user", asked),), 8192, temperature=1.0)).text
+    reply = ask(model, asked, temperature=1.0)
     drafts, num_bad = dict[str, TaskRow](), 0
     for line in filter(lambda line: "{" in line, reply.split("\n")):
         try:
@@ -98,6 +114,8 @@ def tasks(server: str, base_url: str, model: str, count: int, out: Path, force: 
             num_bad += 1
     if not drafts:
         raise ConfigError(f"no task in the reply of {model}, which begins: {show_value(reply)}")
-    replace_file(out, "".join(f"{one.model_dump_json()}\n" for one in drafts.values()).encode())
-    told = f"{len(drafts)} tasks of {count}, {num_bad} lines left out"
+    kept = [one for one in drafts.values() if judge is None or is_confirmed(one)]
+    replace_file(out, "".join(f"{one.model_dump_json()}\n" for one in kept).encode())
+    refused = f", {len(drafts) - len(kept)} not confirmed by {judge}" if judge else ""
+    told = f"{len(kept)} tasks of {count}, {num_bad} lines left out{refused}"
     click.echo(f"{out}: {told}. Check every task by hand.")

@@ -1,20 +1,17 @@
 """`openenv:URL`: an environment behind a server of OpenEnv, with a session for each instance."""
 
-from __future__ import annotations
-
 import json
-import threading
 import weakref
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from searchrl import ConfigError, EnvironmentFailure
 from searchrl.api_client import read_key
-from searchrl.contracts import ANSWER, Action, Address, TagProtocol, Task, ToolCall, VariableName
-from searchrl_envs.base import ForeignEnv, Reply, need
+from searchrl.contracts import ANSWER, Action, Address, TagProtocol, Task, VariableName
+from searchrl_envs.base import ForeignEnv, Reply, close_later, need
 
 
 @lru_cache
@@ -22,14 +19,13 @@ def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, A
     """Headers for a server, True if it has tools of MCP, and these; else `act` for its actions."""
     import httpx2
 
-    need(f"openenv:{url}", "openenv", "openenv")
+    need(f"openenv:{url}", "openenv")
     key = read_key(key_env) if key_env else None
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         with httpx2.Client(base_url=url, headers=headers, timeout=30) as client:
             action = client.get("/schema").raise_for_status().json()["action"]
-            fields = dict(action["properties"])
-            fields.pop("metadata", None)
+            fields = {name: one for name, one in action["properties"].items() if name != "metadata"}
             if fields and "tool_name" not in fields:
                 about = client.get("/metadata").raise_for_status().json()["description"]
                 said = f"{about}. {action.get('description', '')}".strip()
@@ -43,15 +39,14 @@ def ask(url: str, key_env: str) -> tuple[dict[str, str], bool, tuple[dict[str, A
                 "description": tool.get("description") or "",
                 "parameters": tool.get("inputSchema") or tool["input_schema"],  # OpenEnv has both
             }
-            for tool in map(dict, listed)
+            for tool in listed
         ]
         return headers, True, tuple(tools)
     except (httpx2.HTTPError, httpx2.InvalidURL, LookupError, TypeError, ValueError) as error:
-        told = f"nothing there answers as OpenEnv does ({error!r}); start the server, "
-        told += "look at the address"
-        if isinstance(error, httpx2.HTTPStatusError) and error.response.status_code == 401:
-            told = "it wants another key than that of env.key_env, the variable that holds it"
-        raise ConfigError(f"env openenv:{url}: {told}") from error
+        raise ConfigError(
+            f"env openenv:{url}: nothing there answers as OpenEnv does ({error!r}); start the "
+            "server, look at the address, and at env.key_env, the variable with the server's key"
+        ) from error
 
 
 def tell(observation: Mapping[str, Any]) -> str:
@@ -67,24 +62,11 @@ def tell(observation: Mapping[str, Any]) -> str:
     return "\n".join(shown.values() if len(shown) == 1 else map(": ".join, shown.items()))
 
 
-def close_later(session: Any) -> None:
-    """Close a session without waiting: a server that hangs takes its time."""
-    threading.Thread(target=session.close, daemon=True).start()
-
-
 class OpenEnv(ForeignEnv):
-    """The environment of `--env openenv:URL`.
+    """The environment of `--env openenv:URL`; its actions are the tool `act`, or its tools of MCP.
 
-    The actions of the server are the arguments of the tool `act`; its tools of MCP are tools.
-    Each episode at once needs a session (`max_concurrent_envs`): of a step, or of an evaluation.
-
-    Args:
-        name: the address of the server, such as `http://localhost:8000`.
-        key_env: the environment variable with its key, sent as `Authorization: Bearer KEY`.
-        num_tasks: tasks of each split: every task is a seed.
-        max_turns: model turns before the episode is truncated.
-        timeout_s: seconds until a call of the server, and the episode with it, has failed.
-        reset: more keyword arguments of its `reset`.
+    Every task is a seed. `key_env` is the environment variable with the server's key, `reset` holds
+    more arguments of its `reset`. After `timeout_s` a call, and its episode, has failed.
     """
 
     def __init__(
@@ -94,12 +76,12 @@ class OpenEnv(ForeignEnv):
         name: Address,
         retriever: object = None,
         key_env: VariableName = "",
-        num_tasks: Annotated[int, Field(ge=1)] = 10_000,
-        max_turns: Annotated[int, Field(ge=1)] = 10,
+        num_tasks: PositiveInt = 10_000,
+        max_turns: PositiveInt = 10,
         timeout_s: Annotated[float, Field(gt=0)] = 30.0,
         reset: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(protocol, f"openenv:{name}", max_turns=max_turns, num_tasks=num_tasks)
+        super().__init__(protocol, f"openenv:{name}", max_turns, num_tasks)
         self._limits = {"connect_timeout_s": timeout_s, "message_timeout_s": timeout_s}
         self._url, self._given = name, reset or {}
         self._headers, self._has_mcp, listed = ask(name, key_env)
@@ -111,19 +93,17 @@ class OpenEnv(ForeignEnv):
         """The tools of the server."""
         return ask(name, key_env)[2]
 
-    def begin(self, split: str, index: int) -> tuple[Task, str]:
-        """Reset the environment with the seed, the split and the index of the task."""
-        named = {"seed": self.seed_of(split, index), "split": split, "index": index}
-        prompt = tell(self._call("reset", **{**named, **self._given}).observation) or "Begin."
+    def _begin(self, split: str, index: int) -> tuple[Task, str]:
+        place = {"seed": self.seed_of(split, index), "split": split, "index": index}
+        prompt = tell(self._call("reset", **{**place, **self._given}).observation) or "Begin."
         task_id = f"{self.name}/{split}/{index}"
-        return Task(task_id, split, index, prompt, env=self.name, meta=named), prompt
+        return Task(task_id, split, index, prompt, env=self.name, meta=place), prompt
 
-    def play(self, action: Action) -> Reply:
-        """Step with the arguments of a call."""
+    def _play(self, action: Action) -> Reply:
         call = action.payload
         if action.kind == ANSWER and self._has_mcp:  # nothing else says that the policy is done
             return Reply(is_over=True)
-        if not isinstance(call, ToolCall) or call.name not in self._tools:
+        if action.kind == ANSWER or call.name not in self._tools:
             return Reply(f"There are the tools {', '.join(self._tools)}, and nothing else.")
         sent = {"type": "call_tool", "tool_name": call.name, "arguments": call.arguments}
         result = self._call("step", sent if self._has_mcp else call.arguments)

@@ -14,15 +14,23 @@ INSTRUCTION = (
 )
 
 
-class Episodes:
-    """Episodes, one after another: `begin`, any `call`, `score`.
+def open_world(settings: Mapping[str, Any]) -> tuple[Any, TokenBudget]:
+    """The world of settings such as those of `searchrl.train`, and how long observations may be."""
+    with open_player({**settings, "policy": "scripted"}) as player:
+        worlds = player.make_worlds()
+        if len(worlds) > 1:
+            raise ConfigError(f"tasks: expected one, not {len(worlds)}; make an adapter for each")
+        return worlds[0], TokenBudget.words(player.config.rollout.max_observation_tokens)
 
-    `settings` are those of `searchrl.train`, such as `{"env": "regulations", "reward": "em"}`.
-    """
+
+class Episodes:
+    """Episodes, one after another: `begin`, any `call`, `score`."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._world, budget = _make_world(json.dumps(settings))
+        self._world, budget = _open_world(json.dumps(settings))
         self._protocol = self._world.protocol
+        if self._protocol.name != "tool-call":
+            raise ConfigError(f"protocol: expected tool-call, not {self._protocol.name}")
         self.tools: tuple[dict[str, Any], ...] = self._protocol.tools
         self._env = self._world.make_env()
         self._env.unwrapped.budget = budget
@@ -60,16 +68,10 @@ class Episodes:
             text = text and self._protocol.render_turn(Action(ANSWER, text))
         turns = [*self.turns, text] if text else self.turns
         rest = {"max_turns": len(turns), **self._place}
-        return self._world.scorer.score(
-            play_episode(self._env, Says(turns), self._protocol, **rest)
-        )
+        played = play_episode(self._env, Says(turns), self._protocol, **rest)
+        return self._world.scorer.score(played)
 
 
 @lru_cache
-def _make_world(settings: str) -> tuple[Any, TokenBudget]:
-    whole = {"protocol": "tool-call", **json.loads(settings), "policy": "scripted"}
-    with open_player(whole) as player:
-        (world,) = player.make_worlds()
-        if world.protocol.name != "tool-call":
-            raise ConfigError(f"protocol: expected tool-call, not {world.protocol.name}")
-        return world, TokenBudget.words(player.config.rollout.max_observation_tokens)
+def _open_world(settings: str) -> tuple[Any, TokenBudget]:
+    return open_world({"protocol": "tool-call", **json.loads(settings)})

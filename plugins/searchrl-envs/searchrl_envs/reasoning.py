@@ -1,7 +1,5 @@
 """`reasoning-gym:NAME`: tasks of one answer each, which the library makes and scores."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -43,30 +41,27 @@ class ReasoningGym(ForeignEnv):
         level: NonNegativeInt | None = None,
         num_tasks: PositiveInt = 2_000,
     ) -> None:
-        super().__init__(protocol, f"reasoning-gym:{name}", max_turns=1, num_tasks=num_tasks)
-        need(self.name, "reasoning_gym", "reasoning-gym")
+        super().__init__(protocol, f"reasoning-gym:{name}", 1, num_tasks)
+        need(self.name, "reasoning-gym")
         size = len(self.splits) * num_tasks
         self._set, self._get = _load(name, json.dumps(config or {}), level, size)
         source = inspect.getsource(self._set.score_answer)
         self._evaluates = "eval(" in source or "parse_expr(" in source
 
-    def begin(self, split: str, index: int) -> tuple[Task, str]:
-        """Ask a question."""
+    def _begin(self, split: str, index: int) -> tuple[Task, str]:
         self._item = self._get(self.seed_of(split, index))
         answers = () if self._item["answer"] is None else (str(self._item["answer"]),)
         question, name = self._item["question"], f"{self.name}/{split}/{index}"
-        task = Task(name, split, index, question, answers, env=self.name)
-        return task, question
+        return Task(name, split, index, question, answers, env=self.name), question
 
-    def play(self, action: Action) -> Reply:
-        """Score an answer."""
+    def _play(self, action: Action) -> Reply:
         text, score = str(action.payload), None
         try:
             if action.kind == ANSWER and not (self._evaluates and _CODE.search(text)):
                 score = float(self._set.score_answer(text, self._item))
         except Exception:  # scorers of the library raise anything on a text of a model
             score = None
-        return Reply(reward=score or 0.0, is_over=True, signals={"unscored": float(score is None)})
+        return Reply("", score or 0.0, True, {"unscored": float(score is None)})
 
 
 @lru_cache(maxsize=8)  # each rollout of a group makes its own environment, and asks the same

@@ -1,16 +1,14 @@
 """`searchrl serve-env`: any registered environment as a server of OpenEnv, played in raw turns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import click
 
-from searchrl import ConfigError, open_player, parse_sets
+from searchrl import ConfigError, parse_sets
 from searchrl.api_client import HttpServer, Raised, call_together, read_key
-from searchrl_envs.base import need
+from searchrl_envs.base import close_later, need
 
 
 def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: float) -> Any:
@@ -49,7 +47,8 @@ def make_app(name: str, make: Callable[[], Any], max_sessions: int, timeout_s: f
             fn = partial(getattr(self.env, method), *args, **more)
             (outcome,) = call_together([(fn, f"env {name}")], timeout_s=timeout_s)
             if isinstance(outcome, Raised):
-                self.env = make()  # the old one may still be at work
+                close_later(self.env)
+                self.env = make()
                 raise outcome.error
             return outcome.value
 
@@ -90,18 +89,18 @@ def serve_env(
     Example:
       searchrl serve-env regulations --set env.max_turns=6 --port 8000
     """
-    need("serve-env", "openenv", "openenv")
-    given = parse_sets(sets)
-    if wrong := given.keys() - {"env", "protocol", "retriever"}:
-        raise ConfigError(
-            f"--set {min(wrong)}: expected a key such as env.max_turns or protocol.name"
-        )
+    need("serve-env", "openenv")
+    for one in sets:
+        if not one.startswith(("env.", "protocol.", "retriever.")):
+            raise ConfigError(f"--set {one}: expected a key such as env.max_turns or protocol.name")
     key = read_key(key_env) if key_env else None
     if key_env and key is None:
         raise ConfigError(f"--key-env {key_env}: this environment variable is not set")
-    given |= {"env": {"name": name, **given.get("env", {})}, "plugins": plugins}
-    with open_player({**given, "policy": "scripted"}) as player:
-        (world,) = player.make_worlds()
+    from searchrl_envs.outside import open_world
+
+    given = parse_sets(sets)
+    env = {"name": name, **given.get("env", {})}
+    world, _ = open_world({**given, "env": env, "plugins": plugins})
     world.make_env().close()  # a wrong setting is said now
     http = HttpServer(host, port, key=key)
     if not http.is_local:

@@ -1,7 +1,5 @@
 """`textworld:KIND`: games of TextWorld, one made for each task; `textworld:FILE`: a made one."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -14,7 +12,7 @@ from tempfile import TemporaryDirectory
 from threading import Lock, Semaphore
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
-from warnings import catch_warnings
+from warnings import filterwarnings
 
 from pydantic import PositiveInt
 
@@ -31,13 +29,13 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """The kinds of games, and the options of each where `make` says nothing."""
 INFOS = ("objective", "description", "policy_commands", "max_score", "won")
-# At other signs, TextWorld's interpreter hangs, or ends the process.
-_COMMAND = re.compile(r"[A-Za-z0-9 ,.'-]{1,150}")
-# These write files, or wait for yes or no.
-_TO_PROGRAM = re.compile(r"\b(q|quit|restart|restore|save|script|transcrip\w*)\b", re.IGNORECASE)
+# At other signs, TextWorld's interpreter hangs, or ends the process; these words write files, or
+# wait for yes or no.
+_COMMAND = re.compile(
+    r"(?ai)(?!.*\b(q|quit|restart|restore|save|script|transcrip\w*)\b)[a-z0-9 ,.'-]{1,150}"
+)
 _MAKING: defaultdict[Path, Lock] = defaultdict(Lock)  # a group begins with the same game
 _AT_ONCE = Semaphore(os.cpu_count() or 1)
-_STARTING = Lock()  # filters of warnings belong to the whole process
 
 
 class TextWorld(ForeignEnv):
@@ -64,40 +62,38 @@ class TextWorld(ForeignEnv):
         num_tasks: PositiveInt = 1_000,
     ) -> None:
         num_tasks = num_tasks if name in KINDS else 1
-        super().__init__(protocol, f"textworld:{name}", max_turns=max_turns, num_tasks=num_tasks)
-        need(self.name, "textworld", "textworld")
+        super().__init__(protocol, f"textworld:{name}", max_turns, num_tasks)
+        need(self.name, "textworld")
         self._kind, self._goal, self._admissible = name, goal, admissible
         self._make = KINDS.get(name, {}) | (make or {})
+        if name in KINDS:
+            self._make_game(0)  # wrong options are said now
         # At the first byte of another format, TextWorld's interpreter ends the process.
-        is_game = Path(name).is_file() and name.endswith(
-            f".z{Path(name).read_bytes()[:1].hex()[1:]}"
-        )
-        if not is_game and name not in KINDS:
+        elif not Path(name).is_file() or not name.endswith(
+            f".z{int.from_bytes(Path(name).read_bytes()[:1])}"
+        ):
             near = suggest_path(name) or suggest(name, KINDS)
             raise ConfigError(f"env {self.name}: no kind of games, and no file .z3 to .z8.{near}")
 
-    def begin(self, split: str, index: int) -> tuple[Task, str]:
-        """Begin a game."""
+    def _begin(self, split: str, index: int) -> tuple[Task, str]:
+        import jericho
         import textworld
 
         seed = self.seed_of(split, index)
         file = self._make_game(seed) if self._kind in KINDS else Path(self._kind)
         infos = textworld.EnvInfos(**dict.fromkeys(INFOS, True))
         infos.admissible_commands = self._admissible
-        with _STARTING, catch_warnings(action="ignore"):  # of games that are not old and famous
-            self._game = textworld.start(str(file), infos)
-            self.state = self._game.reset()
+        filterwarnings("ignore", category=jericho.UnsupportedGameWarning)
+        self._game = textworld.start(str(file), infos)
+        self.state = self._game.reset()
         goal = f"{self.state.objective or ''}\n" * self._goal
         prompt = goal.lstrip() + self._tell(self.state.description or self.state.feedback)
         name = f"{self.name}/{split}/{index}"
         return Task(name, split, index, prompt, env=self.name, meta={"seed": seed}), prompt
 
-    def play(self, action: Action) -> Reply:
-        """Play a command."""
+    def _play(self, action: Action) -> Reply:
         if not _COMMAND.fullmatch(str(action.payload)):
-            return Reply("A command is a few words in letters, without other signs.")
-        if said := _TO_PROGRAM.search(str(action.payload)):
-            return Reply(f"There is no command '{said[0]}'.")
+            return Reply("A command is a few words in letters; nothing can be saved or restarted.")
         before = self.state.score or 0
         self.state, score, is_over = self._game.step(str(action.payload))
         gain = ((score or 0) - before) / (self.state.max_score or 1)
@@ -149,8 +145,3 @@ class Expert:
         """The next command."""
         command = (self._env.state.policy_commands or ["look"])[0]
         return self._protocol.render_turn(Action(ACT, command))
-
-
-def is_kind(name: str) -> bool:
-    """True for a kind of games: it reads no file."""
-    return name in KINDS

@@ -5,6 +5,7 @@ from inspect import Parameter, Signature
 from itertools import islice
 from typing import Any
 
+from searchrl import ConfigError
 from searchrl_envs.outside import INSTRUCTION, Episodes
 
 _HINTS = {"number": float, "integer": int, "boolean": bool, "array": list, "object": dict}
@@ -24,6 +25,8 @@ def grpo_arguments(
         told = {"role": "system", "content": INSTRUCTION}, {"role": "user", "content": prompt}
         rows.append({"prompt": list(told), "split": split, "index": index})
     methods = {tool["name"]: _make_method(tool) for tool in episodes.tools}
+    if "reset" in methods:
+        raise ConfigError("the environment has a tool named reset, which TRL calls as its own")
     kind = type("Environment", (_Environment,), methods)
     return {
         "train_dataset": Dataset.from_list(rows),
@@ -73,7 +76,7 @@ def _make_method(tool: Mapping[str, Any]) -> Callable[..., str]:
         given = {"default": default, "annotation": hint}
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, **given))
         lines.append(f"    {name}: {one.get('description', name)}")
-    about = tool.get("description") or tool["name"]
-    method.__name__, method.__doc__ = tool["name"], "\n".join([about, "", "Args:", *lines])
+    method.__name__ = tool["name"]
+    method.__doc__ = "\n".join([tool.get("description", tool["name"]), "", "Args:", *lines])
     method.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return method

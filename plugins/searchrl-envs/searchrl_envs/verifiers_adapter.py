@@ -22,32 +22,22 @@ class _Row(vf.TaskData):
     split: str
     index: int
 
-    def begin(self) -> Episodes:
-        """Begin the episode."""
-        episodes = Episodes(self.settings)
-        episodes.begin(self.split, self.index)
-        return episodes
-
 
 class _Tools(vf.Toolset[vf.ToolsetConfig, _Turns]):
     TOOL_PREFIX = None
 
     async def setup_task(self, task: _Row) -> None:
-        self._episodes = task.begin()
+        self._episodes = Episodes(task.settings)
+        self._episodes.begin(task.split, task.index)
 
     def register(self, mcp: Any) -> None:
         # In place of the server's own methods, which make schemas from code.
         mcp.list_tools, mcp.call_tool = self._list, self._with_state(self._call)
 
     async def _list(self) -> list[Tool]:
-        return [
-            Tool(
-                name=tool["name"],
-                description=tool.get("description"),
-                input_schema=tool.get("parameters", {"type": "object"}),
-            )
-            for tool in self._episodes.tools
-        ]
+        usual = {"parameters": {"type": "object"}}
+        tools = [usual | tool for tool in self._episodes.tools]
+        return [Tool.model_validate(one | {"inputSchema": one["parameters"]}) for one in tools]
 
     async def _call(self, name: str, arguments: dict[str, Any], *context: Any) -> CallToolResult:
         said = self._episodes.call(name, arguments)
@@ -66,7 +56,8 @@ class PlayedTask(vf.Task[_Row, _Turns]):
     @vf.reward
     async def searchrl(self, trace: vf.Trace[_Row, _Turns]) -> float:
         """Our reward; all of our scores are metrics."""
-        episodes = self.data.begin()
+        episodes = Episodes(self.data.settings)
+        episodes.begin(self.data.split, self.data.index)
         episodes.turns = trace.state.turns
         scored = episodes.score(trace.last_reply)
         if scored.reward is None:

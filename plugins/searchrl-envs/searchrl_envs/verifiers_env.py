@@ -8,21 +8,17 @@ from itertools import islice
 from typing import Any
 
 from searchrl import ConfigError
-from searchrl.contracts import ANSWER, INVALID, Action, TagProtocol, Task
+from searchrl.contracts import ANSWER, TOOL, Action, TagProtocol, Task
 from searchrl_envs.base import ForeignEnv, Reply
 
 
 class VerifiersEnv(ForeignEnv):
-    """The environment of `--env verifiers:MODULE`; every fifth task is a test task.
+    """The tasks of an installed task set, the module `name`, with its own settings in `config`.
 
-    Args:
-        name: the module of an installed task set.
-        config: the settings of the task set.
-        max_turns: model turns before the episode is over, and scored as it is.
-        num_tasks: the first tasks of the set, of both splits together.
+    The last turn is scored, be it an answer or the last that `max_turns` allow. `num_tasks` are the
+    first tasks of the set, of both splits together.
     """
 
-    splits = ("train", "test")
     sample = Action(ANSWER, "4")
 
     def __init__(
@@ -35,13 +31,11 @@ class VerifiersEnv(ForeignEnv):
         max_turns: int = 10,
         num_tasks: int = 10_000,
     ) -> None:
-        super().__init__(protocol, f"verifiers:{name}", max_turns=max_turns)
         self._taskset, tasks, tools = _load(name, json.dumps(config or {}), num_tasks)
+        super().__init__(protocol, f"verifiers:{name}", max_turns, tasks=tasks)
         if bool(tools) != (protocol.name == "tool-call"):
             which = ("tools", "tool-call") if tools else ("no tools", "think-answer")
             raise ConfigError("env {} has {}; use --protocol {}".format(self.name, *which))
-        train = [task for place, task in enumerate(tasks) if place % 5 != 4]
-        self._tasks = {"train": train, "test": tasks[4::5]}
         self._runner = asyncio.Runner()
 
     @staticmethod
@@ -51,8 +45,7 @@ class VerifiersEnv(ForeignEnv):
         """The tools of its tool sets, with the names that verifiers shows to a model."""
         return _load(name, json.dumps(config or {}), num_tasks)[2]
 
-    def begin(self, split: str, index: int) -> tuple[Task, str]:
-        """Begin a task, with new tool sets and a new state."""
+    def _begin(self, split: str, index: int) -> tuple[Task, str]:
         from verifiers.v1.state import state_cls
 
         self._current = current = self._tasks[split][index]
@@ -66,51 +59,41 @@ class VerifiersEnv(ForeignEnv):
         task = Task(name, split, index, current.data.prompt, answers, env=self.name)
         return task, "\n\n".join(message["content"] for message in self._messages)
 
-    def play(self, action: Action) -> Reply:
-        """Call a tool, or take the answer; the last turn is scored."""
-        return self._runner.run(self._play(action))
+    def _play(self, action: Action) -> Reply:
+        turn: dict[str, Any] = {"role": "assistant", "content": str(action.payload or "")}
+        reply = {"role": "user", "content": action.reason}
+        if action.kind == TOOL:
+            call, key = action.payload, str(len(self._messages))
+            made = {"id": key, "name": call.name, "arguments": json.dumps({**call.arguments})}
+            turn = {"role": "assistant", "tool_calls": [made]}
+            said = self._runner.run(self._call(call.name, dict(call.arguments)))
+            reply = {"role": "tool", "tool_call_id": key, "content": said}
+        self._messages.append(turn)
+        if action.kind == ANSWER:
+            return Reply(is_over=True)
+        self._messages.append(reply)
+        return Reply(reply["content"])
 
-    def refuse(self, action: Action) -> Reply:
-        """Say the reason; the last turn is scored."""
-        return self.play(action)
+    _refuse = _play
+
+    def _end(self, reply: Reply) -> Reply:
+        trace = self._runner.run(self._score())
+        scores = {name: reward.score for name, reward in trace.rewards.items()}
+        return reply._replace(reward=trace.reward, signals=trace.metrics | scores)
 
     def close(self) -> None:
         """Close the event loop of the tools."""
         self._runner.close()
 
-    async def _play(self, action: Action) -> Reply:
+    async def _call(self, name: str, arguments: dict[str, Any]) -> str:
         from mcp.server.mcpserver.exceptions import ToolError
 
-        told, is_answer = action.reason, action.kind == ANSWER
-        if is_answer:
-            self._messages.append({"role": "assistant", "content": action.payload})
-        elif action.kind == INVALID:
-            self._messages += [
-                {"role": "assistant", "content": ""},
-                {"role": "user", "content": told},
-            ]
-        else:
-            name, arguments = action.payload.name, dict(action.payload.arguments)
-            try:
-                server, tool = self._tools[name]
-                result = await server.call_tool(tool.name, arguments)
-                told = "\n".join(part.text for part in result.content if part.type == "text")
-            except (KeyError, ToolError) as error:
-                told = f"{name} failed: {error}. The tools are {', '.join(self._tools)}."
-            made = {
-                "id": str(len(self._messages)),
-                "name": name,
-                "arguments": json.dumps(arguments),
-            }
-            self._messages += [
-                {"role": "assistant", "tool_calls": [made]},
-                {"role": "tool", "tool_call_id": made["id"], "content": told},
-            ]
-        if not is_answer and self._turns_left > 1:
-            return Reply(told)
-        trace = await self._score()
-        scores = {name: reward.score for name, reward in trace.rewards.items()}
-        return Reply(told, trace.reward, is_answer, trace.metrics | scores)
+        try:
+            server, tool = self._tools[name]
+            result = await server.call_tool(tool.name, arguments)
+        except (KeyError, ToolError) as error:
+            return f"{name} failed: {error}. The tools are {', '.join(self._tools)}."
+        return "\n".join(part.text for part in result.content if part.type == "text")
 
     async def _score(self) -> Any:
         import verifiers.v1 as vf
@@ -119,9 +102,9 @@ class VerifiersEnv(ForeignEnv):
         agent = vf.AgentInfo(config=vf.AgentConfig())
         trace = vf.Trace(task=task, agent=agent, state=self._state)
         for place, said in enumerate(self._messages):
-            node = {"message": said, "sampled": said["role"] == "assistant", "parent": place - 1}
+            parent = place - 1 if place else None
+            node = {"message": said, "sampled": said["role"] == "assistant", "parent": parent}
             trace.nodes.append(vf.MessageNode.model_validate(node))
-        trace.nodes[0].parent = None
         await self._current.score(trace)
         return trace
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fixtures.openai_server import OpenAIServer, Raw
 from searchrl_envs.outside import Episodes
-from searchrl_envs.trl_adapter import _make_method
+from searchrl_envs.trl_adapter import _make_method, grpo_arguments
 
 import searchrl
 from searchrl.contracts import ANSWER, SEARCH, Action
@@ -31,7 +31,6 @@ def gold_of(split: str, index: int) -> str:
 
 def test_tools_are_methods_and_the_last_message_is_the_answer() -> None:
     pytest.importorskip("datasets", reason="TRL's data sets need the library datasets")
-    from searchrl_envs.trl_adapter import grpo_arguments
     from transformers.utils import get_json_schema
 
     given = grpo_arguments(SETTINGS, num_tasks=2)
@@ -54,14 +53,20 @@ def test_tools_are_methods_and_the_last_message_is_the_answer() -> None:
     for _ in range(20):
         said = env.search(query="grant")
     assert said == "The episode is over."
+    tool = {"name": "reset", "description": "Begin anew.", "parameters": {"type": "object"}}
+    protocol = {"name": "tool-call", "tools": [*Episodes(SETTINGS).tools, tool]}
+    with pytest.raises(searchrl.ConfigError, match="a tool named reset"):
+        grpo_arguments({**SETTINGS, "protocol": protocol}, num_tasks=1)
 
 
-def test_a_schema_may_list_several_types_and_other_protocols_are_refused() -> None:
+def test_a_schema_may_list_several_types_and_what_cannot_be_played_is_refused() -> None:
     parameters = {"properties": {"city": {"type": ["string", "null"]}}}
     method = _make_method({"name": "look", "parameters": parameters})
     assert method.__annotations__["city"] is str
     with pytest.raises(searchrl.ConfigError, match="expected tool-call, not think-search-answer"):
         Episodes({**SETTINGS, "protocol": "think-search-answer"})
+    with pytest.raises(searchrl.ConfigError, match="tasks: expected one, not 2"):
+        Episodes({"tasks": [{"env": "regulations"}] * 2})
 
 
 @pytest.mark.slow
@@ -70,7 +75,6 @@ def test_grpo_trainer_takes_two_steps_with_our_rewards(tmp_path: Path) -> None:
     folder = REPO.parent / "shared" / "data" / "qwen_tokenizer" / "qwen3"
     if not folder.is_dir():
         pytest.skip("the Qwen tokenizer (../shared/data) is not on this machine")
-    from searchrl_envs.trl_adapter import grpo_arguments
     from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
     tokenizer = AutoTokenizer.from_pretrained(folder)

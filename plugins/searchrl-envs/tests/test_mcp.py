@@ -1,7 +1,5 @@
 """The environment `mcp:`: sessions, calls, tasks, trust, and servers that others wrote."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys
@@ -9,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fixtures.openai_server import OpenAIServer
 
 from searchrl import ConfigError, DataError, EnvironmentFailure, make_env
 from searchrl.cli import main
@@ -42,21 +41,29 @@ def env(tmp_path_factory):
 
 def test_every_tool_gives_an_observation_and_episodes_do_not_share_a_session(env):
     assert {tool["name"] for tool in env.protocol.tools} >= {"add", "hang", "search"}
-    asked = [("add", {"a": 1, "b": 2}), ("add", {"a": 1}), ("nothing", {}), ("fail", {})]
-    asked += [("tags", {}), ("picture", {}), ("search", {"query": "it"}), ("count", {})]
-    asked += [("search", {"query": "it", "near": "here"}), ("search", {"queries": ["a", "b"]})]
-    seen = play(env, *asked)
-    parts = ["\n3\n", "error: TypeError(", "error: KeyError(", "error: IndexError("]
-    parts += ["seven", "[image]", "found it", "call 1", "found it here", "argument 'queries'"]
-    assert all(part in told for part, told in zip(parts, seen, strict=True)), seen
+    expected = [
+        ("add", {"a": 1, "b": 2}, "\n3\n"),
+        ("add", {"a": 1}, "error: TypeError("),
+        ("nothing", {}, "error: KeyError("),
+        ("fail", {}, "error: IndexError("),
+        ("tags", {}, "seven"),
+        ("picture", {}, "[image]"),
+        ("search", {"query": "it"}, "found it"),
+        ("count", {}, "call 1"),
+        ("search", {"query": "it", "near": "here"}, "found it here"),
+        ("search", {"queries": ["a", "b"]}, "argument 'queries'"),
+    ]
+    seen = play(env, *[one[:2] for one in expected])
+    assert all(one[2] in told for one, told in zip(expected, seen, strict=True)), seen
     assert "</tool_call>" not in seen[4] and seen[4].count("</tool_response>") == 1
     assert "call 2" in play(env, ("count", {}), ("count", {}))[1]
     play(env, *[("count", {})] * 10)
     env.step("no turn")  # the last one that an episode has
     assert env._session._client is None
     play(env, ("count", {}))
-    turn = env.protocol.render_turn(Action(ANSWER, env.task.answers[0]))
-    assert env.step(turn)[1:3] == (1.0, True) and env._session._client is None
+    *_, reward, is_over, _, info = env.step(env.protocol.render_turn(Action(ANSWER, "1")))
+    assert (reward, is_over, info["signals"]) == (1.0, True, {"shared_session": 0.0})
+    assert env._session._client is None
 
 
 def test_a_call_that_hangs_is_an_observation_and_a_server_that_ends_a_failure(env):
@@ -78,6 +85,8 @@ def test_a_shared_session_goes_on_and_only_allowed_tools_are_listed_and_called(t
     assert "call 1" in play(first, ("count", {}))[0]
     told = play(second, ("add", {"a": 1, "b": 2}), ("count", {}))
     assert "no tool 'add'; there are count" in told[0] and "call 2" in told[1]
+    answer = first.protocol.render_turn(Action(ANSWER, "3"))
+    assert first.step(answer)[4]["signals"] == {"shared_session": 1.0}
     with pytest.raises(ConfigError, match="has no tool 'cuont'. Did you mean 'count'"):
         make_env(f"mcp:{SERVER}", questions=path, allow=["cuont"])
 
@@ -94,20 +103,18 @@ def test_a_shared_session_goes_on_and_only_allowed_tools_are_listed_and_called(t
 def test_a_server_that_does_not_begin_is_one_sentence(server, words):
     with pytest.raises(ConfigError) as caught:
         make_env(f"mcp:{server}", questions="any.jsonl")
-    assert f"env mcp:{server}: " in str(caught.value)
-    assert words in str(caught.value)
+    assert f"env mcp:{server}: " in str(caught.value) and words in str(caught.value)
 
 
 def test_tasks_are_asked_for_split_and_checked(env, tmp_path):
-    assert [env.num_tasks(split) for split in env.splits] == [8, 1, 1]
+    assert [env.num_tasks(split) for split in env.splits] == [8, 2]
     with pytest.raises(ConfigError, match="env.questions=FILE.*searchrl mcp tasks 'none at all'"):
         make_env("mcp:none at all", protocol=NO_TOOLS)
     bad = {"question": " "}, {"question": "a", "calls": [{}]}, {"question": "a", "answer": "b"}
-    path = write(tmp_path, *bad)
     with pytest.raises(DataError, match=r"1: 'question' (?s:.*)2: 'calls'(?s:.*)3: 'answer'"):
-        make_env("mcp:none", questions=path, protocol=NO_TOOLS)
+        make_env("mcp:none", questions=write(tmp_path, *bad), protocol=NO_TOOLS)
     with pytest.raises(ConfigError, match="needs another protocol than 'act'"):
-        make_env("mcp:none", questions=path, protocol="act")
+        make_env("mcp:none", questions=write(tmp_path, {"question": "a"}), protocol="act")
 
 
 def test_a_run_of_somebody_else_starts_no_server(tmp_path, monkeypatch):
@@ -136,3 +143,27 @@ def test_servers_that_others_wrote(tmp_path):
     assert "brass" not in play(sql, drop, read)[1] and "brass" in play(sql, read)[0]
     files = make_env(f"mcp:{python} -m filesystem_mcp {tmp_path}", questions=path)
     assert "of brass" in play(files, ("read_file", {"path": str(tmp_path / "lamp.txt")}))[0]
+
+
+def test_drafts_that_fit_and_are_confirmed_are_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    out, call = tmp_path / "tasks.jsonl", {"name": "add", "arguments": {"a": 1, "b": 2}}
+    good = {"question": "1 + 2?", "answers": ["3"], "calls": [call]}
+    drafts = [good, good | {"question": "2 + 1?", "answers": ["4"]}, {"question": ""}]
+    drafts += [good | {"calls": [{"name": "ad", "arguments": {}}]}]
+    lines = "\n".join(map(json.dumps, drafts))
+    replies = iter([f"Here:\n{lines}", f"Here:\n{lines}", "<think>3</think> 3.", "3", "No."])
+    with OpenAIServer(lambda body: next(replies)) as asked:
+        words = ["mcp", "tasks", SERVER, "--base-url", asked.url, "--model", "m"]
+        words += ["--n", "11", "--out", str(out)]
+        told = CliRunner().invoke(main, words)
+        assert "2 tasks of 11, 2 lines left out." in told.stdout, told
+        assert '"add"' in str(asked.bodies) and "Write 11 " in str(asked.bodies)
+        assert "use --force" in CliRunner().invoke(main, words).stderr
+        words.append("--force")
+        told = CliRunner().invoke(main, [*words, "--judge", "other"])
+        assert "1 tasks of 11, 2 lines left out, 1 not confirmed by other" in told.stdout, told
+        assert "1 + 2?\nResults: 3" in asked.bodies[-2]["messages"][0]["content"]
+        assert [json.loads(line) for line in out.read_text().split("\n")[:-1]] == [good]
+        assert "begins: 'No.'" in CliRunner().invoke(main, words).stderr
+    assert out.exists()

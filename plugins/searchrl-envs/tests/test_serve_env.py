@@ -1,7 +1,5 @@
 """`serve-env`: raw turns over the client of openenv, and over ours; its key and its limit."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,11 +18,16 @@ from searchrl.contracts import TOOL, Action, ToolCall  # noqa: E402
 
 TURNS = ("<search>broadcast team</search>", "no turn", "<answer>not regulated</answer>")
 KEY = "Bearer sk-11111"
+CLOSED: list[str] = []
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    make = partial(searchrl.make_env, "regulations")
+    def make() -> Any:
+        env = searchrl.make_env("regulations").unwrapped
+        env.close = partial(CLOSED.append, env.name)  # type: ignore[method-assign]
+        return env
+
     http = HttpServer("127.0.0.1", 0, key="sk-11111")
     server = http.make(make_app("regulations", make, 3, 60.0), ws="auto")
     thread = threading.Thread(target=server.run, args=([http.socket],))
@@ -65,6 +68,15 @@ def test_a_key_is_asked_for_and_more_sessions_are_refused(url: str) -> None:
             session.reset()
 
 
+def test_an_error_ends_the_environment_and_the_session_goes_on(url: str) -> None:
+    with connect(url) as session:
+        before = len(CLOSED)
+        with pytest.raises(RuntimeError, match="has no split 'none'"):
+            session.reset(split="none")
+        assert session.reset(split="test", index=0).observation["text"]
+        assert len(CLOSED) == before + 1
+
+
 def test_our_own_client_plays_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAY_KEY", "sk-11111")
     env: Any = searchrl.make_env(f"openenv:{url}", plugins=["searchrl_envs"], key_env="PLAY_KEY")
@@ -77,7 +89,8 @@ def test_our_own_client_plays_it(url: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_cannot_be_served_is_one_sentence() -> None:
     for words, problem in (
         ("regulations --set env.max_turnz=3", "max_turns"),
-        ("regulations --set max_turns=3", "max_turns: expected a key such as env.max_turns"),
+        ("regulations --set max_turns=3", "max_turns=3: expected a key such as env.max_turns"),
+        ("regulations --set env=3", "--set env=3: expected a key"),
         ("regulations --key-env NO_SUCH_KEY", "NO_SUCH_KEY: this environment variable is not set"),
     ):
         error = CliRunner().invoke(serve_env, words.split()).exception

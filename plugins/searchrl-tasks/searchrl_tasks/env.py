@@ -8,13 +8,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
 from searchrl import ConfigError
-from searchrl.contracts import ANSWER, TOOL, Action, TagProtocol, Task, TokenBudget, ToolCall
+from searchrl.contracts import ANSWER, TOOL, Action, TagProtocol, Task, ToolCall
 from searchrl.data import Problems, Row, parse_rows
-from searchrl.envs import TextSpace, ensure_index, ensure_split, example_turns
+from searchrl.envs import TurnEnv
 from searchrl_tasks.calls import read_call
 from searchrl_tasks.made import make_rows
 from searchrl_tasks.rows import KINDS, SHAPES, Example, parse_example, split_examples
@@ -23,7 +20,7 @@ AS_JSON = 'Answer with one call as JSON: {"name": ..., "arguments": {...}}'
 """The end of a prompt where the protocol has no calls of tools."""
 
 
-class Examples(gymnasium.Env[str, str]):
+class Examples(TurnEnv):
     """Answer as was recorded; or call as was recorded, read what came of it, and answer.
 
     Args:
@@ -37,6 +34,8 @@ class Examples(gymnasium.Env[str, str]):
         ConfigError: if there is no task to train on.
     """
 
+    name = "examples"
+
     def __init__(
         self,
         *,
@@ -49,10 +48,7 @@ class Examples(gymnasium.Env[str, str]):
     ) -> None:
         if unknown := [kind for kind in kinds if kind not in KINDS]:
             raise ConfigError(f"env.kinds: {unknown[0]!r} is none of {', '.join(KINDS)}")
-        self.protocol, self.max_turns = protocol, max_turns
-        self.budget: TokenBudget | None = None  # how long an observation may be: set by who plays
-        self.action_space = TextSpace(turns=example_turns(protocol))
-        self.observation_space = TextSpace()
+        super().__init__(protocol, max_turns)
         paths = (questions,) if isinstance(questions, str) else tuple(questions or ())
         every = _load(paths, world_seed)
         self._examples = {
@@ -68,13 +64,12 @@ class Examples(gymnasium.Env[str, str]):
             self.has_calls = True
         except ValueError:
             self.has_calls = False
-        self._task = self.make_task("train", 0)
         self._example = self._examples["train"][0]
-        self._turns_left, self._is_called = 0, False
+        self._is_called = False
 
     def num_tasks(self, split: str) -> int:
         """The number of examples of a split."""
-        return len(self._examples[ensure_split("examples", split, self.splits)])
+        return len(self._examples[self.ensure_split(split)])
 
     def make_task(self, split: str, index: int) -> Task:
         """Example `index` of a split. A call is its answer where the protocol has no calls."""
@@ -100,39 +95,34 @@ class Examples(gymnasium.Env[str, str]):
     ) -> tuple[str, dict[str, Any]]:
         """Ask the example of `options` (`split`, `index`)."""
         super().reset(seed=seed)
-        split = (options or {}).get("split", "train")
-        total = self.num_tasks(split)
-        index = (options or {}).get("index", int(self.np_random.integers(total)))
-        self._task = self.make_task(split, ensure_index("examples", split, index, total))
-        self._example = self._examples[split][self._task.index]
-        self._turns_left, self._is_called = self.max_turns, False
+        split, index = self.choose(options or {})
+        self._example, self._is_called = self._examples[split][index], False
         as_json = f"\n{AS_JSON}" if self._example.call and not self.has_calls else ""
-        return self._example.prompt + as_json, {"task": self._task}
+        return self.begin(self.make_task(split, index), self._example.prompt + as_json)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Take an answer, or a call: the recorded one brings the recorded response."""
-        if not self._turns_left:
-            raise ResetNeeded("env examples: call reset() before step(), and after an episode")
-        parsed, example = self.protocol.parse(action), self._example
-        info: dict[str, Any] = {"task": self._task, "action": parsed}
-        if parsed.kind == ANSWER:
-            self._turns_left = 0
-            return "", float(self._is_right(str(parsed.payload))), True, False, info
-        self._turns_left -= 1
-        text = parsed.reason or f"There is no action '{parsed.kind}' here."
-        if parsed.kind == TOOL and parsed.payload == example.call:
-            self._is_called, text = True, example.response or "Done."
-        elif parsed.kind == TOOL:
-            names = ", ".join(tool["name"] for tool in example.tools) or "none"
-            text = f"Nothing is known of this call. Functions: {names}."
-        notice = self.protocol.render_notice(text, self.budget)
-        return notice, 0.0, False, not self._turns_left, info
+        task, parsed, example = self.begin_turn(), self.protocol.parse(action), self._example
+        reward, notice = 0.0, ""
+        is_over = parsed.kind == ANSWER
+        if is_over:
+            reward = float(self._is_right(str(parsed.payload), task))
+        else:
+            text = parsed.reason or f"There is no action '{parsed.kind}' here."
+            if parsed.kind == TOOL and parsed.payload == example.call:
+                self._is_called, text = True, example.response or "Done."
+            elif parsed.kind == TOOL:
+                names = ", ".join(tool["name"] for tool in example.tools) or "none"
+                text = f"Nothing is known of this call. Functions: {names}."
+            notice = self.protocol.render_notice(text, self.budget)
+        is_cut = self.end_turn(action, notice, is_over)
+        return notice, reward, is_over, is_cut, {"task": task, "action": parsed}
 
-    def _is_right(self, answer: str) -> bool:
+    def _is_right(self, answer: str, task: Task) -> bool:
         """True if the recorded call was made, or the recorded answer given."""
         call = self._example.call
         if call is None:
-            return answer.split() == self._task.answers[0].split()
+            return answer.split() == task.answers[0].split()
         return self._is_called if self.has_calls else read_call(answer) == call
 
 

@@ -47,7 +47,7 @@ def test_the_recorded_call_brings_the_recorded_response() -> None:
     # Without the call, the recorded answer is worth nothing.
     env.reset(options={"split": "test", "index": 0})
     assert env.step(script.act(shown))[1] == 0.0
-    with pytest.raises(Exception, match="call reset"):
+    with pytest.raises(Exception, match="Call reset"):
         env.step(call)
 
 

@@ -38,7 +38,8 @@ class Subject:
         cls, registry: Registry, entry: Entry, settings: Mapping[str, Any] | None = None
     ) -> Subject:
         """PluginError if the entry cannot be loaded, ConfigError for settings it does not take."""
-        filled = fill_parts(registry, entry, settings or {})
+        usual = entry.options.get("check") or {}
+        filled = fill_parts(registry, entry, {**usual, **(settings or {})})
         return cls(registry, entry, entry.ensure_settings(filled))
 
     def make(self, *args: Any, **parts: Any) -> Any:

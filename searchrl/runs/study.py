@@ -49,7 +49,7 @@ def tabulate(cells: Sequence[Cell], figure: str) -> list[Arm]:
             if arm != base and (both := values.keys() & first.keys()):
                 gaps.append(fmean(values[task] - first[task] for task in both))
         steps = [read_steps(run) for run in runs]
-        costs = {"seconds": [run.provenance["duration_s"] for run in runs]}
+        costs = {"seconds": [s for run in runs if (s := run.provenance.get("duration_s"))]}
         for name in ("sampled_tokens", "searches", "dead_groups"):
             seen = [[row[name]["value"] for row in one if name in row] for one in steps]
             mean = max if name == "sampled_tokens" else fmean

@@ -1,7 +1,6 @@
 """Statistics: intervals of means and shares, paired differences and their tests, rank correlation.
 
-One file for the core and for packages, which have `searchrl.estimate`, `compare` and
-`over_seeds` of it.
+One file for the core and for packages, which have `searchrl.estimate`, `compare` and `over_seeds`.
 Quantiles and rank correlations are scipy's, imported when they are needed. The rollouts of a group
 are alike, so an interval counts them as fewer than they are; pairing by task takes out how hard a
 task is. `benchmarks/simulate_coverage.py` measures how often the intervals hold the truth.

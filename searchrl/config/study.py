@@ -21,10 +21,9 @@ BUDGETS = {"steps": "max_steps", "sampled_tokens": "max_sampled_tokens", "episod
 
 
 class Study(Section):
-    """A study: `arms` differ from `base`; the others are compared with the first one.
+    """A study: `arms` differ from `base`, and are compared with the first one; it has one budget.
 
-    One of the three budgets is set. `tried` has the number of settings that were tried before those
-    of an arm were chosen, where it is not 1. `figure` is the one of the table.
+    `tried` has how many settings were tried to choose those of an arm, where it was more than one.
     """
 
     base: Settings = Field(default_factory=dict)

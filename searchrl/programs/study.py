@@ -22,8 +22,7 @@ from searchrl.errors import ConfigError, RunInUseError
 from searchrl.files import replace_file
 from searchrl.run_folder import Run, holding, list_checkpoints
 
-_STOPPED = (0, 129, 130, 143)
-"""Statuses of a run that has finished, or was asked to stop."""
+_STOPPED = (0, 129, 130, 143)  # the statuses of a run that has finished, or was asked to stop
 
 
 class Cell(NamedTuple):

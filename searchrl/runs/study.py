@@ -17,10 +17,9 @@ from searchrl.statistics import over_seeds
 
 
 class Arm(NamedTuple):
-    """A row: means over the seeds that have finished, with Student's t-interval over them.
+    """A row: means over the runs that have finished, with Student's t-interval over seeds.
 
-    `difference` is that of `figure` to the first arm, over the seeds and tasks that both have.
-    `failed` is the share of the runs that ended with an error.
+    `difference` is that to the first arm, on the seeds and tasks of both; `failed` a share of runs.
     """
 
     name: str
@@ -74,19 +73,14 @@ def remarks(rows: Sequence[Arm], tried: Mapping[str, int]) -> list[str]:
     texts = []
     differences = [row.difference for row in rows if row.difference]
     if halves := [one["high"] - one["value"] for one in differences if "high" in one]:
-        texts.append(
-            f"differences below {max(halves):.3f} could not be shown with these seeds (the "
-            "greatest half width); intervals are over seeds, on the same tasks"
-        )
+        half = f"{max(halves):.3f} (half the widest interval)"
+        texts.append(f"with these seeds, a difference below {half} cannot be told from none")
     elif differences:
         texts.append("one seed shows no difference between arms: seeds may differ by as much")
     counts = {row.name: tried.get(row.name, 1) for row in rows}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        texts.append(
-            f"the arms were not given the same search of settings (tried: {told}): a part of a "
-            "difference may be that"
-        )
+        texts.append(f"arms differ in their search of settings, too, and may by it: tried {told}")
     if missing := sum(row.num_missing for row in rows):
         texts.append(f"runs that have not finished: {missing}; searchrl study FILE goes on")
     return texts

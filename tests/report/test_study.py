@@ -22,10 +22,12 @@ from searchrl.config import build_config
 from searchrl.config.study import load_study
 from searchrl.programs.study import open_cells
 from searchrl.run_folder import RunWriter
-from searchrl.runs.study import Arm, remarks, tabulate
+from searchrl.runs.study import remarks, tabulate
 
 STUDY = {"base": {"env": "regulations"}, "arms": {"a": {}, "b": {"optim": {"lr": 1e-3}}}}
 STUDY |= {"seeds": [0, 1], "steps": 2}
+CONFIG = {"env": "regulations", "reward": "em", "protocol": "inline", "retriever": "bm25"}
+MORE = ("more", "More?", (), ["yes"])
 RUN = """
 import fcntl, os, shutil, sys, time
 folder = sys.argv[1]
@@ -44,15 +46,11 @@ POPEN = subprocess.Popen
 
 def finish(folder: Path, tasks: list[float], steps: list[tuple[int, float]]) -> None:
     """Write a run with these figures of tasks after training, and (tokens, figure) of its steps."""
-    named = zip((CHESS, HALL, ("more", "More?", (), ["yes"])), tasks, strict=False)
     rows = [
-        make_row(f"eval/0/{n}/0", task, [answer("x")], phase="after", scores={"em": value})
-        for n, (task, value) in enumerate(named)
+        make_row(f"eval/0/{task[0]}", task, [answer("x")], phase="after", scores={"em": value})
+        for task, value in zip((CHESS, HALL, MORE), tasks, strict=False)
     ]
-    config = build_config(
-        {"env": "regulations", "reward": "em", "protocol": "inline", "retriever": "bm25"}
-    )
-    writer = RunWriter.create(config, folder)
+    writer = RunWriter.create(build_config(CONFIG), folder)
     writer.write_provenance([], seed=0)
     writer.write_rollouts("eval_after", rows, compress=False)
     for step, (tokens, em) in enumerate(steps, 1):
@@ -75,6 +73,10 @@ def call(*words: object) -> Result:
     return CliRunner().invoke(main, ["study", *map(str, words)])
 
 
+def made() -> list[str]:
+    return Path("made.txt").read_text().split() if Path("made.txt").exists() else []
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -83,66 +85,50 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(folder: Path) -> list[str]:
-    return (folder / "made.txt").read_text().split()
-
-
 def test_the_table_is_that_of_hand_computed_pairs(tmp_path: Path) -> None:
     study = load_study(write(tmp_path, seeds=[0, 1, 2], tried={"b": 3}))
     cells = open_cells(study, tmp_path / "out")
     figures = {"a": [[0, 1], [1, 1], [0, 0]], "b": [[1, 1], [1, 1, 0], [1, 0]]}
-    steps = {0: [(100, 0.0), (200, 1.0)], 1: [(50, 0.0), (200, 1.0)], 2: [(50, 0.0), (200, 1.0)]}
-    for cell in cells[:-1]:
-        finish(cell.folder, figures[cell.arm][cell.seed], steps[cell.seed])
-    assert tabulate(cells, "em")[1].num_missing == 1
-    finish(cells[-1].folder, figures["b"][2], steps[2])
+    for cell in cells:
+        tokens = 50 if cell.seed else 100
+        finish(cell.folder, figures[cell.arm][cell.seed], [(tokens, 0.0), (200, 1.0)])
     a, b = tabulate(cells, "em")
     assert a.figure == pytest.approx({"value": 0.5, "low": -0.74207, "high": 1.74207, "n": 3}, 1e-4)
-    assert a.difference is None and b.figure and b.difference
-    assert b.figure["value"] == pytest.approx((1 + 2 / 3 + 1 / 2) / 3)
+    assert b.figure and b.figure["value"] == pytest.approx((1 + 2 / 3 + 1 / 2) / 3)
     # By seed, on the tasks of both: 1/2, 0, 1/2; Student's t of 2 degrees is 4.3027.
     half = 4.30265 * 0.288675 / 3**0.5
-    ends = (b.difference["value"], b.difference["low"], b.difference["high"])
-    assert ends == pytest.approx((1 / 3, 1 / 3 - half, 1 / 3 + half), abs=1e-4)
+    ends = {"value": 1 / 3, "low": 1 / 3 - half, "high": 1 / 3 + half, "n": 3}
+    assert a.difference is None and b.difference == pytest.approx(ends, 1e-4)
     assert (a.costs["sampled_tokens"], a.costs["dead_groups"]) == (200, 0.5)
-    assert [(x, m["value"]) for x, m in a.curve] == [(100, pytest.approx(1 / 3)), (200, 1)]
-    assert a.curve[0][1]["high"] == pytest.approx(1 / 3 + half, abs=1e-4)
+    # In the first 100 tokens: 0 of one seed, and 1/2 of each other.
+    assert a.curve[0] == (100, pytest.approx(ends, 1e-4)) and a.curve[1][1]["value"] == 1
     wide, unequal = remarks([a, b], study.tried)
-    assert f"{half:.3f}" in wide and "tried: a 1, b 3" in unequal
-
-
-def test_one_seed_shows_no_difference() -> None:
-    exact = {"value": 0.5, "n": 1}
-    rows = [Arm("b", 1, 1, 0.0, exact, exact, {}, [])]
-    one, missing = remarks(rows, {})
-    assert "one seed" in one and "not finished: 1" in missing
+    assert f"{half:.3f}" in wide and "tried a 1, b 3" in unequal
 
 
 def test_a_killed_study_goes_on_with_what_is_left(place: Path) -> None:
-    file = write(place)
-    study = POPEN([sys.executable, __file__, str(file)], cwd=place)
-    second = place / "runs" / "mine" / "b" / "seed-0"
-    (place / "stay").touch()  # the second run waits for its end
-    while not (place / "made.txt").exists() or len(made(place)) < 2:
+    study = POPEN([sys.executable, __file__, str(write(place))])
+    (place / "stay").touch()  # for the second run, which the study leaves behind
+    Timer(20, lambda: (place / "stay").unlink(missing_ok=True)).start()
+    while len(made()) < 2:
         time.sleep(0.05)
     os.kill(study.pid, signal.SIGKILL)
     study.wait()
-    assert not (second / "summary.json").exists(), "its process goes on"
-    Timer(1.0, (place / "stay").unlink).start()
-    assert call(file).exit_code == 0
-    assert sorted(made(place)) == ["a/seed-0", "a/seed-1", "b/seed-0", "b/seed-1"]
-    assert call(file).exit_code == 0 and len(made(place)) == 4
+    Timer(1, (place / "stay").unlink).start()
+    assert call(write(place)).exit_code == 0
+    assert sorted(made()) == ["a/seed-0", "a/seed-1", "b/seed-0", "b/seed-1"]
+    assert call(write(place)).exit_code == 0 and len(made()) == 4
 
 
 def test_arms_and_seeds_are_added_and_not_changed(place: Path) -> None:
-    assert call(write(place, seeds=[0])).exit_code == 0
-    more = STUDY["arms"] | {"c": {"algorithm": "rloo"}}  # type: ignore[operator]
-    told = call(write(place, arms=more), "--commands").stdout.splitlines()
-    assert len(told) == 4 and len(made(place)) == 2
-    config = "runs/mine/c/seed-0"
+    assert "one seed shows no difference" in call(write(place, seeds=[0])).stdout
+    file = write(place, arms=STUDY["arms"] | {"c": {"algorithm": "rloo"}})  # type: ignore[operator]
+    told, config = call(file, "--commands").stdout.splitlines(), "runs/mine/c/seed-0"
+    assert len(told) == 4 and len(made()) == 2
     assert told[0] == f"searchrl train --config {config}.yaml --run-dir {config}"
-    assert call(write(place, arms=more)).exit_code == 0
-    assert made(place)[2:] == ["c/seed-0", "a/seed-1", "b/seed-1", "c/seed-1"]
+    assert "not finished: 4" in call("show", file).stdout
+    assert call(file).exit_code == 0
+    assert made()[2:] == ["c/seed-0", "a/seed-1", "b/seed-1", "c/seed-1"]
     for change in ({"base": {"env": "facts"}}, {"steps": 3}):
         refused = call("show", write(place, **change))
         assert refused.exit_code == 2 and "a/seed-0.yaml" in refused.stderr, refused.output
@@ -150,36 +136,29 @@ def test_arms_and_seeds_are_added_and_not_changed(place: Path) -> None:
 
 def test_failed_runs_are_counted_and_tried_again(place: Path) -> None:
     (place / "fail").touch()
-    failed = call(write(place), "--json")
-    assert failed.exit_code == 1
-    assert [arm["failed"] for arm in json.loads(failed.stdout)["arms"]] == [0.0, 1.0]
-    (place / "fail").unlink()
-    told = json.loads(call(write(place), "--json").stdout)
-    assert [(arm["name"], arm["failed"], arm["num_runs"]) for arm in told["arms"]] == [
-        ("a", 0.0, 2),
-        ("b", 0.0, 2),
-    ]
+    for status, shares in ((1, [0, 1]), (0, [0, 0])):
+        result = call(write(place), "--json")
+        assert result.exit_code == status
+        assert [arm["failed"] for arm in json.loads(result.stdout)["arms"]] == shares
+        (place / "fail").unlink(missing_ok=True)
     assert call("show", write(place), "--out", "page").exit_code == 0
     index = (place / "page" / "data" / "index.js").read_text()
     assert "after" in index and "before" not in index, "of many runs, what each has learned"
     assert (place / "page" / "data" / "em.svg").read_text().count("<polygon") == 2
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"step": 3}, "unknown key 'step'. Did you mean 'steps'?"),
-        ({"arms": {"a/b": {}}}, "arm 'a/b' names a folder"),
-        ({"steps": None}, "name one budget of steps, sampled_tokens, episodes; it names none"),
-        ({"episodes": 3}, "it names steps and episodes"),
-        ({"arms": {"a": {}, "b": {"optim": {"rl": 1}}}}, "arm 'b': the configuration is not valid"),
-        ({"arms": {"a": {}, "b": {"seed": 3}}}, "arm 'b' has the settings of 'a'"),
-        ({"tried": {"c": 2}}, "tried: no arm 'c'. Known: a, b."),
-    ],
-)
-def test_a_bad_file_is_told(tmp_path: Path, changes: dict[str, object], words: str) -> None:
-    result = call("show", write(tmp_path, **changes))
-    assert result.exit_code == 2 and words in result.stderr, result.output
+def test_a_bad_file_is_told(tmp_path: Path) -> None:
+    for words, changes in {
+        "unknown key 'step'. Did you mean 'steps'?": {"step": 3},
+        "arm 'a/b' names a folder": {"arms": {"a/b": {}}},
+        "steps, sampled_tokens, episodes; it names none": {"steps": None},
+        "it names steps and episodes": {"episodes": 3},
+        "arm 'b': the configuration is not valid": {"arms": {"b": {"optim": {"rl": 1}}}},
+        "arm 'b' has the settings of 'a'": {"arms": {"a": {}, "b": {"seed": 3}}},
+        "tried: no arm 'c'. Known: a, b.": {"tried": {"c": 2}},
+    }.items():
+        result = call("show", write(tmp_path, **changes))
+        assert result.exit_code == 2 and words in result.stderr, result.output
 
 
 if __name__ == "__main__":

@@ -25,9 +25,8 @@ from searchrl.screen.lines import print_json, say
 def study(words: tuple[str, ...], **values: Any) -> None:
     """Compare arms that differ in their settings: the same seeds, one budget, one table.
 
-    FILE holds the settings of all runs (base), those of each arm, the seeds and a budget. Every run
-    is an ordinary run folder. Those that have finished are not made again, so a study can be
-    stopped, and grow. `show` prints the table of what is there.
+    FILE holds the settings of all runs (base), those of each arm, the seeds and a budget. Runs that
+    have finished are not made again. `show` makes none, and prints the table of what is there.
 
     \b
     Examples:

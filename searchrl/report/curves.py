@@ -18,7 +18,7 @@ Curve = list[tuple[float, Metric]]
 _NUM_POINTS = 20
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377", "#bb8800", "#2299bb", "#888888")
 _STYLE = """text { font: 12px system-ui, sans-serif; fill: #7a818c } .grid { stroke: #8886 }
-.line { fill: none; stroke-width: 2 } .band { fill-opacity: .18 }"""
+.line { fill: none; stroke-width: 2 } .band { fill-opacity: .14 }"""
 
 
 def read_steps(run: Run) -> list[Figures]:
@@ -81,13 +81,14 @@ def _draw(curves: Mapping[str, Curve], title: str) -> Iterator[str]:
         yield f'<path class="grid" d="M50 {y(value)}H350"/>'
         yield f'<text x="44" y="{y(value)}" text-anchor="end">{format_value("", value)}</text>'
         yield f'<text x="{x(tokens)}" y="230" text-anchor="middle">{tokens:,.0f}</text>'
-    for number, (arm, curve) in enumerate(curves.items()):
-        colour, top = _COLOURS[number % len(_COLOURS)], 268 + 18 * number
+    coloured = [(*one, _COLOURS[n % len(_COLOURS)]) for n, one in enumerate(curves.items())]
+    for _, curve, colour in coloured:  # bands below all lines
         seen = [(x(at), y(m["high"]), y(m["low"])) for at, m in curve if "low" in m]
         edge = [f"{at},{up}" for at, up, _ in seen] + [f"{at},{down}" for at, _, down in seen[::-1]]
-        line = [f"{x(at)},{y(metric['value'])}" for at, metric in curve]
         yield f'<polygon class="band" fill="{colour}" points="{" ".join(edge)}"/>'
+    for top, (arm, curve, colour) in enumerate(coloured):
+        line = [f"{x(at)},{y(metric['value'])}" for at, metric in curve]
         yield f'<polyline class="line" stroke="{colour}" points="{" ".join(line)}"/>'
-        yield f'<path class="line" stroke="{colour}" d="M50 {top - 4}h16"/>'
-        yield f'<text x="72" y="{top}">{escape(arm)}</text>'
+        yield f'<path class="line" stroke="{colour}" d="M50 {264 + 18 * top}h16"/>'
+        yield f'<text x="72" y="{268 + 18 * top}">{escape(arm)}</text>'
     yield "</svg>\n"

@@ -61,10 +61,12 @@ def study(words: tuple[str, ...], **values: Any) -> None:
         print_json({"figure": made.figure, "arms": arms, "notes": notes})
     else:
         console = make_console()
-        console.print(make_table("arm", heads, table, name=str))
+        console.print(make_table("arm", heads, table, name=str, can_wrap=True))
         curves = {row.name: format_curve(row.curve) for row in rows if row.curve}
         columns = ["by sampled tokens", "at 1/4", "at 1/2", "at 3/4", "at the end"]
-        console.print(make_table(f"{made.figure} in training", columns, curves, name=str))
+        console.print(
+            make_table(f"{made.figure} in training", columns, curves, name=str, can_wrap=True)
+        )
         for note in notes:
             say(f"note: {note}")
     if values["out"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
@@ -47,13 +48,13 @@ def find_curve(runs: Sequence[Sequence[Figures]], name: str) -> Curve:
 
 
 def draw_all(arms: Mapping[str, Sequence[Run]]) -> dict[str, str]:
-    """A picture of each figure that a person reads, by its name."""
+    """A picture of each figure that a person reads, by a name for its file."""
     steps = {arm: [read_steps(run) for run in runs] for arm, runs in arms.items()}
     drawn = {}
     for key in chosen_keys(rows[-1] for runs in steps.values() for rows in runs if rows):
         curves = {arm: find_curve(runs, key) for arm, runs in steps.items()}
         if any(len(curve) > 1 for curve in curves.values()):
-            drawn[key.replace("/", "_")] = "\n".join(_draw(curves, label(key)))
+            drawn[re.sub(r"[^\w.-]+", "_", key)[:80]] = "\n".join(_draw(curves, label(key)))
     return drawn
 
 

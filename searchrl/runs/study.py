@@ -58,7 +58,7 @@ def tabulate(cells: Sequence[Cell], figure: str) -> list[Arm]:
                 name=arm,
                 num_runs=len(runs),
                 num_missing=len(own) - len(runs),
-                failed=fmean(cell.failed.exists() for cell in own),
+                failed=fmean(cell not in done and cell.failed.exists() for cell in own),
                 figure=over_seeds(means) if means else None,
                 difference=over_seeds(gaps) if gaps else None,
                 costs={name: fmean(values) for name, values in costs.items() if values},
@@ -73,14 +73,19 @@ def remarks(rows: Sequence[Arm], tried: Mapping[str, int]) -> list[str]:
     texts = []
     differences = [row.difference for row in rows if row.difference]
     if halves := [one["high"] - one["value"] for one in differences if "high" in one]:
-        half = f"{max(halves):.3f} (half the widest interval)"
-        texts.append(f"with these seeds, a difference below {half} cannot be told from none")
+        texts.append(
+            "intervals are over seeds, on the same tasks; a difference below "
+            f"{max(halves):.3f} (half the widest) cannot be told from none with these seeds"
+        )
     elif differences:
         texts.append("one seed shows no difference between arms: seeds may differ by as much")
     counts = {row.name: tried.get(row.name, 1) for row in rows}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        texts.append(f"arms differ in their search of settings, too, and may by it: tried {told}")
+        texts.append(
+            f"the arms were not given the same search of settings (tried: {told}): a difference "
+            "may come from that"
+        )
     if missing := sum(row.num_missing for row in rows):
         texts.append(f"runs that have not finished: {missing}; searchrl study FILE goes on")
     return texts

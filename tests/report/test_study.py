@@ -103,7 +103,7 @@ def test_the_table_is_that_of_hand_computed_pairs(tmp_path: Path) -> None:
     # In the first 100 tokens: 0 of one seed, and 1/2 of each other.
     assert a.curve[0] == (100, pytest.approx(ends, 1e-4)) and a.curve[1][1]["value"] == 1
     wide, unequal = remarks([a, b], study.tried)
-    assert f"{half:.3f}" in wide and "tried a 1, b 3" in unequal
+    assert f"{half:.3f}" in wide and "tried: a 1, b 3" in unequal
 
 
 def test_a_killed_study_goes_on_with_what_is_left(place: Path) -> None:
@@ -137,7 +137,7 @@ def test_arms_and_seeds_are_added_and_not_changed(place: Path) -> None:
 def test_failed_runs_are_counted_and_tried_again(place: Path) -> None:
     (place / "fail").touch()
     for status, shares in ((1, [0, 1]), (0, [0, 0])):
-        result = call(write(place), "--json")
+        result = call(write(place), "--json", "--jobs", "2")
         assert result.exit_code == status
         assert [arm["failed"] for arm in json.loads(result.stdout)["arms"]] == shares
         (place / "fail").unlink(missing_ok=True)

@@ -53,6 +53,8 @@ def finish(folder: Path, tasks: list[float], steps: list[tuple[int, float]]) -> 
     writer = RunWriter.create(build_config(CONFIG), folder)
     writer.write_provenance([], seed=0)
     writer.write_rollouts("eval_after", rows, compress=False)
+    before = [row | {"phase": "before"} for row in rows]
+    writer.write_rollouts("eval_before", before, compress=False)
     for step, (tokens, em) in enumerate(steps, 1):
         exact = {"em": em, "turns": 2.0, "sampled_tokens": tokens, "dead_groups": 0.5}
         writer.log(step, {name: {"value": one, "n": 1} for name, one in exact.items()}, "train")

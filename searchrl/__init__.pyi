@@ -39,3 +39,4 @@ from .run_folder import holding as holding
 from .run_folder.manifest import Manifest as Manifest
 from .statistics import compare as compare
 from .statistics import estimate as estimate
+from .statistics import over_seeds as over_seeds

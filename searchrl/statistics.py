@@ -1,6 +1,6 @@
 """Statistics: intervals of means and shares, paired differences and their tests, rank correlation.
 
-One file for the core and for packages, which have `searchrl.estimate` and `searchrl.compare` of it.
+One file for the core and for packages, which have `searchrl.estimate`, `compare` and `over_seeds`.
 Quantiles and rank correlations are scipy's, imported when they are needed. The rollouts of a group
 are alike, so an interval counts them as fewer than they are; pairing by task takes out how hard a
 task is. `benchmarks/simulate_coverage.py` measures how often the intervals hold the truth.
@@ -9,6 +9,7 @@ task is. `benchmarks/simulate_coverage.py` measures how often the intervals hold
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -202,6 +203,20 @@ def estimate(figures: Figures) -> dict[str, Metric]:
                 ends = max(0.0, ends[0]), min(1.0, ends[1])
             metrics[name] |= {"low": ends[0], "high": ends[1]}
     return metrics
+
+
+def over_seeds(values: Sequence[float]) -> Metric:
+    """The mean of a value per seed with Student's t-interval; one seed has none.
+
+    ValueError if there is no value.
+    """
+    from scipy.special import stdtrit
+
+    if (n := _positive(len(values))) == 1:
+        return exact(values[0])
+    value = math.fsum(values) / n
+    half = float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n)
+    return {"value": value, "low": value - half, "high": value + half, "n": n}
 
 
 def compare(

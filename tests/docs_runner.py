@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from searchrl.cli import main
 from searchrl.config import build_config
+from searchrl.config.study import Study
 
 REPO = Path(__file__).resolve().parent.parent
 DOCS = REPO / "docs"
@@ -116,7 +117,8 @@ def _run(block: Block, namespace: dict[str, Any]) -> None:
             for command in block.commands:
                 _run_command(command, block)
         case "yaml":
-            build_config(yaml.safe_load(block.text))
+            values = yaml.safe_load(block.text)
+            Study.model_validate(values) if "arms" in values else build_config(values)
         case "toml":
             tomllib.loads(block.text)
         case "json":

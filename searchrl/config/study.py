@@ -2,69 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from searchrl.config.faults import explain
 from searchrl.config.sections import Section
 from searchrl.config.tree import build_config, load_yaml, merge
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, show_value, suggest
 
-Name = Annotated[str, Field(pattern=r"^[\w][\w.+-]*$")]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[int, Field(ge=1)]
+Settings = dict[str, Any]
+
+BUDGETS = {"steps": "max_steps", "sampled_tokens": "max_sampled_tokens", "episodes": "max_episodes"}
+"""Budgets of a study, and the keys of a run that they set."""
 
 
 class Study(Section):
-    """A study. The first arm is the one that the others are compared with."""
+    """A study: `arms` differ from `base`, and are compared with the first one; it has one budget.
 
-    base: dict[str, Any] = Field(default_factory=dict)
-    """Settings of all runs."""
-    arms: Annotated[dict[Name, dict[str, Any]], Field(min_length=1)]
-    """The settings in which each arm differs from these, by the name of the arm."""
-    seeds: Annotated[list[Seed], Field(min_length=1, default_factory=lambda: [0])]
-    """Every arm is run with each of them."""
+    `tried` has how many settings were tried to choose those of an arm, where it was more than one.
+    """
+
+    base: Settings = Field(default_factory=dict)
+    arms: Annotated[dict[str, Settings], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Field(min_length=1)]
     steps: Positive | None = None
-    """The budget of every run: optimiser steps, or the tokens that it samples."""
     sampled_tokens: Positive | None = None
-    tried: dict[Name, Positive] = Field(default_factory=dict)
-    """How many settings were tried before those of an arm were chosen; it is said beside the
-    table where arms were not given the same search."""
+    episodes: Positive | None = None
+    tried: dict[str, Positive] = Field(default_factory=dict)
     figure: str = "em"
-    """The figure of the table."""
 
-    def settings(self, arm: str, seed: int) -> dict[str, Any]:
+    def settings(self, arm: str, seed: int) -> Settings:
         """The settings of one run."""
-        own = merge(merge({}, self.base), self.arms[arm])
-        budget: dict[str, Any] = {"seed": seed}
-        if self.steps is not None:
-            budget["max_steps"] = self.steps
-        if self.sampled_tokens is not None:
-            # More steps than can be needed: a step samples one token at least.
-            budget |= {"max_steps": self.sampled_tokens, "max_sampled_tokens": self.sampled_tokens}
-        return {**own, **budget}
+        budget = {key: value for name, key in BUDGETS.items() if (value := getattr(self, name))}
+        # More steps than can be needed: a step samples an episode and a token at least.
+        budget = {"max_steps": max(budget.values())} | budget
+        return {**merge(merge({}, self.base), self.arms[arm]), **budget, "seed": seed}
 
 
 def load_study(path: Path) -> Study:
-    """Read the file of a study. ConfigError: with what is wrong, and what a file must hold."""
-    values: Mapping[str, Any] = load_yaml(path)
+    """Read the file of a study. ConfigError: with each fault, and its line or its arm."""
+    values = load_yaml(path)
     try:
-        study = Study.model_validate({**values})
+        study = Study.model_validate(dict(values))
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        raise ConfigError(
-            f"{path}: {'; '.join(lines)}. A study has base (settings), arms (name: settings), "
-            "seeds, and steps or sampled_tokens"
-        ) from error
-    if (study.steps is None) == (study.sampled_tokens is None):
-        raise ConfigError(f"{path}: name one budget: steps, or sampled_tokens")
-    if unknown := [*(study.tried.keys() - study.arms.keys())]:
-        raise ConfigError(f"{path}: tried names {unknown[0]!r}, which is no arm")
+        lines = explain(error, values, [values], [*Study.model_fields])
+        raise ConfigError(f"{path} is no study:\n{lines}") from None
+    if len(budgets := [name for name in BUDGETS if getattr(study, name)]) != 1:
+        named = " and ".join(budgets) or "none"
+        raise ConfigError(f"{path}: name one budget of {', '.join(BUDGETS)}; it names {named}")
+    for arm in study.tried.keys() - study.arms.keys():
+        raise ConfigError(f"{path}: tried: no arm {show_value(arm)}.{suggest(arm, study.arms)}")
+    made: dict[str, str] = {}
     for arm in study.arms:
+        where = f"{path}: arm {show_value(arm)}"
+        if not re.fullmatch(r"\w[\w.+-]*", arm):
+            raise ConfigError(f"{where} names a folder: use letters, digits and _.+-")
         try:
-            build_config(study.settings(arm, study.seeds[0]))
+            settings = build_config(study.settings(arm, study.seeds[0])).to_yaml()
         except ConfigError as error:
-            raise ConfigError(f"{path}: arm {arm}: {error}") from error
+            raise ConfigError(f"{where}: {error}") from error
+        if (twin := made.setdefault(settings, arm)) != arm:
+            raise ConfigError(f"{where} has the settings of {show_value(twin)}; leave one out")
     return study

@@ -135,6 +135,8 @@ class RunConfig(Section):
     max_sampled_tokens: Annotated[int, Field(ge=1)] | None = None
     """Tokens that the policy may write in training: the step that reaches them is the last one,
     also before `max_steps`. The schedule of the learning rate does not know of it."""
+    max_episodes: Annotated[int, Field(ge=1)] | None = None
+    """The same for episodes; one that begins as another one did counts, too."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """`auto`: cuda if torch sees one, then mps, then cpu."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0

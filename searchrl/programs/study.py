@@ -7,10 +7,9 @@ a kill loses nothing, and arms and seeds may be added later.
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -18,114 +17,102 @@ from typing import NamedTuple
 
 import yaml
 
-from searchrl.config.study import Study, load_study
-from searchrl.errors import ConfigError
+from searchrl.config.study import Study
+from searchrl.errors import ConfigError, RunInUseError
 from searchrl.files import replace_file
-from searchrl.run_folder import Run, list_checkpoints
+from searchrl.run_folder import Run, holding, list_checkpoints
 
-FILE = "study.yaml"
+_STOPPED = (0, 129, 130, 143)  # the statuses of a run that has finished, or was asked to stop
 
 
 class Cell(NamedTuple):
-    """A run of a study: its arm, its seed, and its folder, `STUDY/ARM/seed-N`."""
+    """A run of a study: its arm, its seed, its folder `STUDY/ARM/seed-N`, and its settings.
+
+    Beside the folder lie its settings (`.yaml`), its output (`.log`), and, if the last try ended
+    with an error, an empty file (`.failed`).
+    """
 
     arm: str
     seed: int
     folder: Path
+    settings: str
 
     @property
-    def is_done(self) -> bool:
-        """True once the run has finished."""
+    def run(self) -> Run | None:
+        """The run, once it has finished."""
         run = Run.find(self.folder)
-        return run is not None and "after" in run.summary
+        return run if run is not None and run.summary else None
 
     @property
-    def log(self) -> Path:
-        """What the run printed."""
-        return self.folder.with_suffix(".log")
+    def failed(self) -> Path:
+        """The file that tells of an error."""
+        return self.folder.with_suffix(".failed")
+
+    def command(self) -> list[str]:
+        """The words of the command that makes the run, or goes on with it; writes its settings."""
+        if list_checkpoints(self.folder):
+            return ["train", "--resume", str(self.folder)]
+        file = self.folder.with_suffix(".yaml")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, self.settings.encode())
+        return ["train", "--config", str(file), "--run-dir", str(self.folder)]
 
 
-def open_study(file: Path, folder: Path) -> Study:
-    """Read a study and keep its file in its folder.
+def open_cells(study: Study, folder: Path) -> list[Cell]:
+    """The runs of a study, seed after seed: with the first seed alone, all arms are there.
 
-    Raises:
-        ConfigError: if the runs in the folder are those of another study: its base, its budget or
-            an arm of it has changed.
+    ConfigError if a run was begun with other settings.
     """
-    study, kept = load_study(file), folder / FILE
-    if kept.is_file() and file.resolve() != kept.resolve():
-        old = load_study(kept)
-        same = {name: arm for name, arm in study.arms.items() if name in old.arms}
-        ours, theirs = (
-            (one.base, one.steps, one.sampled_tokens, arms)
-            for one, arms in ((study, same), (old, {name: old.arms[name] for name in same}))
-        )
-        if ours != theirs or len(same) < len(old.arms):
-            raise ConfigError(
-                f"'{folder}' holds runs of another study: base, the budget and the arms that are "
-                "there must stay as they are (arms and seeds may be added). Name another folder"
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(kept, file.read_bytes())
-    return study
+    cells = []
+    for seed in dict.fromkeys(study.seeds):
+        for arm in study.arms:
+            text = yaml.safe_dump(study.settings(arm, seed), sort_keys=False, allow_unicode=True)
+            cells.append(cell := Cell(arm, seed, folder / arm / f"seed-{seed}", text))
+            file = cell.folder.with_suffix(".yaml")
+            if file.is_file() and yaml.safe_load(file.read_bytes()) != yaml.safe_load(text):
+                raise ConfigError(
+                    f"'{cell.folder}' was begun with other settings than those of arm '{arm}' now: "
+                    f"see {file}. Arms and seeds may be added, not changed: give the arm another "
+                    "name, or the study another --run-dir"
+                )
+    return cells
 
 
-def cells(study: Study, folder: Path) -> list[Cell]:
-    """Every run of a study, seed after seed: with the first seed alone, all arms are there."""
-    return [
-        Cell(arm, seed, folder / arm / f"seed-{seed}") for seed in study.seeds for arm in study.arms
-    ]
+def run_cells(cells: Sequence[Cell], jobs: int, tell: Callable[[str], None]) -> None:
+    """Make the runs, so many at a time; `tell` hears of every one that begins or ends.
 
-
-def command(study: Study, cell: Cell) -> list[str]:
-    """The command that makes a run, or goes on with it."""
-    words = [sys.executable, "-m", "searchrl", "train"]
-    if list_checkpoints(cell.folder):
-        return [*words, "--resume", str(cell.folder)]
-    if cell.folder.is_dir():  # killed before its first checkpoint
-        shutil.rmtree(cell.folder)
-    config = cell.folder.with_suffix(".yaml")
-    config.parent.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump(study.settings(cell.arm, cell.seed), sort_keys=False, allow_unicode=True)
-    replace_file(config, text.encode())
-    return [*words, "--config", str(config), "--run-dir", str(cell.folder)]
-
-
-def run_study(
-    study: Study, pending: Sequence[Cell], jobs: int, tell: Callable[[Cell, str], None]
-) -> list[Cell]:
-    """Make the runs, so many at a time; return those that failed.
-
-    `tell` hears of every run that begins or ends. Ctrl-C stops them as it stops a run.
+    Ctrl-C stops them as it stops a run. After an error the others go on.
     """
     running: list[subprocess.Popen[bytes]] = []
     is_over = Event()
 
-    def make(cell: Cell) -> bool:
-        if is_over.is_set():
-            return True
-        words = command(study, cell)
-        tell(cell, "begins")
-        with cell.log.open("ab") as log:
+    def make(cell: Cell) -> None:
+        while not is_over.is_set():
+            try:
+                with holding(cell.folder):
+                    break
+            except RunInUseError:  # a killed study left the process, which goes on with it
+                is_over.wait(1)
+        if is_over.is_set() or cell.run is not None:
+            return
+        if not list_checkpoints(cell.folder):  # killed before its first one
+            shutil.rmtree(cell.folder, ignore_errors=True)
+        cell.failed.unlink(missing_ok=True)
+        tell(f"{cell.folder}: begins")
+        words = [sys.executable, "-m", "searchrl", *cell.command()]
+        with cell.folder.with_suffix(".log").open("ab") as log:
             process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             running.append(process)
             code = process.wait()
-        tell(cell, "finished" if code == 0 else f"failed with code {code}; see {cell.log}")
-        return code == 0
+        if code not in _STOPPED:
+            cell.failed.touch()
+        tell(f"{cell.folder}: " + (f"ended with status {code}; see its .log" if code else "done"))
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            made = [*pool.map(make, pending)]
+            list(pool.map(make, cells))
         except BaseException:
             is_over.set()
             for process in running:
-                if process.poll() is None:
-                    process.send_signal(signal.SIGTERM)
+                process.terminate()
             raise
-    return [cell for cell, is_made in zip(pending, made, strict=True) if not is_made]
-
-
-def read_cells(folder: Path) -> Iterator[tuple[Cell, Run | None]]:
-    """Every run of the study in a folder, and its record if it has finished."""
-    for cell in cells(load_study(folder / FILE), folder):
-        yield cell, Run.open(cell.folder) if cell.is_done else None

@@ -95,6 +95,7 @@ class _Progress(Shape, extra="forbid", allow_inf_nan=False):
     watched: NonNegativeInt = 0
     rollbacks: list[Rollback] = Field(default_factory=list)
     sampled_tokens: NonNegativeInt = 0
+    episodes: NonNegativeInt = 0
 
 
 class _Training(TrainingRun):
@@ -191,10 +192,14 @@ class _Training(TrainingRun):
         return summary
 
     def bound(self) -> None:
-        """Let the last step be the one in which `max_sampled_tokens` was reached, if it was."""
-        most = self.session.config.max_sampled_tokens
-        if most is not None and self.progress.sampled_tokens >= most:
-            self.num_steps = self.progress.step
+        """Let the last step be the one in which a budget of the config was reached, if it was."""
+        config, progress = self.session.config, self.progress
+        spent = (
+            (progress.sampled_tokens, config.max_sampled_tokens),
+            (progress.episodes, config.max_episodes),
+        )
+        if any(most is not None and number >= most for number, most in spent):
+            self.num_steps = progress.step
 
     def finish_step(self) -> None:
         """Validate, ask the alarms and save, each if it is due after the last step."""
@@ -265,6 +270,7 @@ class _Training(TrainingRun):
         metrics["sampled_tokens"] = exact(self.progress.sampled_tokens + model_tokens)
         self.log(step, metrics, "train")
         self.progress.sampled_tokens += model_tokens
+        self.progress.episodes += len(rollouts)
         self.progress.step, self.unrecorded = step, 0
         return metrics
 

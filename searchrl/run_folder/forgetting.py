@@ -60,8 +60,8 @@ def find_changes(config: RunConfig, before: Iterable[Row], after: Iterable[Row])
     The figure is what its reward pays: `em`, `env`, or else the reward itself. Entries of one
     environment are paired by the tasks that they share.
     """
-    earlier, changes = _group(before), list[Change]()
-    for (env, place), now in _group(after).items():
+    earlier, changes = group_rows(before), list[Change]()
+    for (env, place), now in group_rows(after).items():
         entries = {f"eval/{n}": one for n, one in enumerate(config.tasks) if one.env.name == env}
         # A single one needs none: short evaluations leave out entries, and count on.
         name = env if len(entries) == 1 else f"{env}.{place.removeprefix('eval/')}"
@@ -74,7 +74,7 @@ def find_changes(config: RunConfig, before: Iterable[Row], after: Iterable[Row])
         if entry is None or not shared:
             continue
         figure = RewardSchedule.parse(entry.reward).headline
-        first, second = _means(shared[max(shared)], figure), _means(now, figure)
+        first, second = means_of(shared[max(shared)], figure), means_of(now, figure)
         if both := [task for task in first if task in second]:
             sides = [{figure: {task: one[task] for task in both}} for one in (first, second)]
             old, new = (estimate(side)[figure] for side in sides)
@@ -83,7 +83,8 @@ def find_changes(config: RunConfig, before: Iterable[Row], after: Iterable[Row])
     return changes
 
 
-def _group(rows: Iterable[Row]) -> _Entries:
+def group_rows(rows: Iterable[Row]) -> _Entries:
+    """Episodes by entry and task."""
     entries: _Entries = {}
     for row in rows:
         place = "/".join(row["group_id"].split("/")[:2])  # a forced one has more parts
@@ -93,7 +94,8 @@ def _group(rows: Iterable[Row]) -> _Entries:
     return entries
 
 
-def _means(tasks: Mapping[str, list[Row]], figure: str) -> dict[str, float]:
+def means_of(tasks: Mapping[str, list[Row]], figure: str) -> dict[str, float]:
+    """The mean of a figure over the episodes of each task that have one."""
     means = {}
     for task, rows in tasks.items():
         scores = (

@@ -4,144 +4,125 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
-from typing import Any
+from statistics import fmean
+from typing import NamedTuple
 
 from searchrl.contracts import Metric
 from searchrl.programs.study import Cell
+from searchrl.report.curves import Curve, find_curve, read_steps
 from searchrl.run_folder import Run
+from searchrl.run_folder.forgetting import group_rows, means_of
+from searchrl.screen.figures import sparkline
+from searchrl.statistics import over_seeds
 
-_COSTS = ("tokens", "seconds", "searches", "dead_groups")
 
+class Arm(NamedTuple):
+    """A row: means over the runs that have finished, with Student's t-interval over seeds.
 
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """A row: means over the seeds that have finished.
-
-    `figure` and `difference` have Student's t-interval over the seeds. `difference` is that to the
-    first arm, over the seeds and tasks that both have.
+    `difference` is that to the first arm, on the seeds and tasks of both; `failed` a share of runs.
     """
 
     name: str
     num_runs: int
     num_missing: int
+    failed: float
     figure: Metric | None
     difference: Metric | None
     costs: Mapping[str, float]
-    curve: Sequence[tuple[float, float]]
-    """Sampled tokens, and the mean of the figure in training until there, over the seeds."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row as JSON."""
-        return asdict(self)
+    curve: Curve
 
 
-def tabulate(cells: Sequence[tuple[Cell, Run | None]], figure: str) -> list[Arm]:
+def tabulate(cells: Sequence[Cell], figure: str) -> list[Arm]:
     """The rows of a study, in the order of its arms."""
-    runs: dict[str, dict[int, Run]] = {}
-    for cell, run in cells:
-        runs.setdefault(cell.arm, {})
-        if run is not None:
-            runs[cell.arm][cell.seed] = run
-    scores = {
-        arm: {seed: _scores(run, figure) for seed, run in own.items()} for arm, own in runs.items()
-    }
-    first, rows = next(iter(runs)), []
-    for arm, own in runs.items():
-        pairs = [(scores[arm][seed], scores[first][seed]) for seed in own if seed in scores[first]]
-        shared = [(mine, theirs, mine.keys() & theirs.keys()) for mine, theirs in pairs]
-        gaps = [fmean(a[task] - b[task] for task in both) for a, b, both in shared if both]
-        means = [fmean(one.values()) for one in scores[arm].values() if one]
+    done = {cell: run for cell in cells if (run := cell.run)}
+    scores = {(cell.arm, cell.seed): _by_task(run, figure) for cell, run in done.items()}
+    rows, base = list[Arm](), cells[0].arm
+    for arm in dict.fromkeys(cell.arm for cell in cells):
+        own = [cell for cell in cells if cell.arm == arm]
+        runs = [done[cell] for cell in own if cell in done]
+        means, gaps = list[float](), list[float]()
+        for cell in own:
+            values, first = (scores.get((one, cell.seed), {}) for one in (arm, base))
+            if values:
+                means.append(fmean(values.values()))
+            if arm != base and (both := values.keys() & first.keys()):
+                gaps.append(fmean(values[task] - first[task] for task in both))
+        steps = [read_steps(run) for run in runs]
+        costs = {"seconds": [s for run in runs if (s := run.provenance.get("duration_s"))]}
+        for name in ("sampled_tokens", "searches", "dead_groups"):
+            seen = [[row[name]["value"] for row in one if name in row] for one in steps]
+            mean = max if name == "sampled_tokens" else fmean
+            costs[name] = [mean(values) for values in seen if values]
         rows.append(
             Arm(
                 name=arm,
-                num_runs=len(own),
-                num_missing=sum(cell.arm == arm for cell, _ in cells) - len(own),
-                figure=over_seeds(means),
-                difference=None if arm == first else over_seeds(gaps),
-                costs=_costs([*own.values()]),
-                curve=_curve([*own.values()], figure),
+                num_runs=len(runs),
+                num_missing=len(own) - len(runs),
+                failed=fmean(cell not in done and cell.failed.exists() for cell in own),
+                figure=over_seeds(means) if means else None,
+                difference=over_seeds(gaps) if gaps else None,
+                costs={name: fmean(values) for name, values in costs.items() if values},
+                curve=find_curve(steps, figure),
             )
         )
     return rows
 
 
-def over_seeds(values: Sequence[float]) -> Metric | None:
-    """The mean of some seeds with Student's t-interval; of one seed there is none."""
-    from scipy.special import stdtrit
-
-    if not values:
-        return None
-    made: Metric = {"value": fmean(values), "n": len(values)}
-    if len(values) > 1:
-        half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
-        made |= {"low": made["value"] - half, "high": made["value"] + half}
-    return made
-
-
 def remarks(rows: Sequence[Arm], tried: Mapping[str, int]) -> list[str]:
     """Sentences about what the table can show, and what it cannot."""
-    said = []
-    halves = [
-        one["high"] - one["value"] for row in rows if (one := row.difference) and "high" in one
-    ]
-    if halves:
-        said.append(
-            f"differences below {max(halves):.3f} could not be shown by these seeds: that is the "
-            "greatest half width"
+    texts = []
+    differences = [row.difference for row in rows if row.difference]
+    if halves := [one["high"] - one["value"] for one in differences if "high" in one]:
+        texts.append(
+            "intervals are over seeds, on the same tasks; a difference below "
+            f"{max(halves):.3f} (half the widest) cannot be told from none with these seeds"
         )
-    elif len(rows) > 1:
-        said.append("one seed shows no difference between arms: how much seeds differ is not known")
+    elif differences:
+        texts.append("one seed shows no difference between arms: seeds may differ by as much")
     counts = {row.name: tried.get(row.name, 1) for row in rows}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        said.append(
-            f"the arms were not given the same search of settings (tried: {told}): part of a "
-            "difference may be that"
+        texts.append(
+            f"the arms were not given the same search of settings (tried: {told}): a difference "
+            "may come from that"
         )
     if missing := sum(row.num_missing for row in rows):
-        said.append(f"{missing} runs have not finished; searchrl study FILE goes on with them")
-    return said
+        texts.append(f"runs that have not finished: {missing}; searchrl study FILE goes on")
+    return texts
 
 
-def _scores(run: Run, figure: str) -> dict[str, float]:
-    """The figure of each task after training."""
-    return {
-        f"{row['env']}/{row['task']['id']}": row["scores"][figure]
-        for row in run.rollouts("after")
-        if row["scores"].get(figure) is not None
+def format_rows(rows: Sequence[Arm], figure: str) -> tuple[list[str], dict[str, list[str]]]:
+    """The heads of the columns, and the cells by arm, as the terminal and the page have them."""
+    costs = list(next((row.costs for row in rows if row.costs), ()))
+    cells = {
+        row.name: [
+            _show(row.figure),
+            _show(row.difference, "+"),
+            f"{row.num_runs} of {row.num_runs + row.num_missing}",
+            f"{row.failed:.0%}",
+            *(f"{row.costs[name]:,.4g}" if name in row.costs else "—" for name in costs),
+        ]
+        for row in rows
     }
+    heads = [figure, f"minus {rows[0].name}", "runs", "failed", *costs]
+    return [head.replace("_", " ") for head in heads], cells
 
 
-def _costs(runs: Sequence[Run]) -> dict[str, float]:
-    """Means over runs: sampled tokens, seconds, searches per episode, share of dead groups."""
-    found: dict[str, list[float]] = {name: [] for name in _COSTS}
-    for run in runs:
-        rows = [row["metrics"] for row in run.metric_rows() if row["phase"] == "train"]
-        if rows:
-            found["tokens"].append(rows[-1].get("sampled_tokens", {}).get("value", 0.0))
-        if (seconds := run.provenance.get("duration_s")) is not None:
-            found["seconds"].append(seconds)
-        for name in ("searches", "dead_groups"):
-            if values := [row[name]["value"] for row in rows if name in row]:
-                found[name].append(fmean(values))
-    return {name: fmean(values) for name, values in found.items() if values}
+def format_curve(curve: Curve) -> list[str]:
+    """A line of blocks, and four of the points."""
+    points = [curve[math.ceil(part * len(curve) / 4) - 1][1] for part in (1, 2, 3, 4)]
+    return [sparkline([metric["value"] for _, metric in curve], 20), *map(_show, points)]
 
 
-def _curve(runs: Sequence[Run], figure: str) -> list[tuple[float, float]]:
-    """The mean over runs at each step that all have: tokens so far, and the figure."""
-    columns = []
-    for run in runs:
-        rows = [row["metrics"] for row in run.metric_rows() if row["phase"] == "train"]
-        columns.append(
-            [
-                (row["sampled_tokens"]["value"], row[figure]["value"])
-                for row in rows
-                if figure in row and "sampled_tokens" in row
-            ]
-        )
-    return [
-        (fmean(x for x, _ in step), fmean(y for _, y in step))
-        for step in zip(*columns, strict=False)
-    ]
+def _show(one: Metric | None, sign: str = "") -> str:
+    if one is None:
+        return "—"
+    half = f" ± {one['high'] - one['value']:.3f}" if "high" in one else ""
+    return f"{one['value']:{sign}.3f}{half}"
+
+
+def _by_task(run: Run, figure: str) -> dict[tuple[str, str], float]:
+    """The figure of each task after training."""
+    entries = group_rows(run.rollouts("after")).items()
+    means = [(env, means_of(tasks, figure)) for (env, _), tasks in entries]
+    return {(env, task): value for env, of in means for task, value in of.items()}

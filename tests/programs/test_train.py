@@ -44,6 +44,15 @@ class TestReproducible:
         assert ("during", 3) in phases and phases[0] == ("before", 0) and phases[-1] == ("after", 6)
 
 
+@pytest.mark.parametrize("key", ["max_sampled_tokens", "max_episodes"])
+def test_a_budget_ends_with_the_step_that_reaches_it(micro_model: Path, tmp_path: Path, key: str):
+    # A step has six episodes, and each samples at least a token.
+    run = train(settings(micro_model, tmp_path / "run", eval={"every": 0}, **{key: 7}))
+    rows = {row["step"]: row for row in run.metrics if row["phase"] == "train"}
+    counts = [6, 12] if key == "max_episodes" else [rows[step]["sampled_tokens"] for step in rows]
+    assert len(rows) == len(counts) and counts[-1] >= 7 and all(one < 7 for one in counts[:-1])
+
+
 @pytest.mark.thorough
 class TestResume:
     @pytest.mark.parametrize("label", ["before", "during", "after"])

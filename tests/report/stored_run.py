@@ -155,8 +155,9 @@ def write_run(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]] | No
     for name, of_file in (make_rows() if rows is None else rows).items():
         writer.write_rollouts(name, of_file, compress=True)
     writer.log(0, {"reward": metric(1.5), "em": metric(0.5)}, "before")
-    writer.log(1, {"reward": metric(1.2), "passive": metric(0.4)}, "train")
-    writer.log(2, {"reward": metric(1.6), "passive": metric(0.2)}, "train")
+    for step, reward, passive in ((1, 1.2, 0.4), (2, 1.6, 0.2)):
+        figures = {"reward": reward, "passive": passive, "sampled_tokens": 50.0 * step}
+        writer.log(step, {name: metric(value) for name, value in figures.items()}, "train")
     writer.log(2, {"reward": metric(1.8), "em": metric(0.9)}, "after")
     writer.write_alarm(ALARM)
     return folder

@@ -88,7 +88,7 @@ QUESTIONS: dict[str, tuple[list[Click], str, list[str]]] = {
         ["It searched in 1 of 2 turns, the last time in turn 1. Then: answer."],
     ),
     "When did the agent begin or stop to search?": (
-        [("a", "begin or stop to search")], "#curves", ["passive 0.200"],
+        [("a", "begin or stop to search")], "#curves", ["without search 0.200"],
     ),
     "How unsure was the model of each token?": (
         [("a", "How unsure was the model"), ("a.rollout", "Who")], "aside", ["entropy\n0.900 nats"],
@@ -254,6 +254,9 @@ def test_two_runs_are_compared_on_the_tasks_of_both(
     report = write_report(runs, tmp_path / "report")
     both = report.page
     assert not any("no task in common" in note for note in report.notes)
+    opened.open(both)
+    loaded = "return [...document.querySelectorAll('#together img')].map((one) => one.naturalWidth)"
+    assert all(opened.run(loaded)) and len(opened.run(loaded)) == 2, "reward, without search"
     opened.open(both, "#/compare?a=0.before.0&b=1.after.1")
     assert "2 tasks on both sides: 1 better" in opened.text()
     opened.click("tbody th a", "Who looks")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from searchrl_dag.multisource.heuristics import Pairs, guess_task, make_cue_plan, told
@@ -29,7 +29,7 @@ from searchrl.envs import Shown
 JOINT = {"world_seed": 25, "joint_table": True, "mix": {"lookup": 2, "bridge": 1}}
 WORLDS: Mapping[str, Mapping[str, Any]] = {"table": {"world_seed": 24}, "joint table": JOINT}
 DEPTHS = {"noun and kind": 2, "noun, kind and query before": 3}
-REWARDS, NUM_TESTS, NUM_SEEDS, T_95 = (10, 20, 50, 100, 200, 500, 1000), 256, 5, 2.776
+REWARDS, NUM_TESTS, NUM_SEEDS = (10, 20, 50, 100, 200, 500, 1000), 256, 5
 PER_STEP = 160
 ODD = 0.02  # weight of sources that do not explain a reward: an answer may be right by luck
 
@@ -144,11 +144,10 @@ def main() -> None:
     panels: dict[str, Lines] = {title: defaultdict(list) for title in WORLDS}
     for (title, settings), (name, depth) in product(WORLDS.items(), DEPTHS.items()):
         for rewards, reached in count(settings, depth).items():
-            em, half = mean(reached), T_95 * stdev(reached) / NUM_SEEDS**0.5
-            print(
-                f"| {title}, counted by {name} | {rewards:,} | {em:.3f} ± {half:.3f} |", flush=True
-            )
-            panels[title][f"counted by {name}"].append((rewards, em))
+            seen = searchrl.over_seeds(reached)
+            em = f"{seen['value']:.3f} ± {seen['high'] - seen['value']:.3f}"
+            print(f"| {title}, counted by {name} | {rewards:,} | {em} |", flush=True)
+            panels[title][f"counted by {name}"].append((rewards, seen["value"]))
     for run in runs:
         is_joint = "joint_table: true" in (run / "config.yaml").read_text("utf-8")
         line = panels["joint table" if is_joint else "table"][f"trained, {run.name}"]

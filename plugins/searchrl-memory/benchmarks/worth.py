@@ -7,18 +7,16 @@ Files go to runs/told. The test tasks are 128 lockers of a world (`told`; 64 for
 reports (`desk`).
 """
 
-import math
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-from searchrl import compare, evaluate
+from searchrl import compare, evaluate, over_seeds
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PLUGINS = [str(PACKAGE / "examples" / "made_up.py")]
 ABLATIONS = ("none", "shuffled")
-T_95 = 2.776  # of five seeds
 
 
 def memory(world):
@@ -85,9 +83,8 @@ def main(is_trained):
         means.append({name: statistics.mean(one.values()) for name, one in played.items()})
         show(f"seed {seed}", played)
     for name in ABLATIONS:
-        gains = [one["found"] - one[name] for one in means]
-        half = T_95 * statistics.stdev(gains) / math.sqrt(len(gains))
-        print(f"found minus {name}, over seeds: {statistics.mean(gains):+.3f} ± {half:.3f}")
+        gain = over_seeds([one["found"] - one[name] for one in means])
+        print("found minus", name, *(f"{key} {value:+.3f}" for key, value in gain.items()))
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
 @click.command(cls=Command)
 @click.argument("run", metavar="RUN")
 @option("--out DIR", "Where the report goes; by default RUN/report.")
-@option("--compare RUN", "A second run, compared on the tasks that both played.")
+@option("--compare RUN", "Another run, compared on the tasks that both played.", multiple=True)
 @options.JSON
 def inspect(run: str, **values: Any) -> None:
     """Write a page that shows a run: figures, alarms, rollouts, every token.
@@ -136,7 +136,7 @@ def inspect(run: str, **values: Any) -> None:
     from searchrl.run_folder import Run
 
     opened = Run.find(run) or Run.open(run)
-    runs = [opened] if values["compare"] is None else [opened, Run.open(values["compare"])]
+    runs = [opened, *map(Run.open, values["compare"])]
     report = write_report(runs, Path(values["out"] or opened.path / "report"))
     if values["json"]:
         facts = {"num_rollouts": report.num_rollouts, "num_bytes": report.num_bytes}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,80 +14,66 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 from searchrl.screen.lines import print_json, say
 
-if TYPE_CHECKING:
-    from searchrl.runs.study import Arm
-
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, required=True, metavar="[show] FILE")
-@option("--out DIR", "The folder of its runs; by default runs/NAME of the file.", type=Path)
+@option("--run-dir DIR", "The folder of its runs; by default runs/NAME of the file.", type=Path)
 @option("--jobs N", "Runs at a time.", type=click.IntRange(min=1), default=1, show_default=True)
-@option("--commands", "Print the command of each run that is left, and run none.", is_flag=True)
+@option("--commands", "Print the command of each run that is left.", is_flag=True)
+@option("--out DIR", "Write a page: the table, curves as SVG, and every run.", type=Path)
 @options.JSON
 def study(words: tuple[str, ...], **values: Any) -> None:
     """Compare arms that differ in their settings: the same seeds, one budget, one table.
 
-    FILE holds the settings of all runs (base), those of each arm, the seeds and a budget. Every run
-    is an ordinary run folder. Those that have finished are not made again, so a study can be
-    stopped, and grow. `show` prints the table of what is there.
+    FILE holds the settings of all runs (base), those of each arm, the seeds and a budget. Runs that
+    have finished are not made again. `show` makes none, and prints the table of what is there.
 
     \b
     Examples:
       searchrl study credit.yaml --jobs 2
-      searchrl study show credit.yaml
-      searchrl study credit.yaml --commands
+      searchrl study show credit.yaml --out page
+      searchrl study show credit.yaml --commands
     """
-    from searchrl.programs.study import cells, command, open_study, read_cells, run_study
-    from searchrl.runs.study import remarks, tabulate
+    from searchrl.config.study import load_study
+    from searchrl.programs.study import open_cells, run_cells
+    from searchrl.report.folder import write_report
+    from searchrl.runs.study import format_curve, format_rows, remarks, tabulate
+    from searchrl.screen.figures import make_table
+    from searchrl.screen.terminal import make_console
 
     if len(words) > 2 or (len(words) == 2 and words[0] != "show"):
         raise ConfigError("name one file: searchrl study FILE, or searchrl study show FILE")
     file = Path(words[-1])
-    folder = values["out"] or Path("runs") / file.stem
-    made = open_study(file, folder)
-    pending = [cell for cell in cells(made, folder) if not cell.is_done]
+    made = load_study(file)
+    cells = open_cells(made, values["run_dir"] or Path("runs") / file.stem)
+    pending = [cell for cell in cells if cell.run is None]
     if values["commands"]:
         for cell in pending:
-            say(" ".join(command(made, cell)))
+            say(shlex.join(["searchrl", *cell.command()]))
         return
-    failed = []
-    if words[0] != "show" or len(words) == 1:
-        failed = run_study(
-            made,
-            pending,
-            values["jobs"],
-            lambda cell, what: say(f"{cell.arm}, seed {cell.seed}: {what}", err=True),
-        )
-    rows = tabulate([*read_cells(folder)], made.figure)
+    if len(words) == 1:
+        run_cells(pending, values["jobs"], lambda text: say(text, err=True))
+    rows = tabulate(cells, made.figure)
+    heads, table = format_rows(rows, made.figure)
     notes = remarks(rows, made.tried)
     if values["json"]:
-        print_json({"figure": made.figure, "arms": [row.to_dict() for row in rows], "notes": notes})
+        arms = [row._asdict() for row in rows]
+        print_json({"figure": made.figure, "arms": arms, "notes": notes})
     else:
-        _show(rows, made.figure)
+        console = make_console()
+        console.print(make_table("arm", heads, table, name=str, can_wrap=True))
+        curves = {row.name: format_curve(row.curve) for row in rows if row.curve}
+        columns = ["by sampled tokens", "at 1/4", "at 1/2", "at 3/4", "at the end"]
+        console.print(
+            make_table(f"{made.figure} in training", columns, curves, name=str, can_wrap=True)
+        )
         for note in notes:
             say(f"note: {note}")
-    if failed:
+    if values["out"]:
+        done = {arm: [c.run for c in cells if c.arm == arm and c.run] for arm in made.arms}
+        if not (runs := [run for own in done.values() for run in own]):
+            raise ConfigError(f"no run of {file} has finished; searchrl study {file} makes them")
+        told = {"name": file.stem, "heads": heads, "table": table, "notes": notes}
+        say(f"page: {write_report(runs, values['out'], done, **told).page}", err=True)
+    if any(row.failed for row in rows):
         sys.exit(1)
-
-
-def _show(rows: list[Arm], figure: str) -> None:
-    from searchrl.screen.figures import make_table
-    from searchrl.screen.terminal import make_console
-
-    def interval(one: Any, sign: str = "") -> str:
-        if one is None:
-            return "—"
-        band = f" ± {one['high'] - one['value']:.3f}" if "high" in one else ""
-        return f"{one['value']:{sign}.3f}{band}"
-
-    columns = [figure, f"minus {rows[0].name}", "runs", *rows[0].costs]
-    table = {
-        row.name: [
-            interval(row.figure),
-            interval(row.difference, "+"),
-            f"{row.num_runs} of {row.num_runs + row.num_missing}",
-            *(f"{row.costs.get(name, float('nan')):,.4g}" for name in rows[0].costs),
-        ]
-        for row in rows
-    }
-    make_console().print(make_table("arm", columns, table, name=str))

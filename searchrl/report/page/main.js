@@ -34,7 +34,7 @@
       main.replaceChildren(el("h1", { tabindex: "-1" }, "This cannot be shown"), el("p", { role: "alert" }, error.message));
     }
     const title = main.querySelector("h1");
-    document.title = `${view.title(rest)} · ${given.get("run").runs[0].name} · SearchRL`;
+    document.title = `${view.title(rest)} · ${given.get("run").name || given.get("run").runs[0].name} · SearchRL`;
     if (!isFirst && title && !query.has("token")) title.focus({ preventScroll: true });
     if (!isFirst && !query.has("token")) window.scrollTo(0, 0);
     if (query.has("see")) document.getElementById(query.get("see"))?.scrollIntoView();

@@ -13,15 +13,31 @@ SEARCHRL.views.run = (() => {
   const PAD = { left: 44, right: 10, top: 10, bottom: 22 };
 
   function show(main) {
-    const { runs } = given.get("run");
-    main.replaceChildren();
-    runs.forEach((run, place) => main.append(...describe(run, place, runs.length)));
+    const { runs, ...study } = given.get("run");
+    main.replaceChildren(...together(runs, study));
+    runs.forEach((run, place) => {
+      const parts = describe(run, place, runs.length);
+      main.append(...(runs.length > 2 ? [el("details", {}, el("summary", {}, run.name), parts)] : parts));
+    });
+  }
+
+  // Many runs: a table of their arms, and each figure with a band over the runs of an arm.
+  function together(runs, { heads, table: rows, notes, charts }) {
+    if (!charts.length) return [];
+    const cells = ([name, texts]) => el("tr", {}, el("th", { scope: "row" }, name), texts.map((text) => el("td", { class: "n" }, text)));
+    const pictures = charts.map((name) => el("figure", {}, el("img", { alt: `${name}, by sampled tokens`, src: `data/${name}.svg` })));
+    return [el("h1", { tabindex: "-1" }, `${runs.length} runs together`),
+      el("section", { class: "box", id: "together" },
+        rows ? table("Arms", ["arm", ...heads], Object.entries(rows).map(cells)) : null,
+        (notes || []).map((text) => el("p", { class: "note" }, text)),
+        el("p", { class: "note" }, "Lines are means over the runs of an arm, bands their 95 % intervals over the seeds."),
+        el("div", { class: "charts" }, pictures))];
   }
 
   function describe(run, place, total) {
     const name = total > 1 ? `${place ? "Compared with" : "Run"}: ${run.name}` : `Run ${run.name}`;
     return [
-      el(place ? "h2" : "h1", { tabindex: place ? null : "-1" }, name),
+      el(total > 1 ? "h2" : "h1", { tabindex: total > 1 ? null : "-1" }, name),
       faults(run),
       place ? null : questions(),
       alarms(run, place),

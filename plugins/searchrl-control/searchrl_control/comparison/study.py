@@ -12,12 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from scipy.special import stdtrit
-
-from searchrl import ConfigError, compare, estimate
+from searchrl import ConfigError, compare, estimate, over_seeds
 from searchrl.contracts import Paired
 from searchrl_control.collections.judged import DEMO, TEST, TRAIN
 from searchrl_control.comparison.sequences import (
@@ -204,9 +202,8 @@ def compare_played(
 
     Pooled, of each collection, and of each level of difficulty. The interval of one seed is over
     questions. That of several is over questions and seeds: of two independent errors, the squares
-    of the half widths add up (MOVER, Zou and Donner 2008), where that of the seeds is Student's t
-    of their mean differences. `p` is over questions. Policies that act alike on every question
-    differ by 0, without an error: there is no interval.
+    of the half widths add up (MOVER, Zou and Donner 2008). `p` is over questions. Policies that act
+    alike on every question differ by 0, without an error: there is no interval.
     """
     done = {one.question: one.actions for one in second}
     strata = {one.question: one.collection for one in second}
@@ -223,8 +220,8 @@ def compare_played(
         if all(one.actions == done[one.question] for one in chain(*seeds) if one.question in base):
             differences[part] = {"value": 0.0, "n": paired["n"], "p": 1.0, "test": paired["test"]}
         elif len(seeds) > 1 and "low" in paired:
-            means = [fmean(of.values()) for of in others[1:]]
-            half = float(stdtrit(len(seeds) - 1, 0.975)) * stdev(means) / math.sqrt(len(seeds))
+            seen = over_seeds([fmean(of.values()) for of in others[1:]])
+            half = seen["high"] - seen["value"]
             paired["low"] = paired["value"] - math.hypot(paired["value"] - paired["low"], half)
             paired["high"] = paired["value"] + math.hypot(paired["high"] - paired["value"], half)
     return differences

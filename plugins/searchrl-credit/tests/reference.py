@@ -68,7 +68,7 @@ def tree_grpo(step: Step) -> dict[Turn, float]:
 
 
 def at2po(step: Step) -> dict[Turn, float]:
-    values = below(step, [one.reward for one in scored(step)])
+    values = arpo(step)
     paths = [(leaf.group, *leaf.path(step)) for leaf in step]
     before = {turn: path[:n] for path in paths for n, turn in enumerate(path) if n}
     centred = normal([*values.values()], [before[turn] for turn in values], by_std=False)

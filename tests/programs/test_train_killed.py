@@ -99,8 +99,8 @@ def test_killed_in_each_place(micro_model: Path, tmp_path: Path, parts: tuple[fl
 @pytest.mark.timeout(1200)
 @pytest.mark.thorough
 def test_killed_in_each_round_of_branches(micro_model: Path, tmp_path: Path) -> None:
-    """Two steps of two rounds follow the first checkpoint."""
-    points = [("branches", part) for part in (0.1, 0.35, 0.6, 0.85)]
+    """Of three steps behind the first checkpoint: both rounds of the first, and of the second."""
+    points = [("branches", part) for part in (0.1, 0.28, 0.45, 0.65)]
     whole, rows = kill_and_resume(micro_model, tmp_path, points, algorithm={"name": "branches"})
     assert sum(bool(row["parent"]) for row in whole.rollouts()) > 8
     for row in rows:

@@ -62,9 +62,8 @@ def arpo(step: Step) -> dict[Turn, float]:
 
 def tree_grpo(step: Step) -> dict[Turn, float]:
     leaves = scored(step)
-    rewards = [one.reward for one in leaves]
-    trees = [one.path(step)[0] for one in leaves]
-    return below(step, normal(rewards, [one.group for one in leaves]) + normal(rewards, trees))
+    groups, trees = [one.group for one in leaves], [one.path(step)[0] for one in leaves]
+    return below(step, sum(normal([one.reward for one in leaves], x) for x in (groups, trees)))
 
 
 def at2po(step: Step) -> dict[Turn, float]:

@@ -1,7 +1,9 @@
 """`tree_grpo` and `arpo`: where a tree branches, and what its turns are worth.
 
 A turn that several rollouts share is trained once, with the mean over the leaves behind it. The
-published code trains it once for each leaf: the same gradient, times the number of leaves.
+published code trains it once for each leaf: the same gradient, times the number of leaves, where
+all tokens weigh alike (`algorithm.reduction: constant`). With `sequence-mean` a branch weighs as
+one rollout, however few turns are its own.
 """
 
 from __future__ import annotations

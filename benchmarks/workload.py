@@ -252,6 +252,11 @@ class OurSide:
                 open_[handle] = trajectory
                 count = work.draw_tokens(self.num_steps, number, place)
                 generator.submit(handle, (), (), count)
+        return self._finish(open_)
+
+    def _finish(self, open_: dict[Handle, Trajectory]) -> list[Trajectory]:
+        """The trajectories when all of their turns have been sampled."""
+        work, generator = self.work, self.generator
         trajectories = list(open_.values())
         while open_:
             finished = generator.poll()
@@ -261,7 +266,7 @@ class OurSide:
                 trajectory.append_model(
                     turn.ids, turn.logps, version=turn.version, reason=turn.reason
                 )
-                if len(trajectory.turns) == work.num_turns:
+                if trajectory.num_kept + len(trajectory.turns) == work.num_turns:
                     generator.close(turn.handle)
                     del open_[turn.handle]
                     continue

@@ -55,7 +55,7 @@ class Trainable(Protocol):
 
     @property
     def turn_rewards(self) -> tuple[float, ...]:
-        """Reward of each turn; they sum to the reward, or to 0 if there is none."""
+        """Reward of each turn of its own; those of an episode sum to its reward, or to 0."""
 
     @property
     def is_cut(self) -> bool:

@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import searchrl.programs.train as train_program
+from searchrl.engine.learning import step_groups
 from searchrl.programs import training_run
 from searchrl.programs.setup.session import Session
 from searchrl.run_folder import RunWriter
 
 PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
     "rollout": ((Session, "sample"),),
+    "branches": ((step_groups, "grow"),),
     "update": ((Session, "update"),),
     "checkpoint": (
         (training_run, "save_checkpoint"),

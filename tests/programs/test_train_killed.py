@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).with_name("killing.py")
 
 
 def kill_and_resume(
-    micro_model: Path, tmp_path: Path, points: list[tuple[str, float]]
+    micro_model: Path, tmp_path: Path, points: list[tuple[str, float]], **more: Any
 ) -> tuple[Run, list[dict[str, Any]]]:
     """The uninterrupted run, and what came of each point."""
     tests = PROGRAM.parent.parent
@@ -28,6 +28,7 @@ def kill_and_resume(
         micro_model, tmp_path / "whole", max_steps=4, log={"trackers": ["jsonl"]},
         rollout={"group_size": 2, "max_turn_tokens": 8, "max_total_tokens": 120},
         eval={"num_tasks": 1, "num_tasks_during": 1, "every": 2}, checkpoint={"every": 2},
+        **more,
     )  # fmt: skip
     job = {
         "settings": config,
@@ -91,5 +92,16 @@ def assert_same_bits(whole: Run, run: Run) -> None:
 def test_killed_in_each_place(micro_model: Path, tmp_path: Path, parts: tuple[float, ...]) -> None:
     points = list(zip(PLACES, parts, strict=True))
     whole, rows = kill_and_resume(micro_model, tmp_path, points)
+    for row in rows:
+        assert_same_bits(whole, Run.open(row["run"]))
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.thorough
+def test_killed_in_each_round_of_branches(micro_model: Path, tmp_path: Path) -> None:
+    """Of three steps behind the first checkpoint: both rounds of the first, and of the second."""
+    points = [("branches", part) for part in (0.1, 0.28, 0.45, 0.65)]
+    whole, rows = kill_and_resume(micro_model, tmp_path, points, algorithm={"name": "branches"})
+    assert sum(bool(row["parent"]) for row in whole.rollouts()) > 8
     for row in rows:
         assert_same_bits(whole, Run.open(row["run"]))

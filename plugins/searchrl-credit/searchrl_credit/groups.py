@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from statistics import pstdev
 from typing import Annotated
 
 from pydantic import Field
 
 from searchrl.algorithms import Algorithm, Ask, Column, StepScores, ppo_clip_loss
-from searchrl_credit.parts import discounted, normalise, scored, within
+from searchrl_credit.parts import DELTA, discounted, normalise, scored, within
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
@@ -76,5 +77,9 @@ def component_advantages(step: StepScores) -> list[float]:
     sums = [0.0] * len(rollouts)
     for (place, weight), one in zip(owners, within(keys, values), strict=True):
         sums[place] += weight * one
-    made = iter(normalise(sums))
-    return [next(made) if is_in else 0.0 for is_in in step.is_scored]
+    # Their mean over the step is 0. What cancels is 0, too, and no rounding error: a dead group
+    # stays one.
+    sums = [round(one, 12) for one in sums]
+    scale = pstdev(sums or [0.0]) + DELTA
+    made = iter(sums)
+    return [next(made) / scale if is_in else 0.0 for is_in in step.is_scored]

@@ -55,9 +55,9 @@ class Forest:
             if one.trajectory.num_kept:
                 self._children.setdefault(one.trajectory.parent, []).append(one)
 
-    def root(self, rollout: Any) -> str:
-        """The rollout with which the tree of a rollout began, by its name."""
-        while rollout.trajectory.num_kept:
+    def sampler(self, rollout: Any, turn: int = 0) -> str:
+        """The rollout that sampled a turn of an episode, by its name; of turn 0: the tree's."""
+        while rollout.trajectory.num_kept > turn:
             rollout = self.by_id[rollout.trajectory.parent]
         return str(rollout.trajectory.rollout_id)
 
@@ -71,23 +71,23 @@ class Forest:
         return found
 
 
-def over_leaves(
-    step: StepScores,
-    values: Mapping[str, float],
-    combine: Callable[[list[float]], float] = fmean,
-) -> list[Column]:
-    """Return, for each turn, the mean of the values of the leaves whose path holds it.
+def over_leaves(step: StepScores, values: Mapping[str, float]) -> list[list[float | None]]:
+    """Return, for each turn, the mean of the values of the leaves whose path holds it, or None.
 
-    `values` are those of scored rollouts, by their names; a turn above none has 0.
+    `values` are those of scored rollouts, by their names.
     """
-    forest = Forest(step.rollouts)
-    columns = []
+    forest, rows = Forest(step.rollouts), list[list[float | None]]()
     for rollout in step.rollouts:
         below = [forest.below(rollout, turn.index) for turn in rollout.trajectory.turns]
         named = [[one.trajectory.rollout_id for one in leaves] for leaves in below]
         known = [[values[name] for name in names if name in values] for names in named]
-        columns.append(Column([combine(own) if own else 0.0 for own in known]))
-    return columns
+        rows.append([fmean(own) if own else None for own in known])
+    return rows
+
+
+def to_columns(rows: Iterable[Iterable[float | None]]) -> list[Column]:
+    """The advantages of turns: 0 for one without a value."""
+    return [Column([value or 0.0 for value in row]) for row in rows]
 
 
 def scored(step: StepScores) -> tuple[list[Any], list[str], list[float]]:

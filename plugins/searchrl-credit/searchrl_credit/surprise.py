@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from searchrl.algorithms import Algorithm, Column, StepScores, ppo_clip_loss
-from searchrl_credit.parts import normalise, within
-from searchrl_credit.trees import Asked, Branching, Count, group_advantages, turns_of
+from searchrl_credit.parts import Forest, normalise, to_columns, within
+from searchrl_credit.trees import Asked, Branching, Count, group_values, turns_of
 
 
 def make_at2po(
@@ -54,36 +54,35 @@ class Surprising(Branching):
         """Return the turns, but the last of each path, with the greatest surprise."""
         if number >= self.rounds:
             return []
-        expanded = Counter(place_of(one, one.trajectory.num_kept) for one in rollouts)
+        forest = Forest(rollouts)
+        expanded = Counter(place_of(forest, one, one.trajectory.num_kept) for one in rollouts)
         found = list[tuple[float, Any, int]]()
         for one in rollouts:
             for turn in turns_of(one)[:-1] if one.is_scored and not one.is_served else ():
                 own = one.trajectory.turns[turn - one.trajectory.num_kept]
                 logps = one.trajectory.segments[0].logps[own.start : own.stop]
-                more = expanded[place_of(one, turn)] if turn else 0
+                more = expanded[place_of(forest, one, turn)] if turn else 0
                 found.append((-fmean(logps) - self.penalty * more, one, turn))
         found.sort(key=lambda row: -row[0])
         return [(one, turn) for _, one, turn in found[: self.expansions]]
 
     def advantages(self, step: StepScores) -> list[Column]:
         """Return the values of turns, less those of their siblings if that is asked for."""
-        columns = group_advantages(step)
-        if self.against == "group":
-            return columns
-        places = [
-            (group, place_of(one, one.trajectory.num_kept + turn.index))
-            for one, group in zip(step.rollouts, step.group_ids, strict=True)
-            for turn in one.trajectory.turns
-        ]
-        values = [value for column in columns for value in column.values]
-        made = iter(within(places, values, partial(normalise, divides=False)))
-        return [Column([next(made) for _ in column.values]) for column in columns]
+        rows, forest = group_values(step), Forest(step.rollouts)
+        if self.against == "siblings":
+            rollouts = zip(step.rollouts, step.group_ids, rows, strict=True)
+            places = [
+                (group, place_of(forest, one, turn))
+                for one, group, row in rollouts
+                for turn, value in zip(turns_of(one), row, strict=True)
+                if value is not None
+            ]
+            values = [value for row in rows for value in row if value is not None]
+            made = iter(within(places, values, partial(normalise, divides=False)))
+            rows = [[None if value is None else next(made) for value in row] for row in rows]
+        return to_columns(rows)
 
 
-def place_of(rollout: Any, turn: int) -> tuple[str, int]:
-    """The place at which a turn of a rollout's own begins: equal for turns begun there anew."""
-    trajectory = rollout.trajectory
-    is_first = turn == trajectory.num_kept
-    if turn == 0:
-        return "", 0
-    return (trajectory.parent, turn) if is_first else (trajectory.rollout_id, turn)
+def place_of(forest: Forest, rollout: Any, turn: int) -> tuple[str, int]:
+    """The place at which a turn of an episode begins: equal for turns begun there anew."""
+    return (forest.sampler(rollout, turn - 1), turn) if turn else ("", 0)

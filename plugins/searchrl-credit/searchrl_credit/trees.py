@@ -1,7 +1,9 @@
 """`tree_grpo` and `arpo`: where a tree branches, and what its turns are worth.
 
 A turn that several rollouts share is trained once, with the mean over the leaves behind it. The
-published code trains it once for each leaf: the same gradient, times the number of leaves.
+published code trains it once for each leaf: the same gradient, times the number of leaves, where
+all tokens weigh alike (`algorithm.reduction: constant`). With `sequence-mean` a branch weighs as
+one rollout, however few turns are its own.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from searchrl.algorithms import (
     ppo_clip_loss,
 )
 from searchrl_credit.gain import Gain
-from searchrl_credit.parts import Forest, over_leaves, scored, within
+from searchrl_credit.parts import Forest, over_leaves, scored, to_columns, within
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -119,11 +121,11 @@ class Trees(Branching):
         if number >= self.rounds:
             return []
         rng, forest, asked = self.draws(rollouts, number), Forest(rollouts), Asked()
-        for root in dict.fromkeys(map(forest.root, rollouts)):
+        for root in dict.fromkeys(map(forest.sampler, rollouts)):
             inner = [
                 (one, turn + 1)
                 for one in rollouts
-                if forest.root(one) == root and one.is_scored
+                if forest.sampler(one) == root and one.is_scored
                 for turn in turns_of(one)[:-1]
             ]
             asked += rng.choices(inner, k=self.expansions) if inner else []
@@ -133,7 +135,7 @@ class Trees(Branching):
         """Return, per turn, the mean over the leaves behind it."""
         rollouts, groups, rewards = scored(step)
         forest = Forest(step.rollouts)
-        roots = [forest.root(one) for one in rollouts]
+        roots = [forest.sampler(one) for one in rollouts]
         kept = self._kept([one.trajectory.rollout_id for one in rollouts], roots)
         rows = [n for n, is_kept in enumerate(kept) if is_kept]
         names = [rollouts[n].trajectory.rollout_id for n in rows]
@@ -141,7 +143,7 @@ class Trees(Branching):
         of_prompt = within([groups[n] for n in rows], values)
         of_tree = within([roots[n] for n in rows], values)
         both = (a + b for a, b in zip(of_prompt, of_tree, strict=True))
-        columns = over_leaves(step, dict(zip(names, both, strict=True)))
+        columns = to_columns(over_leaves(step, dict(zip(names, both, strict=True))))
         return self._with_gains(step, columns) if self.gain else columns
 
     def _with_gains(self, step: StepScores, columns: list[Column]) -> list[Column]:
@@ -187,10 +189,12 @@ def make_arpo(
         log_vocab: divisor of the entropies (nats): the logarithm of the vocabulary, here Qwen's.
     """
     hooks = Uncertain(chains, weight, threshold, first_tokens, log_vocab)
-    return Algorithm("arpo", group_advantages, ppo_clip_loss, hooks=hooks)
+    return Algorithm(
+        "arpo", lambda step: to_columns(group_values(step)), ppo_clip_loss, hooks=hooks
+    )
 
 
-def group_advantages(step: StepScores) -> list[Column]:
+def group_values(step: StepScores) -> list[list[float | None]]:
     """Return, per turn, the mean over the leaves behind it of the advantage in the group."""
     rollouts, groups, rewards = scored(step)
     names = [one.trajectory.rollout_id for one in rollouts]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import Column, Per, StepScores, dead_groups
-from searchrl.core.group import Group, Trainable, settle
+from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import LossSettings, Reduction, token_weights
 from searchrl.core.trajectory import Origin, RowId, Trajectory
 from searchrl.engine.model.layout import TokenRow
@@ -121,9 +121,9 @@ def pack_step(
         is_scored=[item.reward is not None for item in items],
         rollouts=items,
         turn_rewards=[
-            (*scored[:-1], scored[-1] + more) if scored else settle(item.turn_rewards, reward)
-            for item, more, reward in zip(items, added, rewards, strict=True)
-            for scored in [item.turn_scores]
+            (*earned[:-1], earned[-1] + more) if earned else ()
+            for item, more in zip(items, added, strict=True)
+            for earned in [item.turn_scores or item.turn_rewards]
         ],
         max_updates=max_updates,
         **known._asdict(),

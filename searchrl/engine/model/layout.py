@@ -215,7 +215,12 @@ class PackedPlan:
             self._paths.append((*self._paths[parent], parent) if parent >= 0 else ())
             # Prompts of several groups differ too much in length to be padded.
             siblings.setdefault(parent if parent >= 0 else ~node, []).append(node)
-        self._siblings = [sorted(nodes, key=lambda n: -lengths[n]) for nodes in siblings.values()]
+        self._siblings = list[list[int]]()
+        for nodes in siblings.values():
+            nodes.sort(key=lambda n: -lengths[n])
+            # A probe is not padded to the turn beside which it stands.
+            num_long = sum(8 * lengths[n] >= lengths[nodes[0]] for n in nodes)
+            self._siblings += filter(None, (nodes[:num_long], nodes[num_long:]))
         self._longest = max(
             (lengths[n] + sum(lengths[m] for m in self._paths[n]) for n in range(len(lengths))),
             default=0,

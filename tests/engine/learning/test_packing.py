@@ -154,6 +154,18 @@ def test_an_algorithm_sees_the_rollouts_themselves():
     assert keys[0] == items[1].trajectory.seen_before(items[1].trajectory.turns[0]) != keys[1]
 
 
+def test_a_branch_earns_what_its_own_turns_earn():
+    """The turns that it kept earned the rest of its reward, which went to its last turn, too."""
+
+    class Branch(TrainItem):
+        turn_rewards = (0.25, 0.5)  # type: ignore[assignment]
+
+    seen: list[StepScores] = []
+    one = make_item("r0", [2, 3])
+    pack_items([Branch(one.trajectory, 1.0)], lambda step: seen.append(step) or [0.0])
+    assert seen[0].turn_rewards == [(0.25, 0.5)]
+
+
 @pytest.fixture
 def rollouts(policy: Policy, toy_world: Any) -> list[Rollout]:
     world = toy_world(reward="parity", protocol="short-stops", retriever="random", max_turns=3)

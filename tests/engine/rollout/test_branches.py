@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from engine_toy import LIMITS, caught_step, make_learner
+from engine_toy import LIMITS, make_trajectory
+from packed_toy import caught_gradients, is_close, make_learner, make_policy
 
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
+from searchrl.core.advantage import Column, StepScores
 from searchrl.core.episode import FailureKind
-from searchrl.core.group import Group
+from searchrl.core.group import Group, TrainItem
+from searchrl.core.reduction import LossSettings
 from searchrl.core.trajectory import Author
+from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.branches import grow
 from searchrl.engine.rollout.dialogue import RolloutRequest
@@ -64,17 +72,83 @@ def test_a_branch_goes_on_behind_the_kept_turns_and_owns_only_its_tokens(
     }
 
 
-def test_every_sampled_token_is_trained_once_and_the_trie_has_the_gradient_of_rows(
-    policy: Policy, short_world: Any
+def test_each_token_that_was_sampled_is_trained_once_in_the_context_it_had(
+    policy: Policy, short_world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fed: dict[Any, list[int]] = {}
+    sampled: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+    real_open, real_submit, real_poll = SlotGenerator.open, SlotGenerator.submit, SlotGenerator.poll
+
+    def opened(self: Any, prompt: Sequence[int], *rest: Any, **more: Any) -> Any:
+        handles = real_open(self, prompt, *rest, **more)
+        fed.update((handle, [*prompt]) for handle in handles)
+        return handles
+
+    def submitted(self: Any, handle: Any, ids: Sequence[int], *rest: Any) -> None:
+        fed[handle] += ids
+        real_submit(self, handle, ids, *rest)
+
+    def polled(self: Any) -> Any:
+        turns = real_poll(self)
+        for turn in turns:
+            sampled[tuple(fed[turn.handle]), turn.ids] += 1
+            fed[turn.handle] += turn.ids
+        return turns
+
+    for name, one in (("open", opened), ("submit", submitted), ("poll", polled)):
+        monkeypatch.setattr(SlotGenerator, name, one)
     groups = grown(policy, short_world)
-    items = [one for group in groups for one in group.rollouts]
-    learner = make_learner(policy, is_packed=True)
-    (packed,), stats = caught_step(learner, items)
-    trained = [one for one in items if one.is_scored]
-    assert stats["num_tokens"] == sum(one.trajectory.num_model_tokens for one in trained)
-    (plain,), _ = caught_step(make_learner(policy, is_packed=False), items)
-    assert torch.allclose(packed, plain, atol=1e-6)
+    assert all(one.is_scored for group in groups for one in group.rollouts)
+    packed = pack_step(groups, make_grpo(), LossSettings(beta=1.0))
+    trained: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+    for row in packed.rows:
+        bounds = [n for n in range(1, len(row.mask)) if row.mask[n] != row.mask[n - 1]]
+        bounds += [len(row.mask)] * (len(bounds) % 2)
+        for start, stop in zip(bounds[::2], bounds[1::2], strict=True):
+            trained[tuple(row.ids[:start]), tuple(row.ids[start:stop])] += 1
+        # A branch weighs as one rollout, however many turns it kept.
+        weights = row.over_tokens("weight")
+        assert sum(weights) == pytest.approx(1 / len(packed.rows)) and len({*weights}) == 1
+    assert trained == sampled
+
+
+def path_of(by_id: dict[str, Rollout], leaf: Rollout) -> list[tuple[str, int, int, list[Any]]]:
+    """Each turn of an episode: who sampled it, its number there, its start and its log-probs."""
+    own, name = leaf.trajectory, leaf.trajectory.rollout_id
+    above = path_of(by_id, by_id[own.parent])[: own.num_kept] if own.parent else []
+    logps = own.segments[0].logps
+    return above + [(name, t.index, t.start, logps[t.start : t.stop]) for t in own.turns]
+
+
+def test_a_shared_turn_trained_once_for_its_leaves_has_the_gradient_of_once_per_leaf(
+    micro_model: Path, short_world: Any
+) -> None:
+    """With the sum over the leaves: the mean of Tree-GRPO, times their number."""
+    policy = make_policy(micro_model)
+    rollouts = [one for group in grown(policy, short_world) for one in group.rollouts]
+    by_id = {one.trajectory.rollout_id: one for one in rollouts}
+    sums, copies = Counter[tuple[str, int]](), []
+    for leaf in rollouts:
+        ids, at, parts = leaf.trajectory.segments[0].ids, 0, list[Any]()
+        for owner, number, start, logps in path_of(by_id, leaf):
+            sums[owner, number] += leaf.reward - 0.25
+            parts += [ids[at:start], (ids[start : start + len(logps)], logps)]
+            at = start + len(logps)
+        copy = make_trajectory(leaf.trajectory.rollout_id, leaf.trajectory.group_id, *parts)
+        copies.append(TrainItem(copy, leaf.reward))
+
+    def of_sums(step: StepScores) -> list[Column]:
+        named = [(one.trajectory.rollout_id, one.trajectory.turns) for one in rollouts]
+        return [Column([sums[name, turn.index] for turn in turns]) for name, turns in named]
+
+    def gradient(advantages: Any, items: Sequence[Any], is_packed: bool) -> torch.Tensor:
+        algorithm = Algorithm("mine", advantages, make_grpo().loss, "constant", beta=0.0)
+        (made,) = caught_gradients(make_learner(policy, algorithm, is_packed=is_packed), items)
+        return made
+
+    per_leaf = gradient(lambda step: [one - 0.25 for one in step.rewards], copies, False)
+    for is_packed in (False, True):
+        assert is_close(gradient(of_sums, rollouts, is_packed), per_leaf, 1e-9)
 
 
 def test_an_environment_that_replies_otherwise_fails_the_branch(

@@ -30,7 +30,7 @@ def register_envs(register: Register) -> None:
     register(
         "credit",
         "searchrl_credit.world:CreditEnv",
-        expert="searchrl_credit.world:make_expert",
+        expert="searchrl_credit.world:Clerk",
         scripts={"random": "searchrl_credit.world:make_random"},
         description="letters of an archive: five turns, of which the second decides",
     )

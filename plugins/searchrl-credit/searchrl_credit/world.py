@@ -1,7 +1,7 @@
 """`credit`: five turns of which the second decides, a world to compare algorithms in.
 
-All four registers of an archive know everybody, and lead on alike. The letter is where the register
-of the person's trade says, by a table that nobody tells; the others say another town.
+An archive has four registers, which lead on alike. Where a deed was signed, only the register of
+the person's trade knows, by a table that nobody tells; the others name other towns.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ LAST = (
     "Brook Croft Dale Firth Glen Heath Knoll Lund Marsh Moor Peak Reed Shaw Stone Vale Wood".split()
 )
 TOWNS = "Alcombe Belford Corwick Dalham Elmere Fenton Garholm Harwell".split()
-BOXES = "amber ash bay beech birch box cedar coral elm fern fig fir flint hazel iris ivy".split()
-BOXES += "jade jet lilac lime maple moss oak opal pearl pine plum rose rush sage slate yew".split()
+TREES = "ash bay beech birch cedar elm fir maple oak palm pine plum rowan willow yew alder".split()
+COLOURS = (
+    "amber blue brown coral cream gold green grey jade lilac lime pink red rose teal white".split()
+)
 _SPLITS = {"train": (20_000, 0, 12), "validation": (500, 12, 14), "test": (1_000, 14, 16)}
 
 
@@ -34,7 +36,7 @@ class CreditSettings(SearchSettings):
 
 
 class CreditEnv(TextEnv):
-    """Where was a letter written? A search calls for one thing by its title."""
+    """Where was a deed signed? A search calls for one thing by its title."""
 
     name: ClassVar[str] = "credit"
     splits = tuple(_SPLITS)
@@ -49,31 +51,31 @@ class CreditEnv(TextEnv):
         rng = Random(f"credit/{self.world_seed}/{split}/{index}")
         first, trade = rng.randrange(len(FIRST)), rng.choice(TRADES)
         name = f"{FIRST[first]} {LAST[(first + rng.randrange(*_SPLITS[split][1:])) % len(LAST)]}"
+        right = Random(f"credit/{self.world_seed}").sample(REGISTERS * 2, 8)[TRADES.index(trade)]
         towns = dict(zip(REGISTERS, rng.sample(TOWNS, len(REGISTERS)), strict=True))
-        table = Random(f"credit/{self.world_seed}").sample(REGISTERS * 2, len(TRADES))
-        register = table[TRADES.index(trade)]
+        trees, colours = rng.sample(TREES, 12), rng.sample(COLOURS, 12)
+        texts = {f"deed of {name}": ", ".join(REGISTERS)}
+        for register, town in towns.items():
+            books = [f"book {trees.pop()}" for _ in range(3)]
+            pages = [f"page {colours.pop()}" for _ in range(3)]
+            texts[register] = ", ".join(books)
+            texts |= dict.fromkeys(books, ", ".join(pages))
+            texts |= dict.fromkeys(pages, f"signed in {town}")
         return Task(
             id=f"credit-{split}-{index}",
             split=split,
             index=index,
-            question=f"Where was the letter of {name} the {trade} written?",
-            answers=(towns[register],),
-            gold_ids=(register,),
+            question=f"Where was the deed of {name} the {trade} signed?",
+            answers=(towns[right],),
+            gold_ids=(right,),
             env=self.name,
-            meta={"name": name, "towns": towns, "boxes": rng.sample(BOXES, 24)},
+            meta={"texts": texts},
         )
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
-        """The person, the registers, and in each register three books and three letters."""
-        if not task.meta:  # a user's question
-            return task.id, []
-        made = {task.meta["name"]: f"see {', '.join(REGISTERS)}"}
-        for place, (register, town) in enumerate(task.meta["towns"].items()):
-            books, letters = (task.meta["boxes"][n : n + 3] for n in (6 * place, 6 * place + 3))
-            made[register] = f"found in {', '.join(books)}"
-            made |= {book: f"copied in {', '.join(letters)}" for book in books}
-            made |= {letter: f"written in {town}" for letter in letters}
-        return task.id, [Passage(title, text, title) for title, text in made.items()]
+        """The deed, the registers, and in each register three books and three pages."""
+        texts = task.meta.get("texts", {})  # a user's question has none
+        return task.id, [Passage(title, text, title) for title, text in texts.items()]
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Show what has the title that is the first query."""
@@ -83,26 +85,20 @@ class CreditEnv(TextEnv):
 
 
 class Clerk:
-    """Goes the whole way through one register, by books and letters at random."""
+    """Goes the whole way through a register, by default the right one."""
 
-    def __init__(self, env: Any, task: Task, protocol: TagProtocol, register: str) -> None:
-        self.env, self.protocol, self.task = env.unwrapped, protocol, task
-        self.rng, self.titles = Random(f"clerk/{task.id}"), [task.meta["name"], register]
+    def __init__(self, env: Any, task: Task, protocol: TagProtocol, register: str = "") -> None:
+        texts, rng = task.meta["texts"], Random(f"clerk/{task.id}")
+        titles = [next(iter(texts)), register or task.gold_ids[0]]
+        while "signed in " not in (text := texts[titles[-1]]):
+            titles.append(rng.choice(text.split(", ")))
+        answer = Action(ANSWER, text.removeprefix("signed in "))
+        turns = [protocol.render_turn(Action(SEARCH, (title,)), "Next.") for title in titles]
+        self.turns = [*turns, protocol.render_turn(answer, "I know enough to answer.")]
 
     def act(self, observation: str) -> str:
-        """Call for the next thing; answer what a letter says."""
-        text = " ".join(one.text for one in self.env.last_passages)
-        if text.startswith("written in "):
-            answer = Action(ANSWER, text.removeprefix("written in "))
-            return self.protocol.render_turn(answer, "I know enough to answer.")
-        listed = text.partition(" in ")[2].split(", ")
-        title = self.titles.pop(0) if self.titles else self.rng.choice(listed)
-        return self.protocol.render_turn(Action(SEARCH, (title,)), "I should look this up.")
-
-
-def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
-    """Goes through the right register."""
-    return Clerk(env, task, protocol, task.gold_ids[0])
+        """Return the next turn."""
+        return self.turns.pop(0)
 
 
 def make_random(env: Any, task: Task, protocol: TagProtocol) -> Clerk:

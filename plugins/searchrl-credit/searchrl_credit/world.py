@@ -21,10 +21,8 @@ LAST = (
     "Brook Croft Dale Firth Glen Heath Knoll Lund Marsh Moor Peak Reed Shaw Stone Vale Wood".split()
 )
 TOWNS = "Alcombe Belford Corwick Dalham Elmere Fenton Garholm Harwell".split()
-TREES = "ash bay beech birch cedar elm fir maple oak palm pine plum rowan willow yew alder".split()
-COLOURS = (
-    "amber blue brown coral cream gold green grey jade lilac lime pink red rose teal white".split()
-)
+TREES = "ash bay beech birch cedar elm fir maple oak pine plum willow".split()
+COLOURS = "blue brown coral cream gold green grey jade pink red teal white".split()
 _SPLITS = {"train": (20_000, 0, 12), "validation": (500, 12, 14), "test": (1_000, 14, 16)}
 
 
@@ -66,7 +64,7 @@ class CreditEnv(TextEnv):
             split=split,
             index=index,
             question=f"Where was the deed of {name} the {trade} signed?",
-            answers=(towns[right],),
+            answers=(f"in {towns[right]}", towns[right]),
             gold_ids=(right,),
             env=self.name,
             meta={"texts": texts},
@@ -92,7 +90,7 @@ class Clerk:
         titles = [next(iter(texts)), register or task.gold_ids[0]]
         while "signed in " not in (text := texts[titles[-1]]):
             titles.append(rng.choice(text.split(", ")))
-        answer = Action(ANSWER, text.removeprefix("signed in "))
+        answer = Action(ANSWER, text.removeprefix("signed "))
         turns = [protocol.render_turn(Action(SEARCH, (title,)), "Next.") for title in titles]
         self.turns = [*turns, protocol.render_turn(answer, "I know enough to answer.")]
 

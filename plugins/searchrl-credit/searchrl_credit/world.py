@@ -67,7 +67,7 @@ class CreditEnv(TextEnv):
             answers=(f"in {towns[right]}", towns[right]),
             gold_ids=(right,),
             env=self.name,
-            meta={"texts": texts},
+            meta={"texts": texts, "trade": trade},
         )
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
@@ -91,8 +91,10 @@ class Clerk:
         while "signed in " not in (text := texts[titles[-1]]):
             titles.append(rng.choice(text.split(", ")))
         answer = Action(ANSWER, text.removeprefix("signed "))
-        turns = [protocol.render_turn(Action(SEARCH, (title,)), "Next.") for title in titles]
-        self.turns = [*turns, protocol.render_turn(answer, "I know enough to answer.")]
+        thoughts = ["Next.", f"For the {task.meta['trade']}.", "Next.", "Next."]
+        turns = [Action(SEARCH, (title,)) for title in titles]
+        self.turns = [*map(protocol.render_turn, turns, thoughts)]
+        self.turns.append(protocol.render_turn(answer, "I know enough to answer."))
 
     def act(self, observation: str) -> str:
         """Return the next turn."""

@@ -15,7 +15,7 @@ from searchrl.contracts import ANSWER, SEARCH, Action, Passage, TagProtocol, Tas
 from searchrl.envs import Found, SearchSettings, TextEnv
 
 REGISTERS = "court guild parish toll".split()
-TRADES = "baker carver dyer glazier miller potter tanner weaver".split()
+TRADES = "baker miller potter weaver".split()
 FIRST = "Ada Ben Cora Dov Elif Finn Gerda Hugo Ines Jon Kaya Leo Mina Nils Olga Paul".split()
 LAST = (
     "Brook Croft Dale Firth Glen Heath Knoll Lund Marsh Moor Peak Reed Shaw Stone Vale Wood".split()
@@ -49,7 +49,7 @@ class CreditEnv(TextEnv):
         rng = Random(f"credit/{self.world_seed}/{split}/{index}")
         first, trade = rng.randrange(len(FIRST)), rng.choice(TRADES)
         name = f"{FIRST[first]} {LAST[(first + rng.randrange(*_SPLITS[split][1:])) % len(LAST)]}"
-        right = Random(f"credit/{self.world_seed}").sample(REGISTERS * 2, 8)[TRADES.index(trade)]
+        right = Random(f"credit/{self.world_seed}").sample(REGISTERS, 4)[TRADES.index(trade)]
         towns = dict(zip(REGISTERS, rng.sample(TOWNS, len(REGISTERS)), strict=True))
         trees, colours = rng.sample(TREES, 12), rng.sample(COLOURS, 12)
         texts = {f"deed of {name}": ", ".join(REGISTERS)}

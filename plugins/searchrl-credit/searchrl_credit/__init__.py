@@ -31,6 +31,6 @@ def register_envs(register: Register) -> None:
         "credit",
         "searchrl_credit.world:CreditEnv",
         expert="searchrl_credit.world:Clerk",
-        scripts={"random": "searchrl_credit.world:make_random"},
+        scripts={"habit": "searchrl_credit.world:make_habit"},
         description="letters of an archive: five turns, of which the second decides",
     )

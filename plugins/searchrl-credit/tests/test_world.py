@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from searchrl_credit.world import REGISTERS, Clerk, make_random
+from searchrl_credit.world import REGISTERS, Clerk, make_habit
 
 import searchrl
 from searchrl.contracts import Episode
@@ -27,7 +27,7 @@ def test_it_conforms() -> None:
     assert_conforms("env:credit")
 
 
-@pytest.mark.parametrize(("make", "least", "most"), [(Clerk, 1, 1), (make_random, 0.1, 0.4)])
+@pytest.mark.parametrize(("make", "least", "most"), [(Clerk, 1, 1), (make_habit, 0.1, 0.4)])
 def test_only_the_register_decides(make: Any, least: float, most: float) -> None:
     episodes = [play(make, index) for index in range(40)]
     right = [em(one.final_answer, one.task.answers) for one in episodes]

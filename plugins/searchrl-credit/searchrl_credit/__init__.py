@@ -22,3 +22,15 @@ def register_algorithms(register: Register) -> None:
     """Offer the algorithms by the names of their papers."""
     for name, (place, description) in ALGORITHMS.items():
         register(name, f"searchrl_credit.{place}", description=description)
+
+
+@hookimpl
+def register_envs(register: Register) -> None:
+    """Offer a world in which one turn decides."""
+    register(
+        "credit",
+        "searchrl_credit.world:CreditEnv",
+        expert="searchrl_credit.world:Clerk",
+        scripts={"habit": "searchrl_credit.world:make_habit"},
+        description="letters of an archive: five turns, of which the second decides",
+    )

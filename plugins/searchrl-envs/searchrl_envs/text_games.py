@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 from collections import defaultdict
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from threading import Lock, Semaphore
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 from warnings import filterwarnings
+from weakref import finalize
 
 from pydantic import PositiveInt
 
@@ -66,6 +68,7 @@ class TextWorld(ForeignEnv):
         need(self.name, "textworld")
         self._kind, self._goal, self._admissible = name, goal, admissible
         self._make = KINDS.get(name, {}) | (make or {})
+        self._close: Callable[[], Any] = lambda: None
         if name in KINDS:
             self._make_game(0)  # wrong options are said now
         # At the first byte of another format, TextWorld's interpreter ends the process.
@@ -84,7 +87,10 @@ class TextWorld(ForeignEnv):
         infos = textworld.EnvInfos(**dict.fromkeys(INFOS, True))
         infos.admissible_commands = self._admissible
         filterwarnings("ignore", category=jericho.UnsupportedGameWarning)
+        self._close()
         self._game = textworld.start(str(file), infos)
+        # Its interpreter must be gone before its library is: with both in a cycle, Python crashes.
+        self._close = finalize(self, self._game.close)
         self.state = self._game.reset()
         goal = f"{self.state.objective or ''}\n" * self._goal
         prompt = goal.lstrip() + self._tell(self.state.description or self.state.feedback)

@@ -72,3 +72,12 @@ def test_only_files_of_a_stranger_need_trust() -> None:
     registry = searchrl.load_plugins()
     assert registry.get("env", "textworld:cooking").is_safe_name()
     assert not registry.get("env", "textworld:/tmp/game.z8").is_safe_name()
+
+
+def test_a_game_ends_where_the_next_one_begins_though_something_holds_it() -> None:
+    env = searchrl.make_env("textworld:treasure-hunter", make=HUNT)
+    env.reset(options={"split": "test", "index": 0})
+    game = env.get_wrapper_attr("_game").unwrapped
+    assert game.game_running
+    env.reset(options={"split": "test", "index": 0})
+    assert not game.game_running

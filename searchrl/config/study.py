@@ -62,9 +62,15 @@ def load_study(path: Path) -> Study:
         if not re.fullmatch(r"\w[\w.+-]*", arm):
             raise ConfigError(f"{where} names a folder: use letters, digits and _.+-")
         try:
-            settings = build_config(study.settings(arm, study.seeds[0])).to_yaml()
+            config = build_config(study.settings(arm, study.seeds[0]))
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error
+        if study.steps is None and config.optim.schedule != "constant":
+            raise ConfigError(
+                f"{where}: optim.schedule = {config.optim.schedule} ends with the last step, which "
+                f"a budget of {budgets[0]} does not know: set constant, or name steps"
+            )
+        settings = config.to_yaml()
         if (twin := made.setdefault(settings, arm)) != arm:
             raise ConfigError(f"{where} has the settings of {show_value(twin)}; leave one out")
     return study

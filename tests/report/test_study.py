@@ -157,6 +157,11 @@ def test_a_bad_file_is_told(tmp_path: Path) -> None:
         "it names steps and episodes": {"episodes": 3},
         "arm 'b': the configuration is not valid": {"arms": {"b": {"optim": {"rl": 1}}}},
         "arm 'b' has the settings of 'a'": {"arms": {"a": {}, "b": {"seed": 3}}},
+        "optim.schedule = cosine ends with the last step": {
+            "steps": None,
+            "episodes": 9,
+            "arms": {"a": {"optim": {"schedule": "cosine"}}},
+        },
         "tried: no arm 'c'. Known: a, b.": {"tried": {"c": 2}},
     }.items():
         result = call("show", write(tmp_path, **changes))

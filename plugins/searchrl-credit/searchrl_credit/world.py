@@ -34,7 +34,7 @@ class CreditSettings(SearchSettings):
 
 
 class CreditEnv(TextEnv):
-    """Where was a deed signed? A search calls for one thing by its title."""
+    """Questions for the town where a deed was signed; a search names one thing by its title."""
 
     name: ClassVar[str] = "credit"
     splits = tuple(_SPLITS)

@@ -185,6 +185,24 @@ def test_igpo_pays_a_turn_for_what_the_gold_answer_gained() -> None:
     assert made[0] == pytest.approx([x + 0.5 * y + 0.25 * z, y + 0.5 * z, z]) and made[1] == [0.0]
 
 
+def test_igpo_pays_nothing_for_what_a_random_passage_gives_as_well() -> None:
+    likely = {2: 0.1, 5: 0.3, 8: 0.2}
+
+    def read(probes: Any) -> list[Reading]:
+        made = []
+        for probe in probes:
+            before, _, gold = probe.text.partition("<answer>")
+            p = 0.3 if before.startswith("seen") else likely[probe.stop]
+            made.append(Reading((-9.0, math.log(p))[: 1 + bool(gold)], (0.0,) * (1 + bool(gold))))
+        return made
+
+    hooks: Any = make_igpo(against="random").hooks
+    protocol = SimpleNamespace(opening=lambda kind: "<answer>")
+    hooks.begin(SimpleNamespace(seed=0, read=read, env_names=[""], protocols=[protocol]))
+    gains = hooks.gains([played("g0", 1.0, 3), played("g1", 1.0, 1)])
+    assert gains == [pytest.approx([0.0, -0.1]), []]
+
+
 def test_gigpo_compares_turns_that_saw_the_same() -> None:
     items = [played(f"g{n}", n == 0, 2, seen=(0, token)) for n, token in enumerate((7, 7, 8))]
     episode = [one / (2**0.5 / 3 + DELTA) for one in (2 / 3, -1 / 3, -1 / 3)]
@@ -271,7 +289,7 @@ def step_for(name: str, seed: int) -> list[reference.Leaf]:
 
 
 def advantages(name: str, step: list[reference.Leaf]) -> dict[tuple[str, int], float]:
-    """Of each turn of a scored rollout."""
+    """Advantages by turn of scored rollouts."""
     likely = {
         (one.name, 2 + 3 * turn, gold): math.log(p)
         for one in step

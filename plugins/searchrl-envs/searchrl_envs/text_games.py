@@ -125,6 +125,8 @@ class TextWorld(ForeignEnv):
             options += [] if value is False else [option if value is True else f"{option}={value}"]
         recipe = repr([version("textworld"), *options, seed])
         file = cache_path("textworld") / f"{uuid5(NAMESPACE_OID, recipe)}.z8"
+        if file.is_file():  # nobody waits for the games of others
+            return file
         file.parent.mkdir(parents=True, exist_ok=True)
         with _MAKING[file], _AT_ONCE, TemporaryDirectory(dir=file.parent) as folder:
             if file.is_file():

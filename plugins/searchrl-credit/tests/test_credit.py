@@ -199,6 +199,7 @@ def test_igpo_pays_nothing_for_what_a_random_passage_gives_as_well() -> None:
     hooks: Any = make_igpo(against="random").hooks
     protocol = SimpleNamespace(opening=lambda kind: "<answer>")
     hooks.begin(SimpleNamespace(seed=0, read=read, env_names=[""], protocols=[protocol]))
+    hooks.draw = lambda rollouts, place: "seen by another"
     gains = hooks.gains([played("g0", 1.0, 3), played("g1", 1.0, 1)])
     assert gains == [pytest.approx([0.0, -0.1]), []]
 

@@ -57,7 +57,8 @@ class Client:
         self._cache: JsonCache | None = None
         if settings.has_cache:
             path = settings.cache_path or cache_path("endpoints.sqlite")
-            self._cache = JsonCache(path, section=section)
+            advice = f"remove the file, or use none: --set {section}.cache=off"
+            self._cache = JsonCache(path, advice=advice)
         self.traffic = self.estimate(0, 0, 0)
         self._is_closed = False
         self._slots = threading.BoundedSemaphore(settings.concurrency)

@@ -114,7 +114,7 @@ def register_judges(register: Register) -> None:
 
 @hookimpl
 def register_retrievers(register: Register) -> None:
-    """BM25, and two ablations that show whether an agent reads what it finds."""
+    """BM25, two ablations that show whether an agent reads what it finds, and a recorder."""
     register(
         "bm25",
         "searchrl.retrieval.bm25:BM25Retriever",
@@ -126,6 +126,11 @@ def register_retrievers(register: Register) -> None:
         ("empty", "EmptyRetriever", "ablation: never finds anything"),
     ):
         register(name, f"searchrl.retrieval.ablations:{target}", description=description)
+    register(
+        "recorded",
+        "searchrl.retrieval.recorded:RecordedRetriever",
+        description="asks another retriever once, and answers from a file ever after",
+    )
 
 
 @hookimpl

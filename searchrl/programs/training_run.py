@@ -37,6 +37,7 @@ from searchrl.programs.agent import ask_line
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
+from searchrl.retrieval.recorded import count_searches
 from searchrl.run_folder import (
     Run,
     RunWriter,
@@ -192,7 +193,9 @@ class TrainingRun:
         if phase == "after" and self.session.workers.is_first:
             with suppress(DamagedError):  # a file that was damaged meanwhile: no such figure
                 result.metrics.update(Run(self.writer.path).gains())
-        self.limit.ensure((*result.rollouts, *result.forced), where, f"eval_{phase}{of_step}")
+        played = (*result.rollouts, *result.forced)
+        self.limit.ensure(played, where, f"eval_{phase}{of_step}")
+        self.limit.ensure_paid(played, where)
         self.log(step, result.metrics, phase)
         self.observer.evaluation(phase, step, result.metrics)
 
@@ -267,6 +270,7 @@ class TrainingRun:
             "headline": find_headline(session.worlds),
             **facts,
             "after": summary_metrics(after, session.worlds),
+            **({"searches": counts} if (counts := count_searches()) else {}),
             "policy": str(path / "policy"),
             **ask_line(path, session.worlds),
         }

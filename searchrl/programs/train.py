@@ -96,6 +96,7 @@ class _Progress(Shape, extra="forbid", allow_inf_nan=False):
     rollbacks: list[Rollback] = Field(default_factory=list)
     sampled_tokens: NonNegativeInt = 0
     episodes: NonNegativeInt = 0
+    searches: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class _Training(TrainingRun):

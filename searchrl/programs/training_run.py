@@ -37,7 +37,7 @@ from searchrl.programs.agent import ask_line
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
-from searchrl.retrieval.recorded import count_searches
+from searchrl.retrieval.recorded import count_searches, describe_searches
 from searchrl.run_folder import (
     Run,
     RunWriter,
@@ -61,7 +61,7 @@ class TrainingRun:
     makes: ClassVar[type[Setup]]
     """The objects that it works with."""
     progress: Any
-    """A `Shape` with a `step`: what checkpoints hold beside weights and optimiser."""
+    """A `Shape` with `step` and `searches`: what checkpoints hold beside weights and optimiser."""
     num_steps: int
     """Steps of the whole run."""
     writer: RunWriter
@@ -242,6 +242,7 @@ class TrainingRun:
                 f"step {self.unrecorded} is not recorded, so its weights are not kept either"
             )
         path, state = self.writer.path, dict(vars(self.progress))
+        state["searches"] = count_searches(self.progress.searches)
         settings, is_sharded = session.config.checkpoint, session.policy.is_sharded
         agreed = Interrupted | AlarmStop | BudgetSpent | FailureLimitError | None
         if is_sharded and not isinstance(sys.exception(), agreed):
@@ -261,6 +262,9 @@ class TrainingRun:
         if session.workers.is_first or session.policy.is_sharded:
             save_policy(path, session.policy)
         after = self.evaluate("after", step)
+        searches = count_searches(self.progress.searches)
+        for line in describe_searches(searches):
+            self.observer.note(line)
         summary = {
             "env": [task.env.name for task in session.config.tasks],
             "model": session.policy.source,
@@ -270,7 +274,7 @@ class TrainingRun:
             "headline": find_headline(session.worlds),
             **facts,
             "after": summary_metrics(after, session.worlds),
-            **({"searches": counts} if (counts := count_searches()) else {}),
+            **({"searches": searches} if searches else {}),
             "policy": str(path / "policy"),
             **ask_line(path, session.worlds),
         }

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -58,24 +59,35 @@ class _Recording:
 
 _recordings: dict[Path, _Recording] = {}
 
+Counts = Mapping[str, Mapping[str, float]]
+"""Counts by file: `calls`, searches that were `saved` or `missed`, and the `cost`."""
+
 
 def begin_counting() -> None:
     """Count the searches of a new run from 0."""
     _recordings.clear()
 
 
-def count_searches() -> dict[str, dict[str, float]]:
-    """The searches of this run by file: `calls`, those `saved` or `missed`, and the `cost`."""
-    counts = {str(path): one.traffic for path, one in _recordings.items()}
-    return {
-        path: {
+def count_searches(earlier: Counts = MappingProxyType({})) -> Counts:
+    """The searches of this run by file; `earlier` are those of processes that it went on from."""
+    counts = {file: dict(figures) for file, figures in earlier.items()}
+    for path, recording in _recordings.items():
+        one, sums = recording.traffic, counts.setdefault(str(path), {})
+        new = {
             "calls": one.calls,
             "saved": one.cached,
             "missed": one.failed,
-            "cost": round(one.cost or 0.0, 6),
+            "cost": one.cost or 0.0,
         }
-        for path, one in counts.items()
-    }
+        sums |= {name: round(sums.get(name, 0) + number, 6) for name, number in new.items()}
+    return counts
+
+
+def describe_searches(counts: Counts) -> Iterator[str]:
+    """One sentence for each file."""
+    for file, figures in counts.items():
+        told = ", ".join(f"{number:,} {name}" for name, number in figures.items())
+        yield f"searches recorded in '{file}': {told}"
 
 
 class RecordedRetriever:

@@ -16,7 +16,6 @@ from searchrl.contracts import PaidJudge, Traffic
 from searchrl.engine.metrics.evaluation import count_episodes
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.envs.splits import VALIDATION
-from searchrl.retrieval.recorded import count_searches
 
 
 def foresee_training(
@@ -47,15 +46,12 @@ def foresee_evaluation(settings: EvalConfig, worlds: Sequence[TaskWorld]) -> Ite
 
 
 def describe_spent(worlds: Sequence[TaskWorld]) -> Iterator[str]:
-    """One sentence for each judge that costs something, and for each file of recorded searches."""
+    """One sentence for each judge that costs something: what it was asked and what that cost."""
     costs = {}
     for world in worlds:
         if world.judged and isinstance(judge := world.judged.judge, PaidJudge):
             costs[id(judge)] = f"judge '{world.judged.name}': {judge.traffic.describe()}"
     yield from costs.values()
-    for file, counts in count_searches().items():
-        told = ", ".join(f"{number:,} {name}" for name, number in counts.items())
-        yield f"searches recorded in '{file}': {told}"
 
 
 def _foresee(

@@ -226,6 +226,7 @@ def register_commands(register: Register) -> None:
         ("train", "Train a search agent with GRPO and show how it learns."),
         ("sft", "Cold start: train on scripted or recorded demonstrations."),
         ("doctor", "Check that what a run would train is what it samples, on a few tokens."),
+        ("audit", "Look at questions and corpus before you train: found, guessed, copied?"),
         ("eval", "Evaluate a model, an endpoint or a scripted policy on held-out tasks."),
         ("score", "Score the rollouts of a run again and compare two rewards; needs no model."),
         ("ask", "Ask a trained agent a question; shows what it searches and reads."),

@@ -244,7 +244,7 @@ def play_table(
             num_samples=settings.num_samples,
         )
         result = replace(result, traffic=player.traffic)
-    for line in (*describe_spent(worlds), *describe_searches(count_searches())):
+    for line in (*describe_spent(worlds), *describe_searches(count_searches({}))):
         on_note(line)
     if reasons := tell_unscored(result.rollouts):
         on_note(f"episodes without a reward:\n{reasons}")

@@ -11,20 +11,22 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from searchrl.api_client import JsonCache
-from searchrl.contracts import StoredRetriever, Traffic
+from searchrl.contracts import StoredRetriever
 from searchrl.contracts.retrieving import NamedFactory, RankingRetriever
 from searchrl.contracts.settings import FilePath
 from searchrl.core.episode import Passage
 from searchrl.errors import BudgetSpent, ConfigError, RetrieverFailure
+
+Counts = Mapping[str, Mapping[str, float]]
+"""By file: `calls`, searches that were `saved` or `missed`, and the `cost`."""
 
 _NUM_LOCKS = 64
 _HOW = {"batch_size", "concurrency", "key_env", "max_retries", "timeout_s"}
@@ -32,35 +34,27 @@ _HOW = {"batch_size", "concurrency", "key_env", "max_retries", "timeout_s"}
 
 
 class _Recording:
-    """A file that the retrievers of a run share, and the searches of the run so far."""
+    """A file that the retrievers of a run share, and the counts of the run so far."""
 
     def __init__(self, path: Path) -> None:
         self.cache = JsonCache(path, advice="name another one: --set retriever.file=FILE")
         weakref.finalize(self, self.cache.close)
         self.locks = [threading.Lock() for _ in range(_NUM_LOCKS)]
-        self.traffic = Traffic()
+        self.counts: dict[str, float] = dict.fromkeys(("calls", "saved", "missed", "cost"), 0)
         self._lock = threading.Lock()
 
-    def count(
-        self, calls: int = 0, price: float = 0.0, limit: int | None = None, **more: int
-    ) -> None:
-        """Count searches; BudgetSpent, and nothing is counted, if these calls are too many."""
+    def count(self, name: str, number: float, limit: int | None = None) -> None:
+        """Count searches; BudgetSpent, and nothing is counted, if that is more than `limit`."""
         with self._lock:
-            old = self.traffic
-            if limit is not None and old.calls + calls > limit:
+            if limit is not None and self.counts[name] + number > limit:
                 raise BudgetSpent(
-                    f"the budget of the retriever, max_calls = {limit}, is used up: {old.calls} "
-                    "spent; raise it with --set retriever.max_calls=…"
+                    f"the budget of the retriever, max_calls = {limit}, is used up: "
+                    f"{self.counts[name]} spent; raise it with --set retriever.max_calls=…"
                 )
-            sums = {name: getattr(old, name) + number for name, number in more.items()}
-            cost = (old.cost or 0.0) + calls * price / 1000
-            self.traffic = replace(old, calls=old.calls + calls, cost=cost, **sums)
+            self.counts[name] += number
 
 
 _recordings: dict[Path, _Recording] = {}
-
-Counts = Mapping[str, Mapping[str, float]]
-"""Counts by file: `calls`, searches that were `saved` or `missed`, and the `cost`."""
 
 
 def begin_counting() -> None:
@@ -68,18 +62,13 @@ def begin_counting() -> None:
     _recordings.clear()
 
 
-def count_searches(earlier: Counts = MappingProxyType({})) -> Counts:
-    """The searches of this run by file; `earlier` are those of processes that it went on from."""
+def count_searches(earlier: Counts) -> Counts:
+    """The counts of this run by file; `earlier` are those of processes that it goes on from."""
     counts = {file: dict(figures) for file, figures in earlier.items()}
     for path, recording in _recordings.items():
-        one, sums = recording.traffic, counts.setdefault(str(path), {})
-        new = {
-            "calls": one.calls,
-            "saved": one.cached,
-            "missed": one.failed,
-            "cost": one.cost or 0.0,
-        }
-        sums |= {name: round(sums.get(name, 0) + number, 6) for name, number in new.items()}
+        before = counts.setdefault(str(path), {})
+        for name, number in recording.counts.items():
+            before[name] = round(before.get(name, 0) + number, 6)
     return counts
 
 
@@ -115,25 +104,28 @@ class RecordedRetriever:
         price: Annotated[float, Field(ge=0)] = 0.0,
         max_calls: Annotated[int, Field(ge=0)] | None = None,
     ) -> None:
-        path = Path(file).expanduser().absolute()
+        self._path = path = Path(file).expanduser().absolute()
         if replay and not path.is_file():
             raise ConfigError(
                 f"retriever recorded: '{path}' is not there; record it with retriever.replay=false"
             )
-        self._path, self._price, self._max_calls = path, price, max_calls
+        self._price, self._max_calls = price, max_calls
         self._inner = None if replay else inner(passages)
         self._recording = _recordings.get(path) or _recordings.setdefault(path, _Recording(path))
+        corpus = hashlib.sha256()
+        for one in passages:
+            corpus.update(repr((one.id, one.title, one.text)).encode())
         self._engine = {
             "engine": inner.name,
             "settings": {name: one for name, one in inner.settings.items() if name not in _HOW},
-            "corpus": _fingerprint(passages),
+            "corpus": corpus.hexdigest() if passages else None,
         }
         if isinstance(self._inner, StoredRetriever):
             self.stored = self._inner.stored
         elif replay and not passages:
             self.stored = lambda ids: None  # the file cannot tell
-        if replay or isinstance(self._inner, RankingRetriever):
-            self.ranks = self._ranks
+        if isinstance(self._inner, RankingRetriever):
+            self.ranks = self._inner.ranks
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return what was found for each query when it was first asked.
@@ -144,58 +136,33 @@ class RecordedRetriever:
         """
         asked = {query: self._engine | {"query": query, "k": k} for query in queries}
         keys = {query: JsonCache.key("search", one) for query, one in asked.items()}
-        recording = self._recording
+        cache = self._recording.cache
         with ExitStack() as stack:
             # In one order, so that no two threads wait for each other.
             for number in sorted({int(key[:8], 16) % _NUM_LOCKS for key in keys.values()}):
-                stack.enter_context(recording.locks[number])
-            rows = {query: recording.cache.get(key) for query, key in keys.items()}
+                stack.enter_context(self._recording.locks[number])
+            rows = {query: cache.get(key) for query, key in keys.items()}
             new = [query for query, row in rows.items() if row is None]
-            recording.count(cached=len(rows) - len(new))
+            self._recording.count("saved", len(rows) - len(new))
             for query, passages in zip(new, self._ask(new, k), strict=True):
-                found = [asdict(p) | {"score": float(p.score)} for p in passages]
-                rows[query] = self._keep(keys[query], asked[query], found)
+                # Another process may have kept an answer meanwhile: that one holds for all.
+                if (row := cache.get(keys[query])) is None:
+                    found = [asdict(one) | {"score": float(one.score)} for one in passages]
+                    date = datetime.now(UTC).isoformat(timespec="seconds")
+                    row = {"asked": asked[query], "date": date, "found": found}
+                    cache.put(keys[query], row)
+                rows[query] = row
         return [[Passage(**one) for one in rows[query]["found"]] for query in queries]
 
     def _ask(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Passage]]:
         if not queries:
             return []
         if self._inner is None:
-            self._recording.count(failed=len(queries))
+            self._recording.count("missed", len(queries))
             raise RetrieverFailure(
                 f"retriever recorded: '{self._path}' has no answer to {queries[0]!r} (k = {k}, "
                 f"{self._engine}), and replay asks nobody; record it with retriever.replay=false"
             )
-        self._recording.count(len(queries), self._price, self._max_calls)
+        self._recording.count("calls", len(queries), self._max_calls)
+        self._recording.count("cost", len(queries) * self._price / 1000)
         return self._inner.search(queries, k)
-
-    def _keep(self, key: str, asked: Mapping[str, Any], found: Any) -> Any:
-        """Keep a new row, unless another process was first; returns the row that is kept."""
-        cache, now = self._recording.cache, datetime.now(UTC).isoformat(timespec="seconds")
-        if (row := cache.get(key)) is None:
-            row = {"asked": asked, "date": now, "found": found}
-            cache.put(key, row)
-        return row
-
-    def _ranks(
-        self, queries: Sequence[str], ids: Sequence[str]
-    ) -> Sequence[Mapping[str, int | None]]:
-        """See `RankingRetriever.ranks`; nothing in replay of one that does not tell."""
-        rows = []
-        for query in queries:
-            asked = self._engine | {"query": query, "ids": list(ids)}
-            key = JsonCache.key("ranks", asked)
-            if (row := self._recording.cache.get(key)) is None:
-                if not isinstance(self._inner, RankingRetriever):
-                    return []
-                row = self._keep(key, asked, dict(self._inner.ranks([query], ids)[0]))
-            rows.append(row["found"])
-        return rows
-
-
-def _fingerprint(passages: Sequence[Passage]) -> str:
-    """SHA-256 of a corpus; "" if there is none."""
-    digest = hashlib.sha256()
-    for one in passages:
-        digest.update(repr((one.id, one.title, one.text)).encode())
-    return digest.hexdigest() if passages else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,7 @@ from searchrl.screen.lines import print_json
 def audit(**values: Any) -> None:
     """Look at every question before you train: can it be answered, found, guessed, copied?
 
-    reachable: its gold passages are in the corpus, or an answer's text if none are named. findable:
-    one is among the first `env.topk` for the question, or for the answer as a query. guessable: the
-    policy of --policy or --model gets it without a search. leaking: the answer stands in the
-    question, or an earlier split has (nearly) the same one. ambiguous: equal questions have no
-    answer in common.
+    --policy or --model plays the questions without a search. What passed is written to --out.
 
     \b
     Examples:
@@ -55,40 +52,28 @@ def audit(**values: Any) -> None:
     config = resolve(*layers)[0] if has_policy else build_config(*layers)
     with ConsoleObserver(make_console(sys.stderr)) as observer:
         registry = load_registry(config)
-        rows, passages = look(config, registry, has_policy=has_policy, on_phase=observer.phase)
+        rows, passages = look(config, registry, observer.phase, has_policy=has_policy)
     figures = count(rows)
-    worst = sorted((row for row in rows if row.reasons), key=lambda row: row.rank)
+    if config.tasks[0].env.settings.get("corpus"):
+        passages = ()  # they are in a file already
     files = write_kept(rows, passages, values["out"]) if values["out"] else {}
     if values["json"]:
-        shown = [
-            {
-                "id": row.question.id,
-                "split": row.split,
-                "file": row.question.path,
-                "line": row.question.line,
-                **row.figures,
-                "reasons": row.reasons,
-            }
-            for row in rows
-        ]
-        print_json(
-            {"figures": figures, "kept": {k: str(v) for k, v in files.items()}, "questions": shown}
-        )
+        kept = {name: str(file) for name, file in files.items()}
+        print_json({"figures": figures, "kept": kept, "questions": [asdict(row) for row in rows]})
         return
     console = make_console(sys.stdout)
     table = {
-        name: [format_metric(name, figures), str(one["n"]), str(round(one["value"] * one["n"]))]
+        name: [format_metric(name, figures), f"{round(one['value'] * one['n'])} of {one['n']}"]
         for name, one in figures.items()
     }
-    heads = ["share [95 %]", "questions", "number"]
+    heads = ["share [95 %]", "questions"]
     console.print(make_table("figure", heads, table, name=lambda name: name.replace("_", " ")))
+    worst = sorted(rows, key=lambda row: (row.has_passed, -len(row.reasons)))
     for row in worst[: values["show"]]:
-        one = row.question
-        console.print(
-            "", f"{one.id} ({row.split}, {one.path}:{one.line})  {one.question}", sep="\n"
-        )
-        for reason in row.reasons:
-            console.print(f"  {reason}", style="yellow")
+        if row.reasons:
+            one = row.question
+            console.print("", f"{one.path}:{one.line} ({row.split}): {one.question}", sep="\n")
+            console.print(*(f"  {reason}" for reason in row.reasons), sep="\n", style="yellow")
     if files:
         flags = " ".join(f"--set env.{name}={path}" for name, path in files.items())
-        console.print("", f"kept {table['passed'][2]} of {len(rows)}: {flags}", sep="\n")
+        console.print("", f"the questions that passed: {flags}", sep="\n")

@@ -20,7 +20,6 @@ NEAR = 0.8
 _CHOICE = {"or", "and"}
 """Words beside an answer that the question offers to choose."""
 _ARTICLES = {"a", "an", "the"}
-_VERDICTS = (["yes"], ["no"])
 
 Found = dict[int, str]
 
@@ -69,9 +68,9 @@ def find_told(questions: Sequence[Question]) -> Found:
         words = _content(question.question)
         for answer in question.answers:
             wanted = _content(answer)
-            if not wanted or wanted in _VERDICTS:
-                continue
-            starts = [n for n in range(len(words)) if words[n : n + len(wanted)] == wanted]
+            starts = [
+                n for n in range(len(words)) if wanted and words[n : n + len(wanted)] == wanted
+            ]
             beside = [{*words[n - 1 : n], *words[n + len(wanted) :][:1]} for n in starts]
             if any(_CHOICE.isdisjoint(one) for one in beside):
                 found[number] = f"the question holds its answer {show_value(answer)}"

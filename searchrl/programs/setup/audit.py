@@ -140,8 +140,8 @@ def _mark_texts(data: Dataset) -> list[Audited]:
     for number, row in enumerate(rows):
         if data.passages and (row.question.gold_ids or row.question.answers):
             row.mark("reachable", number not in lacking, lacking.get(number, ""))
-        leak = told.get(number) or twins.get(number, "")
-        row.mark("leaking", bool(leak), leak)
+        leaks = [one[number] for one in (told, twins) if number in one]
+        row.mark("leaking", bool(leaks), "; ".join(leaks))
         row.mark("ambiguous", number in ambiguous, ambiguous.get(number, ""))
     return rows
 

@@ -1,6 +1,6 @@
 """HTTP clients and servers, and calls with a time limit: the names that packages may import."""
 
-from searchrl.api_client.cache import JsonCache
+from searchrl.cache import JsonCache
 from searchrl.api_client.client import Client
 from searchrl.api_client.exchange import Message, Request
 from searchrl.api_client.server import Server, read_key

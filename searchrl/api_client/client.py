@@ -13,7 +13,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 
-from searchrl.api_client.cache import JsonCache
+from searchrl.cache import JsonCache
 from searchrl.api_client.exchange import MAX_STOPS, PATHS, Reply, Request, make_body, read_reply
 from searchrl.api_client.server import Server, quote, read_key
 from searchrl.config.endpoint import EndpointConfig

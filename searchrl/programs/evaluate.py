@@ -134,11 +134,12 @@ class Player:
     indexes: dict[str, IndexCache] = field(default_factory=dict, repr=False)
 
     def play(
-        self, *changes: Mapping[str, Any], split: str, indices: Sequence[int], **watched: Any
+        self, *changes: Mapping[str, Any], split: str, indices: Sequence[int] | None, **watched: Any
     ) -> EvalResult:
         """Play tasks by number, with `changes` to the settings, such as another instruction.
 
-        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
+        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`, and `num_tasks`, the
+        first of which are played without `indices`.
         """
         return run_episodes(
             self.make_worlds(*changes),

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from searchrl.api_client import JsonCache
+from searchrl.cache import JsonCache
 from searchrl.contracts import StoredRetriever
 from searchrl.contracts.retrieving import NamedFactory, RankingRetriever
 from searchrl.contracts.settings import FilePath

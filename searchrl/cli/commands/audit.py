@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def audit(**values: Any) -> None:
     """
     from searchrl.cli.loading import load_registry
     from searchrl.config import build_config
-    from searchrl.programs.evaluate import resolve
+    from searchrl.programs.evaluate import open_player, resolve
     from searchrl.programs.setup.audit import audit as look
     from searchrl.programs.setup.audit import count, write_kept
     from searchrl.screen.console import ConsoleObserver, make_console
@@ -50,9 +51,10 @@ def audit(**values: Any) -> None:
     has_policy = bool(values["model"] or values["policy"])
     layers = read_layers()
     config = resolve(*layers)[0] if has_policy else build_config(*layers)
-    with ConsoleObserver(make_console(sys.stderr)) as observer:
+    with ConsoleObserver(make_console(sys.stderr)) as observer, ExitStack() as stack:
         registry = load_registry(config)
-        rows, passages = look(config, registry, observer.phase, has_policy=has_policy)
+        player = stack.enter_context(open_player(config, registry)) if has_policy else None
+        rows, passages = look(config, registry, observer.phase, player and player.play)
     figures = count(rows)
     if config.tasks[0].env.settings.get("corpus"):
         passages = ()  # they are in a file already

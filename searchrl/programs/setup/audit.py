@@ -16,6 +16,7 @@ from searchrl.contracts import Metric, Passage, Retriever
 from searchrl.data import audit as texts
 from searchrl.data.dataset import Dataset, load_dataset
 from searchrl.data.questions import Question
+from searchrl.engine.metrics.evaluation import EvalResult
 from searchrl.engine.rollout.world import TaskWorld, attribute_of
 from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.envs.text import SearchSettings
@@ -24,7 +25,6 @@ from searchrl.files import replace_file
 from searchrl.plugins import Registry
 from searchrl.plugins.parts import make_retriever_factory
 from searchrl.plugins.registry import raising_of
-from searchrl.programs.evaluate import open_player
 from searchrl.statistics import proportion
 
 FAULTS = {"reachable": False, "guessable": True, "leaking": True, "ambiguous": True}
@@ -58,12 +58,15 @@ class Audited:
 
 
 def audit(
-    config: RunConfig, registry: Registry, on_phase: OnPhase, *, has_policy: bool = False
+    config: RunConfig,
+    registry: Registry,
+    on_phase: OnPhase,
+    play: Callable[..., EvalResult] | None = None,
 ) -> tuple[list[Audited], Sequence[Passage]]:
     """Look at every question of the first task; returns them, and the passages.
 
-    With `has_policy` the policy of the config plays them without a search. ConfigError if the
-    environment has no files of questions.
+    `play` is that of a policy (`evaluate.Player`), which guesses. ConfigError if the environment
+    has no files of questions.
     """
     task = name_defaults(config, registry).tasks[0]
     settings = registry.get("env", task.env.name).ensure_settings(task.env.settings)
@@ -82,8 +85,8 @@ def audit(
             _mark_found(rows, retriever, settings.get("topk", SearchSettings.topk), on_phase)
     except BudgetSpent as error:  # of which the command line says nothing more
         raise RetrieverFailure(str(error)) from error
-    if has_policy:
-        _mark_guesses(rows, config, registry)
+    if play is not None:
+        _mark_guesses(rows, play, config.eval.num_tasks)
     return rows, data.passages
 
 
@@ -169,15 +172,12 @@ def _mark_found(rows: Sequence[Audited], retriever: Retriever, k: int, on_phase:
         on_phase("search", start + len(part), len(rows))
 
 
-def _mark_guesses(rows: Sequence[Audited], config: RunConfig, registry: Registry) -> None:
-    """Mark what the policy answers that finds nothing: the tasks of a split that `eval` plays."""
+def _mark_guesses(rows: Sequence[Audited], play: Callable[..., EvalResult], num_tasks: int) -> None:
+    """Mark what a policy answers that finds nothing: the first tasks of each split."""
     by_id = {(row.split, row.question.id): row for row in rows}
-    nothing = {"retriever": "empty"}
-    with open_player(config, registry) as player:
-        (world,) = player.make_worlds(nothing)
-        for split in dict.fromkeys(row.split for row in rows):
-            played = range(min(config.eval.num_tasks, world.num_tasks(split)))
-            for one in player.play(nothing, split=split, indices=played).rollouts:
-                if (score := one.scored.scores.get("em")) is not None:
-                    reason = "answered without a search" if score else ""
-                    by_id[split, one.episode.task.id].mark("guessable", score == 1, reason)
+    for split in dict.fromkeys(row.split for row in rows):
+        result = play({"retriever": "empty"}, split=split, indices=None, num_tasks=num_tasks)
+        for one in result.rollouts:
+            if (score := one.scored.scores.get("em")) is not None:
+                reason = "answered without a search" if score else ""
+                by_id[split, one.episode.task.id].mark("guessable", score == 1, reason)

@@ -13,9 +13,9 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 
-from searchrl.cache import JsonCache
 from searchrl.api_client.exchange import MAX_STOPS, PATHS, Reply, Request, make_body, read_reply
 from searchrl.api_client.server import Server, quote, read_key
+from searchrl.cache import JsonCache
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.contracts import Traffic
 from searchrl.errors import BudgetSpent, EndpointFailure

@@ -54,7 +54,7 @@ def audit(**values: Any) -> None:
     with ConsoleObserver(make_console(sys.stderr)) as observer, ExitStack() as stack:
         registry = load_registry(config)
         player = stack.enter_context(open_player(config, registry)) if has_policy else None
-        rows, passages = look(config, registry, observer.phase, player and player.play)
+        rows, passages = look(config, registry, observer.phase, player.play if player else None)
     figures = count(rows)
     if config.tasks[0].env.settings.get("corpus"):
         passages = ()  # they are in a file already

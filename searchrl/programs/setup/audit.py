@@ -31,7 +31,7 @@ FAULTS = {"reachable": False, "guessable": True, "leaking": True, "ambiguous": T
 """The value of each figure for which a question does not pass."""
 _FILES = ("questions", "corpus", "test_questions", "test_frac")
 _BATCH = 64
-_CHEAP = 5000
+_CHEAP = 3000
 """Most questions and passages for the line of `train`: a second's work."""
 
 OnPhase = Callable[[str, int, int], None]

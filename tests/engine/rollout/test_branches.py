@@ -17,11 +17,13 @@ from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import Column, StepScores
 from searchrl.core.episode import FailureKind, Passage
-from searchrl.core.group import Group, TrainItem
+from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import LossSettings
 from searchrl.core.trajectory import Author
+from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.tolerance import Tolerance
 from searchrl.engine.rollout.branches import grow
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
@@ -151,6 +153,19 @@ def test_a_shared_turn_trained_once_for_its_leaves_has_the_gradient_of_once_per_
     per_leaf = gradient(lambda step: [one - 0.25 for one in step.rewards], copies, False)
     for is_packed in (False, True):
         assert is_close(gradient(of_sums, rollouts, is_packed), per_leaf, 1e-9)
+
+
+def test_branches_of_an_unscored_rollout_are_compared_with_its_prompt(
+    policy: Policy, short_world: Any
+) -> None:
+    items = [
+        TrainItem(one.trajectory, one.reward if one.trajectory.parent else None)
+        for group in grown(policy, short_world)
+        for one in group.rollouts
+    ]
+    groups = make_groups(items)
+    packed = pack_step(groups, make_grpo(), LossSettings())
+    BatchCheck(str, Tolerance(1.0, 1.0)).begin(groups, packed)
 
 
 def test_an_environment_that_replies_otherwise_fails_the_branch(

@@ -114,7 +114,7 @@ def register_judges(register: Register) -> None:
 
 @hookimpl
 def register_retrievers(register: Register) -> None:
-    """BM25, and two ablations that show whether an agent reads what it finds."""
+    """BM25, two ablations that show whether an agent reads what it finds, and a recorder."""
     register(
         "bm25",
         "searchrl.retrieval.bm25:BM25Retriever",
@@ -126,6 +126,11 @@ def register_retrievers(register: Register) -> None:
         ("empty", "EmptyRetriever", "ablation: never finds anything"),
     ):
         register(name, f"searchrl.retrieval.ablations:{target}", description=description)
+    register(
+        "recorded",
+        "searchrl.retrieval.recorded:RecordedRetriever",
+        description="asks another retriever once, and answers from a file ever after",
+    )
 
 
 @hookimpl
@@ -221,6 +226,7 @@ def register_commands(register: Register) -> None:
         ("train", "Train a search agent with GRPO and show how it learns."),
         ("sft", "Cold start: train on scripted or recorded demonstrations."),
         ("doctor", "Check that what a run would train is what it samples, on a few tokens."),
+        ("audit", "Look at questions and corpus before you train: found, guessed, copied?"),
         ("eval", "Evaluate a model, an endpoint or a scripted policy on held-out tasks."),
         ("score", "Score the rollouts of a run again and compare two rewards; needs no model."),
         ("ask", "Ask a trained agent a question; shows what it searches and reads."),

@@ -33,6 +33,7 @@ from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
 from searchrl.retrieval.indexes import IndexCache
+from searchrl.retrieval.recorded import count_searches, describe_searches
 from searchrl.run_folder import Run, save_beside
 from searchrl.screen.console import make_observer
 from searchrl.screen.observer import Observer
@@ -133,11 +134,12 @@ class Player:
     indexes: dict[str, IndexCache] = field(default_factory=dict, repr=False)
 
     def play(
-        self, *changes: Mapping[str, Any], split: str, indices: Sequence[int], **watched: Any
+        self, *changes: Mapping[str, Any], split: str, indices: Sequence[int] | None, **watched: Any
     ) -> EvalResult:
         """Play tasks by number, with `changes` to the settings, such as another instruction.
 
-        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
+        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`, and `num_tasks`, the
+        first of which are played without `indices`.
         """
         return run_episodes(
             self.make_worlds(*changes),
@@ -243,7 +245,7 @@ def play_table(
             num_samples=settings.num_samples,
         )
         result = replace(result, traffic=player.traffic)
-    for line in describe_spent(worlds):
+    for line in (*describe_spent(worlds), *describe_searches(count_searches({}))):
         on_note(line)
     if reasons := tell_unscored(result.rollouts):
         on_note(f"episodes without a reward:\n{reasons}")

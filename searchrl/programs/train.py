@@ -25,6 +25,7 @@ from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Best, Rollback
+from searchrl.programs.setup.audit import foresee_faults
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan
 from searchrl.programs.setup.session import Session
@@ -96,6 +97,7 @@ class _Progress(Shape, extra="forbid", allow_inf_nan=False):
     rollbacks: list[Rollback] = Field(default_factory=list)
     sampled_tokens: NonNegativeInt = 0
     episodes: NonNegativeInt = 0
+    searches: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class _Training(TrainingRun):
@@ -144,8 +146,10 @@ class _Training(TrainingRun):
         return training_warnings(self.session.plan, self.session.worlds)
 
     def notes(self) -> Iterator[str]:
-        """Yield what judges will cost."""
-        return foresee_training(self.session.config, self.session.worlds, self.progress.step)
+        """Yield what judges will cost, and what an audit of a new run's questions says."""
+        session, step = self.session, self.progress.step
+        yield from foresee_training(session.config, session.worlds, step)
+        yield from () if step else foresee_faults(session.worlds)
 
     def open(self, folder: Path | None, resume: Path | None, *, allow_change: bool) -> None:
         """As `TrainingRun.open`; the alarms watch, and a new run has its first checkpoint."""

@@ -37,6 +37,7 @@ from searchrl.programs.agent import ask_line
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
+from searchrl.retrieval.recorded import count_searches, describe_searches
 from searchrl.run_folder import (
     Run,
     RunWriter,
@@ -60,7 +61,7 @@ class TrainingRun:
     makes: ClassVar[type[Setup]]
     """The objects that it works with."""
     progress: Any
-    """A `Shape` with a `step`: what checkpoints hold beside weights and optimiser."""
+    """A `Shape` with `step` and `searches`: what checkpoints hold beside weights and optimiser."""
     num_steps: int
     """Steps of the whole run."""
     writer: RunWriter
@@ -192,7 +193,9 @@ class TrainingRun:
         if phase == "after" and self.session.workers.is_first:
             with suppress(DamagedError):  # a file that was damaged meanwhile: no such figure
                 result.metrics.update(Run(self.writer.path).gains())
-        self.limit.ensure((*result.rollouts, *result.forced), where, f"eval_{phase}{of_step}")
+        played = (*result.rollouts, *result.forced)
+        self.limit.ensure(played, where, f"eval_{phase}{of_step}")
+        self.limit.ensure_paid(played, where)
         self.log(step, result.metrics, phase)
         self.observer.evaluation(phase, step, result.metrics)
 
@@ -239,6 +242,7 @@ class TrainingRun:
                 f"step {self.unrecorded} is not recorded, so its weights are not kept either"
             )
         path, state = self.writer.path, dict(vars(self.progress))
+        state["searches"] = count_searches(self.progress.searches)
         settings, is_sharded = session.config.checkpoint, session.policy.is_sharded
         agreed = Interrupted | AlarmStop | BudgetSpent | FailureLimitError | None
         if is_sharded and not isinstance(sys.exception(), agreed):
@@ -258,6 +262,9 @@ class TrainingRun:
         if session.workers.is_first or session.policy.is_sharded:
             save_policy(path, session.policy)
         after = self.evaluate("after", step)
+        searches = count_searches(self.progress.searches)
+        for line in describe_searches(searches):
+            self.observer.note(line)
         summary = {
             "env": [task.env.name for task in session.config.tasks],
             "model": session.policy.source,
@@ -267,6 +274,7 @@ class TrainingRun:
             "headline": find_headline(session.worlds),
             **facts,
             "after": summary_metrics(after, session.worlds),
+            **({"searches": searches} if searches else {}),
             "policy": str(path / "policy"),
             **ask_line(path, session.worlds),
         }

@@ -176,6 +176,7 @@ def _record(
     """
     from searchrl.engine.metrics.metrics import find_headline
     from searchrl.engine.rollout.records import rollout_record
+    from searchrl.retrieval.recorded import count_searches
     from searchrl.run_folder import RunWriter, holding
     from searchrl.trust.permission import trust_created
 
@@ -201,7 +202,9 @@ def _record(
             metrics = results[0].metrics
             writer.log(0, metrics, "eval")
             headline = find_headline(rollout.world for rollout in results[0].rollouts)
-            writer.write_summary({"headline": headline, "eval": metrics})
+            searches = count_searches({})
+            kept = {"searches": searches} if searches else {}
+            writer.write_summary({"headline": headline, "eval": metrics, **kept})
     return writer.write_failure
 
 

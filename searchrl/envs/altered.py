@@ -1,7 +1,4 @@
-"""The wrapper `altered`: it shows other passages than a search found.
-
-Owns which value stands in place of the gold one. Who still answers the gold one did not read.
-"""
+"""The wrapper `altered`: other passages than were found. Who reads, answers something else."""
 
 from __future__ import annotations
 
@@ -23,20 +20,17 @@ _NUMBER = re.compile(r"\d[\d.,]*")
 
 
 class Altered(gymnasium.Wrapper[str, str, str, str]):
-    """Changes what the environment shows, the same way each time a task is played.
+    """Changes what is shown, the same way each time; the task has its `changed_answers`.
 
     Args:
-        env: an environment of the kind of `regulations`, `corpus` or `multihop`.
-        change: `value` puts an answer of another task, of the same kind, wherever a passage has the
-            gold one; `other` shows passages of that task, without the gold answer; `none` shows
-            none. `Task.changed_answers` are what the reader of a changed passage may answer.
+        env: a search environment, such as `regulations` or `corpus`.
+        change: `value` puts another task's answer of the same kind in place of the gold one, in
+            every passage; `other` shows passages of that task, without the gold answer; `none`
+            shows none.
     """
 
     def __init__(
-        self,
-        env: gymnasium.Env[str, str],
-        *,
-        change: Literal["value", "other", "none"] = "value",
+        self, env: gymnasium.Env[str, str], *, change: Literal["value", "other", "none"] = "value"
     ) -> None:
         super().__init__(env)
         inner = env.unwrapped
@@ -52,70 +46,69 @@ class Altered(gymnasium.Wrapper[str, str, str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode whose task names its `changed_answers`, if it has any."""
+        """Begin an episode; a task without another value of its kind has no `changed_answers`."""
         prompt, info = super().reset(seed=seed, options=options)
         task: Task = info["task"]
         self._other = other = find_other(self._inner, task)
         if other is not None:
-            new, gold = other.answers[0], match_answers(task)
-            changed = (new, *(gold.sub(new, one) for one in task.answers), *other.answers)
-            kept = [one for one in dict.fromkeys(changed) if one not in task.answers]
-            self._inner._task = task = replace(task, changed_answers=tuple(kept))
+            swapped = (_swap(task, other, one) for one in task.answers)
+            changed = dict.fromkeys((other.answers[0], *swapped, *other.answers))
+            kept = tuple(one for one in changed if one not in task.answers)
+            self._inner._task = task = replace(task, changed_answers=kept)
         return prompt, {**info, "task": task}
 
     def _alter(self, task: Task, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
+        other = self._other
         if self._change == "none":
             return ()
-        if self._other is None:
+        if other is None:
             return passages
-        gold, new = match_answers(task), self._other.answers[0]
         if self._change == "other":
-            retriever = self._inner._indexes.get(*self._inner.passages(self._other))
-            (found,) = retriever.search([self._other.question], len(passages))
+            retriever = self._inner._indexes.get(*self._inner.passages(other))
+            (found,) = retriever.search([other.question], len(passages))
+            gold = match_answers(task)
             return tuple(one for one in found if not gold.search(f"{one.title}\n{one.text}"))
         shown = []
         for one in passages:
-            text, title = gold.sub(new, one.text), gold.sub(new, one.title)
-            is_changed = (text, title) != (one.text, one.title)
-            original = one.text if is_changed else ""
-            shown.append(replace(one, text=text, title=title, original=original))
+            title, text = _swap(task, other, one.title), _swap(task, other, one.text)
+            original = "" if (title, text) == (one.title, one.text) else one.text
+            shown.append(replace(one, title=title, text=text, original=original))
         return tuple(shown)
 
 
 def find_other(env: TextEnv, task: Task) -> Task | None:
-    """The next task of the split whose answer is another one of the same kind; None: there is none.
+    """The next task of the split whose answer is another one of the same kind.
 
-    Of a task whose answer is no text of a passage (yes, no), or stands in the question, there is
-    none.
+    None also if the answer is no text of a passage (yes, no), or stands in the question.
     """
     if task.index < 0 or not task.answers or task.answers[0].casefold() in _VERDICTS:
         return None
     gold, total = match_answers(task), env.num_tasks(task.split)
-    if gold.search(task.question):
-        return None
-    for step in range(1, min(total, _TRIES)):
+    for step in range(1, 1 if gold.search(task.question) else min(total, _TRIES)):
         other = env.make_task(task.split, (task.index + step) % total)
-        if other.answers and _kind(other) == _kind(task):
-            if not any(map(gold.search, other.answers)):
-                return other
+        is_alike = bool(other.answers) and _kind(other) == _kind(task)
+        if is_alike and not any(map(gold.search, other.answers)):
+            return other
     return None
 
 
 def match_answers(task: Task) -> re.Pattern[str]:
-    """A pattern of the accepted answers as whole words and numbers.
+    """A pattern of the accepted answers as whole words; short ones (`US`) in their own case.
 
-    Only that of four letters or more is found in any case. A longer form of the first answer
-    (`12 days`) is found by it (`12`).
+    A longer form of the first answer (`12 days`) is left to it (`12`).
     """
-    first, *others = filter(None, map(str.strip, task.answers))
-    own = re.compile(_whole(first))
-    rest = sorted((one for one in others if not own.search(one)), key=len, reverse=True)
-    return re.compile("|".join(map(_whole, [first, *rest])))
+
+    def whole(text: str) -> str:
+        word = re.escape(text) if len(text) < 4 else f"(?i:{re.escape(text)})"
+        return rf"(?<!\w)(?<!\d[.,:]){word}(?!\w|[.,:]\d)"
+
+    first = task.answers[0]
+    rest = [one for one in task.answers if one.strip() and not re.search(whole(first), one)]
+    return re.compile("|".join(map(whole, [first, *sorted(rest, key=len, reverse=True)])))
 
 
-def _whole(text: str) -> str:
-    word = re.escape(text) if len(text) < 4 else f"(?i:{re.escape(text)})"
-    return rf"(?<!\w)(?<!\d[.,:]){word}(?!\w|[.,:]\d)"
+def _swap(task: Task, other: Task, text: str) -> str:
+    return match_answers(task).sub(lambda _: other.answers[0], text)
 
 
 def _kind(task: Task) -> tuple[object, str]:

@@ -228,6 +228,7 @@ def register_commands(register: Register) -> None:
         ("sft", "Cold start: train on scripted or recorded demonstrations."),
         ("doctor", "Check that what a run would train is what it samples, on a few tokens."),
         ("eval", "Evaluate a model, an endpoint or a scripted policy on held-out tasks."),
+        ("evidence", "Play tasks again with other passages: do answers rest on what was read?"),
         ("score", "Score the rollouts of a run again and compare two rewards; needs no model."),
         ("ask", "Ask a trained agent a question; shows what it searches and reads."),
         ("play", "Play an environment yourself: you are the policy."),

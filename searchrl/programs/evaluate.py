@@ -141,7 +141,7 @@ class Player:
     ) -> EvalResult:
         """Play tasks by number, with `changes` to the settings, such as another instruction.
 
-        `options` are those of `run_episodes`, such as `on_progress`, or `num_tasks` without numbers.
+        `options` are those of `run_episodes`, such as `on_progress`; without numbers, `num_tasks`.
         """
         return run_episodes(
             self.make_worlds(*changes),

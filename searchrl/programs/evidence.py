@@ -1,7 +1,6 @@
-"""Whether answers rest on what was read: the same tasks, played again with one thing changed.
+"""Tasks played again with one thing changed, to see if the answers rest on what was read.
 
-Owns what is changed for the policy, and how an answer then counts. The passages are changed by the
-wrapper `altered`.
+The wrapper `altered` changes passages.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from searchrl.engine.metrics.evaluation import EvalResult
@@ -21,14 +21,14 @@ from searchrl.errors import ConfigError
 from searchrl.programs.evaluate import Player, needs_model
 from searchrl.protocols.inline import InlineProtocol
 from searchrl.rewards import answers
-from searchrl.statistics import compare, estimate
+from searchrl.statistics import compare, estimate, proportion
 
-AS_IS = "as it is"
+AS_IS = "as_is"
 CHANGES = ("value", "other", "none")
 THOUGHTS = "thoughts"
 
-STICKS, FOLLOWS, GIVES_UP, OTHER = OUTCOMES = ("sticks", "follows", "gives_up", "other")
-"""Outcomes of an episode: the answer is the gold one, the changed one, none, or another."""
+OUTCOMES = ("sticks", "follows", "gives_up", "other")
+"""The answer is the gold one, the changed one, none, or another."""
 
 _NO_ANSWER = re.compile(
     r"unknown|none|no ?answer|(?:i |it |is )*(?:cannot|cant|dont|not|could not|do not|does not)\b.*"
@@ -67,14 +67,15 @@ def play_changed(
 
 def blank(rollout: Rollout, codec: TextCodec) -> Branch | None:
     """The turns before the last one, with no text in their thoughts; None: it has one turn."""
-    trajectory, protocol = rollout.trajectory, rollout.world.protocol
+    trajectory, protocol = rollout.trajectory, rollout.world.protocol.inner
+    assert isinstance(protocol, InlineProtocol)
     turns, spans = rollout.episode.turns[:-1], trajectory.turns
     if not turns or len(spans) <= len(turns):
         return None
-    think = protocol.inner.tags.think
+    think = protocol.tags.think
     thought = re.compile(rf"(?s)(<{think}>\s*).*?(\s*</{think}>)")
     ids, kept, num_tokens = list(trajectory.ids[: spans[0].start]), [], 0
-    for turn, span, after in zip(turns, spans, spans[1:], strict=False):
+    for turn, (span, after) in zip(turns, pairwise(spans), strict=False):
         sampled = codec.decode(trajectory.ids[span.start : span.stop])
         # What stands before it is the end of the prompt: a template may open the thought.
         start = len(turn.text) - len(sampled[: find_stop_end(sampled, protocol.stops)])
@@ -87,57 +88,59 @@ def blank(rollout: Rollout, codec: TextCodec) -> Branch | None:
 
 
 def measure_changed(results: Mapping[str, EvalResult], normalization: str) -> dict[str, Any]:
-    """Shares of each outcome, for every change, and their differences to the tasks as they are.
+    """Shares of each outcome by change, and their differences to the tasks as they are.
 
-    Over the tasks that have a value to change, and that did not fail with any change. `if_shown`
-    are the shares over those that showed the changed value: no other can follow.
+    Over the tasks that have a value to change, and failed with no change. `if_shown`: with the
+    change `value`, over those that showed the changed value; no other can follow.
     """
     rollouts = {
         name: {r.trajectory.group_id: r for r in result.rollouts if r.episode.failure is None}
         for name, result in results.items()
     }
-    value = rollouts["value"]
-    names = [n for n, one in value.items() if one.task.changed_answers]
-    names = [n for n in names if all(n in played for played in rollouts.values())]
-    if not names:
-        raise ConfigError(
-            "no task has a value that can be changed: an answer that is a text of a passage, and "
-            "not of the question, and another task with one of the same kind"
-        )
-    figures = {
-        change: _spread(
-            {n: _judge(played[n], value[n].task.changed_answers, normalization) for n in names}
-        )
-        for change, played in rollouts.items()
+    changed = {
+        name: one
+        for name, one in rollouts["value"].items()
+        if one.task.changed_answers and all(name in played for played in rollouts.values())
     }
-    shown = {n: float(any(p.original for p in value[n].episode.passages)) for n in names}
+    if not changed:
+        raise ConfigError(
+            "no task has a value that can be changed: an answer that is a text of a passage and "
+            "not of the question, and a near task with another one of its kind"
+        )
+    outcomes: dict[str, dict[str, dict[str, float]]] = {}
+    for change, played in rollouts.items():
+        judged = {
+            name: _judge(played[name], one.task.changed_answers, normalization)
+            for name, one in changed.items()
+        }
+        outcomes[change] = {
+            outcome: {name: float(one == outcome) for name, one in judged.items()}
+            for outcome in OUTCOMES
+        }
+    shown = {n: any(p.original for p in one.episode.passages) for n, one in changed.items()}
     if_shown = {
-        name: {task: one for task, one in of_task.items() if shown[task]}
-        for name, of_task in figures["value"].items()
+        outcome: {name: one for name, one in of_task.items() if shown[name]}
+        for outcome, of_task in outcomes["value"].items()
     }
     return {
         "num_tasks": len(results[AS_IS].rollouts),
-        "num_changed": len(names),
-        "shown": estimate({"shown": shown})["shown"],
-        "outcomes": {change: estimate(one) for change, one in figures.items()},
+        "num_changed": len(changed),
+        "shown": proportion(sum(shown.values()), len(shown)),
+        "outcomes": {change: estimate(one) for change, one in outcomes.items()},
         "if_shown": estimate(if_shown),
         "paired": {
-            change: compare(one, figures[AS_IS])
-            for change, one in figures.items()
+            change: compare(one, outcomes[AS_IS])
+            for change, one in outcomes.items()
             if change != AS_IS
         },
     }
 
 
-def _spread(outcomes: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    return {name: {n: float(one == name) for n, one in outcomes.items()} for name in OUTCOMES}
-
-
 def _judge(rollout: Rollout, changed: Sequence[str], normalization: str) -> str:
     answer = rollout.episode.final_answer
     if answers.em(answer, rollout.task.answers, normalization):
-        return STICKS
+        return "sticks"
     if answers.em(answer, changed, normalization):
-        return FOLLOWS
+        return "follows"
     is_given_up = answer is None or _NO_ANSWER.fullmatch(answers.normalize_n1(answer))
-    return GIVES_UP if is_given_up else OTHER
+    return "gives_up" if is_given_up else "other"

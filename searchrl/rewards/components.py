@@ -131,7 +131,7 @@ BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
         "cover_em": functools.partial(_against_golds, "cover_em", (0.0, 1.0)),
         "f1": functools.partial(_against_golds, "f1", (0.0, 1.0), True),
         "fuzzy": functools.partial(_against_golds, "fuzzy", (0.0, 0.5, 1.0)),
-        "follows": _make_follows,
+        "follows": functools.partial(_make_follows),
     }
     | {
         one.name: functools.partial(copy.copy, one)

@@ -222,7 +222,7 @@ def register_generators(register: Register) -> None:
 def register_commands(register: Register) -> None:
     """The subcommands of `searchrl`."""
     within = {"train": "training", "sft": "training", "inspect": "runs", "trust": "runs"}
-    within |= {"push": "export", "new": "plugins"}
+    within |= {"push": "export", "new": "plugins", "bench": "doctor"}
     for name, description in (
         ("train", "Train a search agent with GRPO and show how it learns."),
         ("sft", "Cold start: train on scripted or recorded demonstrations."),

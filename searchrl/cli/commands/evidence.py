@@ -75,11 +75,7 @@ def evidence(run: str | None, **values: Any) -> None:
     counts = f"{measured['num_changed']} of {measured['num_tasks']} tasks have a value to change"
     shown = format_metric("shown", measured)
     console.print(f"{first.name}, {where}: {counts}; it was shown in {shown} of these")
-    columns = {**measured["outcomes"], "value, if shown": measured["if_shown"]}
-    rows = {name: [format_metric(name, one) for one in columns.values()] for name in OUTCOMES}
-    console.print(make_table("answer", columns, rows))
-    paired = {
-        name: [format_metric(name, one) for one in measured["paired"].values()] for name in OUTCOMES
-    }
-    console.print("", "minus the tasks as they are, task by task", sep="\n")
-    console.print(make_table("answer", measured["paired"], paired))
+    shares = {**measured["outcomes"], "value, if shown": measured["if_shown"]}
+    for head, table in (("share of tasks", shares), ("minus as_is", measured["paired"])):
+        rows = {name: [format_metric(key, one) for key in OUTCOMES] for name, one in table.items()}
+        console.print("", make_table(head, OUTCOMES, rows), sep="\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import complaint, succeed
+from command_line import succeed
 
 from searchrl import open_player
 from searchrl.programs.evidence import play_changed
@@ -89,9 +89,3 @@ def test_a_model_goes_on_without_its_earlier_thoughts() -> None:
     read = codec.decode(segment.ids[: first.trajectory.turns[0].start])
     whole = codec.decode(before.trajectory.ids[: before.trajectory.turns[kept].start])
     assert read == re.sub(r"<think>.+?</think>", "<think></think>", whole)
-
-
-def test_another_wrapper_is_named() -> None:
-    wrapper = ("--set", "wrapper={name: time_limit, max_turns: 3}")
-    words = ("--env", "regulations", "--policy", "scripted", "--num-tasks", 2)
-    assert "'time_limit'" in complaint("evidence", *words, *wrapper)

@@ -30,9 +30,8 @@ def test_a_reader_follows_and_who_knows_the_answer_sticks(recorded: Recorded) ->
     reader, _ = recorded
     for one, other, outcome in ((reader, knows, "follows"), (knows, reader, "sticks")):
         assert one["if_shown"][outcome]["low"] > other["if_shown"][outcome]["high"] + 0.5
-    assert (
-        reader["num_tasks"] == 56 and reader["num_changed"] == 39
-    )  # 8: yes or no; 9: in the question
+    # Of 8 the answer is yes or no, and 9 have it in the question.
+    assert (reader["num_tasks"], reader["num_changed"]) == (56, 39)
     assert reader["outcomes"]["none"]["gives_up"]["value"] == 1
     assert reader["paired"]["value"]["sticks"]["high"] < 0
 

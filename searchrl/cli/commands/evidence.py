@@ -58,11 +58,10 @@ def evidence(run: str | None, **values: Any) -> None:
         with open_player(config, registry) as player:
             results = play_changed(player, observer.phase)
         if config.run_dir is not None:
-            phases = ["eval", *(f"evidence_{name}" for name in [*results][1:])]
-            made = [*results.values()]
-            record_results(
-                config, registry, made, began, observer.note, is_over=True, phases=phases
-            )
+            _, *changes = results
+            phases, made = ["eval", *(f"evidence_{one}" for one in changes)], [*results.values()]
+            note = observer.note
+            record_results(config, registry, made, began, note, is_over=True, phases=phases)
         most, where = config.rollout.max_failure_frac, f"split '{config.eval.split}'"
         limit = FailureLimit("evidence", most, save_beside, observer.note)
         for name, result in results.items():

@@ -1,4 +1,4 @@
-"""The wrapper `altered`: other passages than were found. Who reads, answers something else."""
+"""The wrapper `altered`: it shows other passages than a search found."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from searchrl.errors import ConfigError
 
 _TRIES = 100
 """Tasks that are looked at for another value."""
+_LARGE = 1000
 _VERDICTS = ("yes", "no", "noanswer", "no answer")
 _WORDS = re.compile(r"[^\W\d_]+(?:\W+[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d[\d.,]*")
@@ -79,12 +80,17 @@ class Altered(gymnasium.Wrapper[str, str, str, str]):
 def find_other(env: TextEnv, task: Task) -> Task | None:
     """The next task of the split whose answer is another one of the same kind.
 
-    None also if the answer is no text of a passage (yes, no), or stands in the question.
+    None also if the answer is no text of a passage (yes, no), or stands in the question. To look
+    for it in a large corpus would take too long.
     """
     if task.index < 0 or not task.answers or task.answers[0].casefold() in _VERDICTS:
         return None
-    gold, total = match_answers(task), env.num_tasks(task.split)
-    for step in range(1, 1 if gold.search(task.question) else min(total, _TRIES)):
+    gold, (_, corpus) = match_answers(task), env.passages(task)
+    is_there = len(corpus) > _LARGE or any(gold.search(f"{p.title}\n{p.text}") for p in corpus)
+    if gold.search(task.question) or not is_there:
+        return None
+    total = env.num_tasks(task.split)
+    for step in range(1, min(total, _TRIES)):
         other = env.make_task(task.split, (task.index + step) % total)
         is_alike = bool(other.answers) and _kind(other) == _kind(task)
         if is_alike and not any(map(gold.search, other.answers)):

@@ -36,13 +36,14 @@ QUESTIONS = [
     ("Is it red?", "yes"),
     ("Is it green?", "no"),
     ("Who is older, Ada Poe or Bea Cole?", "Ada Poe"),
-    ("Who built it?", "Bea Cole"),
+    ("Who owned it?", "Bea Cole"),
     ("Who sold it?", "Dan Orr"),
 ]
 PASSAGES = {
     "mill": "The mill was built in 1890, and has 12 doors.",
     "barn": "The barn was built in 1902.",
     "both": "The barn and the mill of 1890 were built of stone.",
+    "who": "Bea Cole owned it before Ada Poe.",
 }
 
 
@@ -60,8 +61,8 @@ def test_another_value_is_of_the_same_kind(inner: Any) -> None:
     env = inner.unwrapped
     others = [find_other(env, env.make_task("train", index)) for index in range(len(QUESTIONS))]
     places = [None if one is None else one.index for one in others]
-    # Not a count for a year, not `no` for `yes`, and nothing for an answer of the question.
-    assert places == [2, None, 0, None, None, None, 7, 5]
+    # Not a count for a year, nor `no` for `yes`; none for what the question or no passage says.
+    assert places == [2, None, 0, None, None, None, 7, None]
 
 
 def search(inner: Any, change: Any) -> tuple[str, dict[str, Any]]:
@@ -76,7 +77,7 @@ def test_a_changed_passage_keeps_its_original(inner: Any) -> None:
     observation, info = search(inner, "value")
     assert info["task"].answers == ("1890",) and info["task"].changed_answers == ("1902",)
     originals = {one.id: one.original for one in info["passages"]}
-    assert originals == {**PASSAGES, "barn": ""}
+    assert originals == {"mill": PASSAGES["mill"], "both": PASSAGES["both"], "barn": ""}
     assert "1890" not in observation and "built in 1902, and has 12 doors" in observation
 
 

@@ -134,12 +134,15 @@ class Player:
     indexes: dict[str, IndexCache] = field(default_factory=dict, repr=False)
 
     def play(
-        self, *changes: Mapping[str, Any], split: str, indices: Sequence[int] | None, **watched: Any
+        self,
+        *changes: Mapping[str, Any],
+        split: str,
+        indices: Sequence[int] | None = None,
+        **options: Any,
     ) -> EvalResult:
         """Play tasks by number, with `changes` to the settings, such as another instruction.
 
-        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`, and `num_tasks`, the
-        first of which are played without `indices`.
+        `options` are those of `run_episodes`, such as `on_progress`; without numbers, `num_tasks`.
         """
         return run_episodes(
             self.make_worlds(*changes),
@@ -149,7 +152,7 @@ class Player:
             seed=self.config.seed,
             script=self.script,
             has_logps=self.client is None,
-            **watched,
+            **options,
         )
 
     def make_worlds(self, *changes: Mapping[str, Any]) -> list[TaskWorld]:

@@ -38,6 +38,7 @@ COMMANDS: dict[str, list[str]] = {
         "--set endpoint.max_retries=0",
     ],
     "audit": ["--config {run}/config.yaml --out {out}h"],
+    "evidence": [f"{{run}} {SMALL}"],
     "ask": ["{run} When?", "{run}/checkpoints/step_000001 When?"],
     "doctor": [f"{{run}} {SMALL}", f"--init-from {{run}} {SMALL} --json"],
     "play": ["--config {run}/config.yaml --index 0"],

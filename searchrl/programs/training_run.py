@@ -7,6 +7,7 @@ checkpoint, loses what came after the last one. Resumed, a run continues exactly
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
@@ -33,7 +34,9 @@ from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.errors import AlarmStop, BudgetSpent, DamagedError, FailureLimitError
 from searchrl.plugins import Registry
+from searchrl.plugins.provenance import Origin
 from searchrl.programs.agent import ask_line
+from searchrl.programs.setup.objects import take_objects
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
@@ -77,6 +80,14 @@ class TrainingRun:
         """Take the steps that are left; returns the summary."""
         raise NotImplementedError
 
+    @property
+    def command(self) -> str:
+        """The way to resume it: a command or, with objects of a program, in Python."""
+        path, entries = str(self.writer.path), self.session.registry.entries()
+        if any(entry.owner.origin is Origin.PYTHON for entry in entries):
+            return f"searchrl.{self.program}({{…}}, resume={path!r})"
+        return f"searchrl {self.program} --resume {shlex.quote(path)}"
+
     def origin(self) -> dict[str, Any]:
         """Return what the provenance holds of this program alone."""
         return {}
@@ -111,7 +122,7 @@ class TrainingRun:
             self.session.config.rollout.max_failure_frac,
             self.writer.write_failure,
             self.observer.note,
-            f"Fix it, then continue with: searchrl {self.program} --resume {self.writer.path}",
+            f"Fix it, then continue with: {self.command}",
         )
 
     def _begin(self, folder: Path | None) -> None:
@@ -285,6 +296,7 @@ def run_training(
     allow_change: bool,
 ) -> Run:
     """Begin or resume a run and take its steps to the end; see `train`."""
+    config, objects = take_objects(config)
     workers = Workers(read_place())
     shown = observer if workers.is_first else Observer()
     with make_observer(shown, quiet=quiet) as observer:
@@ -293,7 +305,13 @@ def run_training(
             return Run(Path(resume))
         note = observer.note
         plan, registry = prepare(
-            kind.program, config, resume=resume, registry=registry, on_note=note, trust=trust
+            kind.program,
+            config,
+            resume=resume,
+            registry=registry,
+            on_note=note,
+            trust=trust,
+            objects=objects,
         )
         with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
             folder, old = None, None if resume is None else Path(resume)
@@ -310,7 +328,7 @@ def run_training(
             names = plan.config.log.trackers if is_tracked else ()
             with (
                 Trackers(registry, names, path) as run.trackers,
-                keeping_finished(kind.program, path, run.save, observer.last_words),
+                keeping_finished(run.command, path, run.save, observer.last_words),
                 TRACER.start_as_current_span(f"run {path.name}"),
             ):
                 summary = run.run()

@@ -55,7 +55,7 @@ class Given(Protocol):
 
     @property
     def owner(self) -> Owner:
-        """Who registers what its hooks register."""
+        """The owner of what its hooks register."""
 
 
 class _HookRaised(Exception):

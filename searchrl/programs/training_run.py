@@ -81,10 +81,16 @@ class TrainingRun:
         raise NotImplementedError
 
     @property
+    def objects(self) -> list[str]:
+        """Names of the classes and functions that a Python program gave."""
+        entries = self.session.registry.entries()
+        return [entry.name for entry in entries if entry.owner.origin is Origin.PYTHON]
+
+    @property
     def command(self) -> str:
-        """The way to resume it: a command or, with objects of a program, in Python."""
-        path, entries = str(self.writer.path), self.session.registry.entries()
-        if any(entry.owner.origin is Origin.PYTHON for entry in entries):
+        """The way to resume it: a command or, with objects, in Python."""
+        path = str(self.writer.path)
+        if self.objects:
             return f"searchrl.{self.program}({{…}}, resume={path!r})"
         return f"searchrl {self.program} --resume {shlex.quote(path)}"
 
@@ -117,6 +123,11 @@ class TrainingRun:
         else:
             self._reopen(resume, allow_change)
             learner.ensure_same_weights(f"resumed after step {self.progress.step}")
+        if self.objects:
+            self.observer.note(
+                f"{', '.join(self.objects)}: given in Python, so no command can resume this run; "
+                f"this does, with the same objects: {self.command}"
+            )
         self.limit = FailureLimit(
             "training" if self.program == "train" else "the cold start",
             self.session.config.rollout.max_failure_frac,

@@ -81,7 +81,7 @@ class LiveReport:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What tells two versions of a file apart; () for one that is gone."""
+    """Facts that differ between two versions of a file; () for one that is gone."""
     with suppress(FileNotFoundError):
         info = path.stat()
         return info.st_ino, info.st_mtime_ns, info.st_size
@@ -94,8 +94,10 @@ def serving(folder: Path) -> Iterator[str]:
     token = secrets.token_hex(16)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, folder, token)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/{token}/"
-        server.shutdown()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/{token}/"
+        finally:
+            server.shutdown()
 
 
 class _Handler(BaseHTTPRequestHandler):

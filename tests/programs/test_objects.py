@@ -68,11 +68,6 @@ def small(micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return parse_sets(MICRO_SETTINGS) | {"env": {"name": Walk, "make": {"size": 12}}} | given
 
 
-def owner_of(run: Run) -> Settings:
-    (mine,) = (row for row in run.provenance["plugins"] if row["origin"] == "python")
-    return dict(mine)
-
-
 def test_a_run_goes_on_with_the_same_objects_and_with_no_others(small: Settings):
     half = lambda episode: 0.5  # noqa: E731
     objects = small | {"reward": ["env", brevity, "-0.1*short", half]}
@@ -82,8 +77,8 @@ def test_a_run_goes_on_with_the_same_objects_and_with_no_others(small: Settings)
         train(objects, observer=told)
     assert any("Walk, short, brevity, unnamed" in text for text in told.texts)
     assert run.config.tasks[0].reward == "env+brevity-0.1*short+unnamed"
-    assert owner_of(run)["names"] == {"env": ["Walk"], "reward": ["short", "brevity", "unnamed"]}
-
+    (mine,) = (row for row in run.provenance["plugins"] if row["origin"] == "python")
+    assert mine["names"] == {"env": ["Walk"], "reward": ["short", "brevity", "unnamed"]}
     way_back = r"give the same objects \(Walk, short, brevity, unnamed\): searchrl.train"
     assert re.search(way_back, complaint("train", "--resume", run.path))
     with pytest.raises(SearchRLError, match=way_back):
@@ -109,15 +104,15 @@ def test_rows_are_the_questions_of_corpus(
     assert result.metrics["brevity"]["value"] == pytest.approx(1 / 3)
 
 
-def text(episode: Episode) -> str:
-    return "good"
-
-
 @pytest.mark.parametrize(
     ("wrong", "kind", "told"),
     [
         ({"env": Walk}, ConfigError, r"Walk.*required.*'size'.*env\.make"),
-        ({"reward": text}, FailureLimitError, r"reward 'text'.*returned 'good' \(str\)"),
+        (
+            {"reward": lambda _: "good"},
+            FailureLimitError,
+            r"reward 'unnamed'.*returned 'good' \(str\)",
+        ),
         (
             {"questions": [*ROWS, {"question": "Why?"}, {"answer": "so"}, "how"]},
             DataError,

@@ -42,22 +42,13 @@ class Objects:
         self._envs: dict[str, Callable[..., Any]] = {}
         self._rewards: dict[str, Callable[..., Any]] = {}
         self.hashes: set[str] = set()
-        """Those of their sources, and of rows."""
+        """Hashes of their sources, and of rows."""
 
     @property
     def owner(self) -> Owner:
-        """Who registers them."""
+        """The owner of what they register."""
         return Owner(
             "python", Origin.PYTHON, sha256=hash_bytes("".join(sorted(self.hashes)).encode())
-        )
-
-    @property
-    def note(self) -> str:
-        """The way to resume a run with them; "" if a command can do that, too."""
-        names = ", ".join((*self._envs, *self._rewards))
-        return names and (
-            f"{names}: given in Python, so `searchrl train --resume` cannot continue this run; "
-            "searchrl.train({…}, resume=RUN) with the same objects can"
         )
 
     @hookimpl
@@ -85,16 +76,17 @@ class Objects:
         """The settings of a task, with names in the place of objects."""
         named, env = dict(task), task.get("env")
         settings: dict[str, Any] = dict(env) if isinstance(env, Mapping) else {"name": env}
-        made = settings["name"]
+        made = settings.get("name")
         if callable(made):
             settings["name"] = self._add(self._envs, made)
+            named["env"] = settings
         for key in _ROWS:
             if (rows := named.pop(key, None)) is not None:
-                is_foreign = callable(made) and not has_setting(made, "protocol")
-                place = settings.setdefault("make", {}) if is_foreign else settings
-                place[key] = rows if isinstance(rows, str) else self._keep(rows)
-        if settings != {"name": None}:
-            named["env"] = {**settings, "name": settings["name"] or "corpus"}
+                place = settings
+                if callable(made) and not has_setting(made, "protocol"):
+                    place = settings["make"] = dict(settings.get("make", {}))
+                place[key] = str(rows) if isinstance(rows, str | Path) else self._keep(rows)
+                named["env"] = {**settings, "name": settings.get("name") or "corpus"}
         if "reward" in task:
             named["reward"] = self._name_reward(task["reward"])
         return named
@@ -155,7 +147,9 @@ def take_objects(config: Any) -> tuple[Any, Objects | None]:
         objects.add_reward(score, name)
     settings = objects.name_task(settings)
     if isinstance(tasks := settings.get("tasks"), list):
-        settings["tasks"] = [objects.name_task(one) for one in tasks]
+        settings["tasks"] = [
+            objects.name_task(one) if isinstance(one, Mapping) else one for one in tasks
+        ]
     return settings, objects if objects.hashes else None
 
 
@@ -177,6 +171,6 @@ def _source(made: Any) -> str:
 
 
 def _describe_code(code: CodeType) -> str:
-    """What code does, without the place where it stands."""
+    """The content of code, without the place where it stands."""
     inner = [_describe_code(one) if isinstance(one, CodeType) else one for one in code.co_consts]
     return str((code.co_code, code.co_names, inner))

@@ -230,7 +230,7 @@ def prepare(
             registry.get(part.kind, part.name).ensure_settings(part.settings)
     if resume is None:  # what `auto` and `tiny` mean to a resumed run was decided when it began
         plan = plan.settled(registry)
-    for note in (*plan.notes, *([objects.note] if objects and objects.note else ())):
+    for note in plan.notes:
         on_note(note)
     return plan, registry
 

@@ -39,8 +39,8 @@ class Objects:
     """A plugin of the objects in the settings of a Python program."""
 
     def __init__(self) -> None:
-        self._envs: dict[str, Callable[..., Any]] = {}
-        self._rewards: dict[str, Callable[..., Any]] = {}
+        self.envs: dict[str, Callable[..., Any]] = {}
+        self.rewards: dict[str, Callable[..., Any]] = {}
         self.hashes: set[str] = set()
         """Hashes of their sources, and of rows."""
 
@@ -54,7 +54,7 @@ class Objects:
     @hookimpl
     def register_envs(self, register: Register) -> None:
         """A class without a parameter `protocol` is one of Gymnasium, and gets its adapter."""
-        for name, made in self._envs.items():
+        for name, made in self.envs.items():
             if has_setting(made, "protocol"):
                 register(name, made)
                 continue
@@ -67,7 +67,7 @@ class Objects:
     @hookimpl
     def register_rewards(self, register: Register) -> None:
         """A function may say its `values`, with `is_range`, as a component does."""
-        for name, score in self._rewards.items():
+        for name, score in self.rewards.items():
             values = getattr(score, "values", (-math.inf, math.inf))
             is_range = getattr(score, "is_range", not hasattr(score, "values"))
             register(name, partial(FunctionReward, name, score, values, is_range))
@@ -78,7 +78,7 @@ class Objects:
         settings: dict[str, Any] = dict(env) if isinstance(env, Mapping) else {"name": env}
         made = settings.get("name")
         if callable(made):
-            settings["name"] = self._add(self._envs, made)
+            settings["name"] = self.add(self.envs, made)
             named["env"] = settings
         for key in _ROWS:
             if (rows := named.pop(key, None)) is not None:
@@ -96,13 +96,10 @@ class Objects:
             return {step: self._name_reward(one) for step, one in reward.items()}
         if isinstance(reward, list | tuple):
             return "+".join(str(self._name_reward(one)) for one in reward).replace("+-", "-")
-        return self.add_reward(reward) if callable(reward) else reward
+        return self.add(self.rewards, reward) if callable(reward) else reward
 
-    def add_reward(self, score: Callable[..., Any], name: str = "") -> str:
-        """Take in a function of an episode; returns its name."""
-        return self._add(self._rewards, score, name)
-
-    def _add(self, known: dict[str, Callable[..., Any]], made: Any, name: str = "") -> str:
+    def add(self, known: dict[str, Callable[..., Any]], made: Any, name: str = "") -> str:
+        """Take in one of `envs` or `rewards`; returns its name, which no other one has."""
         stem = name or getattr(made, "__name__", type(made).__name__)
         stem = stem if stem.isidentifier() else "unnamed"  # a lambda
         name, number = stem, 2
@@ -144,7 +141,7 @@ def take_objects(config: Any) -> tuple[Any, Objects | None]:
         return config, None
     objects, settings = Objects(), dict(config)
     for name, score in settings.pop("functions", {}).items():
-        objects.add_reward(score, name)
+        objects.add(objects.rewards, score, name)
     settings = objects.name_task(settings)
     if isinstance(tasks := settings.get("tasks"), list):
         settings["tasks"] = [

@@ -32,6 +32,7 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
+from searchrl.programs.setup.objects import take_objects
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.recorded import count_searches, describe_searches
 from searchrl.run_folder import Run, save_beside
@@ -84,6 +85,7 @@ def evaluate(
     Args:
         config: a resolved `RunConfig`, or settings such as `{"env": "regulations", "model":
             {"name": "tiny"}}`; `policy: scripted` and `policy: endpoint:URL` need no weights.
+            Settings may hold objects, as those of `train`.
         observer: told of progress and notes; by default the display of the command.
         quiet: without an `observer`, show nothing.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
@@ -107,12 +109,13 @@ def settle(
 ) -> tuple[RunConfig, Registry, Plan | None]:
     """The config of settings, the plugins it names, and its plan if it has weights here."""
     plan = None
+    config, objects = take_objects(config)
     if not isinstance(config, RunConfig):
         config, plan = resolve(config or {})
     if registry is None:
         # What it takes over from the run that `init_from` names is not what the caller wrote.
         run = config.init_from if plan else None
-        registry = Permission(plan.named if plan else frozenset()).load(config, run)
+        registry = Permission(plan.named if plan else frozenset()).load(config, run, objects)
     if plan is not None:
         plan = plan.settled(registry)
         config = plan.config

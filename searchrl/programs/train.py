@@ -57,8 +57,12 @@ def train(
     """Train a policy and return its run folder.
 
     Args:
-        config: a resolved `RunConfig` or `Plan`, or settings such as `{"env": "regulations"}`;
-            ignored with `resume`, which takes the run's own.
+        config: a resolved `RunConfig` or `Plan`, or settings such as `{"env": "regulations"}`.
+            Settings may hold objects: as `env` a class of `gymnasium.Env`, as `reward` a function
+            of an episode or a list of functions and expressions, as `questions` and
+            `test_questions` rows (a list, or a `datasets.Dataset`), as `functions` those that an
+            expression names. Only these objects are taken with `resume`, which has the settings of
+            the run.
         resume: a run folder to continue from its newest checkpoint. A finished run is returned as
             it is, and `observer` is told.
         observer: told of everything that happens; by default the display of the command.
@@ -67,6 +71,11 @@ def train(
         trust: allow the code that a run folder names (`resume`, `init_from`), this once; or what
             may be used of it.
         allow_change: with `resume`, go on though data, an environment or a plugin has changed.
+
+    >>> def brevity(episode):
+    ...     return 1 / (1 + episode.num_model_tokens)
+    >>> settings = {"env": "regulations", "reward": ["em", brevity]}
+    >>> run = searchrl.train(settings)  # doctest: +SKIP
 
     Raises:
         SearchRLError: for anything a user can fix (names, data, weights, disk, plugins).

@@ -7,6 +7,7 @@ checkpoint, loses what came after the last one. Resumed, a run continues exactly
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
@@ -33,7 +34,9 @@ from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.errors import AlarmStop, BudgetSpent, DamagedError, FailureLimitError
 from searchrl.plugins import Registry
+from searchrl.plugins.provenance import Origin
 from searchrl.programs.agent import ask_line
+from searchrl.programs.setup.objects import take_objects
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
@@ -78,6 +81,20 @@ class TrainingRun:
         """Take the steps that are left; returns the summary."""
         raise NotImplementedError
 
+    @property
+    def objects(self) -> list[str]:
+        """Names of the classes and functions that a Python program gave."""
+        entries = self.session.registry.entries()
+        return [entry.name for entry in entries if entry.owner.origin is Origin.PYTHON]
+
+    @property
+    def command(self) -> str:
+        """The way to resume it: a command or, with objects, in Python."""
+        path = str(self.writer.path)
+        if self.objects:
+            return f"searchrl.{self.program}({{…}}, resume={path!r})"
+        return f"searchrl {self.program} --resume {shlex.quote(path)}"
+
     def origin(self) -> dict[str, Any]:
         """Return what the provenance holds of this program alone."""
         return {}
@@ -107,12 +124,17 @@ class TrainingRun:
         else:
             self._reopen(resume, allow_change)
             learner.ensure_same_weights(f"resumed after step {self.progress.step}")
+        if self.objects:
+            self.observer.note(
+                f"{', '.join(self.objects)}: given in Python, so no command can resume this run; "
+                f"this does, with the same objects: {self.command}"
+            )
         self.limit = FailureLimit(
             "training" if self.program == "train" else "the cold start",
             self.session.config.rollout.max_failure_frac,
             self.writer.write_failure,
             self.observer.note,
-            f"Fix it, then continue with: searchrl {self.program} --resume {self.writer.path}",
+            f"Fix it, then continue with: {self.command}",
         )
 
     def _begin(self, folder: Path | None) -> None:
@@ -293,6 +315,7 @@ def run_training(
     allow_change: bool,
 ) -> Run:
     """Begin or resume a run and take its steps to the end; see `train`."""
+    config, objects = take_objects(config)
     workers = Workers(read_place())
     shown = observer if workers.is_first else Observer()
     with make_observer(shown, quiet=quiet) as observer:
@@ -301,7 +324,13 @@ def run_training(
             return Run(Path(resume))
         note = observer.note
         plan, registry = prepare(
-            kind.program, config, resume=resume, registry=registry, on_note=note, trust=trust
+            kind.program,
+            config,
+            resume=resume,
+            registry=registry,
+            on_note=note,
+            trust=trust,
+            objects=objects,
         )
         with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
             folder, old = None, None if resume is None else Path(resume)
@@ -318,7 +347,7 @@ def run_training(
             names = plan.config.log.trackers if is_tracked else ()
             with (
                 Trackers(registry, names, path) as run.trackers,
-                keeping_finished(kind.program, path, run.save, observer.last_words),
+                keeping_finished(run.command, path, run.save, observer.last_words),
                 TRACER.start_as_current_span(f"run {path.name}"),
             ):
                 summary = run.run()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging as hf_logging
 
 from searchrl.engine.model.foreign import ensure_plain_model
 from searchrl.engine.model.hub import find_absence
@@ -34,6 +35,7 @@ def save_shrunken(model: ResolvedModel, folder: Path, seed: int) -> str:
     """
     if model.is_hub_id and (absence := find_absence(model.path)):
         raise PolicyError(absence)
+    hf_logging.disable_progress_bar()  # they would break ours
     try:
         ensure_plain_model(model.path)
         config: Any = AutoConfig.from_pretrained(model.path, trust_remote_code=False)

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config
@@ -29,20 +28,23 @@ KEEPS = (
 NO_SYSTEM = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('system') }}{% endif %}" + KEEPS
 )
-STRIPS = KEEPS.replace("m.content", "m.content.split('</think>')[-1]")
+STRIPS = KEEPS.replace(
+    "m.content", "m.content.split('</think>')[-1] if m.role == 'assistant' else m.content"
+)
 
 PLUGIN = """
 from searchrl import hookimpl
 from searchrl.envs.regulations import RegulationsEnv, make_expert
-
 class Changed(RegulationsEnv):
     def {0}, **settings):
         return super().{1}
-
+class Level:
+    values, is_range = (0.0, 1.0), False
+    def __call__(self, episode):
+        return float(episode.task.meta["level"] == "hard")
 @hookimpl
 def register_rewards(register):
-    register("level", lambda: lambda episode: float(episode.task.meta["level"] == "hard"))
-
+    register("level", Level)
 @hookimpl
 def register_envs(register):
     register("changed", Changed, expert=make_expert)
@@ -65,7 +67,7 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
 """Template, plugin and settings; with `bytes`, stop strings have a token for each letter."""
 
 
-def write_model(folder: Path, tokenizer: Any, template: str) -> Path:
+def write_model(folder: Path, tokenizer: PreTrainedTokenizerFast, template: str) -> Path:
     """A folder with the config of Qwen3-4B and a tokenizer, and no weights."""
     tokenizer.chat_template = template
     Qwen3Config(
@@ -91,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokenizer", type=Path, default=TINY_PATH)
     real = parser.parse_args().tokenizer
-    print("| fault | seconds | exit | found |\n|---|---|---|---|")
+    print("fault | seconds | exit | found\n---|---|---|---")
     with tempfile.TemporaryDirectory() as name:
         plugin = Path(name) / "changed.py"
         for number, (fault, (template, text, settings)) in enumerate(CASES.items()):
@@ -104,13 +106,15 @@ def main() -> None:
             words += [word for one in settings if "=" in one for word in ("--set", one)]
             began = time.perf_counter()
             done = subprocess.run([sys.executable, "-m", "searchrl", *words], capture_output=True)
-            took_s = time.perf_counter() - began
             checks = json.loads(done.stdout)["checks"] if done.stdout else []
-            told = [one for one in checks if one["state"] in ("warned", "failed")]
-            told += [one for one in checks if one["name"] == "stops" and is_bytes]
-            found = "; ".join(f"{one['name']}: {one['says']}" for one in told)
+            found = "; ".join(
+                f"{one['name']}: {one['says']}"
+                for one in checks
+                if one["state"] in ("warned", "failed") or (is_bytes and one["name"] == "stops")
+            )
             found = found or ("nothing" if checks else done.stderr.decode()[-300:])
-            print(f"| {fault} | {took_s:.0f} | {done.returncode} | {found} |".replace("\n", " "))
+            row = (fault, f"{time.perf_counter() - began:.0f}", done.returncode, found)
+            print(*row, sep=" | ")
 
 
 if __name__ == "__main__":

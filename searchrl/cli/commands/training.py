@@ -133,7 +133,7 @@ def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
                 show_plan(plan, command, values, is_shown=is_first)
                 return
             if values.get("rehearse"):
-                from searchrl.programs.rehearsal import rehearse
+                from searchrl.runs.rehearsal import rehearse
                 from searchrl.screen.checks import show_verdicts
 
                 folder = Path(values["run_dir"]) if values["run_dir"] else None

@@ -51,7 +51,9 @@ TURN_TOKENS = 64
 _CUT = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
 
 
-def rehearse(plan: Plan, observer: Observer, trust: Permission, folder: Path | None) -> Report:
+def rehearse(
+    plan: Plan, observer: Observer, trust: bool | Permission, folder: Path | None = None
+) -> Report:
     """Rehearse a run in `folder`, or in a temporary one; an error is the verdict on its part.
 
     Raises `SearchRLError` for settings and plugins with which nothing can begin.
@@ -67,6 +69,7 @@ def rehearse(plan: Plan, observer: Observer, trust: Permission, folder: Path | N
         try:
             for verdict in _play(plan, registry, folder or Path(temporary), observer, untried):
                 done.append(verdict if verdict.name else replace(verdict, name=left.pop(0)))
+                observer.phase("rehearsal", len(PARTS) - len(left), len(PARTS))
                 if "scripted" not in left and any(one.state is State.FAILED for one in done):
                     break  # a step would fail in the same way
         except Exception as error:  # of plugins and libraries, too: they are what is tried
@@ -81,24 +84,14 @@ class _Enough(Exception):
     """Ends a run as any error does: with a checkpoint."""
 
 
-class _Phases(Observer):
-    """Shows phases alone; ends a run behind the step `last`."""
-
-    def __init__(self, observer: Observer, last: int = 0) -> None:
-        self.observer, self.last = observer, last
-
-    def phase(self, name: str, done: int, total: int) -> None:
-        self.observer.phase(name, done, total)
-
+class _OneStep(Observer):
     def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
-        if step == self.last:
-            raise _Enough
+        raise _Enough
 
 
 def _play(
     plan: Plan, registry: Registry, folder: Path, observer: Observer, untried: list[str]
 ) -> Iterator[Verdict]:
-    """Yield verdicts on the parts in their order."""
     config, small = plan.config, ResolvedModel(str(folder / "model"), None, plan.model.is_tiny)
     yield Verdict(State.PASSED, save_shrunken(plan.model, folder / "model", config.seed))
     changes = {"name": small.path}
@@ -107,7 +100,7 @@ def _play(
         untried.append(f"model.quantize: {config.model.quantize} (bitsandbytes is not here)")
     config = build_config(config.to_dict(), {"model": changes, "init_from": None})
     plan = replace(plan, config=config, model=small)
-    with closing(Session(plan, registry, ALONE, observer.note, observer.phase)) as session:
+    with closing(Session(plan, registry, ALONE, observer.note)) as session:
         trained, total = session.policy.num_parameters
         yield Verdict(State.PASSED, f"{trained:,} of {total:,} weights are trained")
         yield from session.examine(is_thorough=True).checks
@@ -116,10 +109,10 @@ def _play(
     yield _judge_scripts(scripted)
     short = build_config(config.to_dict(), _cut(config), {"run_dir": str(folder / "run")})
     with suppress(_Enough):
-        train(replace(plan, config=short), registry=registry, observer=_Phases(observer, last=1))
+        train(replace(plan, config=short), registry=registry, observer=_OneStep())
     checkpoint = list_checkpoints(folder / "run")[-1]
     yield Verdict(State.PASSED, f"one step, then the checkpoint {checkpoint.name}")
-    run = train(resume=folder / "run", registry=registry, observer=_Phases(observer))
+    run = train(resume=folder / "run", registry=registry, quiet=True)
     yield Verdict(State.PASSED, f"{run.summary['steps']} steps, the last one from the checkpoint")
     yield _judge_limits(limits_of(config).max_total_tokens, scripted, [*run.rollouts()])
     exported = export_policy(Source.open(run.path), folder / "export", registry, merge=True)
@@ -162,11 +155,8 @@ def _judge_scripts(rollouts: Sequence[Rollout]) -> Verdict:
             says = f"{failure.kind} failure of {failure.owner}: {failure.message}"
             return Verdict(State.FAILED, says)
     rewards = [one.reward for one in rollouts if one.reward is not None]
-    says = f"{len(rollouts)} episodes, {len(rewards)} with a reward"
-    if not any(rewards):
-        fix = "Look at the reward and the script: searchrl eval --policy scripted"
-        return Verdict(State.WARNED, f"{says}, which is never above 0", fix)
-    return Verdict(State.PASSED, f"{says}, {max(rewards):g} at best")
+    says = f"{len(rollouts)} episodes; the largest of {len(rewards)} rewards is"
+    return Verdict(State.PASSED, f"{says} {max(rewards, default=0):g}")
 
 
 def _judge_limits(

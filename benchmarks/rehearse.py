@@ -15,9 +15,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config
+from transformers import AutoTokenizer, Qwen3Config
+from transformers import PreTrainedTokenizerFast as Fast
 
 from searchrl.engine.model.loading import TINY_PATH
 
@@ -36,18 +39,14 @@ PLUGIN = """
 from searchrl import hookimpl
 from searchrl.envs.regulations import RegulationsEnv, make_expert
 class Changed(RegulationsEnv):
-    def {0}, **settings):
-        return super().{1}
+    def {0}, **settings): return super().{1}
 class Level:
     values, is_range = (0.0, 1.0), False
-    def __call__(self, episode):
-        return float(episode.task.meta["level"] == "hard")
+    def __call__(self, episode): return float(episode.task.meta["level"] == "hard")
 @hookimpl
-def register_rewards(register):
-    register("level", Level)
+def register_rewards(register): register("level", Level)
 @hookimpl
-def register_envs(register):
-    register("changed", Changed, expert=make_expert)
+def register_envs(register): register("changed", Changed, expert=make_expert)
 """
 FINE = PLUGIN.format("step(self, action", "step(action)")
 STEP = PLUGIN.format("step(self, action, place, time", "step(action)")
@@ -67,7 +66,7 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
 """Template, plugin and settings; with `bytes`, stop strings have a token for each letter."""
 
 
-def write_model(folder: Path, tokenizer: PreTrainedTokenizerFast, template: str) -> Path:
+def write_model(folder: Path, tokenizer: Any, template: str) -> Path:
     """A folder with the config of Qwen3-4B and a tokenizer, and no weights."""
     tokenizer.chat_template = template
     Qwen3Config(
@@ -79,13 +78,13 @@ def write_model(folder: Path, tokenizer: PreTrainedTokenizerFast, template: str)
     return folder
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
+def byte_tokenizer() -> Fast:
     """A tokenizer whose tokens are bytes."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     bare = Tokenizer(models.BPE({letter: n for n, letter in enumerate(letters)}, []))
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=bare, eos_token="<|endoftext|>")
+    return Fast(tokenizer_object=bare, eos_token="<|endoftext|>")
 
 
 def main() -> None:
@@ -93,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokenizer", type=Path, default=TINY_PATH)
     real = parser.parse_args().tokenizer
-    print("fault | seconds | exit | found\n---|---|---|---")
+    print("fault | seconds | of the CPU | exit | found\n---|---|---|---|---")
     with tempfile.TemporaryDirectory() as name:
         plugin = Path(name) / "changed.py"
         for number, (fault, (template, text, settings)) in enumerate(CASES.items()):
@@ -104,7 +103,7 @@ def main() -> None:
             words = ["train", "--rehearse", "--json", "--model", str(model), "--device", "cpu"]
             words += ["--plugin", str(plugin), "--env", "changed"]
             words += [word for one in settings if "=" in one for word in ("--set", one)]
-            began = time.perf_counter()
+            began, cpu_s = time.perf_counter(), getrusage(RUSAGE_CHILDREN).ru_utime
             done = subprocess.run([sys.executable, "-m", "searchrl", *words], capture_output=True)
             checks = json.loads(done.stdout)["checks"] if done.stdout else []
             found = "; ".join(
@@ -113,8 +112,9 @@ def main() -> None:
                 if one["state"] in ("warned", "failed") or (is_bytes and one["name"] == "stops")
             )
             found = found or ("nothing" if checks else done.stderr.decode()[-300:])
-            row = (fault, f"{time.perf_counter() - began:.0f}", done.returncode, found)
-            print(*row, sep=" | ")
+            cpu_s = getrusage(RUSAGE_CHILDREN).ru_utime - cpu_s
+            took = f"{time.perf_counter() - began:.0f} | {cpu_s:.0f}"
+            print(fault, took, done.returncode, found, sep=" | ", flush=True)
 
 
 if __name__ == "__main__":

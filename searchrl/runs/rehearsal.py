@@ -138,12 +138,12 @@ def _cut(config: RunConfig) -> dict[str, Any]:
 
 def _play_scripts(session: Session) -> list[Rollout]:
     """A few scored episodes of each scripted policy, in the tokens of the model."""
-    driver, options = session.imitator, {"split": TRAIN, "num_tasks": 4, "seed": session.seed}
+    options: dict[str, Any] = {"split": TRAIN, "num_tasks": 4, "seed": session.seed}
     return [
         rollout
         for world in session.worlds
         for script in world.entry.script_names[: 0 if world.is_served else 1]
-        for rollout in run_episodes([world], driver, script=script, **options).rollouts
+        for rollout in run_episodes([world], session.imitator, script=script, **options).rollouts
     ]
 
 
@@ -155,7 +155,7 @@ def _judge_scripts(rollouts: Sequence[Rollout]) -> Verdict:
             says = f"{failure.kind} failure of {failure.owner}: {failure.message}"
             return Verdict(State.FAILED, says)
     rewards = [one.reward for one in rollouts if one.reward is not None]
-    says = f"{len(rollouts)} episodes; the largest of {len(rewards)} rewards is"
+    says = f"{len(rollouts)} episodes, {len(rewards)} with a reward, the largest is"
     return Verdict(State.PASSED, f"{says} {max(rewards, default=0):g}")
 
 

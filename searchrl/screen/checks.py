@@ -25,8 +25,8 @@ def show_verdicts(console: Console, report: Report) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for verdict in report.checks:
         mark, colour = _MARKS[verdict.state]
-        text = visible(f"{verdict.says}. {verdict.fix}" if verdict.fix else verdict.says)
-        table.add_row(verdict.name, Text(mark, colour), Text(text))
+        text = f"{verdict.says}. {verdict.fix}" if verdict.fix else verdict.says
+        table.add_row(verdict.name, Text(mark, colour), Text(visible(" ".join(text.split()))))
     console.print(table)
     console.print(Text(report.summary, "bold green" if report.is_good else "bold red"))
 

@@ -75,8 +75,10 @@ def shrink(config: Any) -> None:
     if (num_heads := getattr(config, "num_attention_heads", None)) is None:
         return
     num_kv = getattr(config, "num_key_value_heads", None)
-    head_dim = getattr(config, "head_dim", None)
-    width = _WIDTH if head_dim else config.hidden_size // num_heads * min(num_heads, 2)
+    # A head that has no width of its own has its share of the model's.
+    width = min(config.hidden_size, _WIDTH)
+    if not getattr(config, "head_dim", None):
+        width = config.hidden_size // num_heads * min(num_heads, 2)
     count, settings = config.num_hidden_layers, config.to_dict()
     lists = {k: v for k, v in settings.items() if isinstance(v, list) and len(v) == count}
     kinds = list(zip(*lists.values(), strict=True)) or [()] * count

@@ -19,8 +19,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoTokenizer, Qwen3Config
-from transformers import PreTrainedTokenizerFast as Fast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config
 
 from searchrl.engine.model.loading import TINY_PATH
 
@@ -78,13 +77,13 @@ def write_model(folder: Path, tokenizer: Any, template: str) -> Path:
     return folder
 
 
-def byte_tokenizer() -> Fast:
+def byte_tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer whose tokens are bytes."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     bare = Tokenizer(models.BPE({letter: n for n, letter in enumerate(letters)}, []))
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = decoders.ByteLevel()
-    return Fast(tokenizer_object=bare, eos_token="<|endoftext|>")
+    return PreTrainedTokenizerFast(tokenizer_object=bare, eos_token="<|endoftext|>")
 
 
 def main() -> None:

@@ -24,6 +24,9 @@ def make_igpo(
 ) -> Algorithm:
     """IGPO (arXiv 2510.14967): the outcome in the last turn, information gain in the others.
 
+    The reward of a failure should be 0: a part that all rollouts get, such as `format`, is in last
+    turns only and counts against the others, so that the policy stops searching.
+
     Args:
         gamma: discount of a later turn's reward.
         against: `random` takes the probability behind another episode's observation, drawn at

@@ -39,6 +39,7 @@ from searchrl.plugins.parts import (
 from searchrl.plugins.signatures import has_setting
 from searchrl.protocols.tool_call import load_search_tool
 from searchrl.retrieval.indexes import IndexCache
+from searchrl.retrieval.recorded import begin_counting
 from searchrl.rewards.components import SIGNAL, make_signal
 from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
@@ -145,7 +146,9 @@ def make_worlds(
 
     Parts that are set alike share an index, also with earlier worlds if they had these `indexes`.
     """
-    indexes = {} if indexes is None else indexes
+    if indexes is None:
+        indexes = {}
+        begin_counting()
     named = name_defaults(config, registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))
@@ -214,8 +217,8 @@ def _make_world(
 
     def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
         entry = registry.get("retriever", name)
-        lock = None if entry.is_concurrent else locks.setdefault(entry.qualified, CallLock())
         factory = make_retriever_factory(registry, name, settings)
+        lock = None if factory.is_concurrent else locks.setdefault(entry.qualified, CallLock())
         who = describe_part("retriever", name, entry.owner)
         guarded = GuardedRetrievers(factory, who, lock, run.rollout.env_timeout_s)
         size = max(64, run.rollout.prompts_per_step)  # a corpus for each group of a step

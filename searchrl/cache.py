@@ -21,13 +21,13 @@ _WAIT_S = 30.0  # for another process that writes
 class JsonCache:
     """JSON values on disk.
 
-    `section` is that of its setting, for messages. Every method raises `EndpointFailure` if the
-    file cannot be made, or is no cache.
+    `advice` ends the error: what to do without the file. Every method raises `EndpointFailure` if
+    the file cannot be made, or is no cache.
     """
 
-    def __init__(self, path: Path, *, section: str = "endpoint") -> None:
+    def __init__(self, path: Path, *, advice: str) -> None:
         self.path = path
-        self._section = section
+        self._advice = advice
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +71,5 @@ class JsonCache:
 
     def _failure(self, error: Exception) -> EndpointFailure:
         return EndpointFailure(
-            f"the cache of replies '{self.path}' cannot be used ({error}); remove the file, or "
-            f"use none: --set {self._section}.cache=off"
+            f"the file of replies '{self.path}' cannot be used ({error}); {self._advice}"
         )

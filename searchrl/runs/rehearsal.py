@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from searchrl.config import RunConfig, build_config
-from searchrl.config.sections import Named
 from searchrl.core.episode import StopReason
 from searchrl.engine.checks.report import Report, State, Verdict
 from searchrl.engine.checks.texts import check_history
@@ -27,22 +26,20 @@ from searchrl.engine.model.shrunken import save_shrunken
 from searchrl.engine.rollout.drivers import limits_of
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.envs.splits import TRAIN
-from searchrl.errors import ConfigError, SearchRLError
+from searchrl.errors import SearchRLError
 from searchrl.plugins import Registry
-from searchrl.plugins.provenance import Origin
 from searchrl.plugins.registry import describe_error
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
 from searchrl.programs.train import train
-from searchrl.run_folder import Run, list_checkpoints
+from searchrl.run_folder import list_checkpoints
 from searchrl.run_folder.place import ensure_free
 from searchrl.runs.export import export_policy
 from searchrl.runs.source import Source
 from searchrl.screen.observer import Observer
-from searchrl.trackers.feed import Trackers
 from searchrl.trust.permission import Permission
 
-PARTS = ("model", "start", "history", "scripted", "train", "resume", "limits", "export", "trackers")
+PARTS = ("model", "start", "history", "scripted", "train", "resume", "limits", "export")
 """Parts of a rehearsal in their order; the checks of the doctor come behind `start`."""
 
 TURN_TOKENS = 64
@@ -94,11 +91,14 @@ def _play(
 ) -> Iterator[Verdict]:
     config, small = plan.config, ResolvedModel(str(folder / "model"), None, plan.model.is_tiny)
     yield Verdict(State.PASSED, save_shrunken(plan.model, folder / "model", config.seed))
-    changes = {"name": small.path}
+    changes, given = {"name": small.path}, dict[str, Any]()
     if config.model.quantize != "none" and find_spec("bitsandbytes") is None:
         changes["quantize"] = "none"
         untried.append(f"model.quantize: {config.model.quantize} (bitsandbytes is not here)")
-    config = build_config(config.to_dict(), {"model": changes, "init_from": None})
+    if not config.engine.is_sampled_here:
+        given["engine"] = {"generator": "auto"}
+        untried.append(f"engine.generator: {config.engine.generator.name} (it samples elsewhere)")
+    config = build_config(config.to_dict(), given | {"model": changes, "init_from": None})
     plan = replace(plan, config=config, model=small)
     with closing(Session(plan, registry, ALONE, observer.note)) as session:
         trained, total = session.policy.num_parameters
@@ -111,13 +111,13 @@ def _play(
     with suppress(_Enough):
         train(replace(plan, config=short), registry=registry, observer=_OneStep())
     checkpoint = list_checkpoints(folder / "run")[-1]
-    yield Verdict(State.PASSED, f"one step, then the checkpoint {checkpoint.name}")
+    told = ", ".join(spec.name for spec in config.log.trackers) or "no tracker"
+    yield Verdict(State.PASSED, f"one step, told to {told}; then the checkpoint {checkpoint.name}")
     run = train(resume=folder / "run", registry=registry, quiet=True)
     yield Verdict(State.PASSED, f"{run.summary['steps']} steps, the last one from the checkpoint")
     yield _judge_limits(limits_of(config).max_total_tokens, scripted, [*run.rollouts()])
     exported = export_policy(Source.open(run.path), folder / "export", registry, merge=True)
     yield Verdict(State.PASSED, f"{exported.kind}: {', '.join(exported.to_dict()['files'])}")
-    yield _try_trackers(config.log.trackers, run, registry)
 
 
 def _cut(config: RunConfig) -> dict[str, Any]:
@@ -130,9 +130,11 @@ def _cut(config: RunConfig) -> dict[str, Any]:
     }
     return {
         "max_steps": 2,
+        "max_sampled_tokens": None,
+        "max_episodes": None,
         "rollout": sizes,
         "eval": {"num_tasks": few, "num_tasks_during": few},
-        "log": {"trackers": [], "rollouts": True},
+        "log": {"rollouts": True},
     }
 
 
@@ -173,21 +175,3 @@ def _judge_limits(
     )
     fix = "Raise rollout.max_turn_tokens or rollout.max_total_tokens" if cut else ""
     return Verdict(State.WARNED if cut else State.PASSED, says, fix)
-
-
-def _try_trackers(specs: Sequence[Named], run: Run, registry: Registry) -> Verdict:
-    """Give trackers the finished run. One of a plugin may have no network or login here."""
-    faults = []
-    for spec in specs:
-        try:
-            with Trackers(registry, [spec], run.path) as trackers:
-                for row in run.metric_rows():
-                    trackers.log(row["step"], row["metrics"], row["phase"])
-        except ConfigError as error:
-            if registry.get("tracker", spec.name).owner.origin is Origin.BUILTIN:
-                raise
-            faults.append(str(error))
-    if faults:
-        return Verdict(State.WARNED, f"could not try {'; '.join(faults)}")
-    says = ", ".join(spec.name for spec in specs)
-    return Verdict(State.PASSED if specs else State.SKIPPED, says or "none in log.trackers")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.episode import Episode
 from searchrl.errors import ChangedError, ConfigError, DataError, FailureLimitError, SearchRLError
 from searchrl.programs.evaluate import evaluate
+from searchrl.programs.setup.objects import take_objects
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 from searchrl.screen.observer import Observer
@@ -89,6 +93,34 @@ def test_a_run_goes_on_with_the_same_objects_and_with_no_others(small: Settings)
     assert done.summary["steps"] == 2
     prompt = next(iter(done.rollouts("train")))["task"]["question"]
     assert prompt.startswith("This is Walk.") and prompt.endswith(str(len(ROWS)))
+
+
+def test_a_name_of_ours_is_not_taken_by_an_object(small: Settings):
+    def em(episode: Episode) -> float:
+        return 0.5
+
+    wanted = {"env": "regulations", "reward": ["em", em], "policy": "scripted"}
+    assert evaluate(small | wanted, quiet=True).metrics["em_2"]["value"] == 0.5
+
+
+def test_a_lambda_has_the_same_hash_in_every_process():
+    script = (
+        "from searchrl.programs.setup.objects import take_objects\n"
+        "known = lambda episode: episode.answer in {'a', 'b', 'c', 'd', 'e'}\n"
+        "print(take_objects({'reward': known})[1].owner.sha256)"
+    )
+    told = {
+        subprocess.check_output([sys.executable, "-c", script], env={**os.environ, **seed})
+        for seed in ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"})
+    }
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("wrong", [{"functions": [brevity]}, {"questions": 5}, {"questions": {}}])
+def test_objects_of_no_use_are_named_with_what_is_expected(wrong: Settings):
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"{name}.*expected"):
+        take_objects(wrong)
 
 
 @pytest.mark.parametrize("is_dataset", [False, True])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,10 @@ from searchrl.data.questions import QUESTION_SHAPES, Question, parse_question
 from searchrl.data.rows import parse_rows, read_rows
 from searchrl.envs.foreign import GymAdapter, RandomActor
 from searchrl.envs.gym_ids import PYTHON
-from searchrl.errors import show_value
+from searchrl.errors import ConfigError, show_value
 from searchrl.files import cache_path, replace_file
 from searchrl.hookspecs import Register, hookimpl
+from searchrl.plugins import load_plugins
 from searchrl.plugins.provenance import Origin, Owner, hash_bytes
 from searchrl.plugins.signatures import has_setting
 from searchrl.rewards.components import FunctionReward
@@ -39,8 +40,7 @@ class Objects:
     """A plugin of the objects in the settings of a Python program."""
 
     def __init__(self) -> None:
-        self.envs: dict[str, Callable[..., Any]] = {}
-        self.rewards: dict[str, Callable[..., Any]] = {}
+        self.given: dict[str, dict[str, Callable[..., Any]]] = {"env": {}, "reward": {}}
         self.hashes: set[str] = set()
         """Hashes of their sources, and of rows."""
 
@@ -54,7 +54,7 @@ class Objects:
     @hookimpl
     def register_envs(self, register: Register) -> None:
         """A class without a parameter `protocol` is one of Gymnasium, and gets its adapter."""
-        for name, made in self.envs.items():
+        for name, made in self.given["env"].items():
             if has_setting(made, "protocol"):
                 register(name, made)
                 continue
@@ -67,7 +67,7 @@ class Objects:
     @hookimpl
     def register_rewards(self, register: Register) -> None:
         """A function may say its `values`, with `is_range`, as a component does."""
-        for name, score in self.rewards.items():
+        for name, score in self.given["reward"].items():
             values = getattr(score, "values", (-math.inf, math.inf))
             is_range = getattr(score, "is_range", not hasattr(score, "values"))
             register(name, partial(FunctionReward, name, score, values, is_range))
@@ -78,7 +78,7 @@ class Objects:
         settings: dict[str, Any] = dict(env) if isinstance(env, Mapping) else {"name": env}
         made = settings.get("name")
         if callable(made):
-            settings["name"] = self.add(self.envs, made)
+            settings["name"] = self._add("env", made)
             named["env"] = settings
         for key in _ROWS:
             if (rows := named.pop(key, None)) is not None:
@@ -96,22 +96,32 @@ class Objects:
             return {step: self._name_reward(one) for step, one in reward.items()}
         if isinstance(reward, list | tuple):
             return "+".join(str(self._name_reward(one)) for one in reward).replace("+-", "-")
-        return self.add(self.rewards, reward) if callable(reward) else reward
+        return self._add("reward", reward) if callable(reward) else reward
 
-    def add(self, known: dict[str, Callable[..., Any]], made: Any, name: str = "") -> str:
-        """Take in one of `envs` or `rewards`; returns its name, which no other one has."""
-        stem = name or getattr(made, "__name__", type(made).__name__)
+    def _add(self, kind: str, made: Any) -> str:
+        """Take in an object; returns its name, which no other one and no part of ours has."""
+        known = self.given[kind]
+        stem = getattr(made, "__name__", type(made).__name__)
         stem = stem if stem.isidentifier() else "unnamed"  # a lambda
-        name, number = stem, 2
-        while known.get(name, made) is not made:
+        name, number, taken = stem, 2, load_plugins().names(kind)
+        while name in taken or known.get(name, made) is not made:
             name, number = f"{stem}_{number}", number + 1
-        known[name] = made
-        self.hashes.add(hash_bytes(encode_text(f"{name}\0{_source(made)}")))
+        self.take(kind, name, made)
         return name
+
+    def take(self, kind: str, name: str, made: Any) -> None:
+        """Take in an object by this name."""
+        self.given[kind][name] = made
+        self.hashes.add(hash_bytes(encode_text(f"{name}\0{_source(made)}")))
 
     def _keep(self, rows: Any) -> str:
         """Check rows as those of a file, and write them to one in the user's cache."""
-        values = to_rows(rows) if hasattr(rows, "with_format") else iter(rows)  # of a `Dataset`
+        values = to_rows(rows) if hasattr(rows, "to_iterable_dataset") else rows
+        if isinstance(values, Mapping) or not isinstance(values, Iterable):  # or a `DatasetDict`
+            raise ConfigError(
+                f"cannot use {show_value(rows)} as questions: expected a path, a list of rows or a "
+                "`datasets.Dataset`"
+            )
         problems, path, lines = Problems(), Path("questions"), list[str]()
 
         def parse(row: Row) -> Question:
@@ -140,10 +150,12 @@ def take_objects(config: Any) -> tuple[Any, Objects | None]:
     if not isinstance(config, Mapping):
         return config, None
     objects, settings = Objects(), dict(config)
-    for name, score in settings.pop("functions", {}).items():
-        objects.add(objects.rewards, score, name)
+    if not isinstance(functions := settings.pop("functions", {}), Mapping):
+        raise ConfigError(f"functions = {show_value(functions)}: expected functions by name")
+    for name, score in functions.items():
+        objects.take("reward", name, score)
     settings = objects.name_task(settings)
-    if isinstance(tasks := settings.get("tasks"), list):
+    if isinstance(tasks := settings.get("tasks"), list | tuple):
         settings["tasks"] = [
             objects.name_task(one) if isinstance(one, Mapping) else one for one in tasks
         ]
@@ -159,6 +171,7 @@ def _make_inner(made: Callable[..., Any], **arguments: Any) -> Any:
 
 def _source(made: Any) -> str:
     """The source of a class or function; of a lambda, and where there is none, its code."""
+    made = made.func if isinstance(made, partial) else made
     known = made if isinstance(made, type) or hasattr(made, "__code__") else type(made)
     if known.__name__ != "<lambda>":
         with suppress(OSError, TypeError):  # it was typed into a console
@@ -169,5 +182,8 @@ def _source(made: Any) -> str:
 
 def _describe_code(code: CodeType) -> str:
     """The content of code, without the place where it stands."""
-    inner = [_describe_code(one) if isinstance(one, CodeType) else one for one in code.co_consts]
+    inner: list[Any] = []
+    for one in code.co_consts:
+        one = _describe_code(one) if isinstance(one, CodeType) else one
+        inner.append(sorted(map(repr, one)) if isinstance(one, frozenset) else one)
     return str((code.co_code, code.co_names, inner))

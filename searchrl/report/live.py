@@ -5,13 +5,12 @@ Nothing is written into the run folder, and nothing but the files of the report 
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -23,9 +22,6 @@ from searchrl.report.tokens import open_texts
 from searchrl.run_folder import Run
 from searchrl.run_folder.rollouts import FOLDER, read_rollouts, rollout_files
 from searchrl.run_folder.state import find_state
-
-_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
-_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?")
 
 
 class LiveReport:
@@ -82,7 +78,7 @@ class LiveReport:
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """Facts that differ between two versions of a file; () for one that is gone."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         info = path.stat()
         return info.st_ino, info.st_mtime_ns, info.st_size
     return ()
@@ -92,7 +88,8 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def serving(folder: Path) -> Iterator[str]:
     """Serve a report on a free port of loopback; yields its address, which nobody can guess."""
     token = secrets.token_hex(16)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, folder, token)) as server:
+    handler = partial(_Handler, token, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/{token}/"
@@ -100,31 +97,27 @@ def serving(folder: Path) -> Iterator[str]:
             server.shutdown()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers GET with a file of the report."""
+class _Handler(SimpleHTTPRequestHandler):
+    """Answers with a file of the report, if the address has the token."""
 
-    def __init__(self, folder: Path, token: str, *args: Any) -> None:
-        self._folder = folder
-        self._address = re.compile(rf"/{token}/((?:(?:data|page)/)?\w+\.({'|'.join(_TYPES)}))?")
-        super().__init__(*args)
+    def __init__(self, token: str, *args: Any, **settings: Any) -> None:
+        self._token = token
+        super().__init__(*args, **settings)
 
-    def do_GET(self) -> None:
-        asked = self._address.fullmatch(self.path.partition("?")[0])
-        # A site whose name was made to lead here has that name in Host.
-        is_ours = _LOOPBACK.fullmatch(self.headers.get("Host", ""))
-        file = self._folder / (asked[1] or "index.html") if asked and is_ours else None
-        if file is None or not file.is_file():
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
-        data = file.read_bytes()
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", f"{_TYPES[file.suffix[1:]]}; charset=utf-8")
-        self.send_header("Content-Length", str(len(data)))
+    def translate_path(self, path: str) -> str:
+        inside = path.removeprefix(f"/{self._token}/")
+        return super().translate_path("no-token" if inside == path else inside)
+
+    def list_directory(self, path: Any) -> None:
+        self.send_error(HTTPStatus.NOT_FOUND)
+
+    def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
+        super().end_headers()
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
         with suppress(ConnectionError):  # the reader went on
-            self.end_headers()
-            self.wfile.write(data)
+            super().copyfile(source, outputfile)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the terminal shows the address."""

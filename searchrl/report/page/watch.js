@@ -64,7 +64,7 @@
   // The groups of the last step, each with the advantages of its rollouts.
   SEARCHRL.lastGroups = () => {
     const trained = lists.all().filter((i) => lists.row(i).phase === "train");
-    const step = Math.max(...trained.map((i) => lists.index.columns.step[i]));
+    const step = trained.reduce((most, i) => Math.max(most, lists.index.columns.step[i]), 0);
     const firsts = trained.filter((i) => lists.index.columns.step[i] === step && lists.groupOf(i)[0] === i);
     const items = firsts.slice(0, LAST).map((i) => el("li", {},
       el("a", { href: lists.groupLink(i) }, lists.row(i).question || lists.row(i).task), ` reward ${number(lists.meanReward(lists.groupOf(i)))}, advantages `,

@@ -18,6 +18,7 @@ from searchrl.config import RunConfig, build_config
 from searchrl.core.episode import StopReason
 from searchrl.engine.checks.report import Report, State, Verdict
 from searchrl.engine.checks.texts import check_history
+from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.metrics.evaluation import run_episodes
 from searchrl.engine.metrics.metrics import Metrics
@@ -26,7 +27,7 @@ from searchrl.engine.model.shrunken import save_shrunken
 from searchrl.engine.rollout.drivers import limits_of
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.envs.splits import TRAIN
-from searchrl.errors import SearchRLError
+from searchrl.errors import ConfigError, SearchRLError
 from searchrl.plugins import Registry
 from searchrl.plugins.registry import describe_error
 from searchrl.programs.setup.planning import Plan, prepare
@@ -55,6 +56,8 @@ def rehearse(
 
     Raises `SearchRLError` for settings and plugins with which nothing can begin.
     """
+    if read_place().size > 1:
+        raise ConfigError("--rehearse works in one process: run it without torchrun")
     if folder is not None:
         ensure_free(folder)
     plan, registry = prepare("train", plan, on_note=observer.note, trust=trust)

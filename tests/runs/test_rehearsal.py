@@ -11,6 +11,7 @@ from train_toy import TOY_PLUGIN, settings
 
 from searchrl.engine.checks.doctor import CHECKS
 from searchrl.engine.checks.report import Report, State
+from searchrl.errors import ConfigError
 from searchrl.programs.setup.planning import plan_run
 from searchrl.run_folder import Run
 from searchrl.runs.rehearsal import PARTS, rehearse
@@ -74,6 +75,14 @@ def test_the_part_at_fault_is_named_and_nothing_behind_it_is_tried(
     assert any(words in one.says for one in failed), failed
     left = found.checks[-1].says
     assert "resume" in left and "real weights" in left
+
+
+def test_several_processes_are_refused(micro_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="without torchrun"):
+        play(micro_model)
 
 
 def test_the_command_keeps_what_it_made_on_request(micro_model: Path, tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
 from searchrl.programs.train import train
 from searchrl.run_folder import list_checkpoints
-from searchrl.run_folder.place import ensure_free
 from searchrl.runs.export import export_policy
 from searchrl.runs.source import Source
 from searchrl.screen.observer import Observer
@@ -49,25 +48,21 @@ TURN_TOKENS = 64
 _CUT = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
 
 
-def rehearse(
-    plan: Plan, observer: Observer, trust: bool | Permission, folder: Path | None = None
-) -> Report:
-    """Rehearse a run in `folder`, or in a temporary one; an error is the verdict on its part.
+def rehearse(plan: Plan, observer: Observer, trust: bool | Permission) -> Report:
+    """Rehearse a run in a temporary folder; an error is the verdict on its part.
 
     Raises `SearchRLError` for settings and plugins with which nothing can begin.
     """
     if read_place().size > 1:
         raise ConfigError("--rehearse works in one process: run it without torchrun")
-    if folder is not None:
-        ensure_free(folder)
     plan, registry = prepare("train", plan, on_note=observer.note, trust=trust)
     began, left, done = time.perf_counter(), [*PARTS], list[Verdict]()
     untried = ["real weights, their speed and memory (see `--dry-run` and `searchrl doctor`)"]
     if plan.config.init_from is not None:
         untried.append(f"init_from: {plan.config.init_from}")
-    with TemporaryDirectory(prefix="searchrl-") as temporary:
+    with TemporaryDirectory(prefix="searchrl-") as folder:
         try:
-            for verdict in _play(plan, registry, folder or Path(temporary), observer, untried):
+            for verdict in _play(plan, registry, Path(folder), observer, untried):
                 done.append(verdict if verdict.name else replace(verdict, name=left.pop(0)))
                 observer.phase("rehearsal", len(PARTS) - len(left), len(PARTS))
                 if "scripted" not in left and any(one.state is State.FAILED for one in done):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -136,8 +135,7 @@ def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
                 from searchrl.runs.rehearsal import rehearse
                 from searchrl.screen.checks import show_verdicts
 
-                folder = Path(values["run_dir"]) if values["run_dir"] else None
-                report = rehearse(plan, observer, find_permission(), folder)
+                report = rehearse(plan, observer, find_permission())
                 if values["json"]:
                     print_json(report.to_dict(), indent=2)
                 else:

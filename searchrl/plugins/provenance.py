@@ -184,7 +184,7 @@ def read_records(run_dir: str | Path | None, config: RunConfig) -> tuple[PluginR
 
 def _read_record(row: Mapping[str, Any]) -> PluginRecord:
     known = {key: row[key] for key in Owner.__slots__ if row.get(key)}
-    # For no other one the origin matters.
+    # Nobody asks the records of other plugins for their origin.
     origin = Origin.PYTHON if row.get("origin") == Origin.PYTHON else Origin.MODULE
     owner = Owner(**known | {"name": row["plugin"], "origin": origin})
     return PluginRecord(owner, row.get("names", {}))

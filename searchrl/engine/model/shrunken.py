@@ -35,11 +35,10 @@ def save_shrunken(model: ResolvedModel, folder: Path, seed: int) -> str:
     """
     if model.is_hub_id and (absence := find_absence(model.path)):
         raise PolicyError(absence)
-    hf_logging.disable_progress_bar()  # they would break ours
+    hf_logging.disable_progress_bar()  # its bars would break ours
     try:
         ensure_plain_model(model.path)
         config: Any = AutoConfig.from_pretrained(model.path, trust_remote_code=False)
-        # First: the tokenizer's reader reads the config, too.
         tokenizer = AutoTokenizer.from_pretrained(
             model.adapter_path or model.path, trust_remote_code=False
         )
@@ -75,7 +74,7 @@ def shrink(config: Any) -> None:
     if (num_heads := getattr(config, "num_attention_heads", None)) is None:
         return
     num_kv = getattr(config, "num_key_value_heads", None)
-    # A head that has no width of its own has its share of the model's.
+    # Without `head_dim` a head is as wide as the model divided by the number of heads.
     width = min(config.hidden_size, _WIDTH)
     if not getattr(config, "head_dim", None):
         width = config.hidden_size // num_heads * min(num_heads, 2)

@@ -182,8 +182,7 @@ def _source(made: Any) -> str:
 
 def _describe_code(code: CodeType) -> str:
     """The content of code, without the place where it stands."""
-    inner: list[Any] = []
-    for one in code.co_consts:
-        one = _describe_code(one) if isinstance(one, CodeType) else one
-        inner.append(sorted(map(repr, one)) if isinstance(one, frozenset) else one)
+    inner = [_describe_code(one) if isinstance(one, CodeType) else one for one in code.co_consts]
+    # The order of a set differs from process to process.
+    inner = [sorted(map(repr, one)) if isinstance(one, frozenset) else one for one in inner]
     return str((code.co_code, code.co_names, inner))

@@ -74,7 +74,13 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         module,
         "evaluate_both",
         lambda worlds, driver, settings, **rest: evaluate_both(
-            worlds, driver, settings.model_copy(update=SMALL["eval"]), **rest
+            worlds,
+            driver,
+            # Scripts and endpoints are quick.
+            settings.model_copy(update=SMALL["eval"])
+            if rest["has_logps"] and rest["script"] is None
+            else settings,
+            **rest,
         ),
     )
 

@@ -29,14 +29,14 @@ def find_unreachable(
 ) -> Found:
     """Questions with a gold passage that is not in `gold`, the ids of those that exist.
 
-    Of a question that names none, those whose answers stand in no passage.
+    Also those that name none, and whose answers stand in no passage.
     """
-    open_ones = {n: q for n, q in enumerate(questions) if not q.gold_ids and q.answers}
-    texts = find_texts({text for one in open_ones.values() for text in one.answers}, passages)
+    open_ones = {n: q for n, q in enumerate(questions) if not q.gold_ids and q.texts}
+    texts = find_texts({text for one in open_ones.values() for text in one.texts}, passages)
     found = {
         number: "no passage holds an answer"
         for number, one in open_ones.items()
-        if texts.isdisjoint(one.answers)
+        if texts.isdisjoint(one.texts)
     }
     for number, one in enumerate(questions):
         if lacking := [name for name in one.gold_ids if name not in gold]:
@@ -45,7 +45,7 @@ def find_unreachable(
 
 
 def find_texts(texts: Collection[str], passages: Iterable[Passage]) -> set[str]:
-    """Those of the texts whose words stand in a passage, one after another."""
+    """The texts whose words stand in a passage, one after another."""
     wanted = defaultdict[str, list[tuple[list[str], str]]](list)
     for text in texts:
         if words := tokenize(text):
@@ -66,7 +66,7 @@ def find_told(questions: Sequence[Question]) -> Found:
     found: Found = {}
     for number, question in enumerate(questions):
         words = _content(question.question)
-        for answer in question.answers:
+        for answer in question.texts:
             wanted = _content(answer)
             starts = [
                 n for n in range(len(words)) if wanted and words[n : n + len(wanted)] == wanted
@@ -78,10 +78,10 @@ def find_told(questions: Sequence[Question]) -> Found:
 
 
 def find_twins(questions: Sequence[Question], splits: Sequence[str]) -> Found:
-    """Questions that stand, exactly or nearly so, in a split of an earlier question, too.
+    """Questions that stand, exactly or nearly so, earlier in another split.
 
-    The likeness of two questions is the Jaccard index of their words, each weighted by how rare it
-    is: a template with another name in it is no copy.
+    Likeness is the Jaccard index of the words, weighted by how rare they are: a question from the
+    same template, with another name in it, is no copy.
     """
     sets = [frozenset(tokenize(one.question)) for one in questions]
     counts = Counter(word for words in sets for word in words)
@@ -94,12 +94,13 @@ def find_twins(questions: Sequence[Question], splits: Sequence[str]) -> Found:
     found: Found = {}
     for number, words in enumerate(sets):
         left, candidates = (1 - NEAR) * weigh(words), set[int]()
-        for word in sorted(words, key=lambda word: -weights[word]):
-            # Whoever shares none of the rarest words, a fifth of the weight, is not alike.
-            if left >= 0:
-                candidates.update(n for n in index[word] if splits[n] != splits[number])
-                left -= weights[word]
+        # Two that are alike share one of the rarest words of each, which are a fifth of the weight.
+        for word in sorted(words, key=lambda word: (-weights[word], word)):
+            if left < 0:
+                break
+            candidates.update(n for n in index[word] if splits[n] != splits[number])
             index[word].append(number)
+            left -= weights[word]
         alike = {n: weigh(words & sets[n]) / weigh(words | sets[n]) for n in candidates}
         twin = max(alike, key=lambda n: (alike[n], -n), default=number)
         if alike.get(twin, 0) >= NEAR:

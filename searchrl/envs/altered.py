@@ -9,13 +9,13 @@ from typing import Any, Literal
 import gymnasium
 
 from searchrl.core.episode import Passage, Task
+from searchrl.data.questions import VERDICTS
 from searchrl.envs.text import TextEnv
 from searchrl.errors import ConfigError
 
 _TRIES = 100
 """Tasks that are looked at for another value."""
 _LARGE = 1000
-_VERDICTS = ("yes", "no", "noanswer", "no answer")
 _WORDS = re.compile(r"[^\W\d_]+(?:\W+[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d[\d.,]*")
 
@@ -83,7 +83,7 @@ def find_other(env: TextEnv, task: Task) -> Task | None:
     None also if the answer is no text of a passage (yes, no), or stands in the question. To look
     for it in a large corpus would take too long.
     """
-    if task.index < 0 or not task.answers or task.answers[0].casefold() in _VERDICTS:
+    if task.index < 0 or not task.answers or task.answers[0].casefold() in VERDICTS:
         return None
     gold, (_, corpus) = match_answers(task), env.passages(task)
     is_there = len(corpus) > _LARGE or any(gold.search(f"{p.title}\n{p.text}") for p in corpus)

@@ -28,6 +28,7 @@ def ask(text: str, *answers: str, gold: tuple[str, ...] = ()) -> Question:
         (ask("Which is older, Orm or Skarn (Orm)?", "Orm"), True),
         (ask("Who is the mayor of Ormsund?", "Orm"), False),
         (ask("Which town has the harbour of SKARN?", "no", "Skarn."), True),
+        (ask("Was there no ferry to Skarn?", "no"), False),
         (ask("A claim without an answer"), False),
     ],
 )
@@ -43,6 +44,7 @@ def test_what_is_nowhere_cannot_be_reached() -> None:
         ask("d", "Veen Ida", "in 1874"),
         ask("e", "Ida Ve"),
         ask("f"),
+        ask("g", "Yes"),
     ]
     found = find_unreachable(questions, {"p1"}, TEXTS)
     assert found.keys() == {0, 4} and "p9" in found[0]
@@ -116,7 +118,7 @@ def test_the_command_says_what_is_wrong_and_keeps_what_passed(tmp_path: Path) ->
     for name, lines in (("questions", rows), ("test_questions", tests), ("corpus", corpus)):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
         flags += ["--set", f"env.{name}={tmp_path / name}.jsonl"]
-    out = tmp_path / "kept.jsonl"
+    out = tmp_path / "new" / "kept.jsonl"
     found = json.loads(succeed("audit", *flags, "--out", out).stdout)
     faults = {one["question"]["id"]: one["reasons"] for one in found["questions"]}
     assert [name for name, reasons in faults.items() if reasons] == ["b", "t"]
@@ -124,9 +126,17 @@ def test_the_command_says_what_is_wrong_and_keeps_what_passed(tmp_path: Path) ->
     figures = {name: (one["value"], one["n"]) for name, one in found["figures"].items()}
     assert figures["reachable"] == (0.8, 5) and figures["leaking"] == (0.2, 5)
     assert figures["findable_by_question"] == (0.6, 5) and figures["findable"] == (0.8, 5)
-    for name, file in found["kept"].items():
-        flags += ["--set", f"env.{name}={file}"]
-    again = json.loads(succeed("audit", *flags, "--policy", "scripted").stdout)
+    ranks = {one["question"]["id"]: one["ranks"] for one in found["questions"]}
+    assert ranks["b"] == {"question": None, "answer": None}
+    assert ranks["u"] == {"question": None, "answer": 1}
+    env = {"name": "knowing", "corpus": str(tmp_path / "corpus.jsonl"), **found["kept"]}
+    config = {
+        "tasks": [{"env": env}, {"env": "knowing"}],
+        "plugins": [str(tmp_path / "knowing.py")],
+    }
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    words = ("--config", tmp_path / "config.yaml", "--json", "--policy", "scripted")
+    again = json.loads(succeed("audit", *words).stdout)
     kept = {one["question"]["id"]: one["figures"].get("guessable") for one in again["questions"]}
     assert kept == {"a": False, "c": None, "u": True}, "the last one is for validation"
     assert again["figures"]["passed"]["value"] == pytest.approx(2 / 3)

@@ -66,7 +66,7 @@ def find_told(questions: Sequence[Question]) -> Found:
     found: Found = {}
     for number, question in enumerate(questions):
         words = _content(question.question)
-        for answer in question.texts:
+        for answer in question.answers:
             wanted = _content(answer)
             starts = [
                 n for n in range(len(words)) if wanted and words[n : n + len(wanted)] == wanted

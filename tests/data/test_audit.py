@@ -28,7 +28,6 @@ def ask(text: str, *answers: str, gold: tuple[str, ...] = ()) -> Question:
         (ask("Which is older, Orm or Skarn (Orm)?", "Orm"), True),
         (ask("Who is the mayor of Ormsund?", "Orm"), False),
         (ask("Which town has the harbour of SKARN?", "no", "Skarn."), True),
-        (ask("Was there no ferry to Skarn?", "no"), False),
         (ask("A claim without an answer"), False),
     ],
 )

@@ -141,5 +141,8 @@ def test_the_command_says_what_is_wrong_and_keeps_what_passed(tmp_path: Path) ->
     assert again["figures"]["passed"]["value"] == pytest.approx(2 / 3)
 
 
-def test_an_environment_without_questions_has_nothing_to_audit() -> None:
+def test_without_questions_or_corpus_there_is_nothing_to_audit(tmp_path: Path) -> None:
     assert "env.questions=FILE" in complaint("audit", "--env", "regulations")
+    (tmp_path / "q.jsonl").write_text('{"question": "Who?", "answer": "Orm"}')
+    words = ("audit", "--env", "corpus", "--set", f"env.questions={tmp_path / 'q.jsonl'}")
+    assert "env.corpus=FILE" in complaint(*words)

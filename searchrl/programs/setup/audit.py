@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from searchrl.config import RunConfig
-from searchrl.contracts import Metric, Passage, Retriever
+from searchrl.contracts import Metric, Passage, Retriever, StoredRetriever
 from searchrl.data import audit as texts
 from searchrl.data.dataset import Dataset, load_dataset
 from searchrl.data.questions import Question
@@ -73,9 +73,10 @@ def audit(
     """
     task = name_defaults(config, registry).tasks[0]
     settings = registry.get("env", task.env.name).ensure_settings(task.env.settings)
+    lead = f"env '{task.env.name}':"
     if settings.get("questions") is None:
         raise ConfigError(
-            f"env '{task.env.name}': no questions to audit; name them: --env corpus "
+            f"{lead} no questions to audit; name them: --env corpus "
             "--set env.questions=FILE --set env.corpus=FILE"
         )
     files = {name: settings[name] for name in _FILES if name in settings}
@@ -85,6 +86,8 @@ def audit(
     try:
         with raising_of(f"retriever '{task.retriever.name}':", RetrieverFailure):
             retriever = factory(data.passages)
+            if not data.passages and not isinstance(retriever, StoredRetriever):
+                raise ConfigError(f"{lead} no corpus to search; name it: --set env.corpus=FILE")
             _mark_found(rows, retriever, settings.get("topk", SearchSettings.topk), on_phase)
     except BudgetSpent as error:  # the command line does not print its text
         raise RetrieverFailure(str(error)) from error

@@ -7,6 +7,7 @@ case nor punctuation counts.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -17,8 +18,6 @@ from searchrl.retrieval import tokenize
 
 NEAR = 0.8
 """Likeness from which two questions are nearly the same."""
-_CHOICE = {"or", "and"}
-"""Words beside an answer that the question offers to choose."""
 _ARTICLES = {"a", "an", "the"}
 
 Found = dict[int, str]
@@ -65,14 +64,11 @@ def find_told(questions: Sequence[Question]) -> Found:
     """Questions in which an answer stands, unless they offer it to choose (*A or B?*)."""
     found: Found = {}
     for number, question in enumerate(questions):
-        words = _content(question.question)
+        text = f" {_content(question.question)} "
         for answer in question.answers:
-            wanted = _content(answer)
-            starts = [
-                n for n in range(len(words)) if wanted and words[n : n + len(wanted)] == wanted
-            ]
-            beside = [{*words[n - 1 : n], *words[n + len(wanted) :][:1]} for n in starts]
-            if any(_CHOICE.isdisjoint(one) for one in beside):
+            words = _content(answer)
+            told = rf"(?<! or)(?<! and) {re.escape(words)} (?!(?:or|and) )"
+            if words and f" {words} " in text and re.search(told, text):
                 found[number] = f"the question holds its answer {show_value(answer)}"
     return found
 
@@ -124,5 +120,5 @@ def find_ambiguous(questions: Sequence[Question]) -> Found:
     }
 
 
-def _content(text: str) -> list[str]:
-    return [word for word in tokenize(text) if word not in _ARTICLES]
+def _content(text: str) -> str:
+    return " ".join(word for word in tokenize(text) if word not in _ARTICLES)

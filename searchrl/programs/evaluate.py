@@ -96,6 +96,7 @@ def evaluate(
             tracebacks are in the file it names.
     """
     config, registry, plan = settle(config, registry)
+    begin_counting()
     with make_observer(observer, quiet=quiet) as observer:
         result = play_table(config, registry, observer.phase, plan, observer.note)
         most = config.rollout.max_failure_frac

@@ -58,7 +58,7 @@ _recordings: dict[Path, _Recording] = {}
 
 
 def begin_counting() -> None:
-    """Count the searches of a new run from 0."""
+    """Count the searches of a run or an evaluation from 0."""
     _recordings.clear()
 
 
@@ -141,13 +141,13 @@ class RecordedRetriever:
                 stack.enter_context(self._recording.locks[number])
             rows = {query: cache.get(key) for query, key in keys.items()}
             new = [query for query, row in rows.items() if row is None]
-            self._recording.count("saved", len(rows) - len(new))
             for query, passages in zip(new, self._ask(new, k), strict=True):
                 found = [asdict(one) | {"score": float(one.score)} for one in passages]
                 date = datetime.now(UTC).isoformat(timespec="seconds")
                 row = {"asked": asked[query], "date": date, "found": found}
                 # Another process may have kept an answer meanwhile: that one holds for both.
                 rows[query] = cache.add(keys[query], row)
+            self._recording.count("saved", len(rows) - len(new))
         return [[Passage(**one) for one in rows[query]["found"]] for query in queries]
 
     def _ask(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Passage]]:

@@ -57,6 +57,12 @@ class JsonCache:
         """Keep a value; None: nothing any more."""
         self._run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, json.dumps(value))
 
+    def add(self, key: str, value: Any) -> Any:
+        """Keep a value if there is none yet, and return the one that is kept."""
+        self._run("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, json.dumps(value))
+        kept = self.get(key)
+        return value if kept is None else kept
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:

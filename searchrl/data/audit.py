@@ -7,6 +7,7 @@ case nor punctuation counts.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -17,8 +18,6 @@ from searchrl.retrieval import tokenize
 
 NEAR = 0.8
 """Likeness from which two questions are nearly the same."""
-_CHOICE = {"or", "and"}
-"""Words beside an answer that the question offers to choose."""
 _ARTICLES = {"a", "an", "the"}
 
 Found = dict[int, str]
@@ -29,14 +28,14 @@ def find_unreachable(
 ) -> Found:
     """Questions with a gold passage that is not in `gold`, the ids of those that exist.
 
-    Of a question that names none, those whose answers stand in no passage.
+    Also those that name none, and whose answers stand in no passage.
     """
-    open_ones = {n: q for n, q in enumerate(questions) if not q.gold_ids and q.answers}
-    texts = find_texts({text for one in open_ones.values() for text in one.answers}, passages)
+    open_ones = {n: q for n, q in enumerate(questions) if not q.gold_ids and q.texts}
+    texts = find_texts({text for one in open_ones.values() for text in one.texts}, passages)
     found = {
         number: "no passage holds an answer"
         for number, one in open_ones.items()
-        if texts.isdisjoint(one.answers)
+        if texts.isdisjoint(one.texts)
     }
     for number, one in enumerate(questions):
         if lacking := [name for name in one.gold_ids if name not in gold]:
@@ -45,7 +44,7 @@ def find_unreachable(
 
 
 def find_texts(texts: Collection[str], passages: Iterable[Passage]) -> set[str]:
-    """Those of the texts whose words stand in a passage, one after another."""
+    """The texts whose words stand in a passage, one after another."""
     wanted = defaultdict[str, list[tuple[list[str], str]]](list)
     for text in texts:
         if words := tokenize(text):
@@ -65,23 +64,20 @@ def find_told(questions: Sequence[Question]) -> Found:
     """Questions in which an answer stands, unless they offer it to choose (*A or B?*)."""
     found: Found = {}
     for number, question in enumerate(questions):
-        words = _content(question.question)
+        text = f" {_content(question.question)} "
         for answer in question.answers:
-            wanted = _content(answer)
-            starts = [
-                n for n in range(len(words)) if wanted and words[n : n + len(wanted)] == wanted
-            ]
-            beside = [{*words[n - 1 : n], *words[n + len(wanted) :][:1]} for n in starts]
-            if any(_CHOICE.isdisjoint(one) for one in beside):
+            words = _content(answer)
+            told = rf"(?<! or)(?<! and) {re.escape(words)} (?!(?:or|and) )"
+            if words and f" {words} " in text and re.search(told, text):
                 found[number] = f"the question holds its answer {show_value(answer)}"
     return found
 
 
 def find_twins(questions: Sequence[Question], splits: Sequence[str]) -> Found:
-    """Questions that stand, exactly or nearly so, in a split of an earlier question, too.
+    """Questions that stand, exactly or nearly so, earlier in another split.
 
-    The likeness of two questions is the Jaccard index of their words, each weighted by how rare it
-    is: a template with another name in it is no copy.
+    Likeness is the Jaccard index of the words, weighted by how rare they are: a question from the
+    same template, with another name in it, is no copy.
     """
     sets = [frozenset(tokenize(one.question)) for one in questions]
     counts = Counter(word for words in sets for word in words)
@@ -94,12 +90,13 @@ def find_twins(questions: Sequence[Question], splits: Sequence[str]) -> Found:
     found: Found = {}
     for number, words in enumerate(sets):
         left, candidates = (1 - NEAR) * weigh(words), set[int]()
-        for word in sorted(words, key=lambda word: -weights[word]):
-            # Whoever shares none of the rarest words, a fifth of the weight, is not alike.
-            if left >= 0:
-                candidates.update(n for n in index[word] if splits[n] != splits[number])
-                left -= weights[word]
+        # Two that are alike share one of the rarest words of each, which are a fifth of the weight.
+        for word in sorted(words, key=lambda word: (-weights[word], word)):
+            if left < 0:
+                break
+            candidates.update(n for n in index[word] if splits[n] != splits[number])
             index[word].append(number)
+            left -= weights[word]
         alike = {n: weigh(words & sets[n]) / weigh(words | sets[n]) for n in candidates}
         twin = max(alike, key=lambda n: (alike[n], -n), default=number)
         if alike.get(twin, 0) >= NEAR:
@@ -123,5 +120,5 @@ def find_ambiguous(questions: Sequence[Question]) -> Found:
     }
 
 
-def _content(text: str) -> list[str]:
-    return [word for word in tokenize(text) if word not in _ARTICLES]
+def _content(text: str) -> str:
+    return " ".join(word for word in tokenize(text) if word not in _ARTICLES)

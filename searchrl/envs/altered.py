@@ -1,4 +1,7 @@
-"""The wrapper `altered`: it shows other passages than a search found."""
+"""The wrapper `altered`: it shows other passages than a search found.
+
+Whoever reads them answers something else than who knows the answer by heart.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import Any, Literal
 import gymnasium
 
 from searchrl.core.episode import Passage, Task
+from searchrl.data.questions import VERDICTS
 from searchrl.envs.text import TextEnv
 from searchrl.errors import ConfigError
 
 _TRIES = 100
 """Tasks that are looked at for another value."""
 _LARGE = 1000
-_VERDICTS = ("yes", "no", "noanswer", "no answer")
 _WORDS = re.compile(r"[^\W\d_]+(?:\W+[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d[\d.,]*")
 
@@ -60,7 +63,7 @@ class Altered(gymnasium.Wrapper[str, str, str, str]):
 
     def _alter(self, task: Task, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
         other = self._other
-        if self._change == "none":
+        if self._change == "none" or not passages:
             return ()
         if other is None:
             return passages
@@ -80,10 +83,10 @@ class Altered(gymnasium.Wrapper[str, str, str, str]):
 def find_other(env: TextEnv, task: Task) -> Task | None:
     """The next task of the split whose answer is another one of the same kind.
 
-    None also if the answer is no text of a passage (yes, no), or stands in the question. To look
-    for it in a large corpus would take too long.
+    None if there is none, if the answer is no text of a passage (yes, no), or if it stands in the
+    question. A large corpus is not looked through, because that would take too long.
     """
-    if task.index < 0 or not task.answers or task.answers[0].casefold() in _VERDICTS:
+    if task.index < 0 or not task.answers or task.answers[0].casefold() in VERDICTS:
         return None
     gold, (_, corpus) = match_answers(task), env.passages(task)
     is_there = len(corpus) > _LARGE or any(gold.search(f"{p.title}\n{p.text}") for p in corpus)
@@ -101,7 +104,7 @@ def find_other(env: TextEnv, task: Task) -> Task | None:
 def match_answers(task: Task) -> re.Pattern[str]:
     """A pattern of the accepted answers as whole words; short ones (`US`) in their own case.
 
-    A longer form of the first answer (`12 days`) is left to it (`12`).
+    Of `12` and `12 days` only the first is replaced, so that the unit stays.
     """
 
     def whole(text: str) -> str:

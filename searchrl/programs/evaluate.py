@@ -34,7 +34,7 @@ from searchrl.programs.agent import run_settings
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
 from searchrl.programs.setup.objects import take_objects
 from searchrl.retrieval.indexes import IndexCache
-from searchrl.retrieval.recorded import count_searches, describe_searches
+from searchrl.retrieval.recorded import begin_counting, count_searches, describe_searches
 from searchrl.run_folder import Run, save_beside
 from searchrl.screen.console import make_observer
 from searchrl.screen.observer import Observer
@@ -96,6 +96,7 @@ def evaluate(
             tracebacks are in the file it names.
     """
     config, registry, plan = settle(config, registry)
+    begin_counting()
     with make_observer(observer, quiet=quiet) as observer:
         result = play_table(config, registry, observer.phase, plan, observer.note)
         most = config.rollout.max_failure_frac
@@ -175,6 +176,7 @@ def open_player(
 ) -> Iterator[Player]:
     """Load the policy of a config, for as long as the context lasts; see `evaluate`."""
     config, registry, plan = settle(config, registry)
+    begin_counting()
     with _open_player(config, registry, plan) as player:
         yield player
 

@@ -40,7 +40,7 @@ from searchrl.programs.setup.objects import take_objects
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
-from searchrl.retrieval.recorded import count_searches, describe_searches
+from searchrl.retrieval.recorded import begin_counting, count_searches, describe_searches
 from searchrl.run_folder import (
     Run,
     RunWriter,
@@ -316,6 +316,7 @@ def run_training(
 ) -> Run:
     """Begin or resume a run and take its steps to the end; see `train`."""
     config, objects = take_objects(config)
+    begin_counting()
     workers = Workers(read_place())
     shown = observer if workers.is_first else Observer()
     with make_observer(shown, quiet=quiet) as observer:

@@ -20,13 +20,13 @@ from pydantic import Field
 
 from searchrl.cache import JsonCache
 from searchrl.contracts import StoredRetriever
-from searchrl.contracts.retrieving import NamedFactory, RankingRetriever
+from searchrl.contracts.retrieving import NamedFactory
 from searchrl.contracts.settings import FilePath
 from searchrl.core.episode import Passage
 from searchrl.errors import BudgetSpent, ConfigError, RetrieverFailure
 
 Counts = Mapping[str, Mapping[str, float]]
-"""By file: `calls`, searches that were `saved` or `missed`, and the `cost`."""
+"""By file: `calls`, searches that were `saved` or `missed`, and the `cost` of the calls."""
 
 _NUM_LOCKS = 64
 _HOW = {"batch_size", "concurrency", "key_env", "max_retries", "timeout_s"}
@@ -44,12 +44,12 @@ class _Recording:
         self._lock = threading.Lock()
 
     def count(self, name: str, number: float, limit: int | None = None) -> None:
-        """Count searches; BudgetSpent, and nothing is counted, if that is more than `limit`."""
+        """Add to a count; BudgetSpent, and nothing is added, if it would be more than `limit`."""
         with self._lock:
             if limit is not None and self.counts[name] + number > limit:
                 raise BudgetSpent(
-                    f"the budget of the retriever, max_calls = {limit}, is used up: "
-                    f"{self.counts[name]} spent; raise it with --set retriever.max_calls=…"
+                    f"the budget of the retriever, max_calls = {limit}, is used up: {number} more "
+                    f"after {self.counts[name]}; raise it with --set retriever.max_calls=…"
                 )
             self.counts[name] += number
 
@@ -58,7 +58,7 @@ _recordings: dict[Path, _Recording] = {}
 
 
 def begin_counting() -> None:
-    """Count the searches of a new run from 0."""
+    """Count the searches of a run or an evaluation from 0."""
     _recordings.clear()
 
 
@@ -88,7 +88,7 @@ class RecordedRetriever:
         file: SQLite file of the answers; several processes may share it.
         replay: ask nobody. A search that the file does not hold is a failure.
         price: cost of a thousand calls, in any currency. Each query that is asked is a call.
-        max_calls: most calls of a run, counted for all that share the file.
+        max_calls: most calls of a process, by all its retrievers with this file.
 
     Raises:
         ConfigError: there is nothing to replay.
@@ -124,8 +124,6 @@ class RecordedRetriever:
             self.stored = self._inner.stored
         elif replay and not passages:
             self.stored = lambda ids: None  # the file cannot tell
-        if isinstance(self._inner, RankingRetriever):
-            self.ranks = self._inner.ranks
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return what was found for each query when it was first asked.
@@ -143,15 +141,13 @@ class RecordedRetriever:
                 stack.enter_context(self._recording.locks[number])
             rows = {query: cache.get(key) for query, key in keys.items()}
             new = [query for query, row in rows.items() if row is None]
-            self._recording.count("saved", len(rows) - len(new))
             for query, passages in zip(new, self._ask(new, k), strict=True):
-                # Another process may have kept an answer meanwhile: that one holds for all.
-                if (row := cache.get(keys[query])) is None:
-                    found = [asdict(one) | {"score": float(one.score)} for one in passages]
-                    date = datetime.now(UTC).isoformat(timespec="seconds")
-                    row = {"asked": asked[query], "date": date, "found": found}
-                    cache.put(keys[query], row)
-                rows[query] = row
+                found = [asdict(one) | {"score": float(one.score)} for one in passages]
+                date = datetime.now(UTC).isoformat(timespec="seconds")
+                row = {"asked": asked[query], "date": date, "found": found}
+                # Another process may have kept an answer meanwhile: that one holds for both.
+                rows[query] = cache.add(keys[query], row)
+            self._recording.count("saved", len(rows) - len(new))
         return [[Passage(**one) for one in rows[query]["found"]] for query in queries]
 
     def _ask(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Passage]]:

@@ -84,7 +84,7 @@ def _make_follows(*, normalization: str = "N1") -> FunctionReward:
         changed = episode.task.changed_answers
         return answers.em(episode.final_answer, changed, normalization)
 
-    return FunctionReward("follows", score, (0.0, 1.0), applies=_is_changed)
+    return FunctionReward("follows", score, (0.0, 1.0), applies=attrgetter("changed_answers"))
 
 
 def _shown(episode: Episode) -> float | Unscored:
@@ -117,10 +117,6 @@ def _is_won(episode: Episode) -> float:
 
 def _has_gold(task: Task) -> bool:
     return bool(task.gold_ids)
-
-
-def _is_changed(task: Task) -> bool:
-    return bool(task.changed_answers)
 
 
 _FORMAT = FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0))

@@ -43,6 +43,7 @@ def test_what_is_nowhere_cannot_be_reached() -> None:
         ask("d", "Veen Ida", "in 1874"),
         ask("e", "Ida Ve"),
         ask("f"),
+        ask("g", "Yes"),
     ]
     found = find_unreachable(questions, {"p1"}, TEXTS)
     assert found.keys() == {0, 4} and "p9" in found[0]
@@ -116,7 +117,7 @@ def test_the_command_says_what_is_wrong_and_keeps_what_passed(tmp_path: Path) ->
     for name, lines in (("questions", rows), ("test_questions", tests), ("corpus", corpus)):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
         flags += ["--set", f"env.{name}={tmp_path / name}.jsonl"]
-    out = tmp_path / "kept.jsonl"
+    out = tmp_path / "new" / "kept.jsonl"
     found = json.loads(succeed("audit", *flags, "--out", out).stdout)
     faults = {one["question"]["id"]: one["reasons"] for one in found["questions"]}
     assert [name for name, reasons in faults.items() if reasons] == ["b", "t"]
@@ -124,13 +125,24 @@ def test_the_command_says_what_is_wrong_and_keeps_what_passed(tmp_path: Path) ->
     figures = {name: (one["value"], one["n"]) for name, one in found["figures"].items()}
     assert figures["reachable"] == (0.8, 5) and figures["leaking"] == (0.2, 5)
     assert figures["findable_by_question"] == (0.6, 5) and figures["findable"] == (0.8, 5)
-    for name, file in found["kept"].items():
-        flags += ["--set", f"env.{name}={file}"]
-    again = json.loads(succeed("audit", *flags, "--policy", "scripted").stdout)
+    ranks = {one["question"]["id"]: one["ranks"] for one in found["questions"]}
+    assert ranks["b"] == {"question": None, "answer": None}
+    assert ranks["u"] == {"question": None, "answer": 1}
+    env = {"name": "knowing", "corpus": str(tmp_path / "corpus.jsonl"), **found["kept"]}
+    config = {
+        "tasks": [{"env": env}, {"env": "knowing"}],
+        "plugins": [str(tmp_path / "knowing.py")],
+    }
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    words = ("--config", tmp_path / "config.yaml", "--json", "--policy", "scripted")
+    again = json.loads(succeed("audit", *words).stdout)
     kept = {one["question"]["id"]: one["figures"].get("guessable") for one in again["questions"]}
     assert kept == {"a": False, "c": None, "u": True}, "the last one is for validation"
     assert again["figures"]["passed"]["value"] == pytest.approx(2 / 3)
 
 
-def test_an_environment_without_questions_has_nothing_to_audit() -> None:
+def test_without_questions_or_corpus_there_is_nothing_to_audit(tmp_path: Path) -> None:
     assert "env.questions=FILE" in complaint("audit", "--env", "regulations")
+    (tmp_path / "q.jsonl").write_text('{"question": "Who?", "answer": "Orm"}')
+    words = ("audit", "--env", "corpus", "--set", f"env.questions={tmp_path / 'q.jsonl'}")
+    assert "env.corpus=FILE" in complaint(*words)

@@ -21,6 +21,7 @@ Recorded = tuple[dict[str, Any], Path]
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp("evidence") / "run"
     words = "evidence --env multihop --policy scripted:two_search --num-tasks 56 --json"
+    words += " --set eval.temperature=1"
     return json.loads(succeed(*words.split(), "--run-dir", folder).stdout), folder
 
 
@@ -38,7 +39,9 @@ def test_a_reader_follows_and_who_knows_the_answer_sticks(recorded: Recorded) ->
 
 def test_rows_say_what_was_shown_and_can_be_scored_again(recorded: Recorded) -> None:
     figures, folder = recorded
-    rows = [*Run.open(folder).rollouts("evidence_value")]
+    run = Run.open(folder)
+    assert run.config.eval.temperature == 0, "greedy, whatever evaluations are"
+    rows = [*run.rollouts("evidence_value")]
     tables = [one for row in rows for one in row["drawings"] if one["by"] == "wrapper 'altered'"]
     assert tables and all(shown != was for one in tables for _, shown, was in one["rows"])
     words = ("--reward", "follows", "--phase", "evidence_value", "--json")

@@ -14,6 +14,9 @@ from searchrl.cli import options
 from searchrl.cli.options import Command, option, read_layers
 from searchrl.screen.lines import print_json
 
+_NUM_SHOWN = 10
+"""Questions that are shown; `--json` has all."""
+
 
 @click.command(cls=Command)
 @options.ENV
@@ -25,9 +28,6 @@ from searchrl.screen.lines import print_json
 @options.MODEL_NAME
 @options.POLICY
 @option("--num-tasks", "Tasks per split that are guessed.", key="eval.num_tasks", type=int)
-@option(
-    "--show N", "Questions to show.", type=click.IntRange(min=0), default=10, group=options.OUTPUT
-)
 @option("--out FILE", "Write the questions that passed.", type=Path, group=options.OUTPUT)
 def audit(**values: Any) -> None:
     """Look at every question before you train: can it be answered, found, guessed, copied?
@@ -71,11 +71,10 @@ def audit(**values: Any) -> None:
     heads = ["share [95 %]", "questions"]
     console.print(make_table("figure", heads, table, name=lambda name: name.replace("_", " ")))
     worst = sorted(rows, key=lambda row: (row.has_passed, -len(row.reasons)))
-    for row in worst[: values["show"]]:
-        if row.reasons:
-            one = row.question
-            console.print("", f"{one.path}:{one.line} ({row.split}): {one.question}", sep="\n")
-            console.print(*(f"  {reason}" for reason in row.reasons), sep="\n", style="yellow")
+    for row in [row for row in worst if row.reasons][:_NUM_SHOWN]:
+        one = row.question
+        console.print("", f"{one.path}:{one.line} ({row.split}): {one.question}", sep="\n")
+        console.print(*(f"  {reason}" for reason in row.reasons), sep="\n", style="yellow")
     if files:
         flags = " ".join(f"--set env.{name}={path}" for name, path in files.items())
         console.print("", f"the questions that passed: {flags}", sep="\n")

@@ -84,12 +84,14 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.engine.metrics.remarks import find_forks, find_remarks
     from searchrl.programs.evaluate import play_table, resolve
     from searchrl.programs.stopping import catching_signals
+    from searchrl.retrieval.recorded import begin_counting
     from searchrl.run_folder import choose_folder, save_beside
     from searchrl.runs.contender import Contender, find_contender
     from searchrl.screen.console import ConsoleObserver, make_console
     from searchrl.statistics import compare
 
     began = time.monotonic()
+    begin_counting()
     with ConsoleObserver(make_console(sys.stderr)) as observer, catching_signals() as stop:
         opened = None if run is None else open_run(run)
         # The config, and its plan if a model needed one (that needs torch).

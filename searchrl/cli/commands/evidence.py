@@ -26,10 +26,10 @@ from searchrl.screen.lines import print_json
 def evidence(run: str | None, **values: Any) -> None:
     """Play tasks again with other passages: do answers rest on what was read?
 
-    Every task is played as it is, with another value in place of the gold one in every passage,
-    with passages of another question, with none, and without the model's earlier thoughts. An
-    answer follows the changed value, sticks to the gold one, gives up, or is another one. RUN is a
-    run folder or a checkpoint in one; nothing is written there.
+    Every task is played greedily: as it is, with another value in place of the gold one in every
+    passage, with passages of another question, with none, and without the model's earlier thoughts.
+    An answer follows the changed value, sticks to the gold one, gives up, or is another one. RUN is
+    a run folder or a checkpoint in one; nothing is written there.
 
     \b
     Examples:
@@ -49,7 +49,8 @@ def evidence(run: str | None, **values: Any) -> None:
     began = time.monotonic()
     with ConsoleObserver(make_console(sys.stderr)) as observer:
         opened = None if run is None else open_run(run, "evidence")
-        first = Contender(*resolve(*read_layers(), run=opened, weights=run))
+        greedy = {"eval": {"temperature": 0.0}}
+        first = Contender(*resolve(*read_layers(), greedy, run=opened, weights=run))
         if first.config.run_dir is not None:
             choose_folder(first.config)
         registry = load_registry(first.config, None if opened is None else opened.path)

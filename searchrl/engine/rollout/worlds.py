@@ -39,7 +39,6 @@ from searchrl.plugins.parts import (
 from searchrl.plugins.signatures import has_setting
 from searchrl.protocols.tool_call import load_search_tool
 from searchrl.retrieval.indexes import IndexCache
-from searchrl.retrieval.recorded import begin_counting
 from searchrl.rewards.components import SIGNAL, make_signal
 from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
@@ -146,9 +145,7 @@ def make_worlds(
 
     Parts that are set alike share an index, also with earlier worlds if they had these `indexes`.
     """
-    if indexes is None:
-        indexes = {}
-        begin_counting()
+    indexes = {} if indexes is None else indexes
     named = name_defaults(config, registry)
     limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
     watch(max(STUCK_S, *limits))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from searchrl.config import RunConfig
-from searchrl.contracts import Metric, Passage, Retriever
+from searchrl.contracts import Metric, Passage, Retriever, StoredRetriever
 from searchrl.data import audit as texts
 from searchrl.data.dataset import Dataset, load_dataset
 from searchrl.data.questions import Question
@@ -35,6 +35,8 @@ _CHEAP = 3000
 """Most questions and passages for the line of `train`: a second's work."""
 
 OnPhase = Callable[[str, int, int], None]
+Play = Callable[..., EvalResult]
+"""As `evaluate.Player.play`."""
 
 
 @dataclass(slots=True)
@@ -45,10 +47,12 @@ class Audited:
     question: Question
     figures: dict[str, bool] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
+    ranks: dict[str, int | None] = field(default_factory=dict)
+    """The first rank of its evidence, by the query: `question` or `answer`."""
 
     @property
     def has_passed(self) -> bool:
-        """True if it has no fault. What only a second query finds is none."""
+        """True if it has no fault; that nothing is found with one query is none."""
         return all(self.figures.get(name) is not value for name, value in FAULTS.items())
 
     def mark(self, name: str, value: bool, reason: str = "") -> None:
@@ -61,18 +65,18 @@ def audit(
     config: RunConfig,
     registry: Registry,
     on_phase: OnPhase,
-    play: Callable[..., EvalResult] | None = None,
+    play: Play | None = None,
 ) -> tuple[list[Audited], Sequence[Passage]]:
     """Look at every question of the first task; returns them, and the passages.
 
-    `play` is that of a policy (`evaluate.Player`), which guesses. ConfigError if the environment
-    has no files of questions.
+    `play` plays a policy, which guesses. ConfigError if the environment has no files of questions.
     """
     task = name_defaults(config, registry).tasks[0]
     settings = registry.get("env", task.env.name).ensure_settings(task.env.settings)
+    lead = f"env '{task.env.name}':"
     if settings.get("questions") is None:
         raise ConfigError(
-            f"env '{task.env.name}': no questions to audit; name them: --env corpus "
+            f"{lead} no questions to audit; name them: --env corpus "
             "--set env.questions=FILE --set env.corpus=FILE"
         )
     files = {name: settings[name] for name in _FILES if name in settings}
@@ -82,11 +86,13 @@ def audit(
     try:
         with raising_of(f"retriever '{task.retriever.name}':", RetrieverFailure):
             retriever = factory(data.passages)
+            if not data.passages and not isinstance(retriever, StoredRetriever):
+                raise ConfigError(f"{lead} no corpus to search; name it: --set env.corpus=FILE")
             _mark_found(rows, retriever, settings.get("topk", SearchSettings.topk), on_phase)
-    except BudgetSpent as error:  # of which the command line says nothing more
+    except BudgetSpent as error:  # the command line does not print its text
         raise RetrieverFailure(str(error)) from error
     if play is not None:
-        _mark_guesses(rows, play, config.eval.num_tasks)
+        _mark_guesses(rows, config, play)
     return rows, data.passages
 
 
@@ -113,6 +119,7 @@ def write_kept(rows: Iterable[Audited], passages: Sequence[Passage], path: Path)
         parts[name].append(json.dumps({key: value for key, value in facts.items() if value}))
     corpus = [json.dumps({"id": p.id, "title": p.title, "text": p.text}) for p in passages]
     files = {}
+    path.parent.mkdir(parents=True, exist_ok=True)
     for name, lines in (parts | {"corpus": corpus}).items():
         if lines:
             files[name] = path if name == "questions" else path.with_suffix(f".{name}.jsonl")
@@ -141,7 +148,7 @@ def _mark_texts(data: Dataset) -> list[Audited]:
     twins = texts.find_twins(questions, [row.split for row in rows])
     ambiguous = texts.find_ambiguous(questions)
     for number, row in enumerate(rows):
-        if data.passages and (row.question.gold_ids or row.question.answers):
+        if data.passages and (row.question.gold_ids or row.question.texts):
             row.mark("reachable", number not in lacking, lacking.get(number, ""))
         leaks = [one[number] for one in (told, twins) if number in one]
         row.mark("leaking", bool(leaks), "; ".join(leaks))
@@ -150,33 +157,34 @@ def _mark_texts(data: Dataset) -> list[Audited]:
 
 
 def _mark_found(rows: Sequence[Audited], retriever: Retriever, k: int, on_phase: OnPhase) -> None:
-    """Mark if evidence is among the first `k` for the question, and for its first answer."""
+    """Mark the rank of the evidence among the first `k`, for the question and its first answer."""
+    rows = [row for row in rows if row.question.gold_ids or row.question.texts]
     for start in range(0, len(rows), _BATCH):
         part = rows[start : start + _BATCH]
-        asked = [(row, "findable_by_question", row.question.question) for row in part]
-        asked += [
-            (row, "findable_by_answer", row.question.answers[0])
-            for row in part
-            if row.question.answers
-        ]
+        asked = [(row, "question", row.question.question) for row in part]
+        asked += [(row, "answer", text) for row in part for text in row.question.texts[:1]]
         results = retriever.search([query for *_, query in asked], k)
         for (row, name, _), passages in zip(asked, results, strict=True):
-            gold, answers = row.question.gold_ids, row.question.answers
-            is_gold = any(one.id in gold for one in passages)
-            row.figures[name] = is_gold or (not gold and bool(texts.find_texts(answers, passages)))
-        for row in part:
-            is_found = row.figures["findable_by_question"] or row.figures.get(
-                "findable_by_answer", False
+            gold, answers = row.question.gold_ids, row.question.texts
+            places = (
+                rank
+                for rank, one in enumerate(passages, 1)
+                if (one.id in gold if gold else texts.find_texts(answers, [one]))
             )
+            row.ranks[name] = next(places, None)
+            row.mark(f"findable_by_{name}", row.ranks[name] is not None)
+        for row in part:
+            is_found = any(row.ranks.values())
             row.mark("findable", is_found, "" if is_found else f"no evidence among the first {k}")
         on_phase("search", start + len(part), len(rows))
 
 
-def _mark_guesses(rows: Sequence[Audited], play: Callable[..., EvalResult], num_tasks: int) -> None:
+def _mark_guesses(rows: Sequence[Audited], config: RunConfig, play: Play) -> None:
     """Mark what a policy answers that finds nothing: the first tasks of each split."""
+    task = config.to_dict()["tasks"][0] | {"retriever": {"name": "empty"}}
     by_id = {(row.split, row.question.id): row for row in rows}
     for split in dict.fromkeys(row.split for row in rows):
-        result = play({"retriever": "empty"}, split=split, indices=None, num_tasks=num_tasks)
+        result = play({"tasks": [task]}, split=split, num_tasks=config.eval.num_tasks)
         for one in result.rollouts:
             if (score := one.scored.scores.get("em")) is not None:
                 reason = "answered without a search" if score else ""

@@ -219,4 +219,4 @@ def test_a_search_finds_most_of_what_can_be_gained(tmp_path: Path, name: str) ->
     best = module.search(evaluator, OfflineEditor(lines, evaluator), plan, lambda *of: None)
     # 0.9 and more on most seeds and machines: the last bits of its regression decide single edits.
     assert chance(best.text) >= chance(first) + 0.7 * (1 - chance(first))
-    assert evaluator.num_episodes <= 1200 and sum(one in best.text for one in GOOD) >= 8
+    assert evaluator.num_episodes <= 1200 and sum(one in best.text for one in GOOD) >= 6

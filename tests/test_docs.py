@@ -39,7 +39,7 @@ NOT_RUN: dict[str, int] = {
 
 SMALL = {
     "max_steps": int(os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")),
-    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 200},
+    "rollout": {"prompts_per_step": 2, "group_size": 4, "max_turn_tokens": 200},
     "eval": {"num_tasks": 1, "num_tasks_during": 1, "forced": False},
 }
 """Laid over every run of the thorough tier: the steps of the page in miniature."""

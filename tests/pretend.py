@@ -155,10 +155,11 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def pretending() -> Iterator[Counter[str]]:
     """Let `device: auto` be the pretended device; yields the reads of the host by line."""
     READS.clear()
-    places = ("searchrl.programs.setup.planning", "searchrl.engine.model.loading")
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device=…) is made on the CPU first
     try:
-        with mock.patch.multiple(places[0], resolve_device=lambda name: DEVICE), _Mode():
+        device = mock.patch.multiple("searchrl.programs.setup.planning", resolve_device=lambda name: DEVICE)
+        # Its backward passes run in this thread, where the mode is.
+        with device, torch.autograd.set_multithreading_enabled(False), _Mode():
             yield READS
     finally:
         torch._C._set_only_lift_cpu_tensors(False)

@@ -24,6 +24,7 @@ FLOORS: Mapping[str, int] = {
     "core": 0,
     "errors": 0,
     "files": 0,
+    "cache": 0,
     "contracts": 1,
     "algorithms": 1,
     "hookspecs": 1,

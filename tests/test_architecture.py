@@ -35,6 +35,7 @@ OPEN_TO_PARTS = (
     "searchrl.core",
     "searchrl.errors",
     "searchrl.files",
+    "searchrl.cache",
     "searchrl.hookspecs",
     "searchrl.config.sections",
     "searchrl.config.curriculum",

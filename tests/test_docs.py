@@ -22,7 +22,8 @@ NOT_RUN: dict[str, int] = {
     "docs/how-to/after-training.md": 4,  # one of them is run by `runs/test_serving.py`
     "docs/how-to/compare-settings.md": 2,
     "docs/how-to/endpoint.md": 1,
-    "docs/how-to/from-trl.md": 1,  # run by the package's tests, as the next two
+    "docs/explanation/credit.md": 1,
+    "docs/how-to/from-trl.md": 2,  # run by the package's tests and `programs/test_objects.py`
     "docs/how-to/from-verifiers.md": 2,
     "docs/how-to/other-libraries.md": 5,
     "docs/how-to/plan-then-search.md": 2,  # run by the package's tests, as the next two
@@ -73,7 +74,13 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         module,
         "evaluate_both",
         lambda worlds, driver, settings, **rest: evaluate_both(
-            worlds, driver, settings.model_copy(update=SMALL["eval"]), **rest
+            worlds,
+            driver,
+            # Scripts and endpoints are quick.
+            settings.model_copy(update=SMALL["eval"])
+            if rest["has_logps"] and rest["script"] is None
+            else settings,
+            **rest,
         ),
     )
 

@@ -134,7 +134,7 @@ def test_every_hook_and_criterion_is_in_the_reference() -> None:
 def _of_a_kind(name: str) -> str:
     """`em/two_hop`, `f1/hard` and `action/Stop` are documented for all names, `pass@4` as well."""
     name = re.sub(r"^((free_)?action)/.*", r"\1/NAME", name)
-    plain = re.sub(r"@\d+$", "@K", re.sub(r"^(em|env|reward)/.*", r"\1/KIND", name))
+    plain = re.sub(r"@\d+$", "@K", re.sub(r"^(em|env|reward|success)/.*", r"\1/KIND", name))
     figure, slash, _ = plain.partition("/")
     return "FIGURE/KIND" if slash and figure in GROUPED and not plain.endswith("KIND") else plain
 
@@ -142,7 +142,7 @@ def _of_a_kind(name: str) -> str:
 def ensure_documented(names: set[str]) -> None:
     known = {name for group in reference.read_metrics().values() for name in group}
     components = {entry.name for entry in reference.entries("reward")}
-    components |= {"brevity", "frugal", "rare"}
+    components |= {"brevity", "fewest", "frugal", "rare"}
     missing = {_of_a_kind(name) for name in names} - known - components
     assert not missing, f"docs/metrics.toml does not say what {sorted(missing)} should look like"
 

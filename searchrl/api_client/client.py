@@ -13,9 +13,9 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 
-from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.exchange import MAX_STOPS, PATHS, Reply, Request, make_body, read_reply
 from searchrl.api_client.server import Server, quote, read_key
+from searchrl.cache import JsonCache
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.contracts import Traffic
 from searchrl.errors import BudgetSpent, EndpointFailure
@@ -57,7 +57,8 @@ class Client:
         self._cache: JsonCache | None = None
         if settings.has_cache:
             path = settings.cache_path or cache_path("endpoints.sqlite")
-            self._cache = JsonCache(path, section=section)
+            advice = f"remove the file, or use none: --set {section}.cache=off"
+            self._cache = JsonCache(path, advice=advice)
         self.traffic = self.estimate(0, 0, 0)
         self._is_closed = False
         self._slots = threading.BoundedSemaphore(settings.concurrency)

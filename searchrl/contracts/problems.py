@@ -97,7 +97,7 @@ def find_task_problem(value: object) -> str:
     if not isinstance(value.index, int):
         kind = type(value.index).__name__
         return f"a Task whose index is {value.index!r} ({kind}); expected an int"
-    for name in ("answers", "gold_ids", "slices"):
+    for name in ("answers", "gold_ids", "slices", "changed_answers"):
         texts = getattr(value, name)
         # The usual slip: a text instead of a tuple of texts. It is a sequence of its letters.
         if not isinstance(texts, tuple | list) or not all(isinstance(t, str) for t in texts):

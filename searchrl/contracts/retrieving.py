@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from searchrl.core.episode import Passage
 
@@ -50,3 +51,20 @@ class StoredRetriever(Retriever, Protocol):
 
 RetrieverFactory = Callable[..., Retriever]
 """`factory(passages, **config) -> Retriever`; called once per corpus, a tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFactory:
+    """The factory of a registered retriever: its name, its settings as they were written.
+
+    `is_concurrent`: it, and all that it is made of, may be called by several threads at once.
+    """
+
+    factory: RetrieverFactory
+    name: str
+    settings: Mapping[str, Any]
+    is_concurrent: bool
+
+    def __call__(self, passages: Sequence[Passage]) -> Retriever:
+        """Make the retriever of a corpus."""
+        return self.factory(passages)

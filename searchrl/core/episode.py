@@ -22,12 +22,16 @@ TOOL = "tool"
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrieved text. `score` is the retriever's own and compares only within one result."""
+    """One retrieved text. `score` is the retriever's own and compares only within one result.
+
+    `original` is the text before the wrapper `altered` changed it; empty: nothing was changed.
+    """
 
     id: str
     text: str
     title: str = ""
     score: float = 0.0
+    original: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Task:
     hold the evidence (empty: unknown or none); `kind` groups tasks in metrics. `slices` are more
     groups of the metric `em`, such as `unseen_wording`: letters, digits, `_`, `.` and `-`, and no
     kind. `difficulty` is the data's word, such as `hard` (empty: none), one more group.
+    `changed_answers` are right by passages that the wrapper `altered` changed.
     """
 
     id: str
@@ -51,6 +56,7 @@ class Task:
     meta: Mapping[str, Any] = field(default_factory=dict)
     slices: tuple[str, ...] = ()
     difficulty: str = ""
+    changed_answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ QUESTION_SHAPES = (
     '{"prompt", "reward_model": {"ground_truth": {"target"}}}'
 )
 _ANSWER_KEYS = ("golden_answers", "answers", "answer", "gold")
+VERDICTS = {"yes", "no", "noanswer", "no answer"}
+"""Answers that are no text of a passage."""
 _ANSWER_SPLIT = "<|answer_split|>"  # between the answers of one text, in files of DeepResearcher
 
 
@@ -53,6 +55,11 @@ class Question:
     difficulty: str = ""
     evidence: tuple[Paragraph, ...] = ()
     split: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The answers that a passage could hold."""
+        return tuple(one for one in self.answers if one.casefold() not in VERDICTS)
 
     def as_task(self, env: str, split: str, index: int, **meta: Any) -> Task:
         """The question as task `index` of a split of `env`."""

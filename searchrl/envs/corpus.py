@@ -86,6 +86,11 @@ class CorpusEnv(TextEnv):
         return load_dataset(*demo, test_frac=given.test_frac)
 
     @property
+    def dataset(self) -> Dataset:
+        """Questions and passages as they were read."""
+        return self._data
+
+    @property
     def golds(self) -> list[tuple[str, ...]]:
         """The accepted answers of every question."""
         return [one.answers for rows in self._data.questions.values() for one in rows]

@@ -21,6 +21,7 @@ from searchrl.envs.describe import (
     tell_numbers,
     unsupported,
 )
+from searchrl.envs.gym_ids import PYTHON
 from searchrl.envs.text_space import AtLeastOne, TurnEnv
 from searchrl.errors import ConfigError
 
@@ -247,8 +248,8 @@ class GymAdapter(TextAdapter):
         if has_rendering and is_wanted and "render_mode" not in (make or {}):
             inner.close()
             inner = _make_inner(name, {**(make or {}), "render_mode": "ansi"})
-        name = f"gym:{name}"
-        super().__init__(inner, protocol=protocol, name=name, observation=observation, **settings)
+        shown = inner.spec.name if name.startswith(PYTHON) and inner.spec else f"gym:{name}"
+        super().__init__(inner, protocol=protocol, name=shown, observation=observation, **settings)
 
 
 def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -257,7 +258,8 @@ def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, A
     except Exception as error:  # the environment's own code can raise anything
         given = f" with {arguments}" if arguments else ""
         raise ConfigError(
-            f"env gym:{name}: Gymnasium cannot make it{given}: {type(error).__name__}: {error}"
+            f"env gym:{name}: Gymnasium cannot make it{given}: {type(error).__name__}: {error}; "
+            "its arguments are those in env.make"
         ) from error
 
 

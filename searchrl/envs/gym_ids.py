@@ -44,6 +44,10 @@ SCHEME = "gym:"
 """Before an id of Gymnasium, it makes the name of an environment."""
 
 
+PYTHON = "python/"
+"""The namespace of classes that a Python program gave."""
+
+
 def adopt_envs(module: ModuleType) -> tuple[str, ...]:
     """Make ids of all environment classes of a loaded file; returns those that are the file's."""
     stem = Path(module.__file__ or "").stem

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import string
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Literal, get_type_hints
@@ -91,6 +91,8 @@ class TextEnv(TurnEnv):
         self.topk = given.topk
         self.world_seed = given.world_seed
         self.last_passages: tuple[Passage, ...] = ()
+        self.alter: Callable[[Task, tuple[Passage, ...]], tuple[Passage, ...]] | None = None
+        """Called with what a search found; returns what is shown. A wrapper sets it."""
         try:
             protocol.render_turn(Action(SEARCH, ("",)))
             protocol.opening(SEARCH)
@@ -123,7 +125,8 @@ class TextEnv(TurnEnv):
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Search for the queries of `action`, and show the passages, or raise `RetrieverFailure`.
 
-        Override it to search in another way. `turn` is the text of the model.
+        Override it to search in another way, and show what `_ordered` returns. `turn` is the text
+        of the model.
         """
         results, ranks = self._search(task, action.queries)
         passages = self._ordered(task, results)
@@ -223,6 +226,8 @@ class TextEnv(TurnEnv):
             ) from error
 
     def _ordered(self, task: Task, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
+        if self.alter is not None:
+            passages = self.alter(task, passages)
         if not self.settings.shuffle:
             return passages
         order = Random(f"shuffle/{self.world_seed}/{task.id}/{self._num_turns}")

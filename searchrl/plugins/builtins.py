@@ -56,11 +56,16 @@ def register_envs(register: Register) -> None:
 
 @hookimpl
 def register_wrappers(register: Register) -> None:
-    """Gymnasium's own that fits an environment of text."""
+    """A limit of turns, and a test of reading."""
     register(
         "time_limit",
         "searchrl.envs.wrappers:make_time_limit",
         description="ends an episode after `max_turns` turns",
+    )
+    register(
+        "altered",
+        "searchrl.envs.altered:Altered",
+        description="shows another value, other passages or none, to see who reads",
     )
 
 
@@ -87,6 +92,7 @@ def register_rewards(register: Register) -> None:
         ("cover_em", "a gold answer is part of the answer, in whole tokens"),
         ("f1", "token F1 with the best gold answer"),
         ("fuzzy", "1 exact, 0.5 near, 0 otherwise"),
+        ("follows", "1 if the answer is what the wrapper `altered` wrote into the passages"),
         ("searches", "number of searches, for costs"),
         ("searched", "1 if the agent searched at least once"),
         ("support_recall", "share of the gold passages that were shown"),
@@ -114,7 +120,7 @@ def register_judges(register: Register) -> None:
 
 @hookimpl
 def register_retrievers(register: Register) -> None:
-    """BM25, and two ablations that show whether an agent reads what it finds."""
+    """BM25, two ablations that show whether an agent reads what it finds, and a recorder."""
     register(
         "bm25",
         "searchrl.retrieval.bm25:BM25Retriever",
@@ -126,6 +132,11 @@ def register_retrievers(register: Register) -> None:
         ("empty", "EmptyRetriever", "ablation: never finds anything"),
     ):
         register(name, f"searchrl.retrieval.ablations:{target}", description=description)
+    register(
+        "recorded",
+        "searchrl.retrieval.recorded:RecordedRetriever",
+        description="asks another retriever once, and answers from a file ever after",
+    )
 
 
 @hookimpl
@@ -216,12 +227,14 @@ def register_generators(register: Register) -> None:
 def register_commands(register: Register) -> None:
     """The subcommands of `searchrl`."""
     within = {"train": "training", "sft": "training", "inspect": "runs", "trust": "runs"}
-    within |= {"push": "export", "new": "plugins"}
+    within |= {"push": "export", "new": "plugins", "bench": "doctor"}
     for name, description in (
         ("train", "Train a search agent with GRPO and show how it learns."),
         ("sft", "Cold start: train on scripted or recorded demonstrations."),
         ("doctor", "Check that what a run would train is what it samples, on a few tokens."),
+        ("audit", "Look at questions and corpus before you train: found, guessed, copied?"),
         ("eval", "Evaluate a model, an endpoint or a scripted policy on held-out tasks."),
+        ("evidence", "Play tasks again with other passages: do answers rest on what was read?"),
         ("score", "Score the rollouts of a run again and compare two rewards; needs no model."),
         ("ask", "Ask a trained agent a question; shows what it searches and reads."),
         ("play", "Play an environment yourself: you are the policy."),

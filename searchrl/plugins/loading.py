@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 import pluggy
 
@@ -49,6 +50,14 @@ _Candidate = tuple[Owner, Callable[[], object]]
 """A plugin not loaded yet: who it claims to be, and how to get it."""
 
 
+class Given(Protocol):
+    """A plugin that is an object, and says who it is."""
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of what its hooks register."""
+
+
 class _HookRaised(Exception):
     """A hook, whose name is the text, raised; the cause is what."""
 
@@ -65,6 +74,7 @@ def load_plugins(
     entry_points: bool = True,
     recorded: Sequence[PluginRecord] = (),
     permit: Callable[[Registry], Mapping[str, str]] = lambda installed: {},
+    given: Given | None = None,
 ) -> Registry:
     """Load the built-ins, the installed plugins and `files`; return what they offer.
 
@@ -75,7 +85,7 @@ def load_plugins(
     earlier run: messages then say what is missing or changed since that run. `permit` is called
     with the installed plugins before any of `files` is loaded. It raises for what must not be, and
     returns the sources that a run folder named, with the hash that each must have (see
-    `searchrl.trust`).
+    `searchrl.trust`). `given` is loaded last.
     """
     builtin = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
     installed: list[_Candidate] = [(builtin, lambda: importlib.import_module(BUILTINS))]
@@ -90,6 +100,8 @@ def load_plugins(
         yield from installed
         pinned.update(permit(Registry(tuple(entries), tuple(loaded.values()))))
         yield from _find_named(files, [owner.name for owner, _ in installed], pinned)
+        if given is not None:
+            yield given.owner, lambda: given
 
     for owner, load in candidates():
         if owner.file and owner.file in {other.file for other in loaded.values()}:
@@ -113,7 +125,7 @@ def load_plugins(
             if owner.origin is Origin.BUILTIN:
                 raise
             failure = _describe_failure(owner, error)
-            if strict or (must_load and failure.source):
+            if strict or (must_load and (failure.source or owner.origin is Origin.PYTHON)):
                 check = f"searchrl check {shlex.quote(failure.source)}"
                 again = f"\nNothing was started: it was asked for. Fix it, then try: {check}"
                 raise PluginError(f"{failure}{again if failure.source else ''}") from error
@@ -124,7 +136,8 @@ def load_plugins(
         raise PluginError("\n".join(registry.conflicts))
     for entry in entries:  # as `import searchrl` does for ours
         is_plain = entry.name in registry.names("env") and ":" not in entry.name
-        if entry.kind == "env" and is_plain and entry.owner.origin is not Origin.BUILTIN:
+        is_known = entry.owner.origin in (Origin.BUILTIN, Origin.PYTHON)
+        if entry.kind == "env" and is_plain and not is_known:
             register_gym_id(entry.name, tuple(filter(None, (entry.owner.source,))))
     return registry
 
@@ -229,6 +242,8 @@ def _load_module(name: str) -> ModuleType:
 
 def _identify(plugin: object, owner: Owner) -> Owner:
     """Complete the owner record of an imported plugin and check its API number."""
+    if owner.origin is Origin.PYTHON:
+        return owner
     file, attributes = owner.file or find_file(plugin), getattr(plugin, "__dict__", {})
     version = (
         attributes.get("__version__", "") if isinstance(attributes.get("__version__"), str) else ""

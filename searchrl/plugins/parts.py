@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from searchrl.config.sections import Named
 from searchrl.contracts import Judge, RetrieverFactory, TagProtocol
+from searchrl.contracts.retrieving import NamedFactory
 from searchrl.contracts.scoring import GroupReward, Reward
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.loading import load_plugins
@@ -30,11 +31,15 @@ from searchrl.plugins.signatures import (
 
 def make_retriever_factory(
     registry: Registry, name: str, settings: Mapping[str, Any]
-) -> RetrieverFactory:
+) -> NamedFactory:
     """Return the factory of a registered retriever with its settings, all of them checked."""
     entry = registry.get("retriever", name)
     arguments = entry.ensure_settings(fill_parts(registry, entry, settings))
-    return functools.partial(entry.load(), **arguments) if arguments else entry.load()
+    factory = functools.partial(entry.load(), **arguments)
+    lists = (value if isinstance(value, list) else [value] for value in arguments.values())
+    parts = [one for parts in lists for one in parts if isinstance(one, NamedFactory)]
+    is_concurrent = entry.is_concurrent and all(one.is_concurrent for one in parts)
+    return NamedFactory(factory, entry.name, settings, is_concurrent)
 
 
 def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Judge:
@@ -113,10 +118,9 @@ def fill_parts(
     """Return settings with factories in place of the retrievers that they name.
 
     Only of a retriever, an environment or a wrapper, and only settings that are annotated
-    `RetrieverFactory` or a list of it; others, and factories of Python callers, stay as they are.
-    `make(name, settings)` makes a factory; by default it is `make_retriever_factory`, and raises as
-    that. Raises ConfigError for a value that names no retriever, and PluginError if a retriever may
-    be called by several threads at once, and its part may not.
+    `RetrieverFactory`, a list of it or `NamedFactory`; others, and factories of Python callers,
+    stay as they are. `make(name, settings)` makes a factory; by default it is
+    `make_retriever_factory`, and raises as that. Raises ConfigError for a value that names none.
     """
     filled = dict(settings)
     if entry.kind not in ("retriever", "env", "wrapper") or not settings:
@@ -133,14 +137,6 @@ def fill_parts(
                 f"{entry.kind} '{entry.title}': cannot use {key} = {value!r}: expected the name of "
                 "a retriever, or a mapping of its name and its settings: {name: bm25, k1: 1.2}"
             ) from error
-        part = registry.get("retriever", named.name)
-        if entry.kind == "retriever" and entry.is_concurrent and not part.is_concurrent:
-            raise PluginError(
-                f"{entry}: its setting {key!r} is {part.name!r}, which takes one call at a time, "
-                "and it is registered for many at once. Use a part that takes many, such as "
-                f"'http' before a server of {part.name!r}; the author of {entry.name!r} can "
-                "register it with concurrent=False"
-            )
         return make(named.name, named.settings)
 
     for key, is_list in find_retriever_settings(entry.load()).items():

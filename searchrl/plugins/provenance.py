@@ -38,6 +38,8 @@ class Origin(StrEnum):
     """`--plugin path/to/file.py`."""
     MODULE = "module"
     """`--plugin package.module`."""
+    PYTHON = "python"
+    """Classes and functions in the settings of a Python program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,9 @@ class PluginRecord:
     def way_back(self) -> str:
         """The command that brings this plugin back as it was."""
         was = self.owner
+        if was.origin is Origin.PYTHON:
+            told = ", ".join(name for names in self.names.values() for name in names)
+            return f"give the same objects ({told}): searchrl.train({{…}}, resume=RUN)"
         if was.distribution:
             return f"`pip install '{was.distribution}=={was.version}'`"
         return f"restore {was.file} (sha256 {was.sha256})"
@@ -171,14 +176,17 @@ def read_records(run_dir: str | Path | None, config: RunConfig) -> tuple[PluginR
     return tuple(
         record
         for record in records
-        if record.owner.source in config.plugins or any(record.offers(*one) for one in used)
+        if record.owner.source in config.plugins
+        or record.owner.origin is Origin.PYTHON
+        or any(record.offers(*one) for one in used)
     )
 
 
 def _read_record(row: Mapping[str, Any]) -> PluginRecord:
     known = {key: row[key] for key in Owner.__slots__ if row.get(key)}
-    # Nobody asks a record for its origin.
-    owner = Owner(**known | {"name": row["plugin"], "origin": Origin.MODULE})
+    # Nobody asks the records of other plugins for their origin.
+    origin = Origin.PYTHON if row.get("origin") == Origin.PYTHON else Origin.MODULE
+    owner = Owner(**known | {"name": row["plugin"], "origin": origin})
     return PluginRecord(owner, row.get("names", {}))
 
 

@@ -57,7 +57,8 @@ class Entry:
     @property
     def where(self) -> str:
         """`file:line` of the registration."""
-        return f"{self.owner.file}:{self.line}"
+        is_python = self.owner.origin is Origin.PYTHON
+        return "given in Python" if is_python else f"{self.owner.file}:{self.line}"
 
     @property
     def title(self) -> str:

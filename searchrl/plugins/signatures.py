@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from searchrl.contracts import RetrieverFactory
+from searchrl.contracts.retrieving import NamedFactory
 from searchrl.errors import ConfigError, suggest
 
 _PASSED: Mapping[str, tuple[int, tuple[str, ...], str]] = {
@@ -109,7 +110,7 @@ def find_retriever_settings(factory: Callable[..., Any]) -> dict[str, bool]:
     return {
         name: list[RetrieverFactory] in among
         for name, among in kinds.items()
-        if any(kind in among for kind in (RetrieverFactory, list[RetrieverFactory]))
+        if any(one in among for one in (RetrieverFactory, NamedFactory, list[RetrieverFactory]))
     }
 
 

@@ -32,7 +32,9 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
+from searchrl.programs.setup.objects import take_objects
 from searchrl.retrieval.indexes import IndexCache
+from searchrl.retrieval.recorded import begin_counting, count_searches, describe_searches
 from searchrl.run_folder import Run, save_beside
 from searchrl.screen.console import make_observer
 from searchrl.screen.observer import Observer
@@ -83,6 +85,7 @@ def evaluate(
     Args:
         config: a resolved `RunConfig`, or settings such as `{"env": "regulations", "model":
             {"name": "tiny"}}`; `policy: scripted` and `policy: endpoint:URL` need no weights.
+            Settings may hold objects, as those of `train`.
         observer: told of progress and notes; by default the display of the command.
         quiet: without an `observer`, show nothing.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
@@ -93,6 +96,7 @@ def evaluate(
             tracebacks are in the file it names.
     """
     config, registry, plan = settle(config, registry)
+    begin_counting()
     with make_observer(observer, quiet=quiet) as observer:
         result = play_table(config, registry, observer.phase, plan, observer.note)
         most = config.rollout.max_failure_frac
@@ -106,12 +110,13 @@ def settle(
 ) -> tuple[RunConfig, Registry, Plan | None]:
     """The config of settings, the plugins it names, and its plan if it has weights here."""
     plan = None
+    config, objects = take_objects(config)
     if not isinstance(config, RunConfig):
         config, plan = resolve(config or {})
     if registry is None:
         # What it takes over from the run that `init_from` names is not what the caller wrote.
         run = config.init_from if plan else None
-        registry = Permission(plan.named if plan else frozenset()).load(config, run)
+        registry = Permission(plan.named if plan else frozenset()).load(config, run, objects)
     if plan is not None:
         plan = plan.settled(registry)
         config = plan.config
@@ -133,11 +138,15 @@ class Player:
     indexes: dict[str, IndexCache] = field(default_factory=dict, repr=False)
 
     def play(
-        self, *changes: Mapping[str, Any], split: str, indices: Sequence[int], **watched: Any
+        self,
+        *changes: Mapping[str, Any],
+        split: str,
+        indices: Sequence[int] | None = None,
+        **options: Any,
     ) -> EvalResult:
         """Play tasks by number, with `changes` to the settings, such as another instruction.
 
-        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
+        `options` are those of `run_episodes`, such as `on_progress`; without numbers, `num_tasks`.
         """
         return run_episodes(
             self.make_worlds(*changes),
@@ -147,7 +156,7 @@ class Player:
             seed=self.config.seed,
             script=self.script,
             has_logps=self.client is None,
-            **watched,
+            **options,
         )
 
     def make_worlds(self, *changes: Mapping[str, Any]) -> list[TaskWorld]:
@@ -167,6 +176,7 @@ def open_player(
 ) -> Iterator[Player]:
     """Load the policy of a config, for as long as the context lasts; see `evaluate`."""
     config, registry, plan = settle(config, registry)
+    begin_counting()
     with _open_player(config, registry, plan) as player:
         yield player
 
@@ -243,7 +253,7 @@ def play_table(
             num_samples=settings.num_samples,
         )
         result = replace(result, traffic=player.traffic)
-    for line in describe_spent(worlds):
+    for line in (*describe_spent(worlds), *describe_searches(count_searches({}))):
         on_note(line)
     if reasons := tell_unscored(result.rollouts):
         on_note(f"episodes without a reward:\n{reasons}")

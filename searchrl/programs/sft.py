@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
@@ -64,6 +64,7 @@ class _Progress(Shape, extra="forbid"):
     step: NonNegativeInt = 0
     demos: NonNegativeInt = 0
     cut_demos: NonNegativeInt = 0
+    searches: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class _Demonstrated(Setup):

@@ -7,14 +7,13 @@ plugin, failed episodes. It does not know what a checkpoint holds.
 
 from __future__ import annotations
 
-import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.errors import AlarmStop, BudgetSpent, Stopped
@@ -75,17 +74,18 @@ def catching_signals() -> Iterator[StopFlag]:
 
 @contextmanager
 def keeping_finished(
-    program: Literal["train", "sft"],
+    command: str,
     run_dir: Path,
     save: Callable[[], int],
     last_words: Callable[[str], None],
 ) -> Iterator[None]:
     """Write a checkpoint of the last finished step when the block ends early, and say how to go on.
 
-    `save` writes it and returns its step; it must not call the observer, which may be what failed.
-    `Interrupted`, which loops raise when they were asked to stop, becomes a `KeyboardInterrupt`.
+    `command` resumes the run. `save` writes it and returns its step; it must not call the
+    observer, which may be what failed. `Interrupted`, which loops raise when they were asked to
+    stop, becomes a `KeyboardInterrupt`.
     """
-    way_on = f"continue with: searchrl {program} --resume {shlex.quote(str(run_dir))}"
+    way_on = f"continue with: {command}"
     try:
         yield
     except Interrupted:

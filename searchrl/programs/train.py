@@ -25,6 +25,7 @@ from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.alarms import AlarmDesk, Best, Rollback
+from searchrl.programs.setup.audit import foresee_faults
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan
 from searchrl.programs.setup.session import Session
@@ -56,8 +57,12 @@ def train(
     """Train a policy and return its run folder.
 
     Args:
-        config: a resolved `RunConfig` or `Plan`, or settings such as `{"env": "regulations"}`;
-            ignored with `resume`, which takes the run's own.
+        config: a resolved `RunConfig` or `Plan`, or settings such as `{"env": "regulations"}`.
+            Settings may hold objects: as `env` a class of `gymnasium.Env`, as `reward` a function
+            of an episode or a list of functions and expressions, as `questions` and
+            `test_questions` rows (a list, or a `datasets.Dataset`), as `functions` those that an
+            expression names. Only these objects are taken with `resume`, which has the settings of
+            the run.
         resume: a run folder to continue from its newest checkpoint. A finished run is returned as
             it is, and `observer` is told.
         observer: told of everything that happens; by default the display of the command.
@@ -66,6 +71,11 @@ def train(
         trust: allow the code that a run folder names (`resume`, `init_from`), this once; or what
             may be used of it.
         allow_change: with `resume`, go on though data, an environment or a plugin has changed.
+
+    >>> def brevity(episode):
+    ...     return 1 / (1 + episode.num_model_tokens)
+    >>> settings = {"env": "regulations", "reward": ["em", brevity]}
+    >>> run = searchrl.train(settings)  # doctest: +SKIP
 
     Raises:
         SearchRLError: for anything a user can fix (names, data, weights, disk, plugins).
@@ -96,6 +106,7 @@ class _Progress(Shape, extra="forbid", allow_inf_nan=False):
     rollbacks: list[Rollback] = Field(default_factory=list)
     sampled_tokens: NonNegativeInt = 0
     episodes: NonNegativeInt = 0
+    searches: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class _Training(TrainingRun):
@@ -144,8 +155,10 @@ class _Training(TrainingRun):
         return training_warnings(self.session.plan, self.session.worlds)
 
     def notes(self) -> Iterator[str]:
-        """Yield what judges will cost."""
-        return foresee_training(self.session.config, self.session.worlds, self.progress.step)
+        """Yield what judges will cost, and what an audit of a new run's questions says."""
+        session, step = self.session, self.progress.step
+        yield from foresee_training(session.config, session.worlds, step)
+        yield from () if step else foresee_faults(session.worlds)
 
     def open(self, folder: Path | None, resume: Path | None, *, allow_change: bool) -> None:
         """As `TrainingRun.open`; the alarms watch, and a new run has its first checkpoint."""

@@ -7,6 +7,7 @@ checkpoint, loses what came after the last one. Resumed, a run continues exactly
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
@@ -33,10 +34,13 @@ from searchrl.engine.rollout.rollout import Interrupted
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.errors import AlarmStop, BudgetSpent, DamagedError, FailureLimitError
 from searchrl.plugins import Registry
+from searchrl.plugins.provenance import Origin
 from searchrl.programs.agent import ask_line
+from searchrl.programs.setup.objects import take_objects
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Setup
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
+from searchrl.retrieval.recorded import begin_counting, count_searches, describe_searches
 from searchrl.run_folder import (
     Run,
     RunWriter,
@@ -60,7 +64,7 @@ class TrainingRun:
     makes: ClassVar[type[Setup]]
     """The objects that it works with."""
     progress: Any
-    """A `Shape` with a `step`: what checkpoints hold beside weights and optimiser."""
+    """A `Shape` with `step` and `searches`: what checkpoints hold beside weights and optimiser."""
     num_steps: int
     """Steps of the whole run."""
     writer: RunWriter
@@ -76,6 +80,20 @@ class TrainingRun:
     def run(self) -> dict[str, Any]:
         """Take the steps that are left; returns the summary."""
         raise NotImplementedError
+
+    @property
+    def objects(self) -> list[str]:
+        """Names of the classes and functions that a Python program gave."""
+        entries = self.session.registry.entries()
+        return [entry.name for entry in entries if entry.owner.origin is Origin.PYTHON]
+
+    @property
+    def command(self) -> str:
+        """The way to resume it: a command or, with objects, in Python."""
+        path = str(self.writer.path)
+        if self.objects:
+            return f"searchrl.{self.program}({{…}}, resume={path!r})"
+        return f"searchrl {self.program} --resume {shlex.quote(path)}"
 
     def origin(self) -> dict[str, Any]:
         """Return what the provenance holds of this program alone."""
@@ -106,12 +124,17 @@ class TrainingRun:
         else:
             self._reopen(resume, allow_change)
             learner.ensure_same_weights(f"resumed after step {self.progress.step}")
+        if self.objects:
+            self.observer.note(
+                f"{', '.join(self.objects)}: given in Python, so no command can resume this run; "
+                f"this does, with the same objects: {self.command}"
+            )
         self.limit = FailureLimit(
             "training" if self.program == "train" else "the cold start",
             self.session.config.rollout.max_failure_frac,
             self.writer.write_failure,
             self.observer.note,
-            f"Fix it, then continue with: searchrl {self.program} --resume {self.writer.path}",
+            f"Fix it, then continue with: {self.command}",
         )
 
     def _begin(self, folder: Path | None) -> None:
@@ -192,7 +215,9 @@ class TrainingRun:
         if phase == "after" and self.session.workers.is_first:
             with suppress(DamagedError):  # a file that was damaged meanwhile: no such figure
                 result.metrics.update(Run(self.writer.path).gains())
-        self.limit.ensure((*result.rollouts, *result.forced), where, f"eval_{phase}{of_step}")
+        played = (*result.rollouts, *result.forced)
+        self.limit.ensure(played, where, f"eval_{phase}{of_step}")
+        self.limit.ensure_paid(played, where)
         self.log(step, result.metrics, phase)
         self.observer.evaluation(phase, step, result.metrics)
 
@@ -239,6 +264,7 @@ class TrainingRun:
                 f"step {self.unrecorded} is not recorded, so its weights are not kept either"
             )
         path, state = self.writer.path, dict(vars(self.progress))
+        state["searches"] = count_searches(self.progress.searches)
         settings, is_sharded = session.config.checkpoint, session.policy.is_sharded
         agreed = Interrupted | AlarmStop | BudgetSpent | FailureLimitError | None
         if is_sharded and not isinstance(sys.exception(), agreed):
@@ -258,6 +284,9 @@ class TrainingRun:
         if session.workers.is_first or session.policy.is_sharded:
             save_policy(path, session.policy)
         after = self.evaluate("after", step)
+        searches = count_searches(self.progress.searches)
+        for line in describe_searches(searches):
+            self.observer.note(line)
         summary = {
             "env": [task.env.name for task in session.config.tasks],
             "model": session.policy.source,
@@ -267,6 +296,7 @@ class TrainingRun:
             "headline": find_headline(session.worlds),
             **facts,
             "after": summary_metrics(after, session.worlds),
+            **({"searches": searches} if searches else {}),
             "policy": str(path / "policy"),
             **ask_line(path, session.worlds),
         }
@@ -285,6 +315,8 @@ def run_training(
     allow_change: bool,
 ) -> Run:
     """Begin or resume a run and take its steps to the end; see `train`."""
+    config, objects = take_objects(config)
+    begin_counting()
     workers = Workers(read_place())
     shown = observer if workers.is_first else Observer()
     with make_observer(shown, quiet=quiet) as observer:
@@ -293,7 +325,13 @@ def run_training(
             return Run(Path(resume))
         note = observer.note
         plan, registry = prepare(
-            kind.program, config, resume=resume, registry=registry, on_note=note, trust=trust
+            kind.program,
+            config,
+            resume=resume,
+            registry=registry,
+            on_note=note,
+            trust=trust,
+            objects=objects,
         )
         with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
             folder, old = None, None if resume is None else Path(resume)
@@ -310,7 +348,7 @@ def run_training(
             names = plan.config.log.trackers if is_tracked else ()
             with (
                 Trackers(registry, names, path) as run.trackers,
-                keeping_finished(kind.program, path, run.save, observer.last_words),
+                keeping_finished(run.command, path, run.save, observer.last_words),
                 TRACER.start_as_current_span(f"run {path.name}"),
             ):
                 summary = run.run()

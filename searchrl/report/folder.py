@@ -8,8 +8,8 @@ the first page, `index.js` a small row per rollout, `words.js` the texts of ids,
 
 from __future__ import annotations
 
-import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,32 +62,67 @@ def write_report(
             )
     texts = [open_texts(run) for run in runs]
     phase = "after" if len(runs) > 2 else None
-    index = Index()
     with filling(folder) as beside:
-        for part in ("data", "page"):
-            (beside / part).mkdir()
+        data = DataFiles(beside)
         replace_file(beside / _MARK, json.dumps({"searchrl": __version__}).encode())
-        rollouts = ((number, row) for number, run in enumerate(runs) for row in run.rollouts(phase))
-        for number in itertools.count(1):
-            shown: list[dict[str, Any]] = []
-            for run, row in itertools.islice(rollouts, ROLLOUTS_PER_FILE):
-                index.add(row, run)
-                shown.append(describe_tokens(row, texts[run]))
-            if not shown:
-                break
-            _write_data(beside, f"rollouts_{number:04d}", shown)
-        _write_data(beside, "words", [one.table for one in texts])
-        _write_data(beside, "index", {**index.to_dict(), "per_file": ROLLOUTS_PER_FILE})
+        for number, run in enumerate(runs):
+            for row in run.rollouts(phase):
+                data.add(row, number, texts[number])
+        data.write_rollouts(texts)
         described = [describe_run(run) for run in runs]
         charts = draw_all(arms or {str(run.path): [run] for run in runs}) if runs[1:] else {}
         for name, drawing in charts.items():
             replace_file(beside / "data" / f"{name}.svg", drawing.encode())
-        _write_data(beside, "run", {"runs": described, "charts": [*charts], **study})
-        _write_page(beside, study.get("name") or runs[0].path.resolve().name)
+        data.write("run", {"runs": described, "charts": [*charts], **study})
+        write_page(beside, study.get("name") or runs[0].path.resolve().name)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     notes = [fault for one in described for fault in one["faults"]]
-    notes += _notes(runs, texts, index)
-    return Report(folder / "index.html", len(index), size, tuple(notes))
+    notes += _notes(runs, texts, data.index)
+    return Report(folder / "index.html", len(data.index), size, tuple(notes))
+
+
+class DataFiles:
+    """The data files of a report. `versions` counts how often each was written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.versions: Counter[str] = Counter()
+        self.clear()
+        (folder / "data").mkdir()
+
+    def clear(self) -> None:
+        """Begin again with no rollouts."""
+        self.index = Index()
+        self._last: list[dict[str, Any]] = []
+        """Rollouts of the last file, which is not full."""
+
+    def add(self, row: Mapping[str, Any], run: int, texts: TokenTexts) -> None:
+        """Take in a rollout of the run of this number; each full file is written."""
+        self.index.add(row, run)
+        self._last.append(describe_tokens(row, texts))
+        if len(self._last) == ROLLOUTS_PER_FILE:
+            self._write_last()
+            self._last = []
+
+    def write_rollouts(self, texts: Sequence[TokenTexts]) -> None:
+        """Write the last file, and the index and words of all."""
+        if self._last:
+            self._write_last()
+        self.write("words", [one.table for one in texts])
+        self.write("index", {**self.index.to_dict(), "per_file": ROLLOUTS_PER_FILE})
+
+    def _write_last(self) -> None:
+        number = (len(self.index) - 1) // ROLLOUTS_PER_FILE + 1
+        self.write(f"rollouts_{number:04d}", self._last)
+
+    def write(self, name: str, value: Any) -> None:
+        """Write one file: `SEARCHRL.give('NAME', 'JSON');`."""
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        # A text and not an object: `{"__proto__": …}` would be read as code.
+        quoted = clean_json(text).replace("\\", "\\\\").replace("'", "\\'")
+        script = f"SEARCHRL.give('{name}','{quoted}');\n".encode()
+        replace_file(self.folder / "data" / f"{name}.js", script)
+        self.versions[name] += 1
 
 
 def _notes(runs: Sequence[Run], texts: Sequence[TokenTexts], index: Index) -> Iterator[str]:
@@ -107,20 +142,14 @@ def _notes(runs: Sequence[Run], texts: Sequence[TokenTexts], index: Index) -> It
             yield f"'{run.path}' has no tokenizer.json to read: tokens are shown by their numbers"
 
 
-def _write_data(folder: Path, name: str, value: Any) -> None:
-    """One data file: `SEARCHRL.give('NAME', 'JSON');`."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # A text and not an object: `{"__proto__": …}` would be read as code.
-    quoted = clean_json(text).replace("\\", "\\\\").replace("'", "\\'")
-    replace_file(folder / "data" / f"{name}.js", f"SEARCHRL.give('{name}','{quoted}');\n".encode())
-
-
-def _write_page(folder: Path, name: str) -> None:
+def write_page(folder: Path, name: str, *, is_live: bool = False) -> None:
+    """Write the page and its scripts; a live one asks for new data as long as it is open."""
+    (folder / "page").mkdir()
     for file in (*PAGE.glob("*.js"), *PAGE.glob("*.css")):
         replace_file(folder / "page" / file.name, file.read_bytes())
     # Autoescape: the name of a run is a stranger's text like any other.
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         (PAGE / TEMPLATE).read_text("utf-8")
     )
-    text = template.render(name=name, version=__version__)
+    text = template.render(name=name, version=__version__, is_live=is_live)
     replace_file(folder / "index.html", text.encode("utf-8", "backslashreplace"))

@@ -77,6 +77,16 @@ def _against_golds(
     return FunctionReward(name, score, values, is_range)
 
 
+def _make_follows(*, normalization: str = "N1") -> FunctionReward:
+    """The component `follows`: the answer is what the changed passages say."""
+
+    def score(episode: Episode) -> float:
+        changed = episode.task.changed_answers
+        return answers.em(episode.final_answer, changed, normalization)
+
+    return FunctionReward("follows", score, (0.0, 1.0), applies=attrgetter("changed_answers"))
+
+
 def _shown(episode: Episode) -> float | Unscored:
     """Share of the gold passages that were shown; Unscored where none are known."""
     gold = set(episode.task.gold_ids)
@@ -117,6 +127,7 @@ BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
         "cover_em": functools.partial(_against_golds, "cover_em", (0.0, 1.0)),
         "f1": functools.partial(_against_golds, "f1", (0.0, 1.0), True),
         "fuzzy": functools.partial(_against_golds, "fuzzy", (0.0, 0.5, 1.0)),
+        "follows": functools.partial(_make_follows),
     }
     | {
         one.name: functools.partial(copy.copy, one)

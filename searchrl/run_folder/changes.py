@@ -24,8 +24,8 @@ from searchrl.run_folder.reader import Run, read_or_empty
 
 CACHE_SETTING = "cache"
 """The setting that names the file or folder in which answers of a server are kept."""
-REPLAY_SETTING = "replay"
-"""The setting beside a cache that is true where a run rests on the cache, and writes nothing."""
+RECORDING = {"inner", "file"}
+"""The settings of `recorded`, which keeps answers in a file. It writes nothing with `replay`."""
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of larger ones `NUM_PARTS` parts of `PART_BYTES`."""
 NUM_PARTS, PART_BYTES = 64, 1 << 20
@@ -112,7 +112,8 @@ def _paths_in(value: Any) -> Iterator[Path]:
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             # What was answered before grows while a run works, unless it is what is replayed.
-            if key != CACHE_SETTING or value.get(REPLAY_SETTING) is True:
+            is_recorded = key == "file" and value.keys() >= RECORDING
+            if key != CACHE_SETTING and not (is_recorded and value.get("replay") is not True):
                 yield from _paths_in(inner)
     elif isinstance(value, Sequence):
         for inner in value:

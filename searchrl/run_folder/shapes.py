@@ -61,6 +61,7 @@ class _Task(Shape):
     question: str
     answers: list[str]
     gold_ids: list[str]
+    changed_answers: list[str] = []
 
     @model_validator(mode="after")
     def _is_task(self) -> Self:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +25,14 @@ from searchrl.run_folder import (
     read_state,
 )
 from searchrl.run_folder.checkpoints import checkpoint_folders, remove_checkpoint, step_of
-from searchrl.run_folder.place import JOURNAL
 from searchrl.run_folder.policies import POLICY, verify_policy
 from searchrl.run_folder.reader import read_or_empty
 from searchrl.run_folder.rollouts import FOLDER as ROLLOUTS
 from searchrl.run_folder.rollouts import read_rollouts, rollout_files
+from searchrl.run_folder.state import State, find_state
 from searchrl.trust.folders import find_odd
 
 DEFAULT_FOLDER = "runs"
-
-
-class State(StrEnum):
-    """The state of a run."""
-
-    FINISHED = "finished"
-    """Its summary is written."""
-    RUNNING = "running"
-    """The process that recorded last is still there."""
-    STOPPED = "stopped"
-    """It ended early, and `--resume` of its program continues it."""
-    ODD = "not plain"
-    """It holds a link or a pipe. Nothing in it is followed, so nothing is known of it."""
-    BROKEN = "broken off"
-    """It ended before its first checkpoint, and has no journal: nothing can be continued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +102,6 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
     with suppress(ConfigError, DamagedError):
         config = run.config
     checkpoints = list_checkpoints(run.path)
-    has_more = checkpoints or os.path.isfile(run.path / JOURNAL)
-    state = State.STOPPED if has_more else State.BROKEN
-    if summary:
-        state = State.FINISHED
-    elif _is_alive(provenance.get("process")):
-        state = State.RUNNING
     program, num_steps, model = provenance.get("program") or "run", None, ""
     if config is not None:
         by_program = {"train": config.max_steps, "sft": sum(s.steps for s in config.sft.stages)}
@@ -135,7 +112,7 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
     recorded = [row["step"] for row in run.read_metrics().rows]
     return RunRow(
         path=run.path,
-        state=state,
+        state=find_state(run),
         bytes=_size(run.path),
         program=program,
         envs=() if config is None else tuple(task.env.name for task in config.tasks),
@@ -168,19 +145,6 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
                 pass
         except DamagedError as error:
             yield str(error)
-
-
-def _is_alive(process: Mapping[str, Any] | None) -> bool:
-    """True if a process of this machine is still there; one elsewhere is not looked for."""
-    if process is None or process["host"] != platform.node():
-        return False
-    try:
-        os.kill(process["pid"], 0)
-    except (ProcessLookupError, OverflowError):  # the second: no process has such a number
-        return False
-    except OSError:  # it belongs to somebody else
-        return True
-    return True
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class StoredPassage(Passage):
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("text", "title", "score"):
+        if name in ("text", "title", "score", "original"):
             _refuse(f"the {name} of passage {self.id!r}")
         return super().__getattribute__(name)
 
@@ -65,6 +65,7 @@ def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
     has_failed = failure is not None and row["stop_reason"] == StopReason.FAILED
     facts = {name: task[name] for name in ("id", "split", "index", "kind", "question")}
     facts |= {name: tuple(task[name]) for name in ("answers", "gold_ids", "slices")}
+    facts["changed_answers"] = tuple(task.get("changed_answers", ()))
     facts |= {"difficulty": task.get("difficulty", ""), "env": row["env"], "meta": StoredMeta()}
     return Episode(
         task=Task(**facts),

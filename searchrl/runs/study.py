@@ -100,7 +100,7 @@ def format_rows(rows: Sequence[Arm], figure: str) -> tuple[list[str], dict[str, 
             _show(row.difference, "+"),
             f"{row.num_runs} of {row.num_runs + row.num_missing}",
             f"{row.failed:.0%}",
-            *(f"{row.costs[name]:,.4g}" if name in row.costs else "—" for name in costs),
+            *(_show_cost(row.costs[name]) if name in row.costs else "—" for name in costs),
         ]
         for row in rows
     }
@@ -119,6 +119,10 @@ def _show(one: Metric | None, sign: str = "") -> str:
         return "—"
     half = f" ± {one['high'] - one['value']:.3f}" if "high" in one else ""
     return f"{one['value']:{sign}.3f}{half}"
+
+
+def _show_cost(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _by_task(run: Run, figure: str) -> dict[tuple[str, str], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from searchrl.core.excerpt import visible
@@ -17,6 +18,17 @@ _MARKS = {
     State.SKIPPED: ("·", "dim"),
 }
 _INDENT = 14
+
+
+def show_verdicts(console: Console, report: Report) -> None:
+    """Print a table of checks: for each its outcome, what was found, and what to do."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for verdict in report.checks:
+        mark, colour = _MARKS[verdict.state]
+        text = f"{verdict.says}. {verdict.fix}" if verdict.fix else verdict.says
+        table.add_row(verdict.name, Text(mark, colour), Text(visible(" ".join(text.split()))))
+    console.print(table)
+    console.print(Text(report.summary, "bold green" if report.is_good else "bold red"))
 
 
 def show_report(console: Console, report: Report) -> None:

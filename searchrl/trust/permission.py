@@ -20,7 +20,7 @@ from searchrl.config.packaged import is_packaged
 from searchrl.core.encoding import encode_text
 from searchrl.errors import ConfigError, PluginError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.loading import absolute_source
+from searchrl.plugins.loading import Given, absolute_source
 from searchrl.plugins.provenance import read_records
 from searchrl.trust.needs import Need, find_needs, is_installed, texts_in
 
@@ -66,14 +66,20 @@ class Permission:
             )
         return {need.value: need.content for need in needs}
 
-    def load(self, config: RunConfig, run: str | Path | None) -> Registry:
-        """The installed plugins and those of `config`, after `ensure`, whose errors it raises."""
+    def load(
+        self, config: RunConfig, run: str | Path | None, given: Given | None = None
+    ) -> Registry:
+        """The installed plugins, those of `config` and a `given` one, after `ensure`.
+
+        Raises the errors of both.
+        """
         return load_plugins(
             config.plugins,
             strict=config.strict_plugins,
             must_load=True,
             permit=lambda installed: self.ensure(config, run, installed),
             recorded=read_records(run, config),
+            given=given,
         )
 
 

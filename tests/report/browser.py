@@ -48,14 +48,15 @@ class Browser:
     def __exit__(self, *error: object) -> None:
         self._driver.quit()
 
-    def open(self, page: Path, place: str = "#/", timeout_s: float = 60.0) -> float:
-        """Open a page and wait until it shows the view; returns the seconds that took."""
+    def open(self, page: Path | str, place: str = "#/", timeout_s: float = 60.0) -> float:
+        """Open a page (a path, or an address) and its view; returns the seconds that took."""
         # A new document: the same file with another `#` would only change the view.
         self._driver.get("about:blank")
         self.console(), self.requests()  # what the browser does by itself
-        self.page = page
+        address = page if isinstance(page, str) else page.resolve().as_uri()
+        self.page = Path(page)
         began = time.monotonic()
-        self._driver.get(f"{page.resolve().as_uri()}{place}")
+        self._driver.get(f"{address}{place}")
         self.wait("document.body.dataset.ready !== undefined", timeout_s)
         return time.monotonic() - began
 

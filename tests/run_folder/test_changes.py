@@ -60,13 +60,14 @@ class TestChanges:
         file = tmp_path / "answers.sqlite"
         file.write_text("one")
         part = {"name": "http", "cache": str(file)}
-        task = {"env": {"name": "corpus", "news": part}, "retriever": part, "judge": part}
+        found = {"name": "recorded", "inner": "http", "file": str(file)}
+        task = {"env": {"name": "corpus", "news": part}, "retriever": found, "judge": part}
         assert self.find(build_config({"tasks": [task]}), lambda: file.write_text("more")) == []
 
-    def test_a_cache_that_is_replayed_is_data(self, tmp_path: Path):
+    def test_a_recording_that_is_replayed_is_data(self, tmp_path: Path):
         file = tmp_path / "answers.sqlite"
         file.write_text("one")
-        part = {"name": "exa", "cache": str(file), "replay": True}
+        part = {"name": "recorded", "inner": "http", "file": str(file), "replay": True}
         config = build_config({"tasks": [{"env": {"name": "corpus", "news": part}}]})
         assert len(self.find(config, lambda: file.write_text("more"))) == 1
 

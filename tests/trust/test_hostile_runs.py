@@ -37,6 +37,8 @@ COMMANDS: dict[str, list[str]] = {
         f"{{run}} --policy endpoint:http://127.0.0.1:9/v1 --model m {SMALL} "
         "--set endpoint.max_retries=0",
     ],
+    "audit": ["--config {run}/config.yaml --out {out}h"],
+    "evidence": [f"{{run}} {SMALL}"],
     "ask": ["{run} When?", "{run}/checkpoints/step_000001 When?"],
     "doctor": [f"{{run}} {SMALL}", f"--init-from {{run}} {SMALL} --json"],
     "play": ["--config {run}/config.yaml --index 0"],

@@ -78,7 +78,8 @@ class CreditEnv(TextEnv):
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Show what has the title that is the first query."""
         title = action.queries[0].casefold()
-        shown = tuple(one for one in self.passages(task)[1] if one.title.casefold() == title)
+        found = tuple(one for one in self.passages(task)[1] if one.title.casefold() == title)
+        shown = self._ordered(task, found)
         return Found(shown, self.protocol.render_observation(shown, self.budget))
 
 

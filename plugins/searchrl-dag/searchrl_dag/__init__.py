@@ -67,5 +67,5 @@ def register_retrievers(register: Register) -> None:
     register(
         "exa",
         "searchrl_dag.exa.client:ExaRetriever",
-        description="web search by Exa (EXA_API_KEY), with a cache on disk that can be replayed",
+        description="web search by Exa (EXA_API_KEY)",
     )

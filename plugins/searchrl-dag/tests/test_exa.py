@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exa_answers import KEY, failing, recorded, sent
+from exa_answers import KEY, failing, recorded, searching, sent
 from fixtures.openai_server import Fault, OpenAIServer
 from searchrl_dag.exa.client import KEY_ENV, ExaRetriever
 
-from searchrl import ConfigError, RetrieverFailure
+from searchrl import ConfigError, RetrieverFailure, load_plugins, make_retriever_factory
 from searchrl.contracts import Passage
+from searchrl.retrieval import BM25Retriever
+from searchrl.testing import PASSAGES, Status, check_plugin
+
+MODULE = "searchrl_dag"
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +25,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(url: str, **settings: Any) -> ExaRetriever:
-    return ExaRetriever((), url=url, **{"cache": "off", **settings})
+    return ExaRetriever((), url=url, **settings)
 
 
 def test_what_is_sent_is_what_the_interface_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,19 +116,42 @@ def test_a_failure_is_a_failure_and_never_an_empty_result(
 @pytest.mark.parametrize(
     ("key", "settings", "said"),
     [
-        (None, {"cache": "off"}, f"{KEY_ENV} is not set.*retriever.replay=true"),
-        ("two\nlines", {"cache": "off"}, "holds no key"),
+        (None, {}, f"{KEY_ENV} is not set.*replay what the retriever 'recorded' has kept"),
+        ("two\nlines", {}, "holds no key"),
         (KEY, {"url": f"https://api.exa.ai/search?key={KEY}"}, "is no address"),
         (KEY, {"url": "api.exa.ai"}, "is no address"),
-        (KEY, {"cache": "off", "replay": True}, "name it: retriever.cache=FILE"),
-        (KEY, {"cache": "none/such.sqlite", "replay": True}, "such.sqlite' is not there"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(
-    key: str | None, settings: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str | None, settings: Any, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(KEY_ENV) if key is None else monkeypatch.setenv(KEY_ENV, key)
     with pytest.raises((ConfigError, ValueError), match=said) as error:
         ExaRetriever((), **settings)
     assert KEY not in str(error.value) and "two" not in str(error.value)
+
+
+def test_what_is_recorded_holds_no_key_and_is_replayed_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, file = load_plugins([MODULE]), tmp_path / "found.sqlite"
+
+    def search(**settings: Any) -> list[list[Passage]]:
+        parts = {"inner": {"name": "exa", "url": server.url}, "file": str(file), **settings}
+        return make_retriever_factory(registry, "recorded", parts)(()).search(["skarn", ""], 3)
+
+    with OpenAIServer(recorded) as server:
+        found = search()
+    assert KEY.encode() not in file.read_bytes()
+    monkeypatch.delenv(KEY_ENV)
+    assert search(replay=True) == found and len(server.bodies) == 1
+
+
+@pytest.mark.thorough
+def test_it_conforms_where_exa_does() -> None:
+    with OpenAIServer(searching(BM25Retriever(PASSAGES))) as server:
+        settings = {"url": server.url}
+        (report,) = check_plugin("exa", kind="retriever", settings=settings, plugins=[MODULE])
+    assert report.is_good, report.failed
+    skipped = {one.number for one in report.results if one.status is Status.NOT_APPLICABLE}
+    assert skipped == {"R4", "R8"}, "its passages are elsewhere"

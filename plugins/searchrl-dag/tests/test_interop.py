@@ -50,7 +50,6 @@ def test_the_example_resolves_without_a_key_a_gpu_or_weights(
 
 def test_commands_that_train_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "examples").symlink_to(REPO / "examples")
     shutil.copy(DEMO_FOLDER / "questions.jsonl", tmp_path / "hotpot.jsonl")
     shown = [shlex.split(command)[1:] for command in commands() if " train " in command]
@@ -72,7 +71,8 @@ def test_commands_that_search_record_and_replay(
 
     town = load_corpus(DEMO_FOLDER / "corpus.jsonl", Problems())
     with OpenAIServer(searching(BM25Retriever(town))) as server:
-        small = ("--set", f"retriever.url={server.url}", "--num-tasks", "3")
+        inner = f"retriever.inner={{name: exa, url: '{server.url}'}}"
+        small = ("--set", inner, "--num-tasks", "3")
         recorded = call(*record, *small)
         num_asked = len(server.bodies)
         assert num_asked >= 3

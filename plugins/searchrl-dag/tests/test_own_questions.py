@@ -48,7 +48,7 @@ def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path) -> 
     questions.write_text(json.dumps(ROWS), "utf-8")
     with OpenAIServer(web) as server:
         # Exa as all three sources, as in the example configuration.
-        exa = {"name": "exa", "url": server.url, "cache": str(tmp_path / "c.sqlite")}
+        exa = {"name": "exa", "url": server.url}
         env = searchrl.make_env(
             "multisource_questions",
             plugins=[MODULE],
@@ -76,7 +76,7 @@ def test_a_source_without_its_key_is_told_before_any_episode(
 ) -> None:
     monkeypatch.delenv(KEY_ENV)
     config = {
-        "env": {"name": "multisource_questions", "news": {"name": "exa", "cache": "off"}},
+        "env": {"name": "multisource_questions", "news": "exa"},
         "plugins": [MODULE],
         "policy": "scripted",
         "eval": {"num_tasks": 1},

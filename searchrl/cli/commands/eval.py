@@ -84,14 +84,16 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.engine.metrics.remarks import find_forks, find_remarks
     from searchrl.programs.evaluate import play_table, resolve
     from searchrl.programs.stopping import catching_signals
+    from searchrl.retrieval.recorded import begin_counting
     from searchrl.run_folder import choose_folder, save_beside
     from searchrl.runs.contender import Contender, find_contender
     from searchrl.screen.console import ConsoleObserver, make_console
     from searchrl.statistics import compare
 
     began = time.monotonic()
+    begin_counting()
     with ConsoleObserver(make_console(sys.stderr)) as observer, catching_signals() as stop:
-        opened = None if run is None else _open(run)
+        opened = None if run is None else open_run(run)
         # The config, and its plan if a model needed one (that needs torch).
         first = Contender(*resolve(*read_layers(), run=opened, weights=run))
         if first.config.run_dir is not None:
@@ -103,7 +105,7 @@ def eval(run: str | None, **values: Any) -> None:
             both.append(find_contender(values["against"], first.config, registry, observer.note))
         config, results = first.config, list[EvalResult]()
         save: Callable[[str, str], Path] = save_beside
-        record = functools.partial(_record, config, registry, results, began, observer.note)
+        record = functools.partial(record_results, config, registry, results, began, observer.note)
         try:
             for one in both:
                 results.append(
@@ -151,17 +153,18 @@ def eval(run: str | None, **values: Any) -> None:
     raise SystemExit(1)
 
 
-def _open(run: str) -> Run:
+def open_run(run: str, command: str = "eval") -> Run:
+    """Open a run folder, or the one of a checkpoint; RunFolderError says how a model is named."""
     from searchrl.run_folder import Run
 
     try:
         return Run.find(run) or Run.open(run)
     except RunFolderError as error:
-        way = f"a model is named by a flag: searchrl eval --model {shlex.quote(run)}"
+        way = f"a model is named by a flag: searchrl {command} --model {shlex.quote(run)}"
         raise RunFolderError(f"{error} RUN is a run folder; {way}") from None
 
 
-def _record(
+def record_results(
     config: RunConfig,
     registry: Registry,
     results: Sequence[EvalResult],
@@ -169,13 +172,15 @@ def _record(
     note: Callable[[str], None],
     *,
     is_over: bool,
+    phases: Sequence[str] = _NAMES,
 ) -> Callable[[str, str], Path]:
-    """Write the run folder, with figures if the evaluation `is_over`.
+    """Write the run folder, with the figures of the first result if the evaluation `is_over`.
 
     Returns what writes a failure into it.
     """
     from searchrl.engine.metrics.metrics import find_headline
     from searchrl.engine.rollout.records import rollout_record
+    from searchrl.retrieval.recorded import count_searches
     from searchrl.run_folder import RunWriter, holding
     from searchrl.trust.permission import trust_created
 
@@ -192,7 +197,7 @@ def _record(
         )
         if text := trust_created(config, registry, writer.path):
             note(f"warning: {text}")
-        for name, one in zip(_NAMES, results, strict=False):
+        for name, one in zip(phases, results, strict=False):
             for phase, played in ((name, one.rollouts), (f"{name}_forced", one.forced)):
                 if played:
                     rows = (rollout_record(r, phase, {}) for r in played)
@@ -201,7 +206,9 @@ def _record(
             metrics = results[0].metrics
             writer.log(0, metrics, "eval")
             headline = find_headline(rollout.world for rollout in results[0].rollouts)
-            writer.write_summary({"headline": headline, "eval": metrics})
+            searches = count_searches({})
+            kept = {"searches": searches} if searches else {}
+            writer.write_summary({"headline": headline, "eval": metrics, **kept})
     return writer.write_failure
 
 

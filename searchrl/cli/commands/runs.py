@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import sys
+import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
 
 import click
 
@@ -15,6 +19,7 @@ from searchrl.errors import ConfigError
 from searchrl.screen.lines import print_json, say, style
 
 if TYPE_CHECKING:
+    from searchrl.run_folder import Run
     from searchrl.runs.listing import Pruned, RunRow
 
 
@@ -119,6 +124,7 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
 @click.argument("run", metavar="RUN")
 @option("--out DIR", "Where the report goes; by default RUN/report.")
 @option("--compare RUN", "Another run, compared on the tasks that both played.", multiple=True)
+@option("--watch", "Serve the page of a run that is still going, until Ctrl-C.", is_flag=True)
 @options.JSON
 def inspect(run: str, **values: Any) -> None:
     """Write a page that shows a run: figures, alarms, rollouts, every token.
@@ -126,9 +132,13 @@ def inspect(run: str, **values: Any) -> None:
     RUN is a run folder. The page is a folder of plain files; open its index.html from disk, or put
     it on any web server. Nothing that the run names is run.
 
+    With --watch the page follows the run, at an address of this machine that nobody can guess; it
+    lies in a temporary folder, and nothing is written into the run folder.
+
     \b
     Examples:
       searchrl inspect runs/mine
+      searchrl inspect runs/mine --watch
       searchrl inspect runs/mine --out report --compare runs/other
     """
     from searchrl.engine.memory.plan import format_bytes
@@ -136,6 +146,11 @@ def inspect(run: str, **values: Any) -> None:
     from searchrl.run_folder import Run
 
     opened = Run.find(run) or Run.open(run)
+    if values["watch"]:
+        for name in ("out", "compare"):
+            if values[name]:
+                raise ConfigError(f"--{name} does not go with --watch; leave one of them out")
+        _watch(opened, is_json=values["json"])
     runs = [opened, *map(Run.open, values["compare"])]
     report = write_report(runs, Path(values["out"] or opened.path / "report"))
     if values["json"]:
@@ -146,6 +161,26 @@ def inspect(run: str, **values: Any) -> None:
     for note in report.notes:
         say(f"note: {note}")
     say(f"Next:  open {report.page.resolve().as_uri()}")
+
+
+def _watch(run: Run, *, is_json: bool) -> NoReturn:
+    from searchrl.report.live import LiveReport, serving
+
+    with tempfile.TemporaryDirectory(prefix="searchrl-") as folder:
+        report = LiveReport(run, Path(folder))
+        with serving(Path(folder)) as page:
+            if is_json:
+                print_json({"page": page})
+            else:
+                port = urlsplit(page).port
+                say(f"Watching {run.path}; Ctrl-C ends it.")
+                say(f"Next:  open {page}")
+                say(
+                    f"From another machine first:  ssh -L {port}:127.0.0.1:{port} {platform.node()}"
+                )
+            while True:
+                time.sleep(1)
+                report.refresh()
 
 
 @click.command(cls=Command)

@@ -53,6 +53,12 @@ _GPU_MEMORY = option(
 @option(
     "--gpus N", "With --gpu-memory: on so many of them, one process each.", options.RUN, type=int
 )
+@option(
+    "--rehearse",
+    "Two steps on a small copy of the model with random weights, then a verdict on every part.",
+    options.RUN,
+    is_flag=True,
+)
 def train(**values: Any) -> None:
     """Train a search agent with GRPO and show how it learns.
 
@@ -66,6 +72,7 @@ def train(**values: Any) -> None:
       searchrl train --env corpus --set env.questions=q.jsonl --set env.corpus=docs/
       searchrl train --config run.yaml --set optim.lr=1e-4 --dry-run
       searchrl train --model Qwen/Qwen3-4B --dry-run --gpu-memory 24GB --gpus 2
+      searchrl train --config run.yaml --rehearse
     """
     _run("train", values)
 
@@ -123,6 +130,18 @@ def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
                 from searchrl.cli.dry_run import show_plan
 
                 show_plan(plan, command, values, is_shown=is_first)
+                return
+            if values.get("rehearse"):
+                from searchrl.runs.rehearsal import rehearse
+                from searchrl.screen.checks import show_verdicts
+
+                report = rehearse(plan, observer, find_permission())
+                if values["json"]:
+                    print_json(report.to_dict(), indent=2)
+                else:
+                    show_verdicts(console, report)
+                if not report.is_good:
+                    sys.exit(1)
                 return
         # Not before: a dry run answers without what only training needs.
         program: Callable[..., Run]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from searchrl.contracts import TagProtocol
@@ -87,6 +88,34 @@ def _by_template(subject: Subject, prompt: Prompt) -> str | None:
     return apply_template(tokenizer, [{"role": "user", "content": user}], thinking=thinking)
 
 
+def check_history(tokenizer: Any, *, thinking: bool) -> Verdict:
+    """Check that a chat template keeps the system message and earlier thoughts of a dialogue."""
+    if not tokenizer.chat_template:
+        return Verdict(State.SKIPPED, "the tokenizer has no chat template")
+    dialogue = [
+        {"role": "user", "content": "question"},
+        {"role": "assistant", "content": "<think>\nsome thought\n</think>\n\nreply"},
+        {"role": "user", "content": "next question"},
+    ]
+    faults, text = [], ""
+    with suppress(PolicyError):
+        system = {"role": "system", "content": "some instruction"}
+        text = apply_template(tokenizer, [system, *dialogue], thinking=thinking)
+    if "some instruction" not in text:
+        faults.append("knows no system message: the instruction heads the user's")
+        text = apply_template(tokenizer, dialogue, thinking=thinking)
+    if "some thought" not in text:
+        faults.append("strips thoughts from earlier turns")
+    if not faults:
+        return Verdict(State.PASSED, "the chat template keeps all of a dialogue")
+    return Verdict(
+        State.WARNED,
+        f"the chat template {' and '.join(faults)}",
+        "Training renders each prompt once and keeps every token after it. A server that renders "
+        "messages must do the same; an agent that sends them begins a segment with every request",
+    )
+
+
 def check_round_trip(subject: Subject) -> Verdict:
     """Check that model text survives encoding and decoding: think blocks, newlines, tags."""
     codec, texts = subject.sampler.codec, list(_THOUGHTS)
@@ -113,7 +142,8 @@ def check_round_trip(subject: Subject) -> Verdict:
 def check_stops(subject: Subject) -> Verdict:
     """Check that turns can end: every stop string can be written, is found, and fits a turn."""
     codec, generator = subject.sampler.codec, subject.sampler.generator
-    policy, limits, count = subject.policy, subject.sampler.limits, 0
+    policy, limits = subject.policy, subject.sampler.limits
+    count = longest = 0
     if not policy.eos_ids:
         return Verdict(
             State.WARNED,
@@ -147,15 +177,17 @@ def check_stops(subject: Subject) -> Verdict:
                         f"{codec.decode(ids)!r} when the model writes it (tokens {ids})",
                         f"{fix}; --set engine.generator=hf looks for it in another way",
                     )
-            if (length := len(codec.encode_model_text(stop))) > limits.max_turn_tokens:
+            length = len(codec.encode_model_text(stop))
+            longest = max(longest, length)
+            if length > limits.max_turn_tokens:
                 return Verdict(
                     State.FAILED,
                     f"stop string {stop!r} has {length} tokens, and a turn may have "
                     f"{limits.max_turn_tokens}",
                     "Raise rollout.max_turn_tokens",
                 )
-    says = f"{count} stop strings are found however they are split"
-    return Verdict(State.PASSED, says, figures={"stops": count})
+    says = f"{count} stop strings are found however they are split (into up to {longest} tokens)"
+    return Verdict(State.PASSED, says, figures={"stops": count, "longest_stop": longest})
 
 
 def _find_unread(protocol: TagProtocol) -> str:

@@ -60,13 +60,13 @@ class BatchCheck:
         for group in groups:
             scored = [item for item in group.rollouts if item.reward is not None]
             every = [item.trajectory for item in group.rollouts]
-            first = next((one for one in every if not one.parent), every[0])
+            roots = [one for one in every if not one.parent] or every
             for item in scored:
                 trajectory = item.trajectory
                 for number in range(len(trajectory.segments)):
                     self._recorded[trajectory.rollout_id, number] = trajectory
                 self._check_finite(trajectory)
-                self._check_task(group.id, first, item)
+                self._check_task(group.id, roots[0], item)
         for row in packed.rows:
             self._check_packed(row, self._recorded[row.row_id])
 

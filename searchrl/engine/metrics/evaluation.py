@@ -15,7 +15,7 @@ from searchrl.config.sections import EvalConfig
 from searchrl.contracts import Traffic
 from searchrl.core.episode import SEARCH, StopReason
 from searchrl.engine.metrics.metrics import Metrics, label_tasks, summarise
-from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.dialogue import Branch, RolloutRequest
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
@@ -54,6 +54,7 @@ def run_episodes(
     step: int = 0,
     forced: str | None = None,
     skip: Collection[str] = (),
+    branches: Mapping[str, Branch] | None = None,
     script: str | None = None,
     has_logps: bool = True,
     num_samples: int = 1,
@@ -67,6 +68,7 @@ def run_episodes(
         forced: commit the first turn to this kind of action by its opening tag; worlds whose
             protocol has none such are left out.
         skip: groups that are not played, by the names that they have without `forced`.
+        branches: play these groups only, on from the beginning of each.
         script: name of the env's scripted policy, for a scripted driver.
         has_logps: see `RolloutRequest`.
         num_samples: how often each task is played; the first time is always the same.
@@ -84,12 +86,16 @@ def run_episodes(
         for index in range(count) if indices is None else indices:
             if (name := f"eval/{number}/{index}") in skip:
                 continue
+            if branches is not None and name not in branches:
+                continue
+            key = keys(number, index)
             request = RolloutRequest(
                 group_id=f"{name}/{forced}" if forced else name,
                 world=world,
                 split=split,
                 index=index,
-                rng_keys=keys(number, index),
+                rng_keys=key if branches is None else key * 2,
+                branches=() if branches is None else (branches[name],),
                 forced=forced,
                 script=world.script(script) if script else None,
                 step=step,

@@ -172,9 +172,12 @@ def anonymous_task(env: str, options: Mapping[str, Any], prompt: str) -> Task:
 
 def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
     """Say who failed: `player` is who would have written the turn, for a `GenerationFailure`."""
-    if isinstance(error, RetrieverFailure) and isinstance(error.__cause__, DeadlineExceeded):
-        error = error.__cause__  # it waited for its turn behind a search that hangs
     env, retriever, protocol = (world.who[kind] for kind in ("env", "retriever", "protocol"))
+    cause = error.__cause__ if isinstance(error, RetrieverFailure) else None
+    if isinstance(cause, DeadlineExceeded):
+        error = cause  # it waited for its turn behind a search that hangs
+    elif isinstance(cause, BudgetSpent):
+        error, player = cause, retriever
     detail = redact("".join(traceback.format_exception(error)))
     match error:
         case DeadlineExceeded():

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from searchrl.contracts.playing import Drawer
-from searchrl.core.drawing import Drawing, Text, find_drawings_problem
+from searchrl.core.drawing import Drawing, Table, Text, find_drawings_problem
 from searchrl.core.episode import Episode
 from searchrl.engine.rollout.world import Env, TaskWorld
 from searchrl.plugins.registry import describe_error
@@ -35,6 +35,14 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
                 for drawing in drawings
             ]
     world.release(env)
+    if changed := [
+        (number, one.text, one.original)
+        for number, turn in enumerate(episode.turns, 1)
+        for one in turn.passages
+        if one.original
+    ]:
+        table = Table("changed passages", ("turn", "shown", "original"), changed)
+        drawn.append({"by": "wrapper 'altered'", "kind": "table", **asdict(table)})
     return drawn
 
 

@@ -19,7 +19,7 @@ from searchrl.engine.rollout.rollout import Rollout
 
 _OF_TASK = (
     *("id", "split", "index", "kind", "slices", "difficulty"),
-    *("question", "answers", "gold_ids"),
+    *("question", "answers", "gold_ids", "changed_answers"),
 )
 
 

@@ -214,8 +214,8 @@ def _make_world(
 
     def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
         entry = registry.get("retriever", name)
-        lock = None if entry.is_concurrent else locks.setdefault(entry.qualified, CallLock())
         factory = make_retriever_factory(registry, name, settings)
+        lock = None if factory.is_concurrent else locks.setdefault(entry.qualified, CallLock())
         who = describe_part("retriever", name, entry.owner)
         guarded = GuardedRetrievers(factory, who, lock, run.rollout.env_timeout_s)
         size = max(64, run.rollout.prompts_per_step)  # a corpus for each group of a step

@@ -36,6 +36,7 @@ from searchrl.programs.setup.init_from import (
     join_plugins,
     settings_of_source,
 )
+from searchrl.programs.setup.objects import Objects
 from searchrl.run_folder import Run, find_damage, newest_checkpoint, read_state
 from searchrl.trust.permission import Permission
 
@@ -187,12 +188,13 @@ def prepare(
     resume: str | Path | None = None,
     registry: Registry | None = None,
     trust: bool | Permission = False,
+    objects: Objects | None = None,
 ) -> tuple[Plan, Registry]:
     """The settled plan (`Plan.settled`) and the plugins of a program that trains.
 
     `config` is not read where a run is resumed. `registry` is by default that of the installed
-    plugins and those of the plan, `trust` allows what a run folder names. RunFolderError if
-    `resume` holds no run of this program with a checkpoint.
+    plugins, those of the plan and `objects`; `trust` allows what a run folder names.
+    RunFolderError if `resume` holds no run of this program with a checkpoint.
     """
     if resume is not None:
         opened = Run.open(resume)
@@ -220,7 +222,7 @@ def prepare(
         begun = resume or plan.read_from or (source.path if source else None)
         if not isinstance(trust, Permission):
             trust = Permission(plan.named, is_given=trust)
-        registry = trust.load(plan.config, begun)
+        registry = trust.load(plan.config, begun, objects)
         for text in (*registry.news, *(find_damage(Path(begun)) if begun else ())):
             on_note(text)
     for part in plan.config.parts():

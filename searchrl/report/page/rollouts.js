@@ -15,6 +15,7 @@ SEARCHRL.views.rollouts = (() => {
     ["failed", "failed or not scored"],
   ];
   let current = []; // the rollouts of the list, in its order
+  let refresh = () => {}; // the list anew, from an index that has grown
 
   function tests() {
     const c = lists.index.columns;
@@ -112,8 +113,14 @@ SEARCHRL.views.rollouts = (() => {
       fillList(list, query, update);
       document.body.dataset.ready = location.hash;
     };
-    main.replaceChildren(el("h1", { tabindex: "-1" }, "Rollouts"), controls(query, update), groups, list);
+    let form = controls(query, update);
+    main.replaceChildren(el("h1", { tabindex: "-1" }, "Rollouts"), form, groups, list);
     fill();
+    refresh = () => {
+      const isUsed = form.contains(document.activeElement);
+      if (!isUsed) form.replaceWith(form = controls(query, update));
+      fill();
+    };
   }
 
   function controls(query, update) {
@@ -214,5 +221,5 @@ SEARCHRL.views.rollouts = (() => {
     return { before: at > 0 ? list[at - 1] : null, after: at + 1 < list.length ? list[at + 1] : null };
   }
 
-  return { show, beside, title: () => "Rollouts" };
+  return { show, beside, refresh: () => refresh(), title: () => "Rollouts" };
 })();

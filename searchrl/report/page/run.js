@@ -41,6 +41,7 @@ SEARCHRL.views.run = (() => {
       faults(run),
       place ? null : questions(),
       alarms(run, place),
+      place ? null : SEARCHRL.lastGroups?.(),
       both(run),
       tree(run),
       curves(run),

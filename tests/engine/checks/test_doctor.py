@@ -9,13 +9,15 @@ import pytest
 import torch
 from session_toy import LORA, TAGS, MakeSession, failures, same_weights
 from torch import Tensor
+from transformers import AutoTokenizer
 
 from searchrl.core.excerpt import Excerpt
 from searchrl.core.trajectory import Segment, Trajectory
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import State
-from searchrl.engine.checks.texts import check_observations
+from searchrl.engine.checks.texts import check_history, check_observations
 from searchrl.engine.checks.trial import Size
+from searchrl.engine.model.loading import TINY_PATH
 from searchrl.engine.model.rendering import Renderer
 from searchrl.engine.rollout.dialogue import Limits
 from searchrl.engine.sampling import slot_generator
@@ -214,3 +216,20 @@ def test_one_observation_that_was_cut_is_a_warning() -> None:
         sampler = SimpleNamespace(limits=Limits(4, 9, 99))
         subject: Any = SimpleNamespace(played=[one], sampler=sampler)
         assert check_observations(subject).state is state
+
+
+NO_SYSTEM = "{{ raise_exception('no') if messages[0].role == 'system' else '' }}"
+DROPPED = {
+    STRIPPING: ["strips thoughts"],
+    NO_SYSTEM + STRIPPING: ["no system message", "strips thoughts"],
+    "{% for m in messages %}{{ m.content }}{% endfor %}": [],
+}
+
+
+@pytest.mark.parametrize("template", DROPPED)
+def test_parts_of_a_dialogue_that_a_template_drops_are_named(template: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(TINY_PATH)
+    tokenizer.chat_template = template
+    found = check_history(tokenizer, thinking=True)
+    assert (found.state is State.WARNED) == bool(DROPPED[template])
+    assert all(words in found.says for words in DROPPED[template])

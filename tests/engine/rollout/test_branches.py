@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from packed_toy import caught_gradients, is_close, make_learner, make_policy
 from searchrl.algorithms.builtin import make_grpo
 from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import Column, StepScores
-from searchrl.core.episode import FailureKind
+from searchrl.core.episode import FailureKind, Passage
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import LossSettings
 from searchrl.core.trajectory import Author
@@ -29,6 +30,7 @@ from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import PluginError
+from searchrl.retrieval.ablations import RandomRetriever
 
 Groups = Sequence[Group[Rollout]]
 
@@ -176,6 +178,27 @@ def test_an_environment_that_replies_otherwise_fails_the_branch(
     for failure in failures:
         assert failure is not None and failure.kind is FailureKind.ENVIRONMENT
         assert "turn 1 was played again" in failure.message
+
+
+def test_searches_that_are_recorded_can_branch_though_the_engine_changes(
+    policy: Policy, toy_world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = count()
+
+    def search(self: Any, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        return [[Passage("a", f"found {next(numbers)}")] for _ in queries]
+
+    monkeypatch.setattr(RandomRetriever, "search", search)
+    recorded = {"name": "recorded", "inner": "random", "file": str(tmp_path / "found.sqlite")}
+    for retriever, is_good in (("random", False), (recorded, True)):
+        world = toy_world(protocol="short-stops", retriever=retriever, reward="parity")
+        branches = [
+            one
+            for group in grown(policy, world)
+            for one in group.rollouts
+            if one.trajectory.parent and one.episode.turns[0].passages
+        ]
+        assert branches and is_good == all(one.episode.failure is None for one in branches)
 
 
 @pytest.mark.parametrize("num_kept", [-1, 99])

@@ -105,7 +105,7 @@ def ask_weights(name: str, kept: Path) -> Ask:
             "server is asked with env.url=ADDRESS"
         )
     key, lock = fingerprint_model(chosen.folder), threading.Lock()
-    answers = JsonCache(kept, section="env")
+    answers = JsonCache(kept, advice="remove the file, or use none: --set env.cache=off")
 
     def ask(prompt: str) -> str:
         place = JsonCache.key(key, {"prompt": prompt})

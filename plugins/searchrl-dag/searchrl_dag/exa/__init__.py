@@ -1,1 +1,1 @@
-"""Web search by Exa as a retriever: settings and cache, requests and answers."""
+"""Web search by Exa as a retriever: settings, requests and answers."""

@@ -1,4 +1,4 @@
-"""The retriever `exa`: passages from the web, found by Exa, and kept on disk.
+"""The retriever `exa`: passages from the web, found by Exa.
 
 `searchrl.api_client` sends, repeats and limits; `wire` has bodies and answers. Whatever goes wrong
 is a `RetrieverFailure`, which makes an episode unscored; never an empty result.
@@ -6,22 +6,17 @@ is a `RetrieverFailure`, which makes an episode unscored; never an empty result.
 
 from __future__ import annotations
 
-import threading
-import warnings
-import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from searchrl import ConfigError, EndpointFailure, RetrieverFailure, cache_path
-from searchrl.api_client import JsonCache, Server, read_key
+from searchrl import ConfigError, EndpointFailure, RetrieverFailure
+from searchrl.api_client import Server, read_key
 from searchrl.contracts import Address, Passage, make_encodable
-from searchrl_dag.exa.wire import MAX_RESULTS, Content, cut_answer, read_passages
+from searchrl_dag.exa.wire import MAX_RESULTS, Content, read_passages
 
 KEY_ENV = "EXA_API_KEY"
 """The environment variable with the key. It is no setting: the run folder of somebody else could
@@ -34,16 +29,11 @@ _ADVICE = (
     (402, "the credit of the account or the budget of the key is used up (dashboard.exa.ai)"),
     (404, "look at the address"),
 )
-_NUM_LOCKS = 64
 
 Count = Annotated[int, Field(ge=1)]
 
 _shared_server = lru_cache(maxsize=16)(Server)
 """With the same settings, connections and limits are the same, too."""
-
-
-class ReplayMiss(RetrieverFailure):
-    """Replay of a query that the recorded cache does not hold."""
 
 
 class ExaRetriever:
@@ -55,10 +45,6 @@ class ExaRetriever:
         content: what a passage holds: `highlights`, the excerpts closest to the query, or `text`,
             the beginning of the page.
         max_chars: characters of a passage, at most.
-        cache: SQLite file in which every answer is kept, so that what was found once is never
-            asked again. `auto`: a file in your own cache folder; `off`: none.
-        replay: answer from `cache` alone and send nothing; no key is needed. What is not in it is
-            a failure.
         concurrency: calls under way at the same time, over connections that are kept.
         timeout_s: seconds until a call, with its repetitions, counts as failed.
         max_retries: repetitions of a call that failed in a way that may pass.
@@ -68,7 +54,7 @@ class ExaRetriever:
         url: the address, where Exa is reached through a server of your own.
 
     Raises:
-        ConfigError: a setting is wrong, there is no key, or no recorded cache.
+        ConfigError: a setting is wrong, or there is no key.
     """
 
     def __init__(
@@ -78,8 +64,6 @@ class ExaRetriever:
         category: str | None = None,
         content: Content = "highlights",
         max_chars: Count = 1000,
-        cache: str | Literal[False] = "auto",
-        replay: bool = False,
         concurrency: Count = 4,
         timeout_s: Annotated[float, Field(gt=0)] = 15.0,
         max_retries: Annotated[int, Field(ge=0)] = 3,
@@ -91,20 +75,12 @@ class ExaRetriever:
         contents = {content: {"maxCharacters": max_chars}}
         self._body = {"contents": contents, "category": category, **(extra or {})}
         self._num_threads = concurrency
-        self._cache = _open_cache(cache, replay)
-        if self._cache is not None:
-            weakref.finalize(self, self._cache.close)
-        self._locks = [threading.Lock() for _ in range(_NUM_LOCKS)]
-        self._server: Server | None = None
-        if replay:
-            return
         if (key := read_key(KEY_ENV)) is None:
             raise ConfigError(
                 f"retriever exa: the environment variable {KEY_ENV} is not set; set it to your key "
-                "(dashboard.exa.ai), or play a recorded cache: retriever.replay=true and "
-                "retriever.cache=FILE"
+                "(dashboard.exa.ai), or replay what the retriever 'recorded' has kept"
             )
-        self._server = _shared_server(
+        self._server: Server = _shared_server(
             url,
             "retriever",
             key=key,
@@ -120,7 +96,6 @@ class ExaRetriever:
         A blank query finds nothing and is not sent.
 
         Raises:
-            ReplayMiss: in replay, if the recorded cache has no answer to a query.
             RetrieverFailure: if Exa does not answer every query as it should.
         """
         # Not too long, and text that UTF-8 can hold.
@@ -135,7 +110,7 @@ class ExaRetriever:
         """The passages are on the web, and Exa is not asked which it has."""
 
     def _find(self, query: str, k: int) -> list[Passage]:
-        """The passages of a query: from the cache, else from Exa."""
+        """The passages of a query."""
         whole: dict[str, Any] = {
             "query": query,
             "type": "auto",
@@ -143,44 +118,7 @@ class ExaRetriever:
         }
         whole |= self._body
         body = {name: value for name, value in whole.items() if value is not None}
-        key = JsonCache.key(self.url, body)
-        # Rollouts of one group ask the same things at the same time: the first one asks for all.
-        with self._locks[int(key[:8], 16) % _NUM_LOCKS]:
-            kept: Any = None if self._cache is None else self._cache.get(key)
-            # What is damaged is asked for, and kept, again.
-            with suppress(RetrieverFailure, KeyError, TypeError):
-                return read_passages(kept["answer"], k, self.max_chars)
-            if self._server is None:
-                raise ReplayMiss(
-                    f"retriever exa: the recorded cache has no answer to {body}, and replay sends "
-                    "nothing; record it with retriever.replay=false"
-                )
-            try:
-                answer = cut_answer(self._server.post(body))
-                passages = read_passages(answer, k, self.max_chars)
-            except (EndpointFailure, RetrieverFailure) as error:
-                raise RetrieverFailure(f"retriever exa: {error}") from error
-            if self._cache is not None:
-                try:
-                    self._cache.put(key, {"asked": body, "answer": answer})
-                except EndpointFailure as error:  # the answer is good, and paid for
-                    warnings.warn(f"retriever exa: {error}", stacklevel=2)
-            return passages
-
-
-def _open_cache(cache: str | Literal[False], is_replay: bool) -> JsonCache | None:
-    """The cache that the settings name; None: none."""
-    if cache is False or cache == "off":  # YAML reads `off` as false
-        if is_replay:
-            raise ConfigError(
-                "retriever exa: replay answers from a recorded cache; name it: "
-                "retriever.cache=FILE, or auto"
-            )
-        return None
-    path = cache_path("exa.sqlite") if cache == "auto" else Path(cache).expanduser()
-    if is_replay and not path.is_file():
-        raise ConfigError(f"retriever exa: the recorded cache '{path}' is not there")
-    try:
-        return JsonCache(path, section="retriever")
-    except EndpointFailure as error:
-        raise ConfigError(f"retriever exa: {error}") from error
+        try:
+            return read_passages(self._server.post(body), k, self.max_chars)
+        except (EndpointFailure, RetrieverFailure) as error:
+            raise RetrieverFailure(f"retriever exa: {error}") from error

@@ -1,4 +1,4 @@
-"""Exa's search interface on the wire: passages from checked answers.
+"""Exa's search interface on the wire: passages from answers.
 
 Source: the API reference of Exa (exa.ai/docs/reference/search, `POST /search`).
 """
@@ -15,40 +15,32 @@ from searchrl.contracts import Passage, make_encodable
 MAX_RESULTS = 100
 """The most results of one search that the interface takes."""
 
-_KEPT = ("id", "url", "title", "publishedDate", "highlights", "text")
-"""The keys of a result that are kept; no passage has the rest (pictures, scores, authors)."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 Content = Literal["highlights", "text"]
 """The text of a passage: the excerpts of the page closest to the query, or its beginning."""
 
 
-def cut_answer(answer: Any) -> dict[str, Any]:
-    """The results of a decoded answer, each with the keys that are kept."""
-    results = answer.get("results") if isinstance(answer, Mapping) else None
-    if not isinstance(results, list):
-        raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {show_value(answer)}')
-    for result in results:
-        if not isinstance(result, Mapping):
-            raise RetrieverFailure(f"Exa sent no result: {show_value(result)}")
-    return {"results": [{key: one[key] for key in _KEPT if key in one} for one in results]}
-
-
-def read_passages(kept: Any, k: int, max_chars: int) -> list[Passage]:
-    """The passages of the kept answer, at most `k`, no page twice.
+def read_passages(answer: Any, k: int, max_chars: int) -> list[Passage]:
+    """The passages of a decoded answer, at most `k`, no page twice.
 
     A passage is named by the address of its page. Exa gives no scores that fall with the rank, so
     the score is 1 / rank.
     """
-    passages = [_read_passage(result, max_chars) for result in cut_answer(kept)["results"]]
+    results = answer.get("results") if isinstance(answer, Mapping) else None
+    if not isinstance(results, list):
+        raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {show_value(answer)}')
+    passages = [_read_passage(result, max_chars) for result in results]
     # A page that could not be read has nothing to show.
     shown = {p.id: p for p in reversed(passages) if p.text or p.title}
     once = [shown.pop(p.id) for p in passages if p.id in shown][: max(k, 0)]
     return [Passage(one.id, one.text, one.title, 1.0 / rank) for rank, one in enumerate(once, 1)]
 
 
-def _read_passage(result: Mapping[str, Any], max_chars: int) -> Passage:
+def _read_passage(result: Any, max_chars: int) -> Passage:
     """A result as a passage; its text begins with the day on which the page was published."""
+    if not isinstance(result, Mapping):
+        raise RetrieverFailure(f"Exa sent no result: {show_value(result)}")
     name = _read_text(result, "url") or _read_text(result, "id")
     if not name:
         raise RetrieverFailure(f"Exa sent a result without an address: {show_value(result)}")

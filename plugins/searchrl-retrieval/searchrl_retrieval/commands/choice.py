@@ -175,10 +175,11 @@ def open_choice(
     if corpus.is_named:
         return choice.make(passages), len(passages), False
     if choice.settings:
-        made_alone = choice.make(())
+        factory = make_retriever_factory(choice.registry, choice.name, choice.settings)
+        made_alone = factory(())
         if isinstance(made_alone, StoredRetriever):
             made_alone.stored([])  # says so if it has no passages of its own
-            return made_alone, None, choice.registry.get("retriever", choice.name).is_concurrent
+            return made_alone, None, factory.is_concurrent
     raise ConfigError("nothing to search: give --index DIR or --corpus PATH")
 
 

@@ -21,13 +21,13 @@ _WAIT_S = 30.0  # for another process that writes
 class JsonCache:
     """JSON values on disk.
 
-    `section` is that of its setting, for messages. Every method raises `EndpointFailure` if the
-    file cannot be made, or is no cache.
+    `advice` ends the error: what to do without the file. Every method raises `EndpointFailure` if
+    the file cannot be made, or is no cache.
     """
 
-    def __init__(self, path: Path, *, section: str = "endpoint") -> None:
+    def __init__(self, path: Path, *, advice: str) -> None:
         self.path = path
-        self._section = section
+        self._advice = advice
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,6 +57,12 @@ class JsonCache:
         """Keep a value; None: nothing any more."""
         self._run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, json.dumps(value))
 
+    def add(self, key: str, value: Any) -> Any:
+        """Keep a value if there is none yet, and return the one that is kept."""
+        self._run("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, json.dumps(value))
+        kept = self.get(key)
+        return value if kept is None else kept
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:
@@ -71,6 +77,5 @@ class JsonCache:
 
     def _failure(self, error: Exception) -> EndpointFailure:
         return EndpointFailure(
-            f"the cache of replies '{self.path}' cannot be used ({error}); remove the file, or "
-            f"use none: --set {self._section}.cache=off"
+            f"the file of replies '{self.path}' cannot be used ({error}); {self._advice}"
         )

@@ -1,7 +1,7 @@
 """A device that only pretends: tensors computed on the CPU that say they are on a card.
 
-An operation that mixes the two raises, with its name and line. Every time that the host reads values
-of the device is counted by its line. Python backends are an experimental part of torch.
+An operation that mixes the two raises, with its name and line. Every time that the host reads
+values of the device is counted by its line. Python backends are an experimental part of torch.
 
     with pretending():
         searchrl.train(...)  # `device: auto` is the pretended one
@@ -29,7 +29,7 @@ READS: Counter[str] = Counter()
 """By line: how often the host waited for values of the device."""
 
 
-class _Backend(registration._DummyBackendModule):  # type: ignore[misc]
+class _Backend(registration._DummyBackendModule):
     """The module `torch.pretend`."""
 
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
@@ -56,7 +56,7 @@ class Pretended(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor, requires_grad: bool = False) -> Pretended:
-        made: Pretended = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: Pretended = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
             strides=inner.stride(),
@@ -157,7 +157,9 @@ def pretending() -> Iterator[Counter[str]]:
     READS.clear()
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device=…) is made on the CPU first
     try:
-        device = mock.patch.multiple("searchrl.programs.setup.planning", resolve_device=lambda name: DEVICE)
+        device = mock.patch.multiple(
+            "searchrl.programs.setup.planning", resolve_device=lambda name: DEVICE
+        )
         # Its backward passes run in this thread, where the mode is.
         with device, torch.autograd.set_multithreading_enabled(False), _Mode():
             yield READS

@@ -126,7 +126,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(folder: Path) -> No
     code = "from searchrl.cli import main; main()"
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code, "--plugin", "searchrl_apo"]
-    longer = ["--budget", "1500"]  # not over before the signal comes
+    longer = ["--budget", "700"]  # not over before the signal comes
     command += words("--run-dir", "a", *longer)
     with subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE) as process:
         while process.poll() is None and not Path("a/candidates.json").exists():

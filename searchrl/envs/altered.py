@@ -121,7 +121,7 @@ def _swap(task: Task, other: Task, text: str) -> str:
 
 
 def _kind(task: Task) -> tuple[object, str]:
-    """What an answer is: the kind that the environment names, and its shape (`0 A 0`: a date)."""
+    """The kind of an answer that the environment names, and its shape (`0 A 0`: a date)."""
     text = _WORDS.sub(lambda run: "A" if run[0][0].isupper() else "a", task.answers[0])
     shape = _NUMBER.sub(lambda one: "0000" if re.fullmatch(r"[12]\d{3}", one[0]) else "0", text)
     return task.meta.get("value_kind"), shape

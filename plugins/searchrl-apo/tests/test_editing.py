@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -205,18 +206,20 @@ def test_gepa_spends_the_budget_though_edits_are_dropped(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["search", "gepa_bridge"])
 def test_a_search_finds_most_of_what_can_be_gained(tmp_path: Path, name: str) -> None:
-    module = pytest.importorskip(f"searchrl_apo.{name}")
-    first, seeds = make_start(0), {}
+    module, gains, kept = pytest.importorskip(f"searchrl_apo.{name}"), list[float](), list[int]()
+    for start in range(3):  # the last bits of a regression decide single edits: one run says little
+        first, seeds = make_start(start), dict[tuple[str, int], float]()
 
-    def reward(text: str, split: str, index: int) -> float:
-        return float(
-            seeds.setdefault((split, index), Random(f"{split}{index}").random()) < chance(text)
-        )
+        def reward(text: str, split: str, index: int, seeds: Any = seeds) -> float:
+            drawn = seeds.setdefault((split, index), Random(f"{split}{index}").random())
+            return float(drawn < chance(text))
 
-    evaluator = make_evaluator(tmp_path, reward, first, 1200)
-    lines = [[line] for line in SENTENCES.splitlines()]
-    plan = Plan(first, 0, 1200, None, 40, 32, 0)
-    best = module.search(evaluator, OfflineEditor(lines, evaluator), plan, lambda *of: None)
-    # 0.9 and more on most seeds and machines: the last bits of its regression decide single edits.
-    assert chance(best.text) >= chance(first) + 0.7 * (1 - chance(first))
-    assert evaluator.num_episodes <= 1200 and sum(one in best.text for one in GOOD) >= 6
+        (folder := tmp_path / str(start)).mkdir()
+        evaluator = make_evaluator(folder, reward, first, 1200)
+        lines = [[line] for line in SENTENCES.splitlines()]
+        plan = Plan(first, 0, 1200, None, 40, 32, 0)
+        best = module.search(evaluator, OfflineEditor(lines, evaluator), plan, lambda *of: None)
+        gains.append((chance(best.text) - chance(first)) / (1 - chance(first)))
+        kept.append(sum(one in best.text for one in GOOD))
+        assert evaluator.num_episodes <= 1200
+    assert median(gains) >= 0.9 - 1e-9 and median(kept) >= 8, (gains, kept)

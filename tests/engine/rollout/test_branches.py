@@ -163,6 +163,7 @@ def test_branches_of_an_unscored_rollout_are_compared_with_its_prompt(
         for group in grown(policy, short_world)
         for one in group.rollouts
     ]
+    assert any(item.reward is not None for item in items)
     groups = make_groups(items)
     packed = pack_step(groups, make_grpo(), LossSettings())
     BatchCheck(str, Tolerance(1.0, 1.0)).begin(groups, packed)

@@ -128,7 +128,14 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(folder: Path) -> No
     command = [sys.executable, "-c", code, "--plugin", "searchrl_apo"]
     longer = ["--budget", "700"]  # not over before the signal comes
     command += words("--run-dir", "a", *longer)
-    with subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environ,
+        stderr=subprocess.PIPE,
+        # As from a terminal: a shell ignores SIGINT for what runs in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         while process.poll() is None and not Path("a/candidates.json").exists():
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)

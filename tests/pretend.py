@@ -23,10 +23,19 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 MAY_MIX = ("aten.copy_", "aten._to_copy", "aten.to.", "aten.index_put", "aten.index.Tensor")
 """Operations that take tensors of the CPU beside those of a card; `index` takes indices so."""
-READING = ("aten._local_scalar_dense", "aten.nonzero", "aten.equal")
+READING = tuple(
+    f"aten.{name}"
+    for name in (
+        "_local_scalar_dense is_nonzero item equal nonzero masked_select _unique2 unique_dim "
+        "unique_consecutive bincount repeat_interleave.Tensor"
+    ).split()
+)
+"""Operations whose result, or its size, the host waits for; so does an index of booleans."""
 
 READS: Counter[str] = Counter()
 """By line: how often the host waited for values of the device."""
+SENT: Counter[str] = Counter()
+"""By line: how often the host sent values to the device."""
 
 
 class _Backend(registration._DummyBackendModule):
@@ -124,8 +133,11 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if isinstance(kwargs.get("device"), str):
         named.append(torch.device(kwargs["device"]))
     goes = named[0].type if named else None
-    if far and (goes == "cpu" or name.startswith(READING)):
+    is_mask = name.startswith("aten.index") and any(one.dtype == torch.bool for one in far[1:])
+    if far and (goes == "cpu" or name.startswith(READING) or is_mask):
         READS[f"{name.split('.')[1]} {where()}"] += 1
+    if near and goes == DEVICE.type:
+        SENT[where()] += 1
 
     def plain(one: Any) -> Any:
         if isinstance(one, Pretended):
@@ -155,6 +167,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def pretending() -> Iterator[Counter[str]]:
     """Let `device: auto` be the pretended device; yields the reads of the host by line."""
     READS.clear()
+    SENT.clear()
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device=…) is made on the CPU first
     try:
         device = mock.patch.multiple(

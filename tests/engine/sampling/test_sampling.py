@@ -13,7 +13,6 @@ from searchrl.engine.sampling.draw import draw_tokens, inverse_cdf, key_tensor, 
 from searchrl.engine.sampling.generator import Sampling, mix_key
 
 
-
 def draws(keys: list[int], positions: list[int]) -> Tensor:
     return uniforms(key_tensor(keys), torch.tensor(positions))
 

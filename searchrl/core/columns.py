@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -286,9 +287,11 @@ class LossColumns:
                 loss.dtype, [*sums.values()], [is_clipped_T, factor_T, *self.also]
             )
         named = dict(zip(sums, values.tolist(), strict=True))
-        counted = {k: int(v) if k.startswith("num_") else v for k, v in named.items()}
-        columns = {"is_clipped_T": is_clipped_T, "factor_T": factor_T, "also": tuple(also)}
-        return loss, LossStats(**counted, **columns)
+        counted: dict[str, Any] = {
+            name: int(value) if name.startswith("num_") else value for name, value in named.items()
+        }
+        read = tuple(one for one in also if one is not None)
+        return loss, LossStats(**counted, is_clipped_T=is_clipped_T, factor_T=factor_T, also=read)
 
 
 def loss_columns(

@@ -116,7 +116,9 @@ def register_wrappers(register: Register) -> None:
     passes on what the environment has. A configuration names it (`wrapper: NAME`, or a mapping with
     its settings). A factory may have a method `tools(**settings)`, which returns tools that the
     policy gets besides those of the environment; the wrapper answers their calls. Of a setting that
-    is annotated `contracts.RetrieverFactory`, see `register_retrievers`.
+    is annotated `contracts.RetrieverFactory`, see `register_retrievers`. One that has a method
+    `measure` compacts what the policy reads (`contracts.compacting`); its setting `window`, if it
+    has one, is the most tokens that the policy then reads at once.
     """
 
 

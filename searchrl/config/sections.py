@@ -272,8 +272,8 @@ class RolloutConfig(Section):
     max_observation_tokens: Count = 500
     """Tokens of one observation, tags included; passages are cut before they are wrapped."""
     max_total_tokens: Count = 4096
-    """Tokens of the whole episode, prompt included. Also the constant of the `constant`
-    reduction."""
+    """Tokens that the model may read at once, prompt included: of the whole episode, unless a
+    wrapper compacts them. Also the constant of the `constant` reduction."""
     batch_size: Batch = 64
     """Dialogues decoded together. Lower this first if a GPU runs out of memory in sampling."""
     env_timeout_s: Seconds | None = 60.0

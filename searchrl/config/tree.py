@@ -176,6 +176,14 @@ class RunConfig(Section):
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
 
     @property
+    def context_tokens(self) -> int:
+        """Most tokens that the model reads at once: no more than the widest `window` of a task."""
+        limit = min(self.rollout.max_total_tokens, self.model.max_context)
+        wrappers = (task.wrapper for task in self.tasks)
+        windows = [w.settings.get("window") if w else None for w in wrappers]
+        return max(min(one, limit) if isinstance(one, int) else limit for one in windows)
+
+    @property
     def fingerprint(self) -> str:
         """First 16 hex digits of the SHA-256 of what determines results (not where they go)."""
         content = self.to_dict()

@@ -6,6 +6,7 @@ packages know each other through this one alone; names become objects in `plugin
 """
 
 from searchrl.contracts.backends import Backend
+from searchrl.contracts.compacting import Context, Room
 from searchrl.contracts.history import History
 from searchrl.contracts.playing import Expert, TagProtocol, TokenBudget
 from searchrl.contracts.problems import JUDGE_SCALE, find_passages_problem, find_verdict_problem
@@ -20,6 +21,7 @@ from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import (
     ACT,
     ANSWER,
+    COMPACT,
     INVALID,
     SEARCH,
     TOOL,
@@ -38,6 +40,7 @@ from searchrl.core.episode import (
 __all__ = [
     "ACT",
     "ANSWER",
+    "COMPACT",
     "INVALID",
     "JUDGE_SCALE",
     "SEARCH",
@@ -47,6 +50,7 @@ __all__ = [
     "Alert",
     "Backend",
     "Command",
+    "Context",
     "Episode",
     "EpisodeTurn",
     "Expert",
@@ -61,6 +65,7 @@ __all__ = [
     "Rendered",
     "Retriever",
     "RetrieverFactory",
+    "Room",
     "SampledTurn",
     "Score",
     "Serving",

@@ -18,6 +18,8 @@ ANSWER = "answer"
 ACT = "act"
 INVALID = "invalid"
 TOOL = "tool"
+COMPACT = "compact"
+"""A turn that says in fewer words what was read before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def trace_trajectory(
         protocol.instruction, trace.prompt, thinking=config.model.thinking
     )
     trajectory.append_prompt(rendered.ids)
-    limit = min(config.rollout.max_total_tokens, config.model.max_context)
+    limit = config.context_tokens
     for text, observation in trace.turns:
         ids = codec.encode_model_text(text)
         if len(trajectory) + len(ids) > limit:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from searchrl.contracts import TagProtocol
 from searchrl.core.episode import (
     ANSWER,
+    COMPACT,
     INVALID,
     SEARCH,
     Action,
@@ -71,7 +72,7 @@ def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
         task=Task(**facts),
         turns=turns,
         final_answer=row["final_answer"],
-        format_score=protocol.format_score([turn.text for turn in turns]),
+        format_score=protocol.format_score([t.text for t in turns if t.action.kind != COMPACT]),
         signals=dict(row.get("signals", {})),
         env_return=sum(turn.reward for turn in turns),
         num_model_tokens=row["authors"].count("M"),

@@ -129,7 +129,7 @@ def predict(
     limits = config.rollout
     # Evaluations have slots of their own, one engine at a time.
     num_slots = max(0 if is_cold_start else limits.batch_size, config.eval.batch_size)
-    length = min(limits.max_total_tokens, config.model.max_context, footprint.max_positions)
+    length = min(config.context_tokens, footprint.max_positions)
     num_rows = limits.prompts_per_step * limits.group_size
     micro_batch_tokens = config.optim.micro_batch_tokens
     if is_cold_start:

@@ -105,7 +105,8 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     served = [r for r in scored if r.world.is_served]
     records = [r.trajectory for r in served]
     add("requests", served, [float(len(one.turns)) for one in records], COUNT)
-    add("segments", served, [float(len(one.segments)) for one in records], COUNT)
+    again = [r for r in scored if r.world.is_served or r.world.compacts]
+    add("segments", again, [float(len(r.trajectory.segments)) for r in again], COUNT)
     begun = [(r, dict(r.trajectory.forks)) for r in served]
     turns = [(r, why.get(turn.index, "")) for r, why in begun for turn in r.trajectory.turns]
     for reason in sorted({why for _, why in turns if why}):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from searchrl.contracts import Expert, TokenBudget, find_passages_problem
+from searchrl.contracts import Context, Expert, Room, TokenBudget, find_passages_problem
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.contracts.problems import find_action_problem, find_ranks_problem, find_task_problem
 from searchrl.contracts.serving import Rendered, Serving
@@ -67,6 +67,8 @@ class Stepped(NamedTuple):
     ranks: tuple[Mapping[str, int | None], ...]
     answer: str | None = None
     """The answer as it read it; None: ask the protocol."""
+    context: Context | None = None
+    """What the policy reads in place of all before; None: it goes on."""
 
 
 def begin_episode(
@@ -127,8 +129,15 @@ def _play_again(
     return begun._replace(signals=signals, env_return=env_return)
 
 
-def step_env(env: gymnasium.Env[Any, Any], action: Any, observes: type = str) -> Stepped:
-    """Step an environment and check everything that it returns; `observes` is not for the last."""
+def step_env(
+    env: gymnasium.Env[Any, Any], action: Any, observes: type = str, room: Room | None = None
+) -> Stepped:
+    """Step an environment and check everything that it returns; `observes` is not for the last.
+
+    `room` is for a wrapper that compacts.
+    """
+    if room is not None:
+        env.measure(room)  # type: ignore[attr-defined]
     with TRACER.start_as_current_span("execute_tool") as span:
         observation, reward, terminated, truncated, info = env.step(action)
         if isinstance(taken := info.get("action"), Action):
@@ -161,6 +170,7 @@ def step_env(env: gymnasium.Env[Any, Any], action: Any, observes: type = str) ->
         action,
         tuple(ranks),
         info.get("answer"),
+        _context_of(info),
     )
 
 
@@ -204,6 +214,14 @@ def _ensure_type(value: object, expected: type, call: str, what: str) -> None:
         raise EnvironmentFailure(
             f"{call}() returned {type(value).__name__} as its {what}; expected {wanted}"
         )
+
+
+def _context_of(info: Mapping[str, Any]) -> Context | None:
+    context = info.get("context")
+    if context is None or isinstance(context, Context):
+        return context
+    what = f"step() put {show_value(context)} into info['context']; expected a Context"
+    raise EnvironmentFailure(what)
 
 
 def _finite(value: Any, what: str) -> float:

@@ -15,6 +15,7 @@ from opentelemetry.trace import StatusCode, set_span_in_context
 from searchrl.contracts import Expert
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import (
+    COMPACT,
     Episode,
     EpisodeTurn,
     Failure,
@@ -191,7 +192,7 @@ class Dialogue:
             self.stop = StopReason.FAILED
         request, trajectory = self.request, self.trajectory
         trajectory.generated_text = codec.decode(trajectory.ids[trajectory.num_prompt_tokens :])
-        texts = [turn.text for turn in self.turns]
+        texts = [turn.text for turn in self.turns if turn.action.kind != COMPACT]
         final_answer, format_score = self.answer, 0.0
         if not request.world.is_served:
             try:

@@ -102,7 +102,7 @@ def limits_of(config: RunConfig) -> Limits:
     return Limits(
         max_turn_tokens=rollout.max_turn_tokens,
         max_observation_tokens=rollout.max_observation_tokens,
-        max_total_tokens=min(rollout.max_total_tokens, config.model.max_context),
+        max_total_tokens=config.context_tokens,
         env_timeout_s=rollout.env_timeout_s,
         thinking=config.model.thinking,
     )

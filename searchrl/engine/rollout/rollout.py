@@ -272,8 +272,7 @@ class RolloutDriver:
         sampled = self.codec.decode(ids)
         end = find_stop_end(sampled, dialogue.stops)
         text, behind = (sampled, "") if end is None else (sampled[:end], sampled[end:])
-        if not dialogue.turns:
-            text = dialogue.prefix + text
+        text, dialogue.prefix = dialogue.prefix + text, ""
         span, parts = dialogue.turn_span, [{"type": "text", "content": text}]
         said = {"role": "assistant", "parts": parts, "finish_reason": turn.reason}
         span.set_attributes(of_text("gen_ai.output.messages", [said]))
@@ -287,7 +286,9 @@ class RolloutDriver:
             turn.reason is TurnStop.MAX_TOKENS
             and not self._turns_of(dialogue.request).takes_cut_turns
         ):
-            out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
+            trajectory = dialogue.trajectory
+            length = len(trajectory.segments[trajectory.current])
+            out_of_room = length >= self.limits.max_total_tokens
             dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
             dialogue.env_return += dialogue.cut_reward
             action = self._parse(dialogue, text)
@@ -314,7 +315,10 @@ class RolloutDriver:
                 assert dialogue.env is not None
                 turns = self._turns_of(dialogue.request)
                 step = functools.partial(
-                    step_env, action=turns.action(text, turn), observes=turns.observes
+                    step_env,
+                    action=turns.action(text, turn),
+                    observes=turns.observes,
+                    room=turns.room(dialogue),
                 )
                 with use_span(dialogue.span):
                     call = dialogue.env.call(queue, step)
@@ -365,7 +369,7 @@ class RolloutDriver:
             dialogue.stop = StopReason.TURN_LIMIT
         else:
             turns = self._turns_of(dialogue.request)
-            shown = turns.go_on(dialogue, turn, made.observation, live)
+            shown = turns.go_on(dialogue, turn, made.observation, live, made.context)
         # What the model never read does not count as shown to it.
         passages, ranks = (made.passages, made.ranks) if shown else ((), ())
         told = EpisodeTurn(text, action, passages, shown, made.reward, ranks)

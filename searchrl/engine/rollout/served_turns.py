@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from searchrl.contracts import Context
 from searchrl.contracts.serving import Rendered, SampledTurn, Serving
 from searchrl.engine.rollout.dialogue import Dialogue, RolloutRequest
 from searchrl.engine.rollout.text_turns import TextTurns
-from searchrl.engine.sampling.generator import FinishedTurn, Handle, mix_key
+from searchrl.engine.sampling.generator import FinishedTurn, Handle
 
 
 class ServedTurns(TextTurns):
@@ -52,33 +53,18 @@ class ServedTurns(TextTurns):
         turn: FinishedTurn,
         observation: Rendered,
         live: dict[Handle, Dialogue],
+        context: Context | None = None,
     ) -> str:
         """See the base; the wrapper says which segment goes on."""
         trajectory, handle, ids = dialogue.trajectory, turn.handle, list(observation.ids)
         dialogue.stops, dialogue.max_tokens = observation.stops, observation.max_tokens
         number = observation.segment
-        if number != trajectory.current:
-            self.generator.close(handle)
-            del live[handle]
-            if number == len(trajectory.segments):
-                trajectory.begin_segment(observation.reason)
-                trajectory.append_prompt(ids)
-            else:
-                trajectory.current = number
-                trajectory.append_env(ids)
-            segment = trajectory.segments[number]
-            prompt, key = segment.prompt, dialogue.request.rng_keys[dialogue.sample]
-            if number:
-                # Of what it begins with, so that it is the same in whatever slot it is.
-                before = trajectory.segments[:number]
-                place = sum(one.ids[: len(prompt)] == prompt for one in before)
-                key = mix_key(key, *prompt, place)
-            experts = None if dialogue.expert is None else [dialogue.expert]
-            (handle,) = self.generator.open(tuple(segment.ids), 1, [key], experts)
-            live[handle] = dialogue
-            ids = []
-        if self._submit(dialogue, handle, ids):
-            return observation.text
-        self.generator.close(handle)
-        del live[handle]
-        return ""
+        if number == trajectory.current:
+            return observation.text if self._submit(dialogue, handle, ids) else ""
+        if number == len(trajectory.segments):
+            trajectory.begin_segment(observation.reason)
+            trajectory.append_prompt(ids)
+        else:
+            trajectory.current = number
+            trajectory.append_env(ids)
+        return observation.text if self._reopen(dialogue, handle, live) else ""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from searchrl.contracts import Context, Room
 from searchrl.contracts.serving import Serving
 from searchrl.core.episode import StopReason
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.rollout.dialogue import Dialogue, Limits, RolloutRequest
-from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
+from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle, mix_key
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.tracing import TRACER
 
@@ -45,6 +46,18 @@ class TextTurns:
         """The argument of the environment's step."""
         return text
 
+    def room(self, dialogue: Dialogue) -> Room | None:
+        """The room of a dialogue, for a wrapper that compacts; None: there is none."""
+        if not dialogue.request.world.compacts:
+            return None
+        limits, trajectory = self.limits, dialogue.trajectory
+        budget = self.codec.budget(limits.max_total_tokens)
+        ids = trajectory.segments[trajectory.current].ids
+        # The byte codec has no tokens and counts words.
+        num_tokens = len(ids) if self.codec.end_ids else budget.count(self.codec.decode(ids))
+        most = limits.max_total_tokens, limits.max_turn_tokens
+        return Room(num_tokens, *most, budget.count)
+
     def open(
         self, request: RolloutRequest, dialogues: Sequence[Dialogue]
     ) -> dict[Handle, Dialogue]:
@@ -68,7 +81,8 @@ class TextTurns:
             forced_opening=opening,
         )
         for dialogue in ready:
-            dialogue.prefix, dialogue.stops = rendered.assistant_prefix, protocol.stops
+            dialogue.prefix = "" if dialogue.turns else rendered.assistant_prefix
+            dialogue.stops = request.world.stops
         if not request.branches:
             return self._open(request, ready, rendered.ids)
         live: dict[Handle, Dialogue] = {}
@@ -101,9 +115,17 @@ class TextTurns:
         return live
 
     def go_on(
-        self, dialogue: Dialogue, turn: FinishedTurn, observation: Any, live: dict[Handle, Dialogue]
+        self,
+        dialogue: Dialogue,
+        turn: FinishedTurn,
+        observation: Any,
+        live: dict[Handle, Dialogue],
+        context: Context | None = None,
     ) -> str:
-        """Append an observation and ask for the next turn; return the text that was shown."""
+        """Append an observation and ask for the next turn; return the text that was shown.
+
+        It stands behind `context`, in a new segment, where there is one.
+        """
         if turn.reason is TurnStop.EOS:
             dialogue.stop = StopReason.EOS
             return ""
@@ -112,7 +134,46 @@ class TextTurns:
         if shown != observation:  # of an env that ignores its budget
             dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
         ids = self.codec.encode_plain(shown)
-        return shown if self._submit(dialogue, turn.handle, ids) else ""
+        if context is None:
+            return shown if self._submit(dialogue, turn.handle, ids) else ""
+        trajectory = dialogue.trajectory
+        rendered = self.codec.render_prompt(
+            dialogue.request.world.protocol.instruction,
+            context.prompt,
+            thinking=self.limits.thinking,
+        )
+        behind: list[int] = []
+        for one in (*context.kept, shown):
+            if isinstance(one, str):
+                behind += self.codec.encode_plain(one)
+            else:
+                behind += trajectory.turn_ids(trajectory.turns[one])
+        dialogue.prefix = "" if behind else rendered.assistant_prefix
+        trajectory.begin_segment(context.reason)
+        trajectory.append_prompt([*rendered.ids, *behind])
+        return shown if self._reopen(dialogue, turn.handle, live) else ""
+
+    def _reopen(self, dialogue: Dialogue, handle: Handle, live: dict[Handle, Dialogue]) -> bool:
+        """Go on in the segment that is now the current one; False if no token is left for a turn.
+
+        The key of its draws is that of what it begins with, so that it is the same in any slot.
+        """
+        self.generator.close(handle)
+        del live[handle]
+        trajectory = dialogue.trajectory
+        number, segment = trajectory.current, trajectory.segments[trajectory.current]
+        prompt, key = segment.prompt, dialogue.request.rng_keys[dialogue.sample]
+        if number:
+            before = trajectory.segments[:number]
+            place = sum(one.ids[: len(prompt)] == prompt for one in before)
+            key = mix_key(key, *prompt, place)
+        experts = None if dialogue.expert is None else [dialogue.expert]
+        (handle,) = self.generator.open(tuple(segment.ids), 1, [key], experts)
+        if not self._submit(dialogue, handle, []):
+            self.generator.close(handle)
+            return False
+        live[handle] = dialogue
+        return True
 
     def _submit(self, dialogue: Dialogue, handle: Handle, append_ids: list[int]) -> bool:
         """Ask for the next turn; False (and a stop reason) when no token is left for it."""

@@ -62,6 +62,8 @@ class TaskWorld:
     """True once the indexes that can be built before an episode are built."""
     is_served: bool = False
     """True if its wrapper serves the policy to an agent, which nobody can make write a turn."""
+    compacts: bool = False
+    """True if its wrapper may begin another context (`contracts.compacting`)."""
     judged: Judged | None = None
     """The judge that its components ask, if one does."""
     _idle: list[Pinned[Env]] = field(default_factory=list)
@@ -107,6 +109,12 @@ class TaskWorld:
         if split not in self._counts:
             self._counts[split] = self._count(split)
         return self._counts[split]
+
+    @cached_property
+    def stops(self) -> tuple[str, ...]:
+        """The strings that end a turn: those of the protocol, and of a wrapper that compacts."""
+        more = self.ask(lambda env: getattr(env, "stops", ())) if self.compacts else ()
+        return (*self.protocol.stops, *more)
 
     @cached_property
     def max_turns(self) -> int | None:

@@ -265,6 +265,7 @@ def _make_world(
         entry=env_entry,
         timeout_s=run.rollout.env_timeout_s,
         is_served=is_served,
+        compacts=wrapper_entry is not None and hasattr(wrapper_entry.load(), "measure"),
         judged=find_judged(registry, judges, config.judge, scorer.components),
     )
     try:

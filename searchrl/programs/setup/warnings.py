@@ -43,17 +43,21 @@ def ensure_can_learn(config: RunConfig, algorithm: Algorithm, worlds: Sequence[T
             "usual)"
         )
     for world in worlds:
-        if algorithm.branches and (world.is_served or world.scorer.group_names):
+        if algorithm.branches and (world.is_served or world.compacts or world.scorer.group_names):
             what = "has an agent, which cannot play its turns again"
-            if not world.is_served:
+            if world.compacts:
+                what = "has a wrapper that compacts, and a branch begins in one context"
+            elif not world.is_served:
                 what = f"has a reward of whole groups ({', '.join(world.scorer.group_names)})"
             raise ConfigError(
                 f"algorithm '{config.algorithm.name}' lets rollouts branch, and env "
                 f"'{world.name}' {what}; take another algorithm, such as grpo"
             )
-        if world.is_served and algorithm.critic is not None and algorithm.critic.looks_ahead:
+        is_split = world.is_served or world.compacts
+        if is_split and algorithm.critic is not None and algorithm.critic.looks_ahead:
+            what = "an agent" if world.is_served else "a wrapper that compacts"
             raise ConfigError(
-                f"env '{world.name}' has an agent, whose requests need not follow from each other, "
+                f"env '{world.name}' has {what}: turns need not follow from each other, "
                 f"and algorithm '{config.algorithm.name}' reads the value of the next one: take "
                 "gamma and lam of 1 (--set algorithm.gamma=1 --set algorithm.lam=1)"
             )

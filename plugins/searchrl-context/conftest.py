@@ -1,0 +1,1 @@
+"""Beside the package, so that its tests find it uninstalled too."""

@@ -89,7 +89,8 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         is_answer = self._protocol.parse(action).kind == ANSWER
         if written or (self._waiting and not is_answer):
             return self._compact(written)
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        observation, earned, terminated, truncated, info = self.env.step(action)
+        reward = float(earned)
         info = {**info, "signals": {**info.get("signals", {}), **self._signals}}
         if terminated or truncated or self._mode == "cut":
             return observation, reward, terminated, truncated, info
@@ -100,8 +101,8 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._waiting = "", {}
             return observation + self._ask(), reward, False, False, info
         if self._mode == "summary" and not self._fits(observation):
-            read = {name: info.pop(name) for name in ("passages", "ranks") if name in info}
-            self._waiting = observation, read
+            read = [name for name in ("passages", "ranks") if name in info]
+            self._waiting = observation, {name: info.pop(name) for name in read}
             return self._ask(), reward, False, False, info
         return observation, reward, False, False, info
 

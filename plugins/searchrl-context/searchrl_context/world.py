@@ -32,7 +32,7 @@ class DossierSettings(SearchSettings):
     """Settings of every search environment.
 
     Attributes:
-        articles: articles of a handbook on a page; 28 are about 300 tokens of the model of the study.
+        articles: articles of a handbook on a page; 28 are 300 tokens for the model of the study.
     """
 
     max_turns: int = 9

@@ -145,7 +145,13 @@ SEARCHRL.tokens = (() => {
     const tokens = read(rollout, push);
     const details = el("dl", { class: "facts", "aria-live": "polite" });
     const legend = el("div", { class: "legend" });
-    const area = el("div", { class: "tokens" });
+    // Segments stand beside each other; a block that is not in the next one is marked.
+    const { ids, segments } = rollout;
+    const rows = segments.map(([start], at) => `,${ids.slice(start, segments[at + 1]?.[0]).join()},`);
+    const isLost = ({ segment, author, tokens: own }) => author !== "P" && segment + 1 < rows.length
+      && !rows[segment + 1].includes(`,${own.map((token) => token.id).join()},`);
+    const columns = rows.map((_, at) => el("div", {}, rows.length > 1 ? el("h3", {}, segmentTitle(rollout, at)) : null));
+    const area = el("div", { class: rows.length > 1 ? "tokens segments side" : "tokens" }, columns);
     const spans = [];
     let selected = null;
 
@@ -197,8 +203,8 @@ SEARCHRL.tokens = (() => {
     const turns = new Map();
     for (const block of blocks(tokens)) {
       const at = `${block.segment}/${block.turn}`;
-      if (rollout.segments.length > 1 && block.author === "P") area.append(el("h3", {}, segmentTitle(rollout, block.segment)));
-      const { title, isOpen } = summarise(block);
+      const { title: name, isOpen } = summarise(block);
+      const title = isLost(block) ? `${name} · not in segment ${block.segment + 2}` : name;
       const list = el("div", { role: "listbox", "aria-label": `Tokens: ${title}`, class: "run", keydown: key, "aria-orientation": "horizontal" });
       block.tokens.forEach((token, at) => {
         const text = shown(token);
@@ -220,7 +226,7 @@ SEARCHRL.tokens = (() => {
       const folded = el("details", { open: isOpen, class: `block by-${block.author}` }, el("summary", {}, title), list);
       if (!turns.has(at)) {
         turns.set(at, el("div", { class: "turn" }));
-        area.append(turns.get(at));
+        columns[block.segment].append(turns.get(at));
       }
       turns.get(at).append(folded);
     }

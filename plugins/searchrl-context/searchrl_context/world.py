@@ -140,5 +140,5 @@ class Clerk:
 
 
 def make_habit(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
-    """Reads as the clerk does, and leaves a third of the seals out of its summaries."""
-    return Clerk(env, task, protocol, forgets=1 / 3)
+    """Reads as the clerk does, and leaves a sixth of the seals out of each summary."""
+    return Clerk(env, task, protocol, forgets=1 / 6)

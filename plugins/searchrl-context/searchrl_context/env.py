@@ -76,8 +76,8 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._prompt, self._number = prompt, -1
         self._shown: list[tuple[int, str]] = []
         """Turns of this context with their observations; those of summaries are not in it."""
-        self._waiting: tuple[str, dict[str, Any]] | None = None
-        """Observation that is shown behind the summary that was asked for, and its passages."""
+        self._waiting: str | None = None
+        """Observation that is shown behind the summary that was asked for."""
         self._notes: list[str] = []
         names = "summaries", "summary_words", "summary_empty", "summary_copied"
         self._signals = dict.fromkeys((*names, "summary_exhausted"), 0.0)
@@ -87,7 +87,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._number += 1
         written = SUMMARY.search(action) if self.stops else None
         is_answer = self._protocol.parse(action).kind == ANSWER
-        if written or (self._waiting and not is_answer):
+        if written or (self._waiting is not None and not is_answer):
             return self._compact(written)
         observation, earned, terminated, truncated, info = self.env.step(action)
         reward = float(earned)
@@ -98,11 +98,10 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._mode == "drop" and not self._fits(observation):
             return observation, reward, False, False, {**info, "context": self._drop()}
         if self._mode == "fold":
-            self._waiting = "", {}
+            self._waiting = ""
             return observation + self._ask(), reward, False, False, info
         if self._mode == "summary" and not self._fits(observation):
-            read = [name for name in ("passages", "ranks") if name in info]
-            self._waiting = observation, {name: info.pop(name) for name in read}
+            self._waiting = observation
             return self._ask(), reward, False, False, info
         return observation, reward, False, False, info
 
@@ -142,7 +141,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Begin another context with the summary; without one, it begins with nothing."""
         text = written[1].strip() if written else ""
-        (observation, read), self._waiting = self._waiting or ("", {}), None
+        observation, self._waiting = self._waiting or "", None
         signals = self._signals
         signals["summaries"] += 1
         signals["summary_words"] += len(text.split())
@@ -158,5 +157,5 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         notes = "\n".join(map(self._protocol.neutralise, self._notes))
         context = Context(f"{self._prompt}\n{HEADING}\n{notes}", tuple(kept), self._mode)
         kind, why = (COMPACT, "") if written else (INVALID, "A summary was asked for.")
-        info = {"action": Action(kind, text or None, why), "signals": dict(signals), **read}
+        info = {"action": Action(kind, text or None, why), "signals": dict(signals)}
         return observation, 0.0, False, is_over, info if is_over else {**info, "context": context}

@@ -22,7 +22,7 @@ class Room:
     max_tokens: int
     """The most that it can read."""
     max_turn_tokens: int
-    """The most that it writes in a turn."""
+    """The most that it writes in a turn; 0: turns have no limit of their own."""
     count: Callable[[str], int]
     """Tokens of a text."""
 

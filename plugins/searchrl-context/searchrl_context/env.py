@@ -17,7 +17,10 @@ from searchrl.contracts import ANSWER, COMPACT, INVALID, Action, Context, Room
 
 Mode = Literal["summary", "fold", "drop", "cut"]
 
-SUMMARY = re.compile(r"<summary>(.*?)</summary>\s*\Z", re.DOTALL)
+SUMMARY = re.compile(
+    r"\A[^<]*(?:<(\w+)>.*?</\1>[^<]*)?<summary>(?P<text>.*?)(?:</summary>\s*)?\Z", re.DOTALL
+)
+"""A summary, behind a thought or none. It is one too where another stop string ended the turn."""
 REQUEST = "The context is full. Write down what you need: <summary> … </summary>"
 LINE = "(no longer shown)"
 HEADING = "Summary of what was read before:"
@@ -85,7 +88,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Play a turn in the environment, or compact."""
         self._number += 1
-        written = SUMMARY.search(action) if self.stops else None
+        written = SUMMARY.match(action) if self.stops else None
         is_answer = self._protocol.parse(action).kind == ANSWER
         if written or (self._waiting is not None and not is_answer):
             return self._compact(written)
@@ -140,7 +143,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, written: re.Match[str] | None
     ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Begin another context with the summary; without one, it begins with nothing."""
-        text = written[1].strip() if written else ""
+        text = written["text"].strip() if written else ""
         observation, self._waiting = self._waiting or "", None
         signals = self._signals
         signals["summaries"] += 1

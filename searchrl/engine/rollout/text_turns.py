@@ -55,8 +55,8 @@ class TextTurns:
         ids = trajectory.segments[trajectory.current].ids
         # The byte codec has no tokens and counts words.
         num_tokens = len(ids) if self.codec.end_ids else budget.count(self.codec.decode(ids))
-        most = limits.max_total_tokens, limits.max_turn_tokens
-        return Room(num_tokens, *most, budget.count)
+        most, of_turn = limits.max_total_tokens, limits.max_turn_tokens
+        return Room(num_tokens, most, of_turn if of_turn < most else 0, budget.count)
 
     def open(
         self, request: RolloutRequest, dialogues: Sequence[Dialogue]
@@ -148,6 +148,9 @@ class TextTurns:
                 behind += self.codec.encode_plain(one)
             else:
                 behind += trajectory.turn_ids(trajectory.turns[one])
+        if len(rendered.ids) + len(behind) >= self.limits.max_total_tokens:
+            dialogue.stop = StopReason.TOTAL_TOKENS
+            return ""
         dialogue.prefix = "" if behind else rendered.assistant_prefix
         trajectory.begin_segment(context.reason)
         trajectory.append_prompt([*rendered.ids, *behind])

@@ -1,53 +1,58 @@
-"""What the tests share: episodes on short pages, played by a script, with the tiny tokenizer."""
+"""Scripted play with a real tokenizer; as a plugin, a wrapper that takes any text as a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+from searchrl_context.env import ContextEnv
 from transformers import AutoTokenizer
 
-from searchrl import load_plugins
-from searchrl.config import RunConfig, build_config
+from searchrl import Register, hookimpl, load_plugins
+from searchrl.config import build_config
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.engine.model.rendering import Renderer
-from searchrl.engine.rollout.dialogue import RolloutRequest
-from searchrl.engine.rollout.drivers import limits_of, make_scripted_driver
-from searchrl.engine.rollout.rollout import Rollout
+from searchrl.engine.rollout.drivers import limits_of
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.worlds import make_worlds
+from searchrl.engine.sampling.scripted import ScriptedGenerator
 
 CODEC = Renderer(AutoTokenizer.from_pretrained(find_packaged(EMBEDDED)))
-REGISTRY = load_plugins(["searchrl_context"])
 WINDOW = 560
 
 
-class Talker:
-    """Says the given turns, one after the other."""
-
-    def __init__(self, turns: Sequence[str]) -> None:
-        self.act = lambda _, left=iter(turns): next(left)
-
-
-def config_of(mode: str, **settings: Any) -> RunConfig:
-    given: dict[str, Any] = {
+def played(ask: Callable[[Any], Any], generator: Any = None, **wrapper: Any) -> list[Rollout]:
+    """Episodes on short pages; `ask` makes the requests for a world."""
+    given = {
         "env": {"name": "dossier", "articles": 4},
         "reward": "em+0.5*format+intact-1",
-        "wrapper": {"name": "context", "mode": mode, "window": WINDOW, **settings},
-        "plugins": ["searchrl_context"],
+        "wrapper": {"name": "context", "window": WINDOW, **wrapper},
         "model": {"instructions": False},
         "rollout": {"max_turn_tokens": 100, "max_observation_tokens": 200},
     }
-    return build_config(given)
-
-
-def played(mode: str = "summary", turns: Sequence[str] = (), **settings: Any) -> Rollout:
-    """An episode of the clerk, or of a talker."""
-    config = config_of(mode, **settings)
-    (world,) = make_worlds(config, REGISTRY)
-    script = (lambda *_: Talker(turns)) if turns else world.script("expert")
-    driver = make_scripted_driver(config, CODEC, limits_of(config))
-    (group,) = driver.run([RolloutRequest("g", world, "test", 0, (1,), script=script)])
+    config = build_config(given)
+    (world,) = make_worlds(config, load_plugins(["searchrl_context"]))
+    driver = RolloutDriver(generator or ScriptedGenerator(CODEC), CODEC, limits_of(config))
+    groups = driver.run(ask(world))
     world.close()
-    (rollout,) = group.rollouts
-    assert rollout.episode.failure is None
-    return rollout
+    assert not [one for group in groups for one in group.rollouts if one.episode.failure]
+    return [one for group in groups for one in group.rollouts]
+
+
+def talker(turns: Sequence[str]) -> Any:
+    """A script that says the turns, one after the other."""
+    left = iter(turns)
+    return lambda *_: SimpleNamespace(act=lambda _: next(left))
+
+
+class Jotting(ContextEnv):
+    """Takes every turn that was asked for as a summary: the tiny model writes none by itself."""
+
+    def step(self, action: Any) -> Any:
+        return super().step(action if self._waiting is None else f"<summary>{action}</summary>")
+
+
+@hookimpl
+def register_wrappers(register: Register) -> None:
+    register("jotting", Jotting, description="keeps whatever is written")

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from context_play import CODEC, WINDOW, played
+from context_play import CODEC, WINDOW, played, talker
 from searchrl_context.env import HEADING, LINE, REQUEST
 
 from searchrl import make_env
-from searchrl.contracts import ANSWER, COMPACT, INVALID, SEARCH, Action
+from searchrl.contracts import ANSWER, COMPACT, SEARCH, Action
 from searchrl.core.episode import StopReason
 from searchrl.core.trajectory import Segment
+from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.rollout import Rollout
 from searchrl.testing import assert_conforms
 
 PROTOCOL: Any = make_env("dossier", plugins=["searchrl_context"]).get_wrapper_attr("protocol")
-READ = [PROTOCOL.render_turn(Action(SEARCH, (f"{name}, page 1",)), "Next.") for name in "ab"]
-READ += [PROTOCOL.render_turn(Action(SEARCH, ("Ben Holm, page 2",)), "Next.")]
+PAGE, OTHER = (
+    PROTOCOL.render_turn(Action(SEARCH, (f"Ben Holm, page {n}",)), "Next.") for n in (1, 2)
+)
 END = PROTOCOL.render_turn(Action(ANSWER, "amber"), "Done.")
-NO_ROOM = 320
-"""A window in which a summary is asked for behind the first long page."""
 
 
 @pytest.mark.parametrize(
@@ -33,120 +33,108 @@ def test_it_conforms(name: str) -> None:
     assert_conforms(name, plugins=["searchrl_context"])
 
 
+def play(mode: str = "summary", *turns: str, window: int = WINDOW, **settings: Any) -> Rollout:
+    """An episode of a talker, or of the clerk, in which no context is longer than the window."""
+
+    def ask(world: Any) -> list[RolloutRequest]:
+        script = talker(turns) if turns else world.script("expert")
+        return [RolloutRequest("g", world, "test", 0, (1,), script=script)]
+
+    (rollout,) = played(ask, mode=mode, window=window, **settings)
+    assert all(0 < len(one) <= window for one in rollout.trajectory.segments)
+    return rollout
+
+
 def begins(segment: Segment, rollout: Rollout, more: str, *behind: str | int) -> None:
-    """Ensure that it begins with the question, `more`, texts and the turns of some numbers."""
-    question = rollout.task.question
-    rendered = CODEC.render_prompt("", question + more).ids
-    assert segment.prompt[: len(rendered)] == rendered
-    rest = segment.prompt[len(rendered) :]
-    turns = rollout.episode.turns
+    """Ensure that it begins with the question, `more`, texts, and the ids of turns by number."""
+    ids = CODEC.render_prompt("", rollout.task.question + more).ids
     for one in behind:
-        is_turn = isinstance(one, int)
-        encode = CODEC.encode_model_text if is_turn else CODEC.encode_plain
-        ids = encode(turns[one].text if is_turn else one)  # type: ignore[index, arg-type]
-        assert rest[: len(ids)] == ids
-        rest = rest[len(ids) :]
-    assert not rest
-
-
-def fits(rollout: Rollout, window: int = WINDOW) -> list[Segment]:
-    segments = rollout.trajectory.segments
-    assert all(0 < len(one) <= window for one in segments)
-    return segments
+        is_text = isinstance(one, str)
+        said = one if is_text else rollout.episode.turns[one].text
+        ids = [*ids, *(CODEC.encode_plain if is_text else CODEC.encode_model_text)(said)]
+    assert segment.prompt == ids
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2])
 def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep: int) -> None:
-    rollout = played(keep=keep)
-    turns = rollout.episode.turns
+    rollout = play(keep=keep)
+    turns, segments = rollout.episode.turns, rollout.trajectory.segments
     places = [n for n, turn in enumerate(turns) if turn.action.kind == COMPACT]
-    place, texts = places[0], [str(turns[n].action.payload) for n in places]
-    assert REQUEST.split(":")[0] in turns[place - 1].observation
-    first, second, *_ = fits(rollout)
-    begins(first, rollout, "")
+    texts = [str(turns[n].action.payload) for n in places]
+    place = places[0]
+    assert turns[place - 1].observation == PROTOCOL.render_notice(REQUEST)
     kept: list[str | int] = [place - 1, turns[place].observation]
     if keep == 2:
         kept = [place - 2, turns[place - 2].observation, *kept]
-    begins(second, rollout, f"\n{HEADING}\n{texts[0]}", *kept[keep == 0 :])
-    assert second.reason == "summary" and rollout.reward == 1.5, "format and answer are whole"
+    begins(segments[0], rollout, "")
+    begins(segments[1], rollout, f"\n{HEADING}\n{texts[0]}", *kept[keep == 0 :])
+    assert segments[1].reason == "summary" and rollout.reward == 1.5, "format and answer are whole"
     assert rollout.episode.signals["summaries"] == len(places) == 1 + (keep == 2)
     assert rollout.episode.signals["summary_words"] == len(" ".join(texts).split())
 
 
 def test_a_summary_of_its_own_accord_needs_no_full_window() -> None:
-    rollout = played(turns=[*READ[:2], "So. <summary> mine </summary>", END])
-    assert [turn.action.kind for turn in rollout.episode.turns][2:] == [COMPACT, ANSWER]
-    _, second = fits(rollout)
-    begins(second, rollout, f"\n{HEADING}\nmine", 1, rollout.episode.turns[1].observation)
+    rollout = play("summary", PAGE, OTHER, "So. <summary> mine </summary>", END)
+    kinds = [turn.action.kind for turn in rollout.episode.turns]
+    assert kinds == [SEARCH, SEARCH, COMPACT, ANSWER]
+    shown = rollout.episode.turns[1].observation
+    begins(rollout.trajectory.segments[1], rollout, f"\n{HEADING}\nmine", 1, shown)
 
 
 def test_fold_asks_behind_every_page_and_keeps_all_notes() -> None:
-    rollout = played("fold")
-    turns, segments = rollout.episode.turns, fits(rollout)
-    notes: list[str] = []
-    for place, segment in zip(range(1, len(turns), 2), segments[1:], strict=True):
-        shown = turns[place - 1].observation
-        asked = PROTOCOL.render_notice(REQUEST)
-        assert turns[place].action.kind == COMPACT and shown.endswith(asked)
-        notes.append(str(turns[place].action.payload))
-        page = shown.removesuffix(asked)
-        begins(segment, rollout, f"\n{HEADING}\n" + "\n".join(notes), place - 1, page)
+    rollout, asked = play("fold"), PROTOCOL.render_notice(REQUEST)
+    turns, notes = rollout.episode.turns, list[str]()
+    for number, segment in enumerate(rollout.trajectory.segments[1:]):
+        page, note = turns[2 * number : 2 * number + 2]
+        notes.append(str(note.action.payload))
+        assert note.action.kind == COMPACT and page.observation.endswith(asked)
+        shown = page.observation.removesuffix(asked)
+        begins(segment, rollout, f"\n{HEADING}\n" + "\n".join(notes), 2 * number, shown)
     assert len(notes) == 6 and rollout.reward == 1.5
 
 
 def test_drop_shows_a_line_for_the_oldest_pages_and_all_turns() -> None:
-    rollout = played("drop", keep=2)
-    turns, segments = rollout.episode.turns, fits(rollout)
-    assert len(segments) > 1 and rollout.reward == 1.5
-    line, behind = PROTOCOL.render_notice(LINE), list[str | int]()
-    number = rollout.trajectory.forks[-1][0]  # the turn that the last context was opened for
-    num_lines = CODEC.decode(segments[-1].prompt).count(LINE)
-    for place in range(number):
-        behind += [place, line if place < num_lines else turns[place].observation]
-    assert 1 <= num_lines <= number - 2
-    begins(segments[-1], rollout, "", *behind)
+    rollout, line = play("drop", keep=2), PROTOCOL.render_notice(LINE)
+    segment = rollout.trajectory.segments[-1]
+    number, behind = rollout.trajectory.forks[-1][0], list[str | int]()
+    num_lines = CODEC.decode(segment.prompt).count(LINE)
+    for place, turn in enumerate(rollout.episode.turns[:number]):
+        behind += [place, line if place < num_lines else turn.observation]
+    begins(segment, rollout, "", *behind)
+    assert 1 <= num_lines <= number - 2 and rollout.reward == 1.5
 
 
 @pytest.mark.parametrize(
     ("mode", "keep", "window"), [("cut", 1, 320), ("drop", 3, 280), ("summary", 4, 200)]
 )
 def test_the_episode_ends_where_even_so_the_window_is_full(
-    mode: Any, keep: int, window: int
+    mode: str, keep: int, window: int
 ) -> None:
-    rollout = played(mode, window=window, keep=keep)
+    rollout = play(mode, window=window, keep=keep)
     assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS and rollout.is_cut
-    segments = fits(rollout, window)
-    assert {turn.segment for turn in rollout.trajectory.turns} == {*range(len(segments))}
-    assert (len(segments) == 1) == (mode == "cut")
+    num_segments = len(rollout.trajectory.segments)
+    assert {turn.segment for turn in rollout.trajectory.turns} == {*range(num_segments)}
+    assert (num_segments == 1) == (mode == "cut")
 
 
 FAULTS = [
-    ([READ[2], "<summary> </summary>", END], {}, "empty summary, or none", StopReason.ANSWERED),
-    ([READ[2], READ[0], END], {}, "empty summary, or none", StopReason.ANSWERED),
+    ([PAGE, "<summary> </summary>", END], {}, "summary_empty", StopReason.ANSWERED),
+    ([PAGE, OTHER, END], {}, "summary_empty", StopReason.ANSWERED),
     (["<summary> a </summary>", "<summary> b </summary>"], {"max_summaries": 1},
-     "more summaries than it may", StopReason.TURN_LIMIT),
-    ([READ[2], "<summary> " + "and so on, " * 100], {}, "no end", StopReason.TURN_TOKENS),
+     "summary_exhausted", StopReason.TURN_LIMIT),
+    ([PAGE, "<summary> " + "and so on, " * 100], {}, "no end", StopReason.TURN_TOKENS),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("turns", "settings", "why", "stop"), FAULTS)
+@pytest.mark.parametrize(("turns", "settings", "fault", "stop"), FAULTS)
 def test_a_bad_summary_is_counted_and_unscored(
-    turns: Sequence[str], settings: Any, why: str, stop: StopReason
+    turns: Sequence[str], settings: Any, fault: str, stop: StopReason
 ) -> None:
-    rollout = played(turns=turns, window=NO_ROOM, **settings)
-    assert rollout.episode.stop_reason is stop
-    assert rollout.reward is None and why in rollout.scored.missing["intact"]
-    kinds = [turn.action.kind for turn in rollout.episode.turns]
-    if stop is StopReason.ANSWERED:
-        assert rollout.episode.signals["summary_empty"] == 1
-        assert kinds[-2] == (INVALID if turns[1] == READ[0] else COMPACT)
-    if stop is StopReason.TURN_LIMIT:
-        assert rollout.episode.signals["summary_exhausted"] == 1
-
-
-def test_a_copy_of_the_summary_before_is_counted() -> None:
-    rollout = played(turns=["<summary> a </summary>", "<summary> a </summary>", END])
-    assert rollout.episode.signals["summary_copied"] == 1
+    rollout = play("summary", *turns, window=320, **settings)
+    assert rollout.reward is None and rollout.episode.stop_reason is stop
+    assert rollout.episode.signals.get(fault, 1) == 1
+    assert (fault in rollout.scored.missing["intact"]) == (fault == "no end")
+    assert (rollout.episode.turns[1].action.kind == COMPACT) == turns[1].endswith("</summary>")
 
 
 HOSTILE = [
@@ -159,16 +147,15 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_tags_and_foreign_answers_in_a_summary_change_nothing(text: str) -> None:
-    plain, rollout = (
-        played(turns=[*READ[:2], f"<summary> {one} </summary>", END]) for one in ("plain", text)
+    rollouts = [
+        play("summary", PAGE, f"<summary> {one} </summary>", END) for one in ("plain", text)
+    ]
+    kinds, control, scored = (
+        [[turn.action.kind for turn in one.episode.turns] for one in rollouts],
+        [[i for i in one.trajectory.ids if i in CODEC._control_ids] for one in rollouts],
+        [one.scored for one in rollouts],
     )
-    assert rollout.scored == plain.scored and rollout.scored.scores["format"] == 1
-    kinds = [turn.action.kind for turn in rollout.episode.turns]
-    assert kinds == [turn.action.kind for turn in plain.episode.turns]
-    assert rollout.episode.final_answer == plain.episode.final_answer == "amber"
-    control = CODEC._control_ids
-    (_, one), (_, other) = (it.trajectory.segments for it in (plain, rollout))
-    assert [i for i in one.prompt if i in control] == [i for i in other.prompt if i in control]
-    shown = CODEC.decode(other.prompt)
-    assert all(shown.count(tag) == 1 for tag in ("<information>", "</information>"))
-    assert "<answer>" not in shown
+    assert kinds[0] == kinds[1] and control[0] == control[1] and scored[0] == scored[1]
+    assert rollouts[1].episode.final_answer == "amber" and scored[1].scores["format"] == 1
+    shown = CODEC.decode(rollouts[1].trajectory.segments[1].prompt)
+    assert "<answer>" not in shown and shown.count("information>") == 2

@@ -24,11 +24,10 @@ PAGE, OTHER = (
 END = PROTOCOL.render_turn(Action(ANSWER, "amber"), "Done.")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["wrapper:context", "env:dossier", "reward:intact", "alarm:summary_collapse",
-     "algorithm:resum", "algorithm:supo"],
-)  # fmt: skip
+NAMES = "wrapper:context env:dossier reward:intact alarm:summary_collapse algorithm:resum"
+
+
+@pytest.mark.parametrize("name", [*NAMES.split(), "algorithm:supo"])
 def test_it_conforms(name: str) -> None:
     assert_conforms(name, plugins=["searchrl_context"])
 
@@ -71,14 +70,6 @@ def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep
     assert segments[1].reason == "summary" and rollout.reward == 1.5, "format and answer are whole"
     assert rollout.episode.signals["summaries"] == len(places) == 1 + (keep == 2)
     assert rollout.episode.signals["summary_words"] == len(" ".join(texts).split())
-
-
-def test_a_summary_of_its_own_accord_needs_no_full_window() -> None:
-    rollout = play("summary", PAGE, OTHER, "So. <summary> mine </summary>", END)
-    kinds = [turn.action.kind for turn in rollout.episode.turns]
-    assert kinds == [SEARCH, SEARCH, COMPACT, ANSWER]
-    shown = rollout.episode.turns[1].observation
-    begins(rollout.trajectory.segments[1], rollout, f"\n{HEADING}\nmine", 1, shown)
 
 
 def test_fold_asks_behind_every_page_and_keeps_all_notes() -> None:
@@ -146,16 +137,20 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_tags_and_foreign_answers_in_a_summary_change_nothing(text: str) -> None:
-    rollouts = [
-        play("summary", PAGE, f"<summary> {one} </summary>", END) for one in ("plain", text)
-    ]
-    kinds, control, scored = (
-        [[turn.action.kind for turn in one.episode.turns] for one in rollouts],
-        [[i for i in one.trajectory.ids if i in CODEC._control_ids] for one in rollouts],
-        [one.scored for one in rollouts],
+def test_tags_and_answers_in_a_summary_of_its_own_accord_change_nothing(text: str) -> None:
+    plain, rollout = (
+        play("summary", PAGE, OTHER, f"So. <summary> {one} </summary>", END)
+        for one in ("plain", text)
     )
-    assert kinds[0] == kinds[1] and control[0] == control[1] and scored[0] == scored[1]
-    assert rollouts[1].episode.final_answer == "amber" and scored[1].scores["format"] == 1
-    shown = CODEC.decode(rollouts[1].trajectory.segments[1].prompt)
-    assert "<answer>" not in shown and shown.count("information>") == 2
+    for one in (plain, rollout):
+        kinds = [turn.action.kind for turn in one.episode.turns]
+        assert kinds == [SEARCH, SEARCH, COMPACT, ANSWER]
+        assert one.episode.final_answer == "amber" and one.episode.format_score == 1
+    assert rollout.scored == plain.scored
+    note, shown = PROTOCOL.neutralise(text), rollout.episode.turns[1].observation
+    begins(rollout.trajectory.segments[1], rollout, f"\n{HEADING}\n{note}", 1, shown)
+    assert not any(tag in note for tag in ("<answer>", "<search>", "</information>"))
+    controls = [
+        [i for i in one.trajectory.ids if i in CODEC._control_ids] for one in (plain, rollout)
+    ]
+    assert controls[0] == controls[1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,36 +23,34 @@ from searchrl.contracts import COMPACT
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import LossSettings
 from searchrl.core.trajectory import Origin
-from searchrl.engine.learning.packing import PackedRow, pack_step
+from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.engine.sampling.scripted import ScriptedGenerator
 from searchrl.testing import make_history
 
 
-def record(name: str, *segments: tuple[str, int]) -> Trajectory:
-    """A rollout with so many turns in segments that begin for a reason."""
+def item(name: str, reward: float, is_cut: bool, *reasons: str) -> TrainItem:
+    """A rollout of one turn in each segment; they begin for these reasons."""
     made = Trajectory(name, "g")
-    for number, (reason, num_turns) in enumerate(segments):
+    for number, reason in enumerate(reasons):
         if number:
             made.begin_segment(reason)
         made.append_prompt([1, 2])
-        for _ in range(num_turns):
-            made.append_model([3, 4], [-1.0, -1.0], version=0, reason=TurnStop.STOP_STRING)
-    return made
+        made.append_model([3, 4], [-1.0, -1.0], version=0, reason=TurnStop.STOP_STRING)
+    return TrainItem(made, reward, is_cut=is_cut)
 
 
 def test_all_contexts_have_the_advantage_of_the_end_and_masks_take_what_they_name() -> None:
-    split = record("g/0", ("first", 2), ("summary", 1), ("fold", 2))
-    cut = record("g/1", ("first", 2), ("drop", 1))
-    items = [TrainItem(split, 1.0), TrainItem(cut, 0.0, is_cut=True)]
+    reasons = ("first", "drop", "summary", "fold")
+    items = [item("g/0", 1.0, False, *reasons), item("g/1", 0.0, True, "first", "drop")]
     step = StepScores([1.0, 0.0], ["g", "g"], [True, True], items)
-    masked = [1.0, 0.0, 0.0, 1.0, 1.0]  # turns 1 and 2 wrote what the next contexts begin with
+    masked = [1.0, 0.0, 0.0, 1.0]  # turns 1 and 2 wrote what the next contexts begin with
     for algorithm, expected in (
-        (make_resum(), [[1.0] * 5, [-1.0] * 3]),
-        (make_supo(), [[1.0] * 5, [0.0] * 3]),
-        (make_resum(mask_summaries=True), [masked, [-1.0] * 3]),
-        (make_supo(mask_summaries=True), [masked, [0.0] * 3]),
+        (make_resum(), [[1.0] * 4, [-1.0] * 2]),
+        (make_supo(), [[1.0] * 4, [0.0] * 2]),
+        (make_resum(mask_summaries=True), [masked, [-1.0] * 2]),
+        (make_supo(mask_summaries=True), [masked, [0.0] * 2]),
     ):
         made: Any = algorithm.advantages(step)
         assert [[round(one, 3) for one in own.values] for own in made] == expected
@@ -75,55 +74,33 @@ class Sampler(ScriptedGenerator):
         return turns
 
 
-def packed(trajectories: Sequence[Trajectory], reduction: Any) -> dict[str, list[PackedRow]]:
-    """The rows of each rollout in a step in which every rollout has an advantage."""
-    mine = Algorithm("mine", lambda step: [1.0] * len(step.rewards), make_resum().loss)
-    groups = make_groups([TrainItem(one, 1.0) for one in trajectories])
-    rows: dict[str, list[PackedRow]] = defaultdict(list)
-    for row in pack_step(groups, mine, LossSettings(reduction=reduction, beta=1.0)).rows:
-        rows[row.rollout_id].append(row)
-    return rows
-
-
-def in_one_segment(trajectory: Trajectory) -> Trajectory:
-    flat = Trajectory(trajectory.rollout_id, trajectory.group_id)
-    flat.append_prompt([1])
-    for turn in trajectory.turns:
-        ids = trajectory.turn_ids(turn)
-        flat.append_model(ids, [-0.5] * len(ids), version=0, reason=turn.reason)
-    return flat
-
-
 def test_of_200_rollouts_every_token_is_trained_once_and_several_segments_weigh_as_one() -> None:
-    generator, rollouts = Sampler(CODEC), list[Trajectory]()
+    generator, items = Sampler(CODEC), list[TrainItem]()
     generator.said = {}
     for mode in ("summary", "fold", "drop", "cut"):
 
         def ask(world: Any, mode: str = mode) -> list[RolloutRequest]:
-            script = world.script("habit")
-            return [
-                Sampled(f"{mode}{n}", world, "train", n, (n, n + 1), script=script)
-                for n in range(25)
-            ]
+            more: Any = {"script": world.script("habit")}
+            return [Sampled(f"{mode}{n}", world, "train", n, (n, n + 1), **more) for n in range(25)]
 
-        rollouts += [one.trajectory for one in played(ask, generator, mode=mode, window=400)]
-    num_segments = [len(one.segments) for one in rollouts]
-    assert len(rollouts) == 200 and sum(num_segments[:150]) > 450
-    trained = [
-        [i for row in rows for i, is_in in zip(row.ids, row.mask, strict=True) if is_in]
-        for rows in packed(rollouts, "token-mean").values()
-    ]
-    assert trained == [*generator.said.values()]
-    for reduction in ("token-mean", "sequence-mean", "constant"):
-        split, whole = (
-            [sum(sum(row.over_tokens("weight")) for row in rows) for rows in step.values()]
-            for step in (
-                packed(rollouts, reduction),
-                packed([*map(in_one_segment, rollouts)], reduction),
-            )
-        )
-        assert split == pytest.approx(whole, rel=1e-9) and len(split) == 200
-        assert reduction == "constant" or sum(split) == pytest.approx(1.0)
+        rollouts = played(ask, generator, mode=mode, window=400)
+        items += [TrainItem(one.trajectory, 1.0) for one in rollouts]
+    assert len(items) == 200 and sum(len(one.trajectory.segments) for one in items) > 500
+    said = [*generator.said.values()]
+    mine = Algorithm("mine", lambda step: [1.0] * 200, make_resum().loss)
+    sizes = {
+        "token-mean": [len(ids) / sum(map(len, said)) for ids in said],
+        "sequence-mean": [1 / 200] * 200,
+    }
+    for reduction, expected in sizes.items():
+        settings: Any = LossSettings(reduction=reduction, beta=1.0)
+        trained: dict[str, list[int]] = defaultdict(list)
+        weights: dict[str, float] = defaultdict(float)
+        for row in pack_step(make_groups(items), mine, settings).rows:
+            trained[row.rollout_id] += itertools.compress(row.ids, row.mask)
+            weights[row.rollout_id] += sum(row.over_tokens("weight"))
+        assert [*trained.values()] == said
+        assert [*weights.values()] == pytest.approx(expected, rel=1e-9)
 
 
 TINY: dict[str, Any] = {
@@ -148,35 +125,14 @@ def test_equal_observations_give_equal_ledgers_with_any_number_of_slots() -> Non
             assert other.trajectory.ids == one.trajectory.ids and other.episode == one.episode
 
 
-KILLED = """
-import json, os, signal, sys
-from searchrl import train
-from searchrl.programs.setup.session import Session
-from searchrl_context.env import ContextEnv
-
-update, compact, updates = Session.update, ContextEnv._compact, []
-
-def updated(self, *given):
-    updates.append(1)
-    return update(self, *given)
-
-def compacted(self, written):
-    made = compact(self, written)
-    if len(updates) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return made
-
-Session.update, ContextEnv._compact = updated, compacted
-train(json.loads(sys.argv[1]))
-"""
-
-
 @pytest.mark.thorough
 def test_killed_behind_a_summary_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    whole = train({**TINY, "run_dir": str(tmp_path / "whole")})
-    job = json.dumps({**TINY, "run_dir": str(tmp_path / "killed")})
-    assert subprocess.run([sys.executable, "-c", KILLED, job], check=False).returncode == -9
-    runs = whole, train(resume=tmp_path / "killed")
+    killed = tmp_path / "killed"
+    job = json.dumps({**TINY, "run_dir": str(killed)})
+    code = "import json, sys, searchrl; searchrl.train(json.loads(sys.argv[1]))"
+    env = os.environ | {"KILL_BEHIND": str(killed)}
+    assert subprocess.run([sys.executable, "-c", code, job], env=env, check=False).returncode == -9
+    runs = train({**TINY, "run_dir": str(tmp_path / "whole")}), train(resume=killed)
     rows, resumed = (list(run.rollouts("train")) for run in runs)
     assert rows == resumed
     kinds = [turn["action"] for row in rows if row["step"] == 3 for turn in row["turns"]]
@@ -188,18 +144,14 @@ def test_killed_behind_a_summary_it_goes_on_to_the_same_bytes(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "copied", "found"),
     [
-        ([40.0] * 10 + [15.0] * 10, [0.2] * 20, ""),  # shorter, and not nothing
-        ([40.0] * 15 + [2.0] * 4 + [40.0], [0.2] * 15 + [2.0] * 4 + [0.2], ""),  # not in a row
-        ([40.0] * 15 + [2.0] * 5, [0.2] * 20, "from 20.0 words to 1.0"),
-        ([40.0] * 20, [0.2] * 15 + [1.5] * 5, "75% of the summaries"),
+        ([40] * 10 + [15] * 10, [0.2] * 20, ""),  # shorter, and not nothing
+        ([40] * 15 + [2] * 4 + [40], [0.2] * 15 + [2.0] * 4 + [0.2], ""),  # not in a row
+        ([40] * 15 + [2] * 5, [0.2] * 20, "from 20.0 words to 1.0"),
+        ([40] * 20, [0.2] * 15 + [1.5] * 5, "75% of the summaries"),
     ],
 )
-def test_the_alarm_sounds_where_summaries_say_nothing(
-    words: Sequence[float], copied: Sequence[float], found: str
-) -> None:
-    names = {"signal:summary_words": words, "signal:summary_copied": copied}
-    alert = SummaryCollapse().check(make_history(**{"signal:summaries": [2.0] * 20, **names}))
-    if not found:
-        assert alert is None
-    else:
-        assert alert is not None and found in alert.what and alert.since == 16
+def test_the_alarm_sounds_where_summaries_say_nothing(words: Any, copied: Any, found: str) -> None:
+    values = {"signal:summaries": [2.0] * 20, "signal:summary_words": words}
+    alert = SummaryCollapse().check(make_history(**values, **{"signal:summary_copied": copied}))
+    assert (alert is not None) == bool(found)
+    assert alert is None or (found in alert.what and alert.since == 16)

@@ -1,0 +1,96 @@
+"""A wrapper that compacts: another segment begins with its context, and an observation behind."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import gymnasium
+import pytest
+from engine_toy import LIMITS
+
+from searchrl.config import build_config
+from searchrl.contracts import COMPACT, Action, Context, Room
+from searchrl.core.episode import StopReason
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
+from searchrl.engine.sampling.scripted import ScriptedGenerator
+from searchrl.errors import ConfigError
+from searchrl.programs.setup.warnings import ensure_can_learn
+from searchrl.runs.stored import read_episode
+
+SEARCH = "<think>a</think>\n<search> mira </search>"
+TURNS = (SEARCH, SEARCH, "<answer>no</note>", SEARCH, "<think>b</think>\n<answer> 4 </answer>")
+
+
+class Noting(gymnasium.Wrapper[Any, Any, Any, Any]):
+    stops = ("</note>",)
+    context: ClassVar[Any] = Context("In short.", (1, " seen "), "noted")
+    rooms: ClassVar[list[Room]] = []
+
+    def measure(self, room: Room) -> None:
+        self.rooms.append(room)
+
+    def step(self, action: Any) -> Any:
+        if action.endswith("</note>"):
+            info = {"action": Action(COMPACT, "a note"), "context": self.context}
+            return " Go on. ", 0.0, False, False, info
+        return self.env.step(action)
+
+
+@pytest.fixture
+def world(toy_world: Any) -> Any:
+    made = toy_world(reward="format", retriever="random", max_turns=9)
+    plain = made.make_env
+    made.make_env = lambda: Noting(plain())
+    made.close()  # what was made before is no wrapper
+    made.compacts = True
+    Noting.rooms.clear()
+    return made
+
+
+def play(world: Any, codec: Any) -> Rollout:
+    talker = SimpleNamespace(act=lambda _, said=iter(TURNS): next(said))  # noqa: B008
+    request = RolloutRequest("g", world, "train", 0, (1,), script=lambda *_: talker)
+    (group,) = RolloutDriver(ScriptedGenerator(codec), codec, LIMITS).run([request])
+    return group.rollouts[0]
+
+
+def test_the_policy_reads_the_context_and_the_observation_in_place_of_all_before(
+    world: Any, policy: Any
+) -> None:
+    codec, rollout = policy.renderer, play(world, policy.renderer)
+    first, second = rollout.trajectory.segments
+    begin = [*codec.render_prompt("", "In short.").ids, *codec.encode_model_text(SEARCH)]
+    begin += codec.encode_plain(" seen ") + codec.encode_plain(" Go on. ")
+    assert second.prompt == begin and second.reason == "noted"
+    assert [room.num_tokens for room in Noting.rooms][2:5:2] == [len(first), len(second)]
+    assert (Noting.rooms[0].max_tokens, Noting.rooms[0].max_turn_tokens) == (800, 80)
+
+
+def test_the_protocol_is_not_asked_about_a_turn_that_compacts(world: Any, policy: Any) -> None:
+    rollout = play(world, policy.renderer)
+    assert rollout.episode.format_score == rollout.reward == 1
+    assert world.protocol.format_score([turn.text for turn in rollout.episode.turns]) < 1
+    again = read_episode(rollout_record(rollout, "train", {}), world.protocol)
+    assert again.format_score == 1 and again.final_answer == rollout.episode.final_answer
+    assert again.turns[2].action == rollout.episode.turns[2].action == Action(COMPACT, "a note")
+
+
+def test_a_context_that_is_none_or_does_not_fit_ends_the_episode(
+    world: Any, policy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Noting, "context", Context("word " * 800))
+    full = play(world, policy.renderer)
+    assert full.episode.stop_reason is StopReason.TOTAL_TOKENS
+    assert len(full.trajectory.segments) == 1 and not full.episode.turns[2].observation
+    monkeypatch.setattr(Noting, "context", "In short.")
+    failure: Any = play(world, policy.renderer).episode.failure
+    assert "env 'toy'" in failure.owner and "'In short.'" in failure.message
+
+
+def test_no_rollout_branches_where_contexts_change(world: Any) -> None:
+    branching: Any = SimpleNamespace(branches=True)
+    with pytest.raises(ConfigError, match="env 'toy' has a wrapper that compacts.*such as grpo"):
+        ensure_can_learn(build_config({}), branching, [world])

@@ -9,6 +9,8 @@ values of the device is counted by its line. Python backends are an experimental
 
 from __future__ import annotations
 
+import sys
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -21,9 +23,13 @@ from torch.utils import backend_registration as registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-MAY_MIX = ("aten.copy_", "aten._to_copy", "aten.to.", "aten.index_put", "aten.index.Tensor")
-"""Operations that take tensors of the CPU beside those of a card; `index` takes indices so."""
-READING = ("aten._local_scalar_dense", "aten.nonzero", "aten.equal")
+MAY_MIX = ("aten.copy_", "aten._to_copy", "aten.to.")
+"""Operations that take tensors of the CPU beside those of a card; others take single numbers."""
+INDEXING = ("aten.index.", "aten.index_put")
+"""These take indices so."""
+JOINING = ("aten.cat", "aten.stack")
+"""These take no single numbers."""
+READING = ("aten._local_scalar_dense", "aten.nonzero", "aten.equal", "aten.masked_select")
 
 READS: Counter[str] = Counter()
 """By line: how often the host waited for values of the device."""
@@ -43,6 +49,9 @@ class _Backend(registration._DummyBackendModule):
 
     def current_device(self) -> int:
         return 0
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
 
 
 registration._setup_privateuseone_for_python_backend(rename="pretend", backend_module=_Backend())
@@ -108,23 +117,37 @@ def where() -> str:
     return "?"
 
 
+def _is_near(one: Any) -> bool:
+    return isinstance(one, torch.Tensor) and not isinstance(one, Pretended)
+
+
+def _misplaced(func: Any, args: Any, flat: list[Any]) -> torch.Tensor | None:
+    """A tensor of the CPU that a card would not take beside its own."""
+    name = str(func)
+    if name.startswith(MAY_MIX):
+        return None
+    if name.startswith(INDEXING):
+        flat = [args[0], *args[2:3]]
+    has_no_numbers = name.startswith(JOINING)
+    wrong = (one for one in flat if _is_near(one) and (one.dim() or has_no_numbers))
+    is_kept_there = _is_near(args[0]) and (func._schema.is_mutable or name.startswith(INDEXING))
+    return args[0] if is_kept_there else next(wrong, None)
+
+
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     flat, _ = tree_flatten((args, kwargs))
     far = [one for one in flat if isinstance(one, Pretended)]
-    near = [
-        one
-        for one in flat
-        if isinstance(one, torch.Tensor) and not isinstance(one, Pretended) and one.dim() > 0
-    ]
     name = str(func)
-    if far and near and not name.startswith(MAY_MIX):
-        shape = tuple(near[0].shape)
-        raise RuntimeError(f"{name} at {where()}: a CPU tensor {shape} beside one of the device")
+    if far and (near := _misplaced(func, args, flat)) is not None:
+        fault = f"{name} at {where()}: a CPU tensor {(*near.shape,)} beside one of the device"
+        print(fault, file=sys.stderr)  # an exception in a backward pass ends the process
+        raise RuntimeError(fault)
     named = [torch.device(one) for one in flat if isinstance(one, torch.device)]
     if isinstance(kwargs.get("device"), str):
         named.append(torch.device(kwargs["device"]))
     goes = named[0].type if named else None
-    if far and (goes == "cpu" or name.startswith(READING)):
+    has_mask = name.startswith(INDEXING) and any(one.dtype == torch.bool for one in far[1:])
+    if far and (goes == "cpu" or has_mask or name.startswith(READING)):
         READS[f"{name.split('.')[1]} {where()}"] += 1
 
     def plain(one: Any) -> Any:
@@ -141,27 +164,42 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name.startswith("aten.copy_") and not isinstance(args[0], Pretended):
         READS[f"copy_ {where()}"] += 1
         return args[0]
+    is_old = far and func.is_view and not far[0].is_inference()
     known = {id(one.inner): one for one in far}
 
     def wrapped(one: Any) -> Any:
         if not isinstance(one, torch.Tensor) or isinstance(one, Pretended):
             return one
-        return known[id(one)] if id(one) in known else Pretended(one)
+        if id(one) in known:
+            return known[id(one)]
+        with torch.inference_mode(torch.is_inference_mode_enabled() and not is_old):
+            return Pretended(one)
 
     return tree_map(wrapped, made)
+
+
+@contextmanager
+def _in_this_thread() -> Iterator[None]:
+    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device=…) is made on the CPU first
+    try:
+        # Its backward passes run here, where the mode is.
+        with torch.autograd.set_multithreading_enabled(False), _Mode():
+            yield
+    finally:
+        torch._C._set_only_lift_cpu_tensors(False)
+
+
+def _run_thread(thread: threading.Thread, run: Any = threading.Thread.run) -> None:
+    with _in_this_thread():
+        run(thread)
 
 
 @contextmanager
 def pretending() -> Iterator[Counter[str]]:
     """Let `device: auto` be the pretended device; yields the reads of the host by line."""
     READS.clear()
-    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device=…) is made on the CPU first
-    try:
-        device = mock.patch.multiple(
-            "searchrl.programs.setup.planning", resolve_device=lambda name: DEVICE
-        )
-        # Its backward passes run in this thread, where the mode is.
-        with device, torch.autograd.set_multithreading_enabled(False), _Mode():
-            yield READS
-    finally:
-        torch._C._set_only_lift_cpu_tensors(False)
+    place = "searchrl.programs.setup.planning"
+    device = mock.patch.multiple(place, resolve_device=lambda name: torch.device(DEVICE.type))
+    threads = mock.patch.object(threading.Thread, "run", _run_thread)
+    with device, threads, _in_this_thread():
+        yield READS

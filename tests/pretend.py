@@ -29,10 +29,17 @@ INDEXING = ("aten.index.", "aten.index_put")
 """These take indices so."""
 JOINING = ("aten.cat", "aten.stack")
 """These take no single numbers."""
-READING = ("aten._local_scalar_dense", "aten.nonzero", "aten.equal", "aten.masked_select")
+READING = tuple(
+    f"aten.{name}"
+    for name in "_local_scalar_dense is_nonzero item equal nonzero masked_select _unique2 "
+    "unique_dim unique_consecutive bincount repeat_interleave.Tensor".split()
+)
+"""Operations whose result, or its size, the host waits for; so does an index of booleans."""
 
 READS: Counter[str] = Counter()
 """By line: how often the host waited for values of the device."""
+SENT: Counter[str] = Counter()
+"""By line: how often the host sent values to the device."""
 
 
 class _Backend(registration._DummyBackendModule):
@@ -43,12 +50,6 @@ class _Backend(registration._DummyBackendModule):
 
     def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
         torch.random.default_generator.set_state(state)
-
-    def device_count(self) -> int:
-        return 1
-
-    def current_device(self) -> int:
-        return 0
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16, torch.float16]
@@ -128,8 +129,7 @@ def _misplaced(func: Any, args: Any, flat: list[Any]) -> torch.Tensor | None:
         return None
     if name.startswith(INDEXING):
         flat = [args[0], *args[2:3]]
-    has_no_numbers = name.startswith(JOINING)
-    wrong = (one for one in flat if _is_near(one) and (one.dim() or has_no_numbers))
+    wrong = (one for one in flat if _is_near(one) and (one.dim() or name.startswith(JOINING)))
     is_kept_there = _is_near(args[0]) and (func._schema.is_mutable or name.startswith(INDEXING))
     return args[0] if is_kept_there else next(wrong, None)
 
@@ -142,23 +142,19 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         fault = f"{name} at {where()}: a CPU tensor {(*near.shape,)} beside one of the device"
         print(fault, file=sys.stderr)  # an exception in a backward pass ends the process
         raise RuntimeError(fault)
-    named = [torch.device(one) for one in flat if isinstance(one, torch.device)]
-    if isinstance(kwargs.get("device"), str):
-        named.append(torch.device(kwargs["device"]))
-    goes = named[0].type if named else None
-    has_mask = name.startswith(INDEXING) and any(one.dtype == torch.bool for one in far[1:])
-    if far and (goes == "cpu" or has_mask or name.startswith(READING)):
+    goes = next((one.type for one in flat if isinstance(one, torch.device)), None)
+    is_mask = name.startswith(INDEXING) and any(one.dtype == torch.bool for one in far[1:])
+    if far and (goes == "cpu" or name.startswith(READING) or is_mask):
         READS[f"{name.split('.')[1]} {where()}"] += 1
+    if goes == DEVICE.type and any(_is_near(one) and one.dim() for one in flat):
+        SENT[where()] += 1
 
     def plain(one: Any) -> Any:
         if isinstance(one, Pretended):
             return one.inner
         return torch.device("cpu") if isinstance(one, torch.device) else one
 
-    own = tree_map(plain, kwargs)
-    if isinstance(own.get("device"), str):
-        own["device"] = torch.device("cpu")
-    made = func(*tree_map(plain, args), **own)
+    made = func(*tree_map(plain, args), **tree_map(plain, kwargs))
     if not (goes == DEVICE.type or (far and goes != "cpu")):
         return made
     if name.startswith("aten.copy_") and not isinstance(args[0], Pretended):
@@ -168,10 +164,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     known = {id(one.inner): one for one in far}
 
     def wrapped(one: Any) -> Any:
-        if not isinstance(one, torch.Tensor) or isinstance(one, Pretended):
-            return one
-        if id(one) in known:
-            return known[id(one)]
+        if not _is_near(one) or id(one) in known:
+            return known.get(id(one), one)
         with torch.inference_mode(torch.is_inference_mode_enabled() and not is_old):
             return Pretended(one)
 
@@ -198,8 +192,9 @@ def _run_thread(thread: threading.Thread, run: Any = threading.Thread.run) -> No
 def pretending() -> Iterator[Counter[str]]:
     """Let `device: auto` be the pretended device; yields the reads of the host by line."""
     READS.clear()
-    place = "searchrl.programs.setup.planning"
-    device = mock.patch.multiple(place, resolve_device=lambda name: torch.device(DEVICE.type))
+    SENT.clear()
+    place = "searchrl.programs.setup.planning.resolve_device"
+    device = mock.patch(place, lambda name: torch.device(DEVICE.type))
     threads = mock.patch.object(threading.Thread, "run", _run_thread)
     with device, threads, _in_this_thread():
         yield READS

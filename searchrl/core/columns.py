@@ -12,8 +12,9 @@ Shape suffixes: T tokens of a micro-batch (any shape, all columns alike), S its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -79,14 +80,17 @@ class LossStats:
     max_abs_log_ratio: float = 0.0
     """Largest |logp - old_logp| before the clamp; 0 at the first update, or something is wrong."""
     is_clipped_T: Tensor | None = field(default=None, compare=False, repr=False)
-    """Tokens of one micro-batch whose gradient the clip took; None for a loss without a clip."""
+    """Tokens of one micro-batch whose gradient the clip took; None for a loss without a clip. On
+    the CPU, as are the two below."""
     factor_T: Tensor | None = field(default=None, compare=False, repr=False)
     """Factor on weight times advantage of each token of one micro-batch; None: 1."""
+    also: tuple[Tensor, ...] = field(default=(), compare=False, repr=False)
+    """`LossColumns.also`, of one micro-batch."""
 
     def __add__(self, other: LossStats) -> LossStats:
         if not isinstance(other, LossStats):
             return NotImplemented
-        names = [one.name for one in fields(self) if one.name not in ("is_clipped_T", "factor_T")]
+        names = [one.name for one in fields(self) if one.compare]
         both = {name: getattr(self, name) + getattr(other, name) for name in names}
         both["max_abs_log_ratio"] = max(self.max_abs_log_ratio, other.max_abs_log_ratio)
         return LossStats(**both)
@@ -163,6 +167,8 @@ class LossColumns:
     segment_T: Tensor | None
     """Number of the token's segment, the text that the model saw at once. A segment is whole in
     one micro-batch; most rollouts have one."""
+    num_segments: int | None
+    """None: numbers are any, and counting them waits for the device."""
     has_sampler: bool
     """True where `sampler_logp_T` was given."""
     entropy_T: Tensor | None = None
@@ -178,6 +184,8 @@ class LossColumns:
     (`old_logp_T` is the sampler's); None: none is. Only for an algorithm that is `off_policy`."""
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     """Columns of the algorithm (`Algorithm.columns`) by name; `turn` beside a critic of turns."""
+    also: tuple[Tensor, ...] = ()
+    """Columns that the caller wants on the CPU: they go there with the statistics."""
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a column of the algorithm.
@@ -196,8 +204,11 @@ class LossColumns:
         """
         if self.segment_T is None:
             raise ValueError("this loss needs segment_T: which segment each token belongs to")
-        ids_S, index_T = torch.unique(self.segment_T, return_inverse=True)
-        rows_S = torch.arange(len(ids_S), device=index_T.device)
+        index_T, num_segments = self.segment_T, self.num_segments
+        if num_segments is None:
+            ids_S, index_T = torch.unique(self.segment_T, return_inverse=True)
+            num_segments = len(ids_S)
+        rows_S = torch.arange(num_segments, device=index_T.device)
         is_of_ST = index_T.flatten() == rows_S[:, None]
         is_in_ST = is_of_ST & self.is_kept_T.flatten()
         return torch.where(is_in_ST, column_T.flatten(), 0.0).sum(1)[index_T]
@@ -211,13 +222,15 @@ class LossColumns:
         is_cut_T: Tensor | None = None,
         extra_loss: Tensor | None = None,
         factor_T: Tensor | None = None,
+        extra_sums: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, LossStats]:
         """Return - sum_t weight_t objective_t, plus `extra_loss`, and the statistics.
 
         The other columns are only counted: `ratio_T` is the clip's argument, `is_clipped_T` marks
         gradients that the clip took, `is_cut_T` importance weights that were cut, `factor_T` are
         factors of weights for the record. None: the loss has no such column, and it is not
-        measured. Off-policy tokens are in no mean.
+        measured. Off-policy tokens are in no mean. `extra_sums` are fields of `LossStats` that only
+        this loss knows.
         """
         # Mask, denominator and reduction in one line: weight_T is 0 outside the mask and carries
         # the denominator of the whole step; every factor is finite, so no product can be NaN.
@@ -267,13 +280,18 @@ class LossColumns:
                 sums["sum_square_error"] = total((target_T - self.value_T).square())
                 sums["sum_target"] = total(target_T)
                 sums["sum_square_target"] = total(target_T.square())
-            # One transfer for all of them: each .item() would wait for the device on its own.
-            values = torch.stack([value.to(loss.dtype) for value in sums.values()]).tolist()
-        named = dict(zip(sums, values, strict=True))
-        counted = {k: int(v) if k.startswith("num_") else v for k, v in named.items()}
-        if is_clipped_T is not None:
-            is_clipped_T = is_clipped_T & is_in_T
-        return loss, LossStats(**counted, is_clipped_T=is_clipped_T, factor_T=factor_T)
+            sums |= extra_sums or {}
+            if is_clipped_T is not None:
+                is_clipped_T = is_clipped_T & is_in_T
+            values, (is_clipped_T, factor_T, *also) = _on_cpu(
+                loss.dtype, [*sums.values()], [is_clipped_T, factor_T, *self.also]
+            )
+        named = dict(zip(sums, values.tolist(), strict=True))
+        counted: dict[str, Any] = {
+            name: int(value) if name.startswith("num_") else value for name, value in named.items()
+        }
+        read = tuple(one for one in also if one is not None)
+        return loss, LossStats(**counted, is_clipped_T=is_clipped_T, factor_T=factor_T, also=read)
 
 
 def loss_columns(
@@ -285,12 +303,14 @@ def loss_columns(
     ref_logp_T: Tensor | None = None,
     sampler_logp_T: Tensor | None = None,
     segment_T: Tensor | None = None,
+    num_segments: int | None = None,
     rollout_T: Tensor | None = None,
     entropy_T: Tensor | None = None,
     value_T: Tensor | None = None,
     is_off_T: Tensor | None = None,
     extra: Mapping[str, Tensor] | None = None,
     terms: Collection[str] = (),
+    also: tuple[Tensor, ...] = (),
 ) -> LossColumns:
     """Check the columns of a micro-batch and bring them into the form that losses read.
 
@@ -304,6 +324,7 @@ def loss_columns(
         ref_logp_T: under the reference; None: there is none, and no KL is measured.
         sampler_logp_T: the sampler's record, where `old_logp_T` is not that record.
         segment_T: number of each token's segment; a segment is whole within one micro-batch.
+        num_segments: numbers are below it. None: they may be any.
         rollout_T: number of each token's rollout; its segments may be in several micro-batches.
         entropy_T: of the policy's distribution, in nats, at the sampling temperature. One that is
             not finite (probabilities of exactly 0) becomes 0 and drops no token.
@@ -311,6 +332,7 @@ def loss_columns(
         is_off_T: True at tokens of demonstrations and replays; None: none is.
         extra: columns of the algorithm by name.
         terms: names of the columns that weigh a further term of the loss, like `weight_T`.
+        also: columns to bring to the CPU with the statistics.
 
     Values at a token without a weight are never read. A token with a log-prob that is not finite is
     dropped and counted. It leaves the numerator only: earlier micro-batches were divided by the
@@ -359,6 +381,7 @@ def loss_columns(
         num_dropped=(has_weight_T & ~is_kept_T).sum(),
         ref_logp_T=None if ref_logp_T is None else kept(ref_logp_T.detach()),
         segment_T=segment_T,
+        num_segments=num_segments,
         rollout_T=rollout_T,
         has_sampler=sampler_logp_T is not None,
         entropy_T=None if entropy_T is None else kept(_finite(entropy_T)),
@@ -368,7 +391,19 @@ def loss_columns(
             name: kept(one_T.detach()) if one_T.is_floating_point() else one_T
             for name, one_T in extra.items()
         },
+        also=also,
     )
+
+
+def _on_cpu(
+    dtype: torch.dtype, sums: Sequence[Tensor], columns: Sequence[Tensor | None]
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Sums and columns on the CPU, by one transfer: each would wait for the device on its own."""
+    given = [one for one in columns if one is not None]
+    flat_F = torch.cat([one.detach().to(dtype).flatten() for one in (*sums, *given)]).cpu()
+    values, *parts = flat_F.split([len(sums), *(one.numel() for one in given)])
+    made = iter(part.to(of.dtype).view(of.shape) for part, of in zip(parts, given, strict=True))
+    return values, [None if one is None else next(made) for one in columns]
 
 
 def _finite(column_T: Tensor) -> Tensor:

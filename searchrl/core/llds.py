@@ -9,7 +9,6 @@ is its own: the tokens with A >= 0, all-correct groups included.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -77,6 +76,7 @@ def llds_loss(
     drop_T = torch.where(has_fallen_T, fall_T, 0.0)
     objective_T = surrogate_T - kl_penalty(columns, settings)
     pull = coefficient * (hold_T * drop_T).sum()
-    loss, stats = columns.reduce(objective_T, ratio_T, is_clipped_T=is_clipped_T, extra_loss=pull)
-    num_held, sum_drop = int(is_held_T.sum()), float(drop_T.detach().sum())
-    return loss, replace(stats, num_held=num_held, sum_drop=sum_drop)
+    sums = {"num_held": is_held_T.sum(), "sum_drop": drop_T.sum()}
+    return columns.reduce(
+        objective_T, ratio_T, is_clipped_T=is_clipped_T, extra_loss=pull, extra_sums=sums
+    )

@@ -57,3 +57,42 @@ def test_a_tensor_on_the_wrong_side_raises() -> None:
     words, paths = [sys.executable, "-c", code], {"PYTHONPATH": str(TESTS)}
     done = run(words, env=paths, capture_output=True, text=True, check=False)
     assert "a CPU tensor (3,) beside one of the device" in done.stderr
+
+
+COUNTING = """
+from pretend import READS
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.sampling.slot_generator import SlotGenerator
+
+def counted(owner, name):
+    method, found = getattr(owner, name), []
+    def call(self, *args, **more):
+        before = READS.total()
+        made = method(self, *args, **more)
+        found.append(READS.total() - before)
+        return made
+    setattr(owner, name, call)
+    return found
+
+decode = counted(SlotGenerator, "_decode")
+step, loss, take = (counted(Learner, name) for name in ("train_step", "_loss", "take_step"))
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["grpo", "gspo", "llds"])
+def test_the_host_reads_once_per_token_micro_batch_and_update(
+    micro_model: Path, tmp_path: Path, name: str
+) -> None:
+    settings = {"max_steps": 2, "device": "auto", "eval": {"every": 0}, "algorithm": {"name": name}}
+    if name == "grpo":  # others read log-probs before the first of several updates
+        settings |= CASES["updates"]
+    places = json.dumps([str(micro_model), str(tmp_path / "run")])
+    code = COUNTING + CODE.replace("json.dumps(reads)", "json.dumps([decode, step, loss, take])")
+    words = [sys.executable, "-c", code, places, json.dumps(settings)]
+    paths = {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    done = run(words, env=paths, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    decode, step, loss, take = json.loads(done.stdout)
+    assert set(decode) == set(loss) == set(take) == {1} and len(decode) > 20
+    assert sum(step) == len(loss) + len(take)

@@ -81,13 +81,14 @@ class BatchCheck:
         Raises:
             CheckError: `finite` or `mismatch` (a single token).
         """
+        batch, logp_N = batch.host or batch, logp_N.detach().cpu()
         is_own = [_is_own(self._recorded[name], version) for name in batch.row_ids]
-        is_own_N = torch.tensor(is_own, device=batch.segment_N.device)[batch.segment_N]
+        is_own_N = torch.tensor(is_own)[batch.segment_N]
         columns = batch[LOGP], batch[ADVANTAGE], batch[WEIGHT]
         sampled = SampledTokens.measure(logp_N, *columns, is_own_N, batch.is_off_N)
         gap = sampled.max_gap
         if self._worst is None or gap > self._worst[0]:
-            self._worst = gap, self._worst_of(batch, logp_N.detach(), is_own_N)
+            self._worst = gap, self._worst_of(batch, logp_N, is_own_N)
         if not math.isfinite(gap):
             raise CheckError(
                 "the trainer's log-prob of a sampled token is not a finite number, and the "

@@ -34,6 +34,8 @@ class MicroBatch:
     """Position in `rows` of the segment that a token belongs to."""
     is_off_N: Tensor | None = None
     """True at tokens that were not sampled in this step; None: all were."""
+    host: MicroBatch | None = None
+    """The same with its columns on the CPU; None: they are there."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.columns[name]
@@ -72,7 +74,8 @@ class MicroBatch:
     def without_weights(self) -> MicroBatch:
         """Return the batch with a loss, and a gradient, of 0."""
         nothing = {term: torch.zeros_like(self.columns[term]) for term in self.terms}
-        return replace(self, columns={**self.columns, **nothing})
+        host = self.host and self.host.without_weights()
+        return replace(self, columns={**self.columns, **nothing}, host=host)
 
 
 def without(
@@ -159,15 +162,22 @@ def _packs(
 def _micro_batch(rows: Sequence[PackedRow], layout: Layout) -> MicroBatch:
     device = layout.ids_BT.device
     owners = [number for number, row in enumerate(rows) for _ in range(row.num_trained)]
-    segment_N = torch.tensor(owners, dtype=torch.long, device=device)
+    segment_N = torch.tensor(owners, dtype=torch.long)
     is_off = [row.is_off for row in rows]
     columns = {
         name: torch.tensor(
-            [one for row in rows for one in row.over_tokens(name)],
-            dtype=torch.float32,
-            device=device,
+            [one for row in rows for one in row.over_tokens(name)], dtype=torch.float32
         )
         for name in rows[0].columns
     }
-    is_off_N = torch.tensor(is_off, device=device)[segment_N] if any(is_off) else None
-    return MicroBatch(tuple(rows), layout, columns, segment_N, is_off_N)
+    is_off_N = torch.tensor(is_off)[segment_N] if any(is_off) else None
+    host = MicroBatch(tuple(rows), layout, columns, segment_N, is_off_N)
+    if device.type == "cpu":
+        return host
+    return replace(
+        host,
+        columns={name: column_N.to(device) for name, column_N in columns.items()},
+        segment_N=segment_N.to(device),
+        is_off_N=None if is_off_N is None else is_off_N.to(device),
+        host=host,
+    )

@@ -269,15 +269,19 @@ class Learner(Updater):
             ref_logp_T=ref_logp_N,
             sampler_logp_T=batch[LOGP] if self.asks_own_logps else None,
             segment_T=batch.segment_N,
+            num_segments=len(batch.rows),
             rollout_T=batch.rollout_N,
             entropy_T=entropy_N,
             value_T=value_N,
             is_off_T=batch.is_off_N,
             extra={k: v for k, v in batch.columns.items() if k not in (LOGP, ADVANTAGE, WEIGHT)},
             terms=batch.terms[1:],
+            also=(logp_N.detach(), entropy_N.detach()),
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
-        entropy_N = entropy_N.detach()
+        # Figures are of the CPU. A loss without `reduce` has its columns still on the device.
+        logp_N, entropy_N = stats.also or (one.cpu() for one in columns.also)
+        batch = batch.host or batch
         is_on_N = batch[WEIGHT] > 0
         if batch.is_off_N is not None:
             is_on_N = is_on_N & ~batch.is_off_N
@@ -288,7 +292,7 @@ class Learner(Updater):
             given = batch[LOGP], batch[ADVANTAGE], batch[WEIGHT]
             sums.sampled = SampledTokens.measure(logp_N, *given, is_off_N=batch.is_off_N)
         if is_first:
-            sums.tokens = token_columns(batch, logp_N.detach(), entropy_N, stats)
+            sums.tokens = token_columns(batch, logp_N, entropy_N, stats)
         return loss, sums
 
     def state_dict(self) -> dict[str, Any]:

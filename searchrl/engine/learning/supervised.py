@@ -75,7 +75,8 @@ class SupervisedLearner(Updater):
             assert is_right_N is not None
             # One denominator for the whole step, whatever the split into micro-batches.
             loss = -(batch[WEIGHT] * logp_N).sum() / total
-            return loss, (float(loss.detach()), int(is_right_N.sum()))
+            figures = torch.stack((loss.detach(), is_right_N.sum())).tolist()
+            return loss, (figures[0], int(figures[1]))
 
         torch.manual_seed(seed + self.workers.rank)  # no process has the masks of another
         self.policy.model.train()

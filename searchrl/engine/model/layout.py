@@ -64,9 +64,10 @@ class Layout:
 def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:
     """One rollout per row, padded on the right; True in `chosen_BT` (never in column 0): wanted.
 
-    Padding needs no mask: a causal model never looks ahead.
+    `chosen_BT` is on the CPU: nobody waits for the device to count it. Padding needs no mask: a
+    causal model never looks ahead.
     """
-    wanted_N = chosen_BT.flatten().nonzero()[:, 0]
+    wanted_N = chosen_BT.flatten().nonzero()[:, 0].to(ids_BT.device)
     return Layout(ids_BT, wanted_N - 1, ids_BT.flatten()[wanted_N])
 
 
@@ -76,7 +77,7 @@ def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
         pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
         for rows in zip(*((rollout.ids, rollout.mask) for rollout in rollouts), strict=True)
     )
-    return padded_layout(ids_BT.to(device), mask_BT.to(device))
+    return padded_layout(ids_BT.to(device), mask_BT)
 
 
 def padded_batches(

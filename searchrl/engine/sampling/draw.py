@@ -7,6 +7,7 @@ exactly as the trainer takes them. Shapes: B dialogues, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,24 @@ class Draw(NamedTuple):
     logp_B: Tensor
     log_mass_B: Tensor | None
 
+    def read(self) -> tuple[list[int], list[float], float]:
+        """Return tokens, log-probs and the sum of log masses: one transfer to the host.
+
+        Raises:
+            GenerationFailure: if a row had no finite distribution.
+        """
+        columns = [self.token_B.int(), self.logp_B.view(torch.int32)]
+        if self.log_mass_B is not None:
+            columns.append(self.log_mass_B.view(torch.int32))
+        ids_B, *floats = torch.stack(columns).cpu()
+        logps, *masses = (bits_B.view(torch.float32).tolist() for bits_B in floats)
+        if not all(map(math.isfinite, logps)):
+            raise GenerationFailure(
+                "the model returned non-finite logits; the weights are damaged or the dtype "
+                "overflows (try --set model.dtype=float32)"
+            )
+        return ids_B.tolist(), logps, sum(masses[0]) if masses else 0.0
+
 
 def draw_tokens(logits_BV: Tensor, sampling: Sampling, key_B: Tensor, position_B: Tensor) -> Draw:
     """Draw the next token of every row.
@@ -37,19 +56,13 @@ def draw_tokens(logits_BV: Tensor, sampling: Sampling, key_B: Tensor, position_B
         key_B: int64, `rng_keys` of the dialogues (their 64 bits).
         position_B: int64, where in its dialogue each token will stand.
 
-    Raises:
-        GenerationFailure: if a row holds no finite distribution.
+    A row without a finite distribution gets a log-prob that is not finite; `Draw.read` raises.
     """
     # fp32: bf16 log-probs differ from the trainer's by more than a clip range.
     logits_BV = logits_BV.float()
     if sampling.temperature not in (0.0, 1.0):
         logits_BV = logits_BV / sampling.temperature
     prob_BV, _, log_sum_B = normalise(logits_BV)
-    if not torch.isfinite(log_sum_B).all():
-        raise GenerationFailure(
-            "the model returned non-finite logits; the weights are damaged or the dtype "
-            "overflows (try --set model.dtype=float32)"
-        )
     log_mass_B = None
     if sampling.temperature == 0:
         token_B = logits_BV.argmax(dim=-1)
@@ -94,7 +107,7 @@ def inverse_cdf(prob_BV: Tensor, uniform_B: Tensor) -> Tensor:
     before_B1 = F.pad(cdf_BN, (1, 0)).gather(1, block_B1)
     inside_Bb = blocks_BNb.take_along_dim(block_B1[:, :, None], dim=1)[:, 0].double().cumsum(dim=-1)
     token_B1 = block_B1 * _BLOCK + _first_above(inside_Bb, threshold_B1 - before_B1)
-    return token_B1[:, 0].to(device)
+    return token_B1[:, 0].clamp_max(prob_BV.shape[1] - 1).to(device)
 
 
 def _first_above(cdf_BN: Tensor, threshold_B1: Tensor) -> Tensor:
@@ -102,7 +115,8 @@ def _first_above(cdf_BN: Tensor, threshold_B1: Tensor) -> Tensor:
     rounds up to the total."""
     total_B1 = cdf_BN[:, -1:].contiguous()
     place_B1 = torch.searchsorted(cdf_BN, threshold_B1, right=True)
-    return torch.minimum(place_B1, torch.searchsorted(cdf_BN, total_B1))
+    last_B1 = torch.searchsorted(cdf_BN, total_B1)
+    return torch.minimum(place_B1, last_B1).clamp_max(cdf_BN.shape[1] - 1)  # NaN has no place
 
 
 def uniforms(key_B: Tensor, position_B: Tensor) -> Tensor:
@@ -125,6 +139,6 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def key_tensor(keys: list[int], device: torch.device) -> Tensor:
+def key_tensor(keys: list[int]) -> Tensor:
     """64-bit keys as int64."""
-    return torch.tensor([_signed(key & ((1 << 64) - 1)) for key in keys], device=device)
+    return torch.tensor([_signed(key & ((1 << 64) - 1)) for key in keys])

@@ -76,14 +76,15 @@ class HFGenerator(Dialogues):
                 use_cache=True,
                 logits_to_keep=1,
             ).logits[:, -1]
-            token_B, logp_B, _ = draw_tokens(
+            draw = draw_tokens(
                 logits_BV,
                 self.sampling,
-                key_tensor([s.rng_key for s in live], device),
+                key_tensor([s.rng_key for s in live]).to(device),
                 torch.tensor([len(s.ids) for s in live], device=device),
             )
             keep = []
-            columns = zip(live, token_B.tolist(), logp_B.tolist(), strict=True)
+            tokens, logps, _ = draw.read()
+            columns = zip(live, tokens, logps, strict=True)
             for row, (sequence, token, logp) in enumerate(columns):
                 sequence.append(token, logp)
                 reason = self._stop_reason(sequence)
@@ -93,7 +94,7 @@ class HFGenerator(Dialogues):
                     turns.append(sequence.finish(reason, self.version))
             next_position_B1 = position_BT[:, -1:] + 1
             mask_BT = torch.cat([mask_BT, mask_BT.new_ones(len(live), 1)], dim=1)
-            ids_BT, position_BT = token_B[:, None], next_position_B1
+            ids_BT, position_BT = draw.token_B[:, None], next_position_B1
             if len(keep) < len(live):
                 index = torch.tensor(keep, dtype=torch.long, device=device)
                 live = [live[row] for row in keep]

@@ -276,7 +276,8 @@ class SlotGenerator:
                 count = stop - sequence.cached
                 ids_BT[row, :count] = torch.tensor(sequence.ids[sequence.cached : stop])
                 position_BT[row, :count] = torch.arange(sequence.cached, stop)
-            self._forward(ids_BT, position_BT, [d.slot for d, _ in batch], span)
+            sent_2BT = torch.stack((ids_BT, position_BT)).to(self.policy.device)
+            self._forward(sent_2BT, [d.slot for d, _ in batch], span)
             for sequence, stop in batch:
                 sequence.cached = stop
 
@@ -285,25 +286,26 @@ class SlotGenerator:
         slots = [d.slot for d in ready]
         num_rows = 1 + max(slots)
         self._cache.reserve(max(len(d.ids) for d in ready))
-        # A row that is not ready computes a token that nobody reads.
-        ids_B = torch.zeros(num_rows, dtype=torch.long)
-        position_B = torch.full((num_rows,), self._cache.scratch)
-        ids_B[slots] = torch.tensor([d.ids[-1] for d in ready])
-        position_B[slots] = torch.tensor([len(d.ids) - 1 for d in ready])
+        # A row that is not ready computes a token that nobody reads. One transfer each way: a wait
+        # for the device costs as much as many small operations.
+        sent_4B = torch.zeros(4, num_rows, dtype=torch.long)
+        sent_4B[1] = self._cache.scratch
+        sent_4B[0, slots] = torch.tensor([d.ids[-1] for d in ready])
+        sent_4B[1, slots] = torch.tensor([len(d.ids) - 1 for d in ready])
+        sent_4B[2, slots] = key_tensor([d.rng_key for d in ready])
+        sent_4B[3, : len(slots)] = torch.tensor(slots)
+        sent_4B = sent_4B.to(self.policy.device)
         span = max(len(d.ids) for d in ready)
-        device = self.policy.device
-        hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
-        draw = draw_tokens(
-            self.policy.head(hidden_BD[torch.tensor(slots, device=device)]),
-            self.sampling,
-            key_tensor([d.rng_key for d in ready], device),
-            torch.tensor([len(d.ids) for d in ready], device=device),
-        )
+        hidden_BD = self._forward(sent_4B[:2, :, None], range(num_rows), span)[:, 0]
+        slot_R = sent_4B[3, : len(slots)]
+        _, position_R, key_R, _ = sent_4B[:, slot_R]
+        logits_RV = self.policy.head(hidden_BD[slot_R])
+        draw = draw_tokens(logits_RV, self.sampling, key_R, position_R + 1)
+        tokens, logps, log_mass = draw.read()
         self.stats.num_row_ticks += num_rows
         self.stats.num_decoded += len(ready)
-        if draw.log_mass_B is not None:
-            self.stats.sum_log_mass += float(draw.log_mass_B.sum())
-        return self._record(ready, draw.token_B.tolist(), draw.logp_B.tolist())
+        self.stats.sum_log_mass += log_mass
+        return self._record(ready, tokens, logps)
 
     def _record(
         self, ready: Sequence[SlotSequence], tokens: list[int], logps: list[float]
@@ -361,13 +363,13 @@ class SlotGenerator:
             self._prompts.pop()
         return sorted(ready, key=lambda d: d.slot)
 
-    def _forward(
-        self, ids_BT: Tensor, position_BT: Tensor, slots: Sequence[int] | None, span: int
-    ) -> Tensor:
-        """Hidden states [B, T, D] of new tokens; their keys and values go into the cache."""
-        device = self.policy.device
-        position_BT = position_BT.to(device)
+    def _forward(self, sent_2BT: Tensor, slots: Sequence[int], span: int) -> Tensor:
+        """Hidden states [B, T, D] of new tokens; their keys and values go into the cache.
+
+        `sent_2BT` are ids and positions, on the device.
+        """
+        ids_BT, position_BT = sent_2BT
         plan = SlotPlan(self._cache, slots, position_BT, span)
         # A model may have no position as large as the scratch one.
         known_BT = position_BT.where(position_BT < self._cache.scratch, 0)
-        return self.policy.hidden(ids_BT.to(device), known_BT, plan)
+        return self.policy.hidden(ids_BT, known_BT, plan)

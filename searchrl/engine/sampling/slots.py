@@ -119,25 +119,26 @@ class SlotPlan:
 
     Args:
         cache: with room for every position written.
-        rows: the slots of the batch, all different; None for those from 0 to B - 1.
+        rows: the slots of the batch, all different.
         positions_BT: where each new token goes; padding goes to `cache.scratch`.
         span: key positions read; at least the largest position + 1.
     """
 
     def __init__(
-        self, cache: SlotCache, rows: Sequence[int] | None, positions_BT: Tensor, span: int
+        self, cache: SlotCache, rows: Sequence[int], positions_BT: Tensor, span: int
     ) -> None:
-        num_rows = len(positions_BT)
-        slots = list(range(num_rows) if rows is None else rows)
+        run = range(rows[0], rows[0] + len(rows))
+        is_run = list(rows) == list(run)
         self._cache = cache
         self._span = span
         self._positions_BT = positions_BT
-        self._rows_B1 = torch.tensor(slots, device=cache.device)[:, None]
-        is_run = slots == list(range(slots[0], slots[0] + num_rows))
+        if is_run:
+            row_B = torch.arange(run.start, run.stop, device=cache.device)
+        else:
+            row_B = torch.tensor(rows, device=cache.device)
+        self._rows_B1 = row_B[:, None]
         # Neighbouring slots are read in place; others are copied together.
-        self._read: slice | Tensor = (
-            slice(slots[0], slots[0] + num_rows) if is_run else self._rows_B1[:, 0]
-        )
+        self._read: slice | Tensor = slice(run.start, run.stop) if is_run else row_B
         key_S = torch.arange(span, device=cache.device)
         self._is_past_B1TS = (key_S <= positions_BT[:, :, None])[:, None]
         self._mask: Tensor | None = None

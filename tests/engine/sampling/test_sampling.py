@@ -12,11 +12,9 @@ from torch import Tensor
 from searchrl.engine.sampling.draw import draw_tokens, inverse_cdf, key_tensor, truncate, uniforms
 from searchrl.engine.sampling.generator import Sampling, mix_key
 
-CPU = torch.device("cpu")
-
 
 def draws(keys: list[int], positions: list[int]) -> Tensor:
-    return uniforms(key_tensor(keys, CPU), torch.tensor(positions))
+    return uniforms(key_tensor(keys), torch.tensor(positions))
 
 
 def splitmix(key: int, position: int) -> float:
@@ -117,7 +115,7 @@ def test_truncation_cuts_what_it_says(cut: dict[str, float], kept: list[float]):
 def test_logprobs_are_of_the_full_vocabulary_whatever_is_cut():
     n = 4000
     logits_BV = PROBS[:1].log().expand(n, -1)
-    keys = key_tensor([mix_key(5, i) for i in range(n)], CPU)
+    keys = key_tensor([mix_key(5, i) for i in range(n)])
     draw = draw_tokens(logits_BV, Sampling(1.0, top_k=2), keys, torch.zeros(n, dtype=torch.int64))
     assert set(draw.token_B.tolist()) == {0, 1}
     assert torch.allclose(draw.logp_B, PROBS[0].log()[draw.token_B])

@@ -6,23 +6,70 @@ In a process of its own, as torch registers the device for good.
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import run
+from subprocess import PIPE, Popen, run
 from typing import Any
 
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 LORA = {"adapter": "lora", "lora_r": 4, "lora_dropout": 0.1}
-CASES: dict[str, Any] = {
+UPDATES = {"epochs": 2, "mini_batches": 2, "micro_batch_tokens": 64}
+CHECKPOINTED = {"model": {**LORA, "gradient_checkpointing": True}}
+AHEAD = {"scale": {"backend": "copy", "max_staleness": 1}, "max_steps": 3}
+CUT = {"top_k": 9, "top_p": 0.9, "min_p": 0.01, "allow_truncated": True}
+
+
+def of(name: str, package: str = "", **more: Any) -> dict[str, Any]:
+    """Settings with an algorithm, of a package if one is named."""
+    made = {"algorithm": {"name": name, **more}}
+    return made | {"plugins": [f"searchrl_{package}"]} if package else made
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "lora, dropout, checkpointing, updates": {**CHECKPOINTED, "optim": UPDATES},
     "full weights, KL": {},
     "lora, dropout": {"model": LORA},
     "bfloat16": {"model": {"dtype": "bfloat16"}},
+    "float16, lora": {"model": {**LORA, "dtype": "float16"}},
     "hf": {"engine": {"generator": "hf"}},
-    "updates": {"optim": {"epochs": 2, "mini_batches": 2, "micro_batch_tokens": 64}},
-    **{name: {"algorithm": {"name": name}} for name in ("grpo_turns", "gspo", "tis", "llds")},
+    "updates": {"optim": UPDATES},
+    "checkpointing": {"model": {"gradient_checkpointing": True}},
+    "eight bits": {"optim": {"optimizer": "adamw8bit"}},
+    "deterministic": {"engine": {"deterministic": True}},
+    "cut": {"sampling": CUT},
+    "evaluation": {"eval": {"every": 1, "forced": True, "temperature": 0.7}},
+    "a copy": {"scale": {"backend": "copy"}},
+    "a copy, ahead": {**of("tis", beta=0.0), **AHEAD},
+    **{name: of(name) for name in ("grpo_turns", "dr_grpo", "rloo", "reinforce_pp", "dapo")},
+    **{name: of(name) for name in ("gspo", "cispo", "tis", "masked_tis", "llds")},
+    **{f"{name}, updates": {**of(name), "optim": UPDATES} for name in ("tis", "llds")},
+    "ppo": of("ppo", "ppo", lam=0.9, beta=0.0),
+    "ppo of tokens": of("ppo", "ppo", shared=True, values="token", kl_coef=0.1, beta=0.0),
+    "exgrpo": of("exgrpo", "offpolicy", threshold=0.0) | {"max_steps": 3},
+    **{name: of(name, "credit") for name in ("tree_grpo", "igpo", "gigpo", "gdpo")},
+    **{name: of(name, "credit", chains=2) for name in ("arpo", "at2po")},
 }
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "padded": ("padded", {}),
+    "padded, updates": ("padded", {**of("tis"), "optim": UPDATES}),
+    "doctor": ("doctor", {}),
+    "doctor, checkpointing": ("doctor", CHECKPOINTED),
+    "sft": ("sft", {}),
+    "sft, checkpointing": ("sft", CHECKPOINTED),
+    "resumed": ("resumed", {}),
+    "resumed, float16, lora": ("resumed", {"model": {**LORA, "dtype": "float16"}}),
+    "resumed, eight bits": ("resumed", {"optim": {"optimizer": "adamw8bit"}}),
+    "evaluated, exported, trained further": ("used", {"model": LORA}),
+    "out of memory": ("out_of_memory", {}),
+    "four bits": ("four_bit", {"model": LORA}),
+    "luffy": ("demonstrated", of("luffy")),
+    "agents": ("agents", {}),
+}
+QUICK = {"lora, dropout, checkpointing, updates", "doctor"}
 CODE = """
 import json, sys
 from pathlib import Path
@@ -35,19 +82,43 @@ with pretending() as reads:
 print(json.dumps(reads))
 """
 
+Play = Callable[..., dict[str, Any]]
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", CASES)
-def test_no_tensor_of_a_run_is_on_the_wrong_device(
-    micro_model: Path, tmp_path: Path, name: str
-) -> None:
-    short = {"max_steps": 2, "device": "auto", "eval": {"every": 0}}
-    places = json.dumps([str(micro_model), str(tmp_path / "run")])
-    words = [sys.executable, "-c", CODE, places, json.dumps(short | CASES[name])]
-    paths = {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
-    done = run(words, env=paths, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert any("_generator.py" in place for place in json.loads(done.stdout))
+
+@pytest.fixture(scope="module")
+def play(micro_model: Path) -> Iterator[Play]:
+    """`play(kind, settings, folder)`: the reads by line, from the process that pretends."""
+    folders = [TESTS, TESTS / "engine", TESTS.parent, *TESTS.parent.glob("plugins/searchrl-*")]
+    around = os.environ | {"PYTHONPATH": ":".join(map(str, folders))}
+    words = [sys.executable, str(TESTS / "engine" / "pretended_play.py")]
+    with Popen(words, env=around, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        sent, answers = process.stdin, process.stdout
+
+        def ask(kind: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+            print(
+                json.dumps([kind, settings, str(micro_model), str(folder)]), file=sent, flush=True
+            )
+            answer: dict[str, Any] = json.loads(answers.readline() or '{"error": "it ended"}')
+            return answer
+
+        yield ask
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.thorough])
+        for name in (*CASES, *OTHERS)
+    ],
+)
+def test_no_tensor_of_a_run_is_on_the_wrong_device(play: Play, tmp_path: Path, name: str) -> None:
+    if name == "agents":
+        pytest.importorskip("openai")
+    kind, settings = OTHERS[name] if name in OTHERS else ("train", CASES[name])
+    answer = play(kind, settings, tmp_path / "run")
+    assert "error" not in answer, answer["error"]
+    assert kind == "sft" or any("/sampling/" in place for place in answer)
 
 
 @pytest.mark.thorough

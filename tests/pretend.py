@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -21,14 +21,11 @@ from unittest import mock
 import torch
 from torch.utils import backend_registration as registration
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 MAY_MIX = ("aten.copy_", "aten._to_copy", "aten.to.")
 """Operations that take tensors of the CPU beside those of a card; others take single numbers."""
-INDEXING = ("aten.index.", "aten.index_put")
-"""These take indices so."""
-JOINING = ("aten.cat", "aten.stack")
-"""These take no single numbers."""
+INDEXING, JOINING = ("aten.index.", "aten.index_put"), ("aten.cat", "aten.stack")
+"""The first take indices of the CPU, too, the others no single numbers."""
 READING = tuple(
     f"aten.{name}"
     for name in "_local_scalar_dense is_nonzero item equal nonzero masked_select _unique2 "
@@ -43,8 +40,6 @@ SENT: Counter[str] = Counter()
 
 
 class _Backend(registration._DummyBackendModule):
-    """The module `torch.pretend`."""
-
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
         return torch.random.default_generator.get_state()
 
@@ -81,8 +76,7 @@ class Pretended(torch.Tensor):
     def __init__(self, inner: torch.Tensor, requires_grad: bool = False) -> None:
         self.inner = inner
 
-    def __repr__(self, **_: Any) -> str:
-        return f"Pretended({self.inner!r})"
+    __repr__ = object.__repr__
 
     def tolist(self) -> Any:
         READS[f"tolist {where()}"] += 1
@@ -118,6 +112,11 @@ def where() -> str:
     return "?"
 
 
+def _each(one: Any, change: Callable[[Any], Any]) -> Any:
+    is_many = isinstance(one, list | tuple)
+    return type(one)([_each(part, change) for part in one]) if is_many else change(one)
+
+
 def _is_near(one: Any) -> bool:
     return isinstance(one, torch.Tensor) and not isinstance(one, Pretended)
 
@@ -135,7 +134,8 @@ def _misplaced(func: Any, args: Any, flat: list[Any]) -> torch.Tensor | None:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    flat, _ = tree_flatten((args, kwargs))
+    flat: list[Any] = []
+    _each((args, *kwargs.values()), flat.append)
     far = [one for one in flat if isinstance(one, Pretended)]
     name = str(func)
     if far and (near := _misplaced(func, args, flat)) is not None:
@@ -154,7 +154,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             return one.inner
         return torch.device("cpu") if isinstance(one, torch.device) else one
 
-    made = func(*tree_map(plain, args), **tree_map(plain, kwargs))
+    made = func(*_each(args, plain), **{key: _each(kwargs[key], plain) for key in kwargs})
     if not (goes == DEVICE.type or (far and goes != "cpu")):
         return made
     if name.startswith("aten.copy_") and not isinstance(args[0], Pretended):
@@ -169,7 +169,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         with torch.inference_mode(torch.is_inference_mode_enabled() and not is_old):
             return Pretended(one)
 
-    return tree_map(wrapped, made)
+    return _each(made, wrapped)
 
 
 @contextmanager
@@ -195,6 +195,5 @@ def pretending() -> Iterator[Counter[str]]:
     SENT.clear()
     place = "searchrl.programs.setup.planning.resolve_device"
     device = mock.patch(place, lambda name: torch.device(DEVICE.type))
-    threads = mock.patch.object(threading.Thread, "run", _run_thread)
-    with device, threads, _in_this_thread():
+    with device, mock.patch.object(threading.Thread, "run", _run_thread), _in_this_thread():
         yield READS

@@ -19,57 +19,41 @@ TESTS = Path(__file__).resolve().parents[1]
 LORA = {"adapter": "lora", "lora_r": 4, "lora_dropout": 0.1}
 UPDATES = {"epochs": 2, "mini_batches": 2, "micro_batch_tokens": 64}
 CHECKPOINTED = {"model": {**LORA, "gradient_checkpointing": True}}
-AHEAD = {"scale": {"backend": "copy", "max_staleness": 1}, "max_steps": 3}
 CUT = {"top_k": 9, "top_p": 0.9, "min_p": 0.01, "allow_truncated": True}
 
 
 def of(name: str, package: str = "", **more: Any) -> dict[str, Any]:
     """Settings with an algorithm, of a package if one is named."""
     made = {"algorithm": {"name": name, **more}}
-    return made | {"plugins": [f"searchrl_{package}"]} if package else made
+    return {**made, "plugins": [f"searchrl_{package}"]} if package else made
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "lora, dropout, checkpointing, updates": {**CHECKPOINTED, "optim": UPDATES},
+    "lora, dropout, checkpointing": CHECKPOINTED,
     "full weights, KL": {},
-    "lora, dropout": {"model": LORA},
-    "bfloat16": {"model": {"dtype": "bfloat16"}},
-    "float16, lora": {"model": {**LORA, "dtype": "float16"}},
+    "bfloat16, deterministic": {"model": {"dtype": "bfloat16"}, "engine": {"deterministic": True}},
     "hf": {"engine": {"generator": "hf"}},
     "updates": {"optim": UPDATES},
-    "checkpointing": {"model": {"gradient_checkpointing": True}},
-    "eight bits": {"optim": {"optimizer": "adamw8bit"}},
-    "deterministic": {"engine": {"deterministic": True}},
-    "cut": {"sampling": CUT},
-    "evaluation": {"eval": {"every": 1, "forced": True, "temperature": 0.7}},
-    "a copy": {"scale": {"backend": "copy"}},
-    "a copy, ahead": {**of("tis", beta=0.0), **AHEAD},
+    "cut": {"sampling": CUT, "eval": {"every": 1, "forced": True, "temperature": 0.7}},
+    "a copy, ahead": of("tis", beta=0.0) | {"scale": {"backend": "copy", "max_staleness": 1}},
     **{name: of(name) for name in ("grpo_turns", "dr_grpo", "rloo", "reinforce_pp", "dapo")},
     **{name: of(name) for name in ("gspo", "cispo", "tis", "masked_tis", "llds")},
-    **{f"{name}, updates": {**of(name), "optim": UPDATES} for name in ("tis", "llds")},
     "ppo": of("ppo", "ppo", lam=0.9, beta=0.0),
     "ppo of tokens": of("ppo", "ppo", shared=True, values="token", kl_coef=0.1, beta=0.0),
-    "exgrpo": of("exgrpo", "offpolicy", threshold=0.0) | {"max_steps": 3},
+    "exgrpo": of("exgrpo", "offpolicy", threshold=0.0),
     **{name: of(name, "credit") for name in ("tree_grpo", "igpo", "gigpo", "gdpo")},
     **{name: of(name, "credit", chains=2) for name in ("arpo", "at2po")},
 }
-OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "padded": ("padded", {}),
-    "padded, updates": ("padded", {**of("tis"), "optim": UPDATES}),
-    "doctor": ("doctor", {}),
-    "doctor, checkpointing": ("doctor", CHECKPOINTED),
-    "sft": ("sft", {}),
-    "sft, checkpointing": ("sft", CHECKPOINTED),
-    "resumed": ("resumed", {}),
-    "resumed, float16, lora": ("resumed", {"model": {**LORA, "dtype": "float16"}}),
-    "resumed, eight bits": ("resumed", {"optim": {"optimizer": "adamw8bit"}}),
-    "evaluated, exported, trained further": ("used", {"model": LORA}),
-    "out of memory": ("out_of_memory", {}),
-    "four bits": ("four_bit", {"model": LORA}),
-    "luffy": ("demonstrated", of("luffy")),
-    "agents": ("agents", {}),
+OTHERS: dict[str, dict[str, Any]] = {
+    "padded": {**of("tis"), "optim": UPDATES},
+    "doctor": CHECKPOINTED,
+    "sft": CHECKPOINTED,
+    "resumed": {"model": {**LORA, "dtype": "float16"}},
+    "used": {"model": LORA, "optim": {"optimizer": "adamw8bit"}},
+    "out_of_memory": {},
 }
-QUICK = {"lora, dropout, checkpointing, updates", "doctor"}
+"""Functions of `pretended_play`, with settings."""
+QUICK = ("lora, dropout, checkpointing", "doctor")
 CODE = """
 import json, sys
 from pathlib import Path
@@ -82,24 +66,24 @@ with pretending() as reads:
 print(json.dumps(reads))
 """
 
-Play = Callable[..., dict[str, Any]]
+Play = Callable[[str, dict[str, Any], Path], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def play(micro_model: Path) -> Iterator[Play]:
-    """`play(kind, settings, folder)`: the reads by line, from the process that pretends."""
+    """Play a case in the process that pretends; the reads by line, or the error."""
     folders = [TESTS, TESTS / "engine", TESTS.parent, *TESTS.parent.glob("plugins/searchrl-*")]
     around = os.environ | {"PYTHONPATH": ":".join(map(str, folders))}
     words = [sys.executable, str(TESTS / "engine" / "pretended_play.py")]
     with Popen(words, env=around, stdin=PIPE, stdout=PIPE, text=True) as process:
-        assert process.stdin and process.stdout
-        sent, answers = process.stdin, process.stdout
 
         def ask(kind: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-            print(
-                json.dumps([kind, settings, str(micro_model), str(folder)]), file=sent, flush=True
+            case = json.dumps([kind, settings, str(micro_model), str(folder)])
+            print(case, file=process.stdin, flush=True)
+            assert process.stdout is not None
+            answer: dict[str, Any] = json.loads(
+                process.stdout.readline() or '{"error": "it ended"}'
             )
-            answer: dict[str, Any] = json.loads(answers.readline() or '{"error": "it ended"}')
             return answer
 
         yield ask
@@ -108,15 +92,13 @@ def play(micro_model: Path) -> Iterator[Play]:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.thorough])
-        for name in (*CASES, *OTHERS)
+        *QUICK,
+        *(pytest.param(n, marks=pytest.mark.thorough) for n in (*CASES, *OTHERS) if n not in QUICK),
     ],
 )
 def test_no_tensor_of_a_run_is_on_the_wrong_device(play: Play, tmp_path: Path, name: str) -> None:
-    if name == "agents":
-        pytest.importorskip("openai")
-    kind, settings = OTHERS[name] if name in OTHERS else ("train", CASES[name])
-    answer = play(kind, settings, tmp_path / "run")
+    kind = name if name in OTHERS else "train"
+    answer = play(kind, {**CASES, **OTHERS}[name], tmp_path / "run")
     assert "error" not in answer, answer["error"]
     assert kind == "sft" or any("/sampling/" in place for place in answer)
 

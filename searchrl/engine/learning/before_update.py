@@ -58,8 +58,7 @@ def logps(learner: Updater, groups: Sequence[Group[PackedRow]]) -> tuple[dict[Ro
     )
     dtype = torch.promote_types(policy.dtype, torch.float32)  # MPS has no float64
     columns = {
-        name: torch.tensor(one, dtype=dtype, device=policy.device)
-        for name, one in figures.items()
+        name: torch.tensor(one, dtype=dtype, device=policy.device) for name, one in figures.items()
     }
     return columns, num_splits
 

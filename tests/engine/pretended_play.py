@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 import torch
 from command_line import succeed
 from pretend import DEVICE, pretending
@@ -79,6 +80,20 @@ def out_of_memory(model: Path, folder: Path, /, **more: Any) -> None:
     with mock.patch.object(Policy, "logps", fail_once):
         rows = metrics_of(train(model, folder, **more))
     assert [row["oom_splits"]["value"] for row in rows if "oom_splits" in row] == [1.0]
+
+
+def mixed(model: Path, folder: Path) -> None:
+    far, near, number = torch.ones(3, device=DEVICE), torch.ones(3), torch.ones(())
+    assert all(one.device == DEVICE for one in (far + number, far[near.long()]))
+    for wrong in (
+        lambda: far + near,
+        lambda: near[far.long()],
+        lambda: number.add_(far.sum()),
+        lambda: torch.stack([far.sum(), number]),
+        lambda: far.index_put_((near.long(),), near),
+    ):
+        with pytest.raises(RuntimeError, match="a CPU tensor .* beside one of the device"):
+            wrong()
 
 
 if __name__ == "__main__":

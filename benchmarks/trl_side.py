@@ -75,6 +75,9 @@ class ReprefillRollout:
         }
 
     def _generate(self, trainer: Any, ids_BT: torch.Tensor) -> torch.Tensor:
+        if trainer.use_vllm:
+            made = trainer.vllm_generation.generate(ids_BT.tolist(), None, 1)[1]
+            return torch.cat([ids_BT, torch.tensor(made, device=ids_BT.device)], dim=1)
         from trl.models import unwrap_model_for_generation
 
         with (
@@ -92,6 +95,17 @@ class ReprefillRollout:
                 generation_config=trainer.generation_config,
             )
         return result
+
+
+def vllm_options(work: Workload) -> dict[str, Any]:
+    """Settings of `GRPOConfig` with which vLLM samples in the same process."""
+    exactly = {"min_tokens": work.turn_tokens, "ignore_eos": True, "detokenize": False}
+    return {
+        "use_vllm": True,
+        "vllm_max_model_length": work.max_length,
+        "vllm_importance_sampling_correction": False,  # it costs a pass
+        "generation_kwargs": exactly,
+    }
 
 
 class TrlSide:

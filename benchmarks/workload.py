@@ -13,6 +13,7 @@ import math
 import random
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -230,11 +231,11 @@ class OurSide:
         """Sample and update; seconds."""
         started, began = time.perf_counter(), time.process_time()
         trajectories = self.sample()
-        _wait_for(self.policy.device)
+        wait_for(self.policy.device)
         sampled = time.perf_counter()
         self.sample_cpu_s = time.process_time() - began
         self.update(trajectories)
-        _wait_for(self.policy.device)
+        wait_for(self.policy.device)
         updated = time.perf_counter()
         self.sample_s, self.update_s = sampled - started, updated - sampled
         self.num_steps += 1
@@ -310,9 +311,24 @@ class OurSide:
         return stats
 
 
-def _wait_for(device: torch.device) -> None:
+def wait_for(device: torch.device) -> None:
+    """Until the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def fastest(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
+    """Seconds of the fastest of some runs, after one that is not timed if there are several."""
+    if repeat > 1:
+        work()
+    best = float("inf")
+    for _ in range(repeat):
+        wait_for(device)
+        began = time.perf_counter()
+        work()
+        wait_for(device)
+        best = min(best, time.perf_counter() - began)
+    return best
 
 
 def num_weights(model: nn.Module) -> int:

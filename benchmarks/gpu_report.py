@@ -3,27 +3,25 @@
     python benchmarks/gpu_report.py [PART …] [--json FILE]
     python benchmarks/gpu_report.py --json FILE --compare OTHER
 
-Qwen3-4B's architecture with random weights in bf16, LoRA of rank 16, no download. Shares are of
-what memory bandwidth (decode) and bf16 arithmetic (prefill, train) allow; both are measured first.
-`memory`: a run's plan, and the peak of a sampling and an update of its sizes. `main`: a run of
-`regulations` with the embedded model. `step`: 32 prompts of 512 tokens, groups of 8, four turns of
-128 tokens, three observations of 256; TRL does it with Transformers' `generate`, which prefills
-again every turn, and with vLLM, where they are installed.
+Qwen3-4B's architecture with random weights in bf16, LoRA of rank 16, no download. `share` is that
+of what memory bandwidth (decode) and arithmetic (prefill, train) allow, both measured first; in
+`memory` it is that of a run's plan. `main`: a run of `regulations` with the embedded model. `step`:
+32 prompts of 512 tokens, groups of 8, four turns of 128 tokens, three observations of 256; TRL does
+it with Transformers' `generate`, which prefills again every turn, and with vLLM, if they are there.
 
-FILE is written after every figure. A part that is whole there is measured again only if it is
-named, so the same command goes on after a kill. What cannot run is named with the reason. Nothing
-starts after `--limit` seconds, nothing runs 40 s longer. `--shape micro --device cpu`: a trial.
+FILE is written after every figure; what is whole there is measured again only if its part is named.
+What cannot run is named with the reason. Nothing starts after `--limit` seconds or runs 40 s
+longer. `--shape micro --device cpu` tries the script.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import replace
 from functools import cached_property
@@ -88,7 +86,7 @@ MAIN_MICRO = (
     " --set eval.num_tasks_during=4 --set eval.forced=false"
 )
 GIB = 1 << 30
-KEYS = ("figure", "value", "unit", "seconds", "share", "peak_gib")
+KEYS = ("value", "unit", "seconds", "share", "peak_gib")
 
 
 class GpuReport:
@@ -120,7 +118,7 @@ class GpuReport:
 
     def measure(self, name: str) -> None:
         """Measure the figures of a part; what cannot run does not end the others."""
-        self.part = self.parts[name] = {"figures": [], "skipped": {}, "is_whole": False}
+        self.part = self.parts[name] = {"figures": {}, "skipped": {}, "is_whole": False}
         for sizes in (PARTS | MICRO if self.is_micro else PARTS)[name]:
             self.figure = " ".join(map(str, (name, *sizes)))
             if self.left() <= 0:
@@ -132,6 +130,9 @@ class GpuReport:
                 torch.cuda.reset_peak_memory_stats()
             try:
                 getattr(self, name)(*sizes)
+            except TimeoutError as error:
+                self.skip(str(error))
+                break
             except Exception as error:  # whatever one met with, the figures of the others stand
                 self.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
             self.save()
@@ -153,14 +154,13 @@ class GpuReport:
     def show(self) -> None:
         """Print all figures, and write them."""
         print(f"\n{self.args.shape}, {self.num_weights:,} weights\n")
-        rows = [[one.get(key) for key in KEYS] for one in figures(self.parts)]
-        print_table(KEYS, rows)
+        rows = [[name, *map(one.get, KEYS)] for name, one in figures(self.parts).items()]
+        print_table(["figure", *KEYS], rows)
         finish(self.args, {"parts": self.parts})
 
     def add(self, value: float, unit: str, of: str = "", **more: float) -> None:
         """Add a value of this figure, or `of` a part of it."""
-        name = self.figure + of
-        self.part["figures"].append({"figure": name, "value": value, "unit": unit, **more})
+        self.part["figures"][self.figure + of] = {"value": value, "unit": unit, **more}
 
     def add_tokens(self, count: int, seconds: float, least: float) -> None:
         """Add tokens per second; `least`: the seconds at the limits."""
@@ -177,8 +177,7 @@ class GpuReport:
 
     def limit(self, name: str) -> float:
         """Bytes (`copy`) or FLOP (`product`) per second that this device was measured to do."""
-        (value,) = [f["value"] for f in figures(self.parts) if f["figure"] == f"limits {name}"]
-        return float(value) * 1e12
+        return float(self.parts["limits"]["figures"][f"limits {name}"]["value"]) * 1e12
 
     def side(self, work: Workload, num_slots: int, micro_batch_tokens: int = 8192) -> OurSide:
         """Our side of some work."""
@@ -266,8 +265,8 @@ class GpuReport:
         with tempfile.TemporaryDirectory() as folder:
             words = f"{MAIN}{MAIN_MICRO if self.is_micro else ''} --device {self.args.device}"
             command = [sys.executable, "-m", "searchrl", *words.split(), "--run-dir", folder]
-            began, limit = time.perf_counter(), self.left() + 30
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+            began = time.perf_counter()
+            ran = subprocess.run(command, capture_output=True, text=True)
             if ran.returncode:
                 raise RuntimeError(ran.stderr[-200:] or ran.stdout[-200:])
             self.add(time.perf_counter() - began, "s")
@@ -292,6 +291,8 @@ class GpuReport:
         else:
             self.__dict__.pop("policy", None)  # there may not be room for two
             seconds = self.time_trl(work, name)
+            if ours := self.part["figures"].get("step ours"):
+                self.add(seconds / ours["seconds"], "times as long as ours", ", ratio")
         self.add_tokens(work.num_model_tokens, seconds, self.least(work))
 
     def time_trl(self, work: Workload, name: str) -> float:
@@ -305,12 +306,7 @@ class GpuReport:
         options: dict[str, Any] = {} if self.is_micro else {"gradient_checkpointing": True}
         with tempfile.TemporaryDirectory() as folder:
             if name == "trl+vllm":
-                named = policy.base_model.state_dict().items()
-                plain = {k.replace(".base_layer", ""): v for k, v in named if "lora_" not in k}
-                policy.base_model.save_pretrained(folder, state_dict=plain)
-                policy.tokenizer.save_pretrained(folder)
-                policy.base_model.name_or_path = folder  # vLLM loads it from there
-                options |= vllm_options(work)
+                options |= vllm_options(policy, work, folder)
             rollout = ReprefillRollout(work, self.args.seed)
             side = TrlSide(
                 policy.model, policy.tokenizer, work, prompts, rollout=rollout, **options
@@ -336,19 +332,18 @@ class GpuReport:
         return decode + flops / self.limit("product")
 
 
-def figures(parts: dict[str, Any]) -> list[dict[str, Any]]:
-    """All figures of a report."""
-    return [one for part in parts.values() for one in part["figures"]]
+def figures(parts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """All figures of a report by name."""
+    return {name: one for part in parts.values() for name, one in part["figures"].items()}
 
 
 def compare(here: dict[str, Any], there: dict[str, Any], name: str) -> None:
     """Print two reports side by side."""
-    ours, theirs = ({one["figure"]: one for one in figures(one)} for one in (here, there))
+    ours, theirs = figures(here["parts"]), figures(there["parts"])
     rows = []
-    for figure in ours | theirs:
+    for figure, one in (theirs | ours).items():
         a, b = (side.get(figure, {}).get("value") for side in (ours, theirs))
-        unit = (ours | theirs)[figure]["unit"]
-        rows.append([figure, unit, a, b, a / b if a is not None and b else None])
+        rows.append([figure, one["unit"], a, b, a / b if a is not None and b else None])
     print_table(["figure", "unit", "here", name, "ratio"], rows)
 
 
@@ -357,12 +352,17 @@ def read_parts(args: argparse.Namespace) -> dict[str, Any]:
     if args.json in (None, STANDARD_OUTPUT) or not args.json.exists():
         return {}
     report: dict[str, Any] = json.loads(args.json.read_text("utf-8"))
-    card = torch.cuda.get_device_name() if args.device == "cuda" else None
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     of = report["settings"]["shape"], report["settings"]["device"], report["machine"].get("gpu")
     if of != (args.shape, args.device, card):
         raise SystemExit(f"{args.json} is of {of}; name another file with --json")
     parts: dict[str, Any] = report["parts"]
     return parts
+
+
+def give_up(*_: object) -> None:
+    """End what hangs."""
+    raise TimeoutError("not back in time")
 
 
 def main() -> None:
@@ -377,29 +377,23 @@ def main() -> None:
     if unknown := set(args.parts) - PARTS.keys():
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if args.compare:
+        if args.json in (None, STANDARD_OUTPUT):
+            parser.error("--compare puts the report of --json FILE beside another one")
         here, there = (json.loads(path.read_text("utf-8")) for path in (args.json, args.compare))
-        compare(here["parts"], there["parts"], args.compare.stem)
+        compare(here, there, args.compare.stem)
         return
     if args.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch sees no GPU here; to try the script: --shape micro --device cpu")
     set_threads(args.threads)
     report = GpuReport(args, read_parts(args))
-
-    def give_up() -> None:
-        report.skip("not back in time")
-        report.show()
-        sys.stdout.flush()
-        os._exit(0)
-
-    alarm = threading.Timer(args.limit + 40, give_up)
-    alarm.daemon = True
-    alarm.start()
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(args.limit + 40)
     for name in PARTS:
         is_whole = report.parts.get(name, {}).get("is_whole")
         # Shares are of the limits.
         if name in args.parts or (not is_whole and (name == "limits" or not args.parts)):
             report.measure(name)
-    alarm.cancel()
+    signal.alarm(0)
     report.show()
 
 

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from workload import LEARNING_RATE, MAX_GRAD_NORM, Workload, observe, reward_text
 
+from searchrl.engine.model.policy import Policy
+
 
 def require_trl() -> None:
     """Say how to install TRL if it is not there.
@@ -97,8 +99,13 @@ class ReprefillRollout:
         return result
 
 
-def vllm_options(work: Workload) -> dict[str, Any]:
-    """Settings of `GRPOConfig` with which vLLM samples in the same process."""
+def vllm_options(policy: Policy, work: Workload, folder: str) -> dict[str, Any]:
+    """Settings of `GRPOConfig` for vLLM in this process; `folder` gets the weights."""
+    named = policy.base_model.state_dict().items()
+    plain = {name.replace(".base_layer", ""): one for name, one in named if "lora_" not in name}
+    policy.base_model.save_pretrained(folder, state_dict=plain)
+    policy.tokenizer.save_pretrained(folder)
+    policy.base_model.name_or_path = folder
     exactly = {"min_tokens": work.turn_tokens, "ignore_eos": True, "detokenize": False}
     return {
         "use_vllm": True,

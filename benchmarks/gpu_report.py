@@ -290,6 +290,7 @@ class GpuReport:
             self.add(side.update_s, "s", of=", update")
         else:
             self.__dict__.pop("policy", None)  # there may not be room for two
+            restart_peak()
             seconds = self.time_trl(work, name)
             if ours := self.part["figures"].get("step ours"):
                 self.add(seconds / ours["seconds"], "times as long as ours", ", ratio")

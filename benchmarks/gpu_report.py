@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -119,9 +120,10 @@ class GpuReport:
     def measure(self, name: str) -> None:
         """Measure the figures of a part; what cannot run does not end the others."""
         self.part = self.parts[name] = {"figures": {}, "skipped": {}, "is_whole": False}
-        for sizes in (PARTS | MICRO if self.is_micro else PARTS)[name]:
+        works = (PARTS | MICRO if self.is_micro else PARTS)[name]
+        for sizes in works:
             self.figure = " ".join(map(str, (name, *sizes)))
-            if self.left() <= 0:
+            if time.perf_counter() - self.started >= self.args.limit:
                 self.skip(f"no time left within {self.args.limit} s")
                 break
             restart_peak()
@@ -135,28 +137,15 @@ class GpuReport:
                 break
             except Exception as error:  # whatever one met with, the figures of the others stand
                 self.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
-            self.save()
+            self.part["is_whole"] = sizes == works[-1]
+            if self.args.json not in (None, STANDARD_OUTPUT):
+                write_json(self.args, {"parts": self.parts})
             print(f"{time.perf_counter() - self.started:6.0f} s  {self.figure}", flush=True)
-        else:
-            self.part["is_whole"] = True
-        self.save()
 
     def skip(self, reason: str) -> None:
         """Note what was not measured, and why."""
         self.part["skipped"][self.figure] = reason
         print(f"skipped {self.figure}: {reason}", flush=True)
-
-    def save(self) -> None:
-        """Write what there is, if to a file."""
-        if self.args.json not in (None, STANDARD_OUTPUT):
-            write_json(self.args, {"parts": self.parts})
-
-    def show(self) -> None:
-        """Print all figures, and write them."""
-        print(f"\n{self.args.shape}, {self.num_weights:,} weights\n")
-        rows = [[name, *map(one.get, KEYS)] for name, one in figures(self.parts).items()]
-        print_table(["figure", *KEYS], rows)
-        finish(self.args, {"parts": self.parts})
 
     def add(self, value: float, unit: str, of: str = "", **more: float) -> None:
         """Add a value of this figure, or `of` a part of it."""
@@ -164,16 +153,12 @@ class GpuReport:
 
     def add_tokens(self, count: int, seconds: float, least: float) -> None:
         """Add tokens per second; `least`: the seconds at the limits."""
-        more = {"seconds": seconds, "share": least / seconds, "peak_gib": self.peak()}
-        self.add(count / seconds, "tokens/s", **more)
+        share, peak = least / seconds, self.peak()
+        self.add(count / seconds, "tokens/s", seconds=seconds, share=share, peak_gib=peak)
 
     def peak(self) -> float:
         """Most GiB held since the figure was begun: of the GPU, or of this process."""
         return (torch.cuda.max_memory_allocated() if self.is_cuda else peak_bytes()) / GIB
-
-    def left(self) -> float:
-        """Seconds until the limit."""
-        return float(self.args.limit - (time.perf_counter() - self.started))
 
     def limit(self, name: str) -> float:
         """Bytes (`copy`) or FLOP (`product`) per second that this device was measured to do."""
@@ -181,9 +166,14 @@ class GpuReport:
 
     def side(self, work: Workload, num_slots: int, micro_batch_tokens: int = 8192) -> OurSide:
         """Our side of some work."""
-        prompts = make_prompts(self.policy.tokenizer, work, self.args.seed)
-        sizes = {"num_slots": num_slots, "micro_batch_tokens": micro_batch_tokens}
-        return OurSide(self.policy, work, prompts, seed=self.args.seed, **sizes)
+        return OurSide(
+            self.policy,
+            work,
+            make_prompts(self.policy.tokenizer, work, self.args.seed),
+            num_slots=num_slots,
+            micro_batch_tokens=micro_batch_tokens,
+            seed=self.args.seed,
+        )
 
     def set_way(self, way: str) -> None:
         """Compute layers `again` in the backward pass, or have what they made `kept`."""
@@ -394,8 +384,14 @@ def main() -> None:
         # Shares are of the limits.
         if name in args.parts or (not is_whole and (name == "limits" or not args.parts)):
             report.measure(name)
-    signal.alarm(0)
-    report.show()
+    is_late = not signal.alarm(0)
+    print(f"\n{args.shape}, {report.num_weights:,} weights\n")
+    rows = [[name, *map(one.get, KEYS)] for name, one in figures(report.parts).items()]
+    print_table(["figure", *KEYS], rows)
+    finish(args, {"parts": report.parts})
+    if is_late:
+        sys.stdout.flush()
+        os._exit(0)  # threads of what hung would keep this process alive
 
 
 if __name__ == "__main__":

@@ -180,7 +180,8 @@ def make_trajectories(work: Workload, vocab_size: int, seed: int) -> list[Trajec
                 if turn:
                     said = rng.choices(range(vocab_size), k=work.observation_tokens)
                     trajectory.append_env(said)
-                ids = rng.choices(range(vocab_size), k=work.turn_tokens)
+                count = work.draw_tokens(seed, number, place, turn)
+                ids = rng.choices(range(vocab_size), k=count)
                 logps = [-math.log(vocab_size)] * len(ids)
                 trajectory.append_model(ids, logps, version=0, reason=TurnStop.MAX_TOKENS)
             made.append(trajectory)

@@ -97,7 +97,7 @@ class GpuReport:
         self.args, self.parts = args, parts
         self.started = time.perf_counter()
         self.device = torch.device(args.device)
-        self.is_cuda, self.is_micro = args.device == "cuda", args.shape == "micro"
+        self.is_cuda, self.is_micro = self.device.type == "cuda", args.shape == "micro"
         self.config = AutoConfig.from_pretrained(CONFIGS[args.shape])
         self.dtype = torch.bfloat16 if self.is_cuda else torch.float32
         with torch.device("meta"):

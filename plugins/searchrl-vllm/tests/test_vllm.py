@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib.util
 import json
+import pickle
 import shutil
 import signal
 import subprocess
@@ -14,13 +16,17 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import torch
 from click.testing import CliRunner
 from engine_toy import lora_policy
 from generator_play import finish, run
 from safetensors.torch import load_file, save_file
+from searchrl_vllm import weights
 from searchrl_vllm.command import _write_whole, serve_generator
 from searchrl_vllm.generator import make_vllm
 from searchrl_vllm.server import _BESIDE, Launch, Server
@@ -224,6 +230,26 @@ def test_full_weights_are_read_from_a_folder_with_an_output_matrix_of_its_own(
     folder = Path(reload["kwargs"]["weights_path"])
     assert not json.loads((folder / "config.json").read_text())["tie_word_embeddings"]
     assert (folder / "output.safetensors").is_file()
+
+
+def test_on_a_gpu_handles_travel_and_weights_stay(
+    make: Make, server: StandIn, policy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The functions of torch that need a card are replaced."""
+    generator = make()
+    generator.sync(policy)
+    policy.device = torch.device("cuda")
+    launch = make(python="python", address="")._weights.server.launch
+    assert (launch.by_ipc, launch.is_cpu) == (True, False)
+    card, cleared = SimpleNamespace(uuid="its-uuid"), Mock()
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    monkeypatch.setattr(torch.cuda, "ipc_collect", cleared)
+    monkeypatch.setattr(weights, "reduce_tensor", lambda tensor: ("rebuild", [*tensor.shape]))
+    weights.send_by_ipc(generator._weights.server, policy)
+    (told,) = (body["update_info"] for body in server.bodies("/update_weights"))
+    handles = pickle.loads(base64.b64decode(told["ipc_handles_pickled"]))
+    assert handles == [{"its-uuid": shape} for shape in told["shapes"]]
+    assert "lm_head.weight" in told["names"] and cleared.call_count == 1
 
 
 def test_a_model_without_a_tensor_is_not_served(micro_model: Path, tmp_path: Path) -> None:

@@ -256,6 +256,7 @@ def load_policy(
         raise PolicyError(NO_SCRATCH)
     if resolved.is_hub_id and (absence := find_absence(resolved.path)):
         raise PolicyError(absence)
+    device = torch.empty(0, device=device).device  # numbered: a new thread is at the first GPU
     dtype = dtype_of(config, device)
     is_lora = wants_lora(config, resolved, trainable=trainable)
     if trainable and not is_lora and dtype == torch.float16:

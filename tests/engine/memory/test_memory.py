@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,8 +29,9 @@ from searchrl.engine.model.optimizers import OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.slots import CacheShape, SlotCache
 from searchrl.errors import ConfigError, PolicyError
+from searchrl.programs import benchmark
 
-CPU = torch.device("cpu")
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def settings(folder: Path, **more: Any) -> RunConfig:
@@ -288,6 +290,23 @@ def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path, monkeyp
     assert notes == [f"memory: predicted {format_bytes(plan.total)}, peak 1.5 GB"]
 
 
+def test_a_gpu_says_what_it_has_and_is_waited_for(small_qwen3: Path, monkeypatch: MonkeyPatch):
+    card, calls = SimpleNamespace(name="a card", total_memory=9), list[torch.device]()
+    facts = {"mem_get_info": (7, 9), "max_memory_allocated": 5, "get_device_properties": card}
+    for name, fact in facts.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, fact=fact: fact)
+    for name in ("reset_peak_memory_stats", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, calls.append)
+    assert (machine.available(CUDA), machine.peak_memory(CUDA)) == (7, 5)
+    told = machine.describe_machine(CUDA)
+    assert (told["gpu"], told["gpu_memory"]) == ("a card", 9)
+    monkeypatch.setattr(forecast, "foresee_memory", lambda *given, **more: "not predicted (why)")
+    config = settings(small_qwen3)
+    watch_memory(config, model_of(config), CUDA, make_grpo())
+    benchmark._now(CUDA)
+    assert calls == [CUDA, CUDA]
+
+
 WHOLE_4B = QWEN3_4B | {"num_hidden_layers": 36}
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -323,7 +342,6 @@ def test_recipes_fit_the_cards_they_are_for(
     assert 0.5 * card_gb < needed / 2**30 <= card_gb - 0.6
 
 
-CUDA = torch.device("cuda")
 SMALL_MODELS = ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen3-0.6B")
 TRAINED = {
     "sft": None,

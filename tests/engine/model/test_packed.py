@@ -36,7 +36,12 @@ class TestEqualsPadded:
     @pytest.mark.parametrize("checkpointing", [False, True])
     @pytest.mark.parametrize("adapter", ["full", "lora"])
     def test_gradient(
-        self, device: torch.device, micro_model: Path, adapter: str, checkpointing: bool, beta: float
+        self,
+        device: torch.device,
+        micro_model: Path,
+        adapter: str,
+        checkpointing: bool,
+        beta: float,
     ):
         model = {"gradient_checkpointing": checkpointing, "lora_r": 4}
         policy = make_policy(micro_model, adapter, device=device, **model)

@@ -20,9 +20,7 @@ from searchrl.errors import PolicyError
 
 
 @pytest.fixture(params=["full", "lora"])
-def any_policy(
-    request: pytest.FixtureRequest, device: torch.device, micro_model: Path
-) -> Policy:
+def any_policy(request: pytest.FixtureRequest, device: torch.device, micro_model: Path) -> Policy:
     policy = micro_policy(micro_model, device=device, adapter=request.param)
     return enlarge_lora(policy) if request.param == "lora" else policy
 

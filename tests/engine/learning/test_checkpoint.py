@@ -50,12 +50,7 @@ def groups(policy: Policy, short_world: Any) -> list[Group[Rollout]]:
 
 @pytest.mark.parametrize("adapter", ["full", "lora"])
 def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
-    device: torch.device,
-    micro_model: Path,
-    tmp_path: Path,
-    groups: list[Group[Rollout]],
-    adapter: str,
-    same_bits: None,
+    device: Any, micro_model: Path, tmp_path: Path, groups: Any, adapter: str, same_bits: None
 ):
     """LoRA counted twice on resume gives gibberish; a lost momentum gives another run."""
     model: dict[str, Any] = {"device": device, "adapter": adapter, "lora_r": 4}

@@ -282,7 +282,7 @@ def test_a_device_has_the_gradient_that_a_cpu_has_in_float64(
     ours, _ = gradient(items, make_learner(policy))
     exact, _ = gradient(items, make_learner(make_policy(micro_model, adapter, lora_r=4)))
     assert ours.dtype == torch.float32 and ours.device.type == device.type
-    assert (ours.cpu() - exact).norm() <= 1e-4 * exact.norm()
+    assert (ours.cpu() - exact).norm() <= 1e-3 * exact.norm()
 
 
 def _entropy_bonus(trains_entropy: bool, bonus: float) -> Algorithm:

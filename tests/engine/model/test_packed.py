@@ -36,12 +36,7 @@ class TestEqualsPadded:
     @pytest.mark.parametrize("checkpointing", [False, True])
     @pytest.mark.parametrize("adapter", ["full", "lora"])
     def test_gradient(
-        self,
-        device: torch.device,
-        micro_model: Path,
-        adapter: str,
-        checkpointing: bool,
-        beta: float,
+        self, device: Any, micro_model: Path, adapter: str, checkpointing: bool, beta: float
     ):
         model = {"gradient_checkpointing": checkpointing, "lora_r": 4}
         policy = make_policy(micro_model, adapter, device=device, **model)
@@ -174,7 +169,7 @@ class TestWhatIsComputed:
 class TestPlan:
     @pytest.mark.parametrize(
         ("dtype", "limit"),
-        [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.05)],
+        [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.05)],
     )
     @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
     def test_is_attention_under_the_mask_it_stands_for(

@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,15 +95,11 @@ def test_log_probs_loss_and_optimiser_are_float32(
 def test_a_card_gives_back_its_cache_before_and_after_an_update(
     device: torch.device, make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its blocks have the sizes of the other phase. A CPU has none: only the calls are counted."""
+    """Its blocks have the sizes of the other phase. Without a card the calls do nothing."""
     session = make_session(device=device.type)
     drawn, policy, empty = session.sample(1), session.policy, torch.cuda.empty_cache
     versions: list[int] = []
     spy = lambda: (versions.append(policy.version), empty())  # noqa: E731
     monkeypatch.setattr(torch.cuda, "empty_cache", spy)
-    if device.type == "cpu":
-        session._free_cache()
-        assert versions == []
-        session.policy = SimpleNamespace(device=torch.device("cuda"))  # type: ignore[assignment]
     session.update(drawn, 1)
     assert versions == [0, 1]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import importlib.util
 import json
-import pickle
 import shutil
 import signal
 import subprocess
@@ -18,18 +16,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
 from click.testing import CliRunner
-from engine_toy import lora_policy
+from engine_toy import lora_policy, micro_policy
 from generator_play import finish, run
 from safetensors.torch import load_file, save_file
-from searchrl_vllm import weights
 from searchrl_vllm.command import _write_whole, serve_generator
 from searchrl_vllm.generator import make_vllm
 from searchrl_vllm.server import _BESIDE, Launch, Server
+from searchrl_vllm.weights import send_by_ipc
 
 from searchrl import ConfigError, GenerationFailure, PolicyError
 from searchrl.algorithms import TurnStop
@@ -232,24 +229,46 @@ def test_full_weights_are_read_from_a_folder_with_an_output_matrix_of_its_own(
     assert (folder / "output.safetensors").is_file()
 
 
-def test_on_a_gpu_handles_travel_and_weights_stay(
-    make: Make, server: StandIn, policy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The functions of torch that need a card are replaced."""
-    generator = make()
-    generator.sync(policy)
+def test_on_a_gpu_handles_travel_and_weights_stay(make: Make, policy: Any) -> None:
     policy.device = torch.device("cuda")
     launch = make(python="python", address="")._weights.server.launch
     assert (launch.by_ipc, launch.is_cpu) == (True, False)
-    card, cleared = SimpleNamespace(uuid="its-uuid"), Mock()
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
-    monkeypatch.setattr(torch.cuda, "ipc_collect", cleared)
-    monkeypatch.setattr(weights, "reduce_tensor", lambda tensor: ("rebuild", [*tensor.shape]))
-    weights.send_by_ipc(generator._weights.server, policy)
-    (told,) = (body["update_info"] for body in server.bodies("/update_weights"))
-    handles = pickle.loads(base64.b64decode(told["ipc_handles_pickled"]))
-    assert handles == [{"its-uuid": shape} for shape in told["shapes"]]
-    assert "lm_head.weight" in told["names"] and cleared.call_count == 1
+
+
+REBUILD = """
+import base64, json, pickle, sys
+from torch.multiprocessing.reductions import rebuild_cuda_tensor, rebuild_tensor
+
+told = json.load(sys.stdin)
+handles = pickle.loads(base64.b64decode(told["ipc_handles_pickled"]))
+tensors = [
+    (rebuild_tensor if len(given) == 3 else rebuild_cuda_tensor)(*given)
+    for given in (given for by_card in handles for given in by_card.values())
+]
+print(json.dumps({n: t.double().sum().item() for n, t in zip(told["names"], tensors)}))
+"""
+
+
+def test_another_process_reads_the_weights_that_a_card_holds(
+    device: torch.device, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through handles; a CPU has none, so there the weights themselves travel."""
+    if device.type == "cpu":
+        properties = SimpleNamespace(uuid="a-card")
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+        monkeypatch.setattr(torch.cuda, "ipc_collect", lambda: None)
+    policy, read = micro_policy(micro_model, device=device), dict[str, float]()
+
+    def post(path: str, body: Any = None) -> Any:
+        if path == "/update_weights":
+            words, given = [sys.executable, "-c", REBUILD], json.dumps(body["update_info"])
+            done = subprocess.run(words, input=given, capture_output=True, text=True, check=True)
+            read.update(json.loads(done.stdout))
+
+    send_by_ipc(SimpleNamespace(post=post), policy)  # type: ignore[arg-type]
+    expected = {name: float(p.double().sum()) for name, p in policy.named_parameters()}
+    expected["lm_head.weight"] = expected["model.embed_tokens.weight"]
+    assert read == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_model_without_a_tensor_is_not_served(micro_model: Path, tmp_path: Path) -> None:

@@ -48,11 +48,10 @@ def footprint_of(config: RunConfig) -> Footprint:
 
 
 def plan_of(
-    config: RunConfig, has_reference: bool = False, critic: Critic | None = None
+    config: RunConfig, critic: Critic | None = None, device: torch.device = CPU
 ) -> MemoryPlan:
-    beta = 0.1 if has_reference else 0.0
     plan = foresee_memory(
-        config, model_of(config), CPU, replace(make_grpo(), beta=beta, critic=critic)
+        config, model_of(config), device, replace(make_grpo(), beta=0.0, critic=critic)
     )
     assert isinstance(plan, MemoryPlan)
     return plan
@@ -183,23 +182,39 @@ def probed_row(num_tokens: int, num_probes: int = 0) -> list[TokenRow]:
     return rows
 
 
-def peak_of_update(policy: Policy, rows: list[TokenRow]) -> int:
-    """Most bytes of a forward and backward pass over packed rollouts, by torch's profiler."""
+def peak_of_update(policy: Policy, rows: list[TokenRow], times: int = 1) -> int:
+    """Most bytes of a forward and backward pass over packed rollouts, so many times.
+
+    By torch's profiler; on a card, by its own count.
+    """
+
+    def update(rows: list[TokenRow]) -> None:
+        groups = [number for number in range(times) for _ in rows]
+        with policy.updating(), policy.attending():
+            layout = pack(rows * times, policy.device, groups)
+            logps = policy.logps(layout, with_entropy=True)
+            logps.logp_N.sum().backward()
+        policy.model.zero_grad()
+
     probe = torch.tensor([rows[0].ids[:6]])
     with torch.no_grad():
         token_logps(policy, probe, probe > 0)  # the first pass also tries the head
-    with (
-        policy.updating(),
-        policy.attending(),
-        torch.profiler.profile(profile_memory=True) as profile,
-    ):
-        logps = policy.logps(pack(rows, CPU), with_entropy=True)
-        logps.logp_N.sum().backward()
+    update(probed_row(9))  # and the first backward pass makes room for kernels
+    if policy.device.type == "cuda":
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        update(rows)
+        return torch.cuda.max_memory_allocated() - before
+    with torch.profiler.profile(profile_memory=True) as profile:
+        update(rows)
     return most_bytes(profile)
 
 
-ACTIVATION_FACTOR = 1.3
-"""What the documentation promises, either way."""
+LARGE = SMALL | dict(
+    hidden_size=1024, intermediate_size=3072, num_hidden_layers=6, num_attention_heads=16,
+    num_key_value_heads=8, head_dim=64,
+)  # fmt: skip
+"""Beside it, what the kernels of a card take for themselves is little."""
 
 
 @pytest.mark.parametrize(
@@ -209,14 +224,16 @@ ACTIVATION_FACTOR = 1.3
         ("bf16", False, (300,)), ("lora", False, (900, 30)),
     ],
 )  # fmt: skip
-def test_activations_are_predicted_within_the_documented_factor(
-    small_qwen3: Path,
-    monkeypatch: MonkeyPatch,
-    model: str,
-    is_checkpointing: bool,
-    sizes: tuple[int, ...],
-):
-    monkeypatch.setattr(head, "CHUNK_BYTES", {"cpu": 1 << 15})
+def test_memory_is_predicted_within_15_percent(
+    device: Any, micro_model: Path, tmp_path: Path, monkeypatch: MonkeyPatch,
+    model: str, is_checkpointing: bool, sizes: tuple[int, ...],
+):  # fmt: skip
+    """On a CPU that of the update alone, without the weights."""
+    if model == "nf4":
+        pytest.importorskip("bitsandbytes")
+    monkeypatch.setitem(head.CHUNK_BYTES, "cpu", 1 << 15)
+    shape, times = (LARGE, 8) if device.type == "cuda" else (SMALL, 1)
+    folder = save_qwen3(tmp_path, micro_model, **shape)
     chosen = {
         "adapter": "full" if model == "full" else "lora",
         "quantize": "nf4" if model == "nf4" else "none",
@@ -225,12 +242,14 @@ def test_activations_are_predicted_within_the_documented_factor(
     }
     rows = probed_row(*sizes)
     limit = 1 + TokenTree(rows).num_tokens
-    more = {"rollout": {"max_total_tokens": limit}, "optim": {"micro_batch_tokens": limit}}
-    plan = plan_of(settings(small_qwen3, model=chosen, **more))
+    more = {"rollout": {"max_total_tokens": limit}, "optim": {"micro_batch_tokens": limit * times}}
+    plan = plan_of(settings(folder, model=chosen, **more), device=device)
     # The gradients of a micro-batch, without the sum of those before it.
     predicted = plan.phases["update"] - parts(plan)["gradients"] // 2
-    measured = peak_of_update(micro_policy(small_qwen3, lora_r=4, **chosen), rows)
-    assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
+    policy = micro_policy(folder, device=device, lora_r=4, **chosen)
+    weights = parts(plan)["weights"] if device.type == "cuda" else 0
+    measured = weights + peak_of_update(policy, rows, times)
+    assert measured / 1.15 <= predicted + weights <= measured * 1.15
 
 
 class TestARunThatDoesNotFit:

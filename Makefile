@@ -27,7 +27,8 @@ slow:
 	$(PYTHON) -m pytest -n 0 -m slow --timeout 1800
 
 gpu:
-	$(PYTHON) -m pytest -n 0 -m gpu --timeout 1800
+	PYTHONPATH="plugins/searchrl-vllm:$$PYTHONPATH" $(PYTHON) -m pytest -n 0 -m gpu --timeout 1800 \
+		tests plugins/searchrl-vllm/tests/test_vllm.py
 
 vllm:
 	$(PYTHON) -m pytest -n 0 -m vllm plugins/searchrl-vllm

@@ -11,33 +11,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
-
-from searchrl.algorithms.builtin import make_grpo
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.group import Group, TrainItem
-from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.learning.batches import micro_batches
-from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import pack_step
-from searchrl.engine.model.policy import Policy
+from transformers import Qwen3Config
+from workload import OurSide, Workload, fastest, make_random_policy, make_trajectories
 
 SHAPES = {"4x128": (4, 128, 1024), "6x160": (6, 160, 2560)}
 """Layers, hidden size, vocabulary: those of small models that train on a CPU."""
 
-GROUP, PROMPT, SUFFIX = 8, (60, 100), (100, 400)
+GROUP = 8
 
 
-def make_policy(shape: str, device: torch.device) -> Policy:
-    """A Qwen3 with random weights, all of them trained."""
+def measure(shape: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds per update and tokens computed, both ways."""
     num_layers, hidden, vocab = SHAPES[shape]
-    torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=vocab,
         hidden_size=hidden,
@@ -48,78 +38,23 @@ def make_policy(shape: str, device: torch.device) -> Policy:
         head_dim=32,
         tie_word_embeddings=True,
     )
-    unused: Any = None
-    return Policy(
-        model=Qwen3ForCausalLM(config).to(device).eval(),
-        tokenizer=unused,
-        renderer=unused,
-        device=device,
-        is_lora=False,
-        source=shape,
-        eos_ids=frozenset(),
-    )
-
-
-def make_step(num_groups: int, vocab_size: int) -> list[Group[TrainItem]]:
-    """Rollouts of two turns with an observation between them."""
-    rng = random.Random(0)
-
-    def ids(count: int) -> list[int]:
-        return [rng.randrange(vocab_size) for _ in range(count)]
-
-    groups = []
-    for group in range(num_groups):
-        prompt = ids(rng.randint(*PROMPT))
-        items = []
-        for number in range(GROUP):
-            trajectory = Trajectory(f"{group}/{number}", str(group))
-            trajectory.append_prompt(prompt)
-            length = rng.randint(*SUFFIX)
-            for turn in range(2):
-                part = ids(length // 3)
-                logps = [-7.0] * len(part)
-                trajectory.append_model(part, logps, version=0, reason=TurnStop.STOP_STRING)
-                if not turn:
-                    trajectory.append_env(ids(length // 3))
-            items.append(TrainItem(trajectory, float(rng.random() < 0.5)))
-        groups.append(Group(str(group), tuple(items)))
-    return groups
-
-
-def measure(shape: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds per update and tokens computed, both ways."""
-    device = torch.device(args.device)
-    policy = make_policy(shape, device)
-    groups = make_step(args.groups, policy.vocab_size)
-    learners = {}
-    for way in ("padded", "packed"):
-        optim = OptimConfig(micro_batch_tokens=args.micro_batch_tokens, lr=0.0)
-        learners[way] = Learner(policy, make_grpo(), AlgorithmConfig(beta=0.0), optim, max_steps=1)
-        if way == "padded":
-            learners[way].packing_fault = "measured without"
-    seconds = dict.fromkeys(learners, float("inf"))
-    for _ in range(args.rounds):
-        for way, learner in learners.items():
-            started = time.perf_counter()
-            learner.train_step(groups)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds[way] = min(seconds[way], time.perf_counter() - started)
-    grpo = learners["packed"]
-    step = pack_step(groups, make_grpo(), grpo.loss_settings)
-    tokens = {
-        way: sum(
-            batch.layout.ids_BT.numel()
-            for batch in micro_batches(
-                step.groups, args.micro_batch_tokens, device, is_packed=way == "packed"
-            )
-        )
-        for way in learners
+    policy = make_random_policy(config, args.device)
+    # Two turns, most of them short, with an observation between them.
+    work = Workload(args.groups, GROUP, 80, 80, 2, 80, is_skewed=True)
+    trajectories = make_trajectories(work, vocab, seed=0)
+    tokens = args.micro_batch_tokens
+    sides = {
+        way: OurSide(policy, work, [], micro_batch_tokens=tokens, is_plain=way == "padded")
+        for way in ("padded", "packed")
     }
-    row = {"shape": shape, "rollouts": len(step.rows)}
-    for way in learners:
-        row |= {f"{way}_s": seconds[way], f"{way}_tokens": tokens[way]}
-    return row | {"ratio": seconds["padded"] / seconds["packed"]}
+    row: dict[str, Any] = {"shape": shape, "rollouts": len(trajectories)}
+    for way, side in sides.items():
+        row |= {f"{way}_s": float("inf"), f"{way}_tokens": side.num_trained(trajectories)}
+    for _ in range(args.rounds):
+        for way, side in sides.items():
+            seconds = fastest(policy.device, partial(side.update, trajectories))
+            row[f"{way}_s"] = min(row[f"{way}_s"], seconds)
+    return row | {"ratio": row["padded_s"] / row["packed_s"]}
 
 
 def main() -> None:

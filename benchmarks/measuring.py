@@ -146,7 +146,7 @@ def machine_facts() -> dict[str, Any]:
     import torch
 
     packages = {}
-    for name in ("torch", "transformers", "peft", "trl", "searchrl"):
+    for name in ("torch", "transformers", "peft", "trl", "vllm", "searchrl"):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:
@@ -196,19 +196,25 @@ def _cell(value: Any) -> str:
 
 def finish(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
     """Print where this was measured, and write the JSON if asked to."""
-    whole = {"machine": machine_facts(), "settings": _settings(args), **result}
-    machine = whole["machine"]
+    machine = write_json(args, result)["machine"]
     print(
         f"\n{machine['date']}, {machine.get('gpu', machine['processor'])}, {machine['cores']} "
         f"cores, {machine['threads']} threads, load {machine['load']}; torch {machine['torch']}, "
         f"transformers {machine['transformers']}, trl {machine['trl']}"
     )
-    if args.json is not None:
-        text = json.dumps(whole, indent=2) + "\n"
-        if args.json == STANDARD_OUTPUT:
-            (sys.__stdout__ or sys.stdout).write(text)
-        else:
-            args.json.write_text(text, "utf-8")
+
+
+def write_json(args: argparse.Namespace, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a result where `--json` says, whole or not at all; what was measured, and where."""
+    whole = {"machine": machine_facts(), "settings": _settings(args), **result}
+    text = json.dumps(whole, indent=2) + "\n"
+    if args.json == STANDARD_OUTPUT:
+        (sys.__stdout__ or sys.stdout).write(text)
+    elif args.json is not None:
+        new = args.json.with_name(args.json.name + ".new")
+        new.write_text(text, "utf-8")
+        new.replace(args.json)
+    return whole
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 GPU stages are FLOPs or bytes over the datasheet's peaks, times efficiencies: two are fitted on two
 published figures, that of decoding is set, and all other published figures only test them. CPU
 stages are measured by `--measure` (one thread, no model); without it, `MEASURED` is used.
-The step is W of `bench_gpu.py` for every 8 GPUs, with LoRA; `docs/explanation/scale.md` reads it.
+The step is W of `gpu_report.py` for every 8 GPUs, with LoRA; `docs/explanation/scale.md` reads it.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from workload import LEARNING_RATE, MAX_GRAD_NORM, Workload, observe, reward_text
 
+from searchrl.engine.model.policy import Policy
+
 
 def require_trl() -> None:
     """Say how to install TRL if it is not there.
@@ -75,6 +77,9 @@ class ReprefillRollout:
         }
 
     def _generate(self, trainer: Any, ids_BT: torch.Tensor) -> torch.Tensor:
+        if trainer.use_vllm:
+            made = trainer.vllm_generation.generate(ids_BT.tolist(), None, 1)[1]
+            return torch.cat([ids_BT, torch.tensor(made, device=ids_BT.device)], dim=1)
         from trl.models import unwrap_model_for_generation
 
         with (
@@ -92,6 +97,22 @@ class ReprefillRollout:
                 generation_config=trainer.generation_config,
             )
         return result
+
+
+def vllm_options(policy: Policy, work: Workload, folder: str) -> dict[str, Any]:
+    """Settings of `GRPOConfig` for vLLM in this process; `folder` gets the weights."""
+    named = policy.base_model.state_dict().items()
+    plain = {name.replace(".base_layer", ""): one for name, one in named if "lora_" not in name}
+    policy.base_model.save_pretrained(folder, state_dict=plain)
+    policy.tokenizer.save_pretrained(folder)
+    policy.base_model.name_or_path = folder
+    exactly = {"min_tokens": work.turn_tokens, "ignore_eos": True, "detokenize": False}
+    return {
+        "use_vllm": True,
+        "vllm_max_model_length": work.max_length,
+        "vllm_importance_sampling_correction": False,  # it costs a pass
+        "generation_kwargs": exactly,
+    }
 
 
 class TrlSide:

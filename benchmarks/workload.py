@@ -13,6 +13,7 @@ import math
 import random
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -179,7 +180,8 @@ def make_trajectories(work: Workload, vocab_size: int, seed: int) -> list[Trajec
                 if turn:
                     said = rng.choices(range(vocab_size), k=work.observation_tokens)
                     trajectory.append_env(said)
-                ids = rng.choices(range(vocab_size), k=work.turn_tokens)
+                count = work.draw_tokens(seed, number, place, turn)
+                ids = rng.choices(range(vocab_size), k=count)
                 logps = [-math.log(vocab_size)] * len(ids)
                 trajectory.append_model(ids, logps, version=0, reason=TurnStop.MAX_TOKENS)
             made.append(trajectory)
@@ -230,11 +232,11 @@ class OurSide:
         """Sample and update; seconds."""
         started, began = time.perf_counter(), time.process_time()
         trajectories = self.sample()
-        _wait_for(self.policy.device)
+        wait_for(self.policy.device)
         sampled = time.perf_counter()
         self.sample_cpu_s = time.process_time() - began
         self.update(trajectories)
-        _wait_for(self.policy.device)
+        wait_for(self.policy.device)
         updated = time.perf_counter()
         self.sample_s, self.update_s = sampled - started, updated - sampled
         self.num_steps += 1
@@ -310,9 +312,24 @@ class OurSide:
         return stats
 
 
-def _wait_for(device: torch.device) -> None:
+def wait_for(device: torch.device) -> None:
+    """Until the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def fastest(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
+    """Seconds of the fastest of some runs, after one that is not timed if there are several."""
+    if repeat > 1:
+        work()
+    best = float("inf")
+    for _ in range(repeat):
+        wait_for(device)
+        began = time.perf_counter()
+        work()
+        wait_for(device)
+        best = min(best, time.perf_counter() - began)
+    return best
 
 
 def num_weights(model: nn.Module) -> int:

@@ -50,7 +50,6 @@ def test_turns_are_read_once_and_the_loop_reads_all_again(tmp_path: Path) -> Non
             marks=pytest.mark.skipif(not HAS_TRL, reason="needs searchrl[bench]"),
         ),
         ("bench_scaling.py", TINY + "--hidden 32 --layers 1 --values 2 --axis slots", "ratio"),
-        ("bench_gpu.py", "--shape micro --device cpu --threads 1", "figures"),
         ("bench_learner.py", "--model 4x128 --groups 1 --rounds 1", ""),
         ("bench_latency.py", "--episodes 8 --group-size 4 --rounds 1 --latency-ms 50", "ratio"),
         ("bench_checks.py", "--prompts 2 --group-size 2 --rounds 2", "share"),
@@ -66,6 +65,35 @@ def test_it_runs_and_says_what_it_measured(
     result, shown = run(script, tmp_path, *words.split())
     assert result[key] if key else result[0]["packed_tokens"] > 0
     assert "|" in shown or not key
+
+
+@pytest.mark.smoke
+def test_gpu_report_goes_on_and_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--shape micro --device cpu --threads 1".split()
+    first, _ = run("gpu_report.py", tmp_path, *words)
+    parts = first["parts"]
+    assert list(parts) == ["limits", "decode", "prefill", "train", "memory", "main", "step"]
+    assert all(part["is_whole"] and part["figures"] for part in parts.values())
+    missing = {name for part in parts.values() for name in part["skipped"]}
+    assert missing <= {"step trl", "step trl+vllm"}
+    assert HAS_TRL or "No module named 'trl'" in parts["step"]["skipped"]["step trl"]
+    assert parts["main"]["figures"].keys() == {"main job", "main job before", "main job after"}
+    # Killed in `decode`: that part is measured again, the others are kept.
+    parts["decode"]["is_whole"] = False
+    (tmp_path / "result.json").write_text(json.dumps(first), "utf-8")
+    again, _ = run("gpu_report.py", tmp_path, *words)
+    changed = {name for name, part in again["parts"].items() if part != parts[name]}
+    assert changed == {"decode"} and again["parts"]["decode"]["is_whole"]
+    monkeypatch.syspath_prepend(FOLDER)
+    from gpu_report import compare
+
+    capsys.readouterr()
+    again["parts"]["limits"]["figures"]["limits copy"]["value"] *= 2
+    compare(again, first, "other")
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "limits copy" in line]
+    assert row.split("|")[-2].strip() == "2"
 
 
 @pytest.mark.skipif(shutil.which("chromedriver") is None, reason="no Chromium with chromedriver")

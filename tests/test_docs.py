@@ -29,7 +29,8 @@ NOT_RUN: dict[str, int] = {
     "docs/how-to/plan-then-search.md": 2,  # run by the package's tests, as the next two
     "docs/how-to/retrieval-control.md": 3,
     "docs/how-to/retrieval.md": 2,
-    "docs/how-to/qwen3_4b.md": 5,  # run with the tiny model by `test_qwen3_4b.py`
+    "docs/how-to/first-gpu-run.md": 3,  # run with the tiny model by `test_qwen3_4b.py`
+    "docs/how-to/qwen3_4b.md": 5,  # as the one before
     "docs/how-to/run-and-resume.md": 1,
     "docs/how-to/scale.md": 4,  # the package's tests run such runs
     "docs/how-to/off-policy.md": 2,  # run by the package's tests, as the next one

@@ -195,8 +195,10 @@ class ModelConfig(Section):
     """Acts in `sft` only. In a pass whose log-probs enter a ratio, dropout would change the
     ratio."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """`auto`: bfloat16 on cuda, float32 elsewhere. float16 trains adapters only, with dynamic loss
-    scaling (metric `loss_scale`). Log-probs and ratios are float32 whatever it is."""
+    """`auto`: bfloat16 on cuda, float32 elsewhere and where all weights are trained: in bfloat16
+    most steps of the optimiser are too small to change a weight. float16 trains adapters only, with
+    dynamic loss scaling (metric `loss_scale`). Log-probs, ratios and adapters are float32 whatever
+    it is."""
     quantize: Literal["none", "nf4"] = "none"
     """`nf4`: QLoRA. The frozen base in four bits (bitsandbytes, double quantisation), computed in
     `model.dtype`; adapters only. Sampler and trainer share it. An adapter that was trained on it

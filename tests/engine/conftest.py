@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from devices import device, same_bits  # noqa: F401
 from engine_toy import TOY_PLUGIN, micro_policy
 from qwen3_toy import SMALL, save_qwen3
 from session_toy import MakeSession, toy_session

@@ -33,21 +33,24 @@ from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator
 
+CPU = torch.device("cpu")
 TOY_PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "toy_world.py"
 
 
-def micro_policy(folder: Path, *, trainable: bool = True, **model: Any) -> Policy:
+def micro_policy(
+    folder: Path, *, trainable: bool = True, device: torch.device = CPU, **model: Any
+) -> Policy:
     """A copy of a micro model, loaded once: full tuning unless `adapter` says otherwise."""
-    return deepcopy(_loaded(folder, trainable, json.dumps(model, sort_keys=True)))
+    return deepcopy(_loaded(folder, trainable, device, json.dumps(model, sort_keys=True)))
 
 
 @cache
-def _loaded(folder: Path, trainable: bool, model: str) -> Policy:
+def _loaded(folder: Path, trainable: bool, device: torch.device, model: str) -> Policy:
     settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **json.loads(model)}
     config: RunConfig = build_config({"model": settings})
     torch.manual_seed(0)
     resolved = ResolvedModel(str(folder), None, is_tiny=False)
-    return load_policy(config.model, resolved, torch.device("cpu"), trainable=trainable)
+    return load_policy(config.model, resolved, device, trainable=trainable)
 
 
 def enlarge_lora(policy: Policy, scale: float = 0.3) -> Policy:
@@ -177,7 +180,8 @@ def near_items(
             chosen_BT[0, len(prompt) + n : len(prompt) + n + 9] = False
             with torch.no_grad():
                 logp_N = token_logps(policy, ids_BT, chosen_BT)
-            logps = (logp_N + 0.2 * torch.randn(len(logp_N), generator=generator)).tolist()
+            noise_N = 0.2 * torch.randn(len(logp_N), generator=generator)
+            logps = (logp_N.cpu() + noise_N).tolist()
             turns = ((first, logps[:n]), between, (last, logps[n:]))
             trajectory = make_trajectory(f"g{g}/{i}", f"g{g}", prompt, *turns)
             items.append(TrainItem(trajectory, reward))
@@ -226,7 +230,8 @@ def token_logps(
     policy: Policy, ids_BT: torch.Tensor, chosen_BT: torch.Tensor, **asked: Any
 ) -> torch.Tensor:
     """Log-probs of the chosen tokens of right-padded ids, row after row."""
-    return policy.logps(padded_layout(ids_BT, chosen_BT), **asked).logp_N
+    layout = padded_layout(ids_BT.to(policy.device), chosen_BT.to(policy.device))
+    return policy.logps(layout, **asked).logp_N
 
 
 def pack_items(

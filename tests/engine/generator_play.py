@@ -42,6 +42,6 @@ def finish(
 def full_logps(policy: Policy, ids: Sequence[int], start: int, temperature: float) -> list[float]:
     """Log-probs of ids[start:] from one unpadded forward pass."""
     with torch.no_grad():
-        logits_TV = policy.model(input_ids=torch.tensor([list(ids)])).logits[0]
+        logits_TV = policy.model(input_ids=torch.tensor([ids], device=policy.device)).logits[0]
     logp_TV = torch.log_softmax(logits_TV.float() / temperature, dim=-1)
     return [float(logp_TV[i - 1, ids[i]]) for i in range(start, len(ids))]

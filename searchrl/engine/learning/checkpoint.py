@@ -210,10 +210,9 @@ def load_checkpoint(
 def load_weights(folder: Path, policy: Policy) -> None:
     """Copy saved weights into the policy's trainable parameters; raises as `Policy.load`."""
     saved: dict[str, torch.Tensor] = {}
-    device = "cpu" if policy.is_sharded else str(policy.device)
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            saved |= load_file(path, device=device)
+            saved |= load_file(path)
         except (OSError, SafetensorError) as error:
             raise DamagedError.of(path, first_line(error), "Restore it from a copy") from error
     policy.load(folder, saved)

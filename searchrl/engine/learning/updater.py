@@ -143,8 +143,7 @@ class Updater:
             # Not in the except block: the exception keeps tensors alive.
             self.micro_batch_tokens = max(1, min(size, batch.layout.num_computed) // 2)
             num_splits += 1
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
+            torch.cuda.empty_cache()
         return made, num_splits
 
     def take_step(self, *, is_good: bool = True, is_frozen: bool = False) -> tuple[float, bool]:

@@ -82,12 +82,13 @@ def find_footprint(
     `quantize` is left to the plan. The device decides the dtype; nothing is put there. With
     `is_offline`, only local files are read. PolicyError if the model's config cannot be used.
     """
+    is_full = not wants_lora(config, resolved, trainable=True)
     try:
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = AutoModelForCausalLM.from_config(
                 _read_shape(resolved.path, is_offline=is_offline),
-                dtype=dtype_of(config, device),
+                dtype=dtype_of(config, device, is_full=is_full),
                 trust_remote_code=False,
             )
             return _count(model, config, resolved)

@@ -189,9 +189,9 @@ def _is_tiny(folder: Path) -> bool:
     return os.path.isfile(config) and bool(read_settings(config).get("searchrl_tiny"))
 
 
-def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
-    """The dtype that weights are loaded in."""
-    default = torch.bfloat16 if device.type == "cuda" else torch.float32
+def dtype_of(config: ModelConfig, device: torch.device, *, is_full: bool) -> torch.dtype:
+    """The dtype that weights are loaded in; `is_full`: all of them are trained."""
+    default = torch.bfloat16 if device.type == "cuda" and not is_full else torch.float32
     return _DTYPES.get(config.dtype, default)
 
 
@@ -256,8 +256,9 @@ def load_policy(
         raise PolicyError(NO_SCRATCH)
     if resolved.is_hub_id and (absence := find_absence(resolved.path)):
         raise PolicyError(absence)
-    dtype = dtype_of(config, device)
+    device = torch.empty(0, device=device).device  # numbered: a new thread is at the first GPU
     is_lora = wants_lora(config, resolved, trainable=trainable)
+    dtype = dtype_of(config, device, is_full=trainable and not is_lora)
     if trainable and not is_lora and dtype == torch.float16:
         raise PolicyError(NO_HALF_WEIGHTS)
     if trainable and not is_lora and config.quantize == "nf4":

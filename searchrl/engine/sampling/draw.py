@@ -84,7 +84,8 @@ def truncate(prob_BV: Tensor, sampling: Sampling) -> Tensor:
     if sampling.top_p < 1:
         ordered_BV, order_BV = prob_BV.sort(dim=-1, descending=True)
         # A token stays while those before it have not reached top_p; the first always stays.
-        before_BV = ordered_BV.cumsum(-1, dtype=torch.float64) - ordered_BV
+        exact = torch.float32 if prob_BV.device.type == "mps" else torch.float64
+        before_BV = ordered_BV.cumsum(-1, dtype=exact) - ordered_BV
         total_B1 = ordered_BV.sum(-1, keepdim=True)
         ordered_BV = ordered_BV.where(before_BV < sampling.top_p * total_B1, 0.0)
         prob_BV = torch.zeros_like(prob_BV).scatter(1, order_BV, ordered_BV)

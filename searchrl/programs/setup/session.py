@@ -250,7 +250,7 @@ class Session(Setup):
             if self.config.scale.max_staleness and step < self.config.max_steps:
                 self.sampler.sync(self.policy)
                 self.ahead = pool.submit(self._draw, step + 1, should_stop=should_stop)
-            self._free_cache()
+            torch.cuda.empty_cache()  # sampling and updating want memory in different shapes
             groups = self.algorithm.hooks.extend(drawn.groups, step)
             self.added = [
                 one
@@ -259,7 +259,7 @@ class Session(Setup):
                 if isinstance(one, Rollout) and one.trajectory.origin is not Origin.SAMPLED
             ]
             learned = self.learner.train_step(groups)
-            self._free_cache()
+            torch.cuda.empty_cache()
             return learned
 
     def _ask(self, requests: Sequence[RolloutRequest], step: int) -> list[RolloutRequest]:
@@ -310,11 +310,6 @@ class Session(Setup):
         """See `Trainer`: forward passes."""
         with self.learner.computing():
             return before_update.read(self.learner, probes)
-
-    def _free_cache(self) -> None:
-        """Between phases only: sampling and updating want memory in different shapes."""
-        if self.policy.device.type == "cuda":
-            torch.cuda.empty_cache()
 
 
 def examine_plan(plan: Plan, registry: Registry) -> Report:

@@ -50,10 +50,11 @@ def groups(policy: Policy, short_world: Any) -> list[Group[Rollout]]:
 
 @pytest.mark.parametrize("adapter", ["full", "lora"])
 def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
-    micro_model: Path, tmp_path: Path, groups: list[Group[Rollout]], adapter: str
+    device: Any, micro_model: Path, tmp_path: Path, groups: Any, adapter: str, same_bits: None
 ):
     """LoRA counted twice on resume gives gibberish; a lost momentum gives another run."""
-    policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
+    model: dict[str, Any] = {"device": device, "adapter": adapter, "lora_r": 4}
+    policy = micro_policy(micro_model, **model)
     if adapter == "lora":
         enlarge_lora(policy)
     learner = make_learner(policy, epochs=2)
@@ -61,7 +62,7 @@ def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
     save_checkpoint(tmp_path, policy, learner, state(1))
     stats = [learner.train_step(groups).metrics for _ in range(2)]
 
-    other = micro_policy(micro_model, adapter=adapter, lora_r=4)
+    other = micro_policy(micro_model, **model)
     resumed = make_learner(other, epochs=2)
     assert load_checkpoint(newest_checkpoint(tmp_path).folder, other, resumed) == state(1)
     assert (resumed.step, other.version) == (1, 2)

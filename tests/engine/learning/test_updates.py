@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -204,28 +205,36 @@ class TestOldLogprobs:
             assert (seen[1].logp_T - seen[1].old_logp_T).abs().max() > 1e-3
 
 
-def out_of_memory(device: str) -> RuntimeError:
-    if device == "cuda":
+def out_of_memory(kind: str) -> RuntimeError:
+    if kind == "cuda":
         return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     return RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried …")
 
 
 class TestMemoryRunsOut:
-    @pytest.mark.parametrize("device", ["cuda", "cpu"])
+    @pytest.mark.parametrize("kind", ["cuda", "cpu"])
     @pytest.mark.parametrize("where", ["forward", "backward"])
     @pytest.mark.parametrize("is_packed", [True, False])
     def test_the_micro_batch_is_split_and_the_gradient_is_the_same(
-        self, micro_model: Path, is_packed: bool, where: str, device: str
+        self,
+        device: torch.device,
+        micro_model: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        is_packed: bool,
+        where: str,
+        kind: str,
     ):
-        policy, items = make_policy(micro_model), offered()
+        emptied = Mock()
+        monkeypatch.setattr(torch.cuda, "empty_cache", emptied)
+        policy, items = make_policy(micro_model, device=device), offered()
         (expected,) = caught_gradients(make_learner(policy, is_packed=is_packed), items)
         learner = make_learner(policy, is_packed=is_packed, micro_batch_tokens=500)
         num_batches = count_forwards(policy, learner, items)
-        restore = fail_above(policy, 350, where, lambda: out_of_memory(device))
+        restore = fail_above(policy, 350, where, lambda: out_of_memory(kind))
         (grad,), stats = caught_step(learner, items)
         restore()
         assert is_close(grad.double(), expected, 1e-10) and stats["oom_splits"] >= 1
-        assert learner.micro_batch_tokens <= 250
+        assert learner.micro_batch_tokens <= 250 and emptied.call_count == stats["oom_splits"]
         assert count_forwards(policy, learner, items) > num_batches  # smaller from now on
 
     def test_every_split_is_counted_that_of_old_log_probs_too(self, micro_model: Path):

@@ -107,8 +107,13 @@ def both(
 def processes(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What each of two processes got; see `workers_play.main`."""
     folder = tmp_path_factory.mktemp("both")
-    run = json.dumps(two_steps(micro_model, folder / "runs" / "two"))
-    command = [*TORCHRUN, str(HERE / "workers_play.py"), str(micro_model), str(folder), run]
+    return start_two(micro_model, folder, two_steps(micro_model, folder / "runs" / "two"))
+
+
+def start_two(model: Path, folder: Path, given: Any) -> list[Any]:
+    """Start two processes; what each of them saved."""
+    script = str(HERE / "workers_play.py")
+    command = [*TORCHRUN, script, str(model), str(folder), json.dumps(given)]
     paths = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent), str(HERE)])
     around = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=110)
@@ -120,29 +125,40 @@ def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
     assert (ours - theirs).norm() <= tolerance * ours.norm()
 
 
+def assert_learned_alike(alone: Any, found: list[Any], tolerance: float) -> None:
+    for two in found:
+        assert torch.equal(two["weights"], found[0]["weights"])  # bit for bit
+        if alone["gradient"] is None:
+            assert two["gradient"] is None
+        else:
+            assert alone["gradient"].norm() > 1e-3
+            assert_close(alone["gradient"], two["gradient"], tolerance)
+        # Adam divides by the root of a square: where a gradient is tiny, rounding is not.
+        assert (alone["weights"] - two["weights"]).abs().max() <= max(1e-8, tolerance)
+        assert two["metrics"] == pytest.approx(alone["metrics"], rel=1e-5, abs=1e-6)
+        assert two["columns"].keys() == alone["columns"].keys()
+        for rollout_id, one in alone["columns"].items():
+            advantage, ratio, entropy, weight, clipped = one
+            theirs = two["columns"][rollout_id]
+            assert theirs[0] == advantage and theirs[1] == pytest.approx(ratio, rel=1e-5)
+            assert theirs[2] == pytest.approx(entropy, rel=1e-5)
+            assert theirs[3] == pytest.approx(weight, rel=1e-12) and theirs[4] == clipped
+
+
 class TestLearning:
     @pytest.mark.parametrize("name", LEARNING)
     def test_two_processes_have_the_gradient_of_one(self, both: Both, micro_model: Path, name: str):
         alone = learn(micro_model, ALONE, **LEARNING[name])
         tolerance = 1e-10 if LEARNING[name].get("dtype") == "float64" else 1e-5
-        found = both(name)
-        for two in found:
-            assert torch.equal(two["weights"], found[0]["weights"])  # bit for bit
-            if alone["gradient"] is None:
-                assert two["gradient"] is None
-            else:
-                assert alone["gradient"].norm() > 1e-3
-                assert_close(alone["gradient"], two["gradient"], tolerance)
-            # Adam divides by the root of a square: where a gradient is tiny, rounding is not.
-            assert (alone["weights"] - two["weights"]).abs().max() <= max(1e-8, tolerance)
-            assert two["metrics"] == pytest.approx(alone["metrics"], rel=1e-5, abs=1e-6)
-            assert two["columns"].keys() == alone["columns"].keys()
-            for rollout_id, one in alone["columns"].items():
-                advantage, ratio, entropy, weight, clipped = one
-                theirs = two["columns"][rollout_id]
-                assert theirs[0] == advantage and theirs[1] == pytest.approx(ratio, rel=1e-5)
-                assert theirs[2] == pytest.approx(entropy, rel=1e-5)
-                assert theirs[3] == pytest.approx(weight, rel=1e-12) and theirs[4] == clipped
+        assert_learned_alike(alone, both(name), tolerance)
+
+    @pytest.mark.thorough
+    def test_two_processes_on_one_device_have_the_gradient_of_one(
+        self, device: torch.device, micro_model: Path, tmp_path: Path
+    ):
+        found = start_two(micro_model, tmp_path, device.type)
+        alone = learn(micro_model, ALONE, device=device, dtype="float64")
+        assert_learned_alike(alone, found, 1e-10)
 
     def test_a_gradient_that_nobody_has_stays_missing(self, both: Both):
         """AdamW leaves out a parameter without a gradient; zeros would move it."""

@@ -53,9 +53,10 @@ def test_what_a_policy_is_made_of_follows_from_the_settings(monkeypatch: MonkeyP
         patch.setattr("torch.cuda.is_available", lambda: True)
         assert [resolve_device(name).type for name in ("auto", "cpu")] == ["cuda", "cpu"]
     cuda, plain = torch.device("cuda"), ResolvedModel("some/base", None, False)
-    kinds = [("auto", cuda), ("auto", CPU), ("float16", CPU)]
-    assert [dtype_of(ModelConfig(dtype=name), device) for name, device in kinds] == [
-        torch.bfloat16, torch.float32, torch.float16,
+    kinds: Any = [("auto", cuda, False), ("auto", cuda, True), ("auto", CPU, False),
+                  ("float16", CPU, False), ("bfloat16", cuda, True)]  # fmt: skip
+    assert [dtype_of(ModelConfig(dtype=name), on, is_full=full) for name, on, full in kinds] == [
+        torch.bfloat16, torch.float32, torch.float32, torch.float16, torch.bfloat16,
     ]  # fmt: skip
     tiny, adapted = plain._replace(is_tiny=True), plain._replace(adapter_path="a")
     assert wants_lora(ModelConfig(), plain, trainable=True)

@@ -28,15 +28,18 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: MonkeyPatch) -> None:
     """Blocks of attention shorter than most suffixes and prompts."""
-    monkeypatch.setattr(layout_module, "BLOCK", {"cpu": 16})
+    monkeypatch.setattr(layout_module, "BLOCK", {"cpu": 16, "cuda": 16})
 
 
 class TestEqualsPadded:
     @pytest.mark.parametrize("beta", [0.0, 0.05])
     @pytest.mark.parametrize("checkpointing", [False, True])
     @pytest.mark.parametrize("adapter", ["full", "lora"])
-    def test_gradient(self, micro_model: Path, adapter: str, checkpointing: bool, beta: float):
-        policy = make_policy(micro_model, adapter, gradient_checkpointing=checkpointing, lora_r=4)
+    def test_gradient(
+        self, device: Any, micro_model: Path, adapter: str, checkpointing: bool, beta: float
+    ):
+        model = {"gradient_checkpointing": checkpointing, "lora_r": 4}
+        policy = make_policy(micro_model, adapter, device=device, **model)
         items = make_items()
         if beta:
             policy.keep_reference()
@@ -50,11 +53,12 @@ class TestEqualsPadded:
         )
         assert is_close(packed, padded, 1e-10)
 
-    def test_what_a_step_reports(self, micro_model: Path):
+    def test_what_a_step_reports(self, device: torch.device, micro_model: Path):
         items = make_items()
         reports = []
         for is_packed in (False, True):
-            learner = make_learner(make_policy(micro_model), is_packed=is_packed, beta=0.05)
+            policy = make_policy(micro_model, device=device)
+            learner = make_learner(policy, is_packed=is_packed, beta=0.05)
             reports.append(learner.train_step(make_groups(items)))
         (stats, columns), (packed_stats, packed_columns) = reports
         assert packed_stats == pytest.approx(stats, rel=1e-9, abs=1e-12)
@@ -163,8 +167,14 @@ class TestWhatIsComputed:
 
 
 class TestPlan:
+    @pytest.mark.parametrize(
+        ("dtype", "limit"),
+        [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.05)],
+    )
     @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
-    def test_is_attention_under_the_mask_it_stands_for(self, num_kv_heads: int):
+    def test_is_attention_under_the_mask_it_stands_for(
+        self, device: torch.device, num_kv_heads: int, dtype: torch.dtype, limit: float
+    ):
         lengths, parents = [20, 33, 1, 16, 3, 1, 40, 2, 7], [-1, 0, 0, 2, 2, -1, 5, 6, 6]
         node_T = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
         is_above = torch.eye(len(lengths), dtype=torch.bool)
@@ -172,20 +182,19 @@ class TestPlan:
             is_above[node] |= is_above[parent] & (parent >= 0)
         total = len(node_T)
         torch.manual_seed(0)
-        query = torch.randn(1, 6, total, 8, dtype=torch.float64, requires_grad=True)
-        key = torch.randn(1, num_kv_heads, total, 8, dtype=torch.float64, requires_grad=True)
-        value = torch.randn_like(key).requires_grad_()
+        inputs = [torch.randn(1, n, total, 8, dtype=dtype) for n in (6, num_kv_heads, num_kv_heads)]
+        exact = [one.double().requires_grad_() for one in inputs]
         mask = is_above[node_T][:, node_T].tril()
         expected = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=0.3, enable_gqa=True
+            *exact, attn_mask=mask, scale=0.3, enable_gqa=True
         )
-        ours = PackedPlan(lengths, parents).attend(0, query, key, value, 0.3)
-        assert (ours - expected).abs().max() < 1e-12
+        there = [one.to(device).requires_grad_() for one in inputs]
+        ours = PackedPlan(lengths, parents).attend(0, *there, 0.3)
         slope = torch.randn_like(expected)
-        inputs = (query, key, value)
-        grads = (torch.autograd.grad(output, inputs, slope) for output in (ours, expected))
-        for mine, theirs in zip(*grads, strict=True):
-            assert (mine - theirs).abs().max() < 1e-12
+        found = [ours, *torch.autograd.grad(ours, there, slope.to(ours))]
+        wanted = [expected, *torch.autograd.grad(expected, exact, slope)]
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert (mine.cpu() - theirs).abs().max() < limit
 
 
 class TestModelsThatCannotPack:

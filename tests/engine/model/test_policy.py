@@ -33,7 +33,7 @@ def gradients(policy: Policy, *, is_inside: bool = True) -> dict[str, torch.Tens
         logp_N = token_logps(policy, *token_batch())
         if not is_inside:
             stack.close()
-        (logp_N * torch.linspace(-1, 1, len(logp_N))).sum().backward()
+        (logp_N * torch.linspace(-1, 1, len(logp_N)).to(logp_N)).sum().backward()
     named = policy.model.named_parameters()
     return {name: p.grad.clone() for name, p in named if p.grad is not None}
 
@@ -51,13 +51,13 @@ def ensure_same(
 class TestLora:
     @pytest.mark.parametrize("adapter", ["lora", "full"])
     def test_checkpointing_on_equals_off_and_gradients_are_not_zero(
-        self, micro_model: Path, adapter: str
+        self, device: torch.device, micro_model: Path, adapter: str
     ):
         """PEFT with gradient checkpointing alone: zero gradients, silently."""
         model = {"adapter": adapter, "lora_dropout": 0.5 if adapter == "lora" else 0.0}
         plain, checked = (
-            gradients(enlarge_lora(micro_policy(micro_model, **model, gradient_checkpointing=on)))
-            for on in (False, True)
+            gradients(enlarge_lora(micro_policy(micro_model, device=device, **model, **on)))
+            for on in ({}, {"gradient_checkpointing": True})
         )
         assert adapter == "full" or len(plain) == 2 * 7
         ensure_same(plain, checked, 1e-6 if adapter == "lora" else 1e-5)
@@ -283,6 +283,11 @@ class TestTokenLogps:
         assert torch.allclose(rows, full, atol=1e-5)
 
 
-def test_qwen3_architecture_by_path_with_lora_does_two_steps(small_qwen3: Path, tmp_path: Path):
-    run = check_two_lora_steps(small_qwen3, tmp_path / "run", quantize="nf4")
-    assert run.config.model.quantize == "nf4"
+@pytest.mark.parametrize("quantize", [pytest.param("none", marks=pytest.mark.thorough), "nf4"])
+def test_qwen3_architecture_by_path_with_lora_does_two_steps(
+    device: torch.device, small_qwen3: Path, tmp_path: Path, quantize: str
+):
+    if quantize == "nf4":
+        pytest.importorskip("bitsandbytes")
+    run = check_two_lora_steps(small_qwen3, tmp_path / "run", device, quantize=quantize)
+    assert run.config.model.quantize == quantize

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from bitsandbytes.functional import dequantize_4bit
 from engine_toy import lora_policy, micro_policy, token_batch, token_logps
 from generator_play import run
 from torch import nn
@@ -23,12 +22,13 @@ from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import ConfigError, PolicyError
 
+bitsandbytes = pytest.importorskip("bitsandbytes.functional")
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def four_bit(small_qwen3: Path) -> Policy:
-    return lora_policy(small_qwen3, 0.05, quantize="nf4")
+def four_bit(device: torch.device, small_qwen3: Path) -> Policy:
+    return lora_policy(small_qwen3, 0.05, device=device, quantize="nf4")
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -59,12 +59,12 @@ def gradients(policy: Policy) -> tuple[torch.Tensor, list[torch.Tensor]]:
 
 def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3: Path):
     """bitsandbytes re-packs weights at the first pass without gradients: bf16, and no gradient."""
-    twin = lora_policy(small_qwen3, 0.05)
+    twin = lora_policy(small_qwen3, 0.05, device=four_bit.device)
     with torch.no_grad():
         pairs = zip(four_bit.model.parameters(), twin.model.parameters(), strict=True)
         for stored, plain in pairs:
             if stored.dtype == torch.uint8:
-                plain.copy_(dequantize_4bit(stored.data, stored.quant_state))
+                plain.copy_(bitsandbytes.dequantize_4bit(stored.data, stored.quant_state))
     with torch.inference_mode(), four_bit.evaluating():
         sampled_N = token_logps(four_bit, *batch())
     ours_N, our_grads = gradients(four_bit)
@@ -86,7 +86,7 @@ def test_slot_engine_runs_it(four_bit: Policy):
         chosen_BT[:, len(prompt) :] = True
         with four_bit.updating():
             logp_N = token_logps(four_bit, ids_BT, chosen_BT)
-        assert (logp_N.detach() - torch.tensor(turn.logps)).abs().max() <= 1e-4
+        assert turn.logps == pytest.approx(logp_N.tolist(), abs=1e-4)
 
 
 class TestWhatCannotBe:

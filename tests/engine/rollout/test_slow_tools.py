@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_toy import LIMITS, TOY_PLUGIN, SayingGenerator
+import torch
+from engine_toy import LIMITS, TOY_PLUGIN, SayingGenerator, micro_policy
 
 from searchrl.config import build_config
 from searchrl.core.episode import FailureKind
-from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
 from searchrl.engine.rollout.world import TaskWorld
@@ -159,9 +159,11 @@ class _Alternating(SayingGenerator):
 
 
 def test_what_is_sampled_is_the_same_bytes_at_any_latency(
-    make_world: MakeWorld, tools: Any, policy: Policy
+    make_world: MakeWorld, tools: Any, micro_model: Path, device: torch.device
 ):
     """0, 20 and 100 ms: what is decoded together must not depend on when a tool answers."""
+
+    policy = micro_policy(micro_model, device=device)
 
     def sample(latency_s: float, jitter: bool) -> list[Any]:
         world = make_world(

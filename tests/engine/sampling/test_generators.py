@@ -173,15 +173,12 @@ def test_model_with_absolute_positions_is_padded_as_rightly(
         assert turn.logps == pytest.approx(trained.tolist(), abs=1e-5)
 
 
-@pytest.mark.gpu
-def test_gpu_samples_what_the_cpu_samples(micro_model: Path):
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    on_cpu, on_gpu = micro_policy(micro_model), micro_policy(micro_model)
-    on_gpu.model.to("cuda")
-    on_gpu.device = torch.device("cuda")
-    cpu = run(HFGenerator(on_cpu, Sampling()), PROMPTS, range(4))
-    gpu = run(HFGenerator(on_gpu, Sampling()), PROMPTS, range(4))
-    assert [t.ids for t in cpu] == [t.ids for t in gpu]
-    for left, right in zip(cpu, gpu, strict=True):
+def test_a_device_samples_what_the_reference_samples_on_a_cpu(
+    device: torch.device, micro_model: Path
+):
+    there = SlotGenerator(micro_policy(micro_model, device=device), Sampling())
+    ours = run(there, PROMPTS, range(4))
+    theirs = run(HFGenerator(micro_policy(micro_model), Sampling()), PROMPTS, range(4))
+    assert [t.ids for t in ours] == [t.ids for t in theirs]
+    for left, right in zip(ours, theirs, strict=True):
         assert left.logps == pytest.approx(right.logps, abs=1e-4)

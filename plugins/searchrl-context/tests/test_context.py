@@ -1,47 +1,43 @@
-"""The wrapper in episodes: what contexts begin with, what is counted, and what does no harm."""
+"""The wrapper in episodes, and what is trained of several contexts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
-from context_play import CODEC, WINDOW, played, talker
+from context_play import CODEC, play
 from searchrl_context.env import HEADING, LINE, REQUEST
+from searchrl_context.training import make_resum, make_supo
+from searchrl_context.watching import SummaryCollapse
 
-from searchrl import make_env
+from searchrl import evaluate, make_env, train
+from searchrl.algorithms import Algorithm, StepScores
 from searchrl.contracts import ANSWER, COMPACT, SEARCH, Action
 from searchrl.core.episode import StopReason
+from searchrl.core.group import TrainItem, make_groups
+from searchrl.core.reduction import LossSettings
 from searchrl.core.trajectory import Segment
-from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.rollout.rollout import Rollout
-from searchrl.testing import assert_conforms
+from searchrl.testing import assert_conforms, make_history
 
 PROTOCOL: Any = make_env("dossier", plugins=["searchrl_context"]).get_wrapper_attr("protocol")
-PAGE, OTHER = (
-    PROTOCOL.render_turn(Action(SEARCH, (f"Ben Holm, page {n}",)), "Next.") for n in (1, 2)
-)
+PAGE = PROTOCOL.render_turn(Action(SEARCH, ("Ben Holm, page 1",)), "Next.")
+OTHER = PROTOCOL.render_turn(Action(SEARCH, ("Ben Holm, page 2",)), "Next.")
 END = PROTOCOL.render_turn(Action(ANSWER, "amber"), "Done.")
-
-
 NAMES = "wrapper:context env:dossier reward:intact alarm:summary_collapse algorithm:resum"
 
 
 @pytest.mark.parametrize("name", [*NAMES.split(), "algorithm:supo"])
 def test_it_conforms(name: str) -> None:
     assert_conforms(name, plugins=["searchrl_context"])
-
-
-def play(mode: str = "summary", *turns: str, window: int = WINDOW, **settings: Any) -> Rollout:
-    """An episode of a talker, or of the clerk, in which no context is longer than the window."""
-
-    def ask(world: Any) -> list[RolloutRequest]:
-        script = talker(turns) if turns else world.script("expert")
-        return [RolloutRequest("g", world, "test", 0, (1,), script=script)]
-
-    (rollout,) = played(ask, mode=mode, window=window, **settings)
-    assert all(0 < len(one) <= window for one in rollout.trajectory.segments)
-    return rollout
 
 
 def begins(segment: Segment, rollout: Rollout, more: str, *behind: str | int) -> None:
@@ -56,7 +52,7 @@ def begins(segment: Segment, rollout: Rollout, more: str, *behind: str | int) ->
 
 @pytest.mark.parametrize("keep", [0, 1, 2])
 def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep: int) -> None:
-    rollout = play(keep=keep)
+    rollout = play("summary", keep=keep)[0][0]
     turns, segments = rollout.episode.turns, rollout.trajectory.segments
     places = [n for n, turn in enumerate(turns) if turn.action.kind == COMPACT]
     texts = [str(turns[n].action.payload) for n in places]
@@ -65,7 +61,6 @@ def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep
     kept: list[str | int] = [place - 1, turns[place].observation]
     if keep == 2:
         kept = [place - 2, turns[place - 2].observation, *kept]
-    begins(segments[0], rollout, "")
     begins(segments[1], rollout, f"\n{HEADING}\n{texts[0]}", *kept[keep == 0 :])
     assert segments[1].reason == "summary" and rollout.reward == 1.5, "format and answer are whole"
     assert rollout.episode.signals["summaries"] == len(places) == 1 + (keep == 2)
@@ -73,7 +68,7 @@ def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep
 
 
 def test_fold_asks_behind_every_page_and_keeps_all_notes() -> None:
-    rollout, asked = play("fold"), PROTOCOL.render_notice(REQUEST)
+    rollout, asked = play("fold")[0][0], PROTOCOL.render_notice(REQUEST)
     turns, notes = rollout.episode.turns, list[str]()
     for number, segment in enumerate(rollout.trajectory.segments[1:]):
         page, note = turns[2 * number : 2 * number + 2]
@@ -82,10 +77,11 @@ def test_fold_asks_behind_every_page_and_keeps_all_notes() -> None:
         shown = page.observation.removesuffix(asked)
         begins(segment, rollout, f"\n{HEADING}\n" + "\n".join(notes), 2 * number, shown)
     assert len(notes) == 6 and rollout.reward == 1.5
+    assert rollout.episode.signals["summary_copied"] == len(notes) - len({*notes}) > 0
 
 
 def test_drop_shows_a_line_for_the_oldest_pages_and_all_turns() -> None:
-    rollout, line = play("drop", keep=2), PROTOCOL.render_notice(LINE)
+    rollout, line = play("drop", keep=2)[0][0], PROTOCOL.render_notice(LINE)
     segment = rollout.trajectory.segments[-1]
     number, behind = rollout.trajectory.forks[-1][0], list[str | int]()
     num_lines = CODEC.decode(segment.prompt).count(LINE)
@@ -98,10 +94,8 @@ def test_drop_shows_a_line_for_the_oldest_pages_and_all_turns() -> None:
 @pytest.mark.parametrize(
     ("mode", "keep", "window"), [("cut", 1, 320), ("drop", 3, 280), ("summary", 4, 200)]
 )
-def test_the_episode_ends_where_even_so_the_window_is_full(
-    mode: str, keep: int, window: int
-) -> None:
-    rollout = play(mode, window=window, keep=keep)
+def test_the_episode_ends_where_the_window_is_full(mode: str, keep: int, window: int) -> None:
+    rollout = play(mode, window=window, keep=keep)[0][0]
     assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS and rollout.is_cut
     num_segments = len(rollout.trajectory.segments)
     assert {turn.segment for turn in rollout.trajectory.turns} == {*range(num_segments)}
@@ -119,9 +113,9 @@ FAULTS = [
 
 @pytest.mark.parametrize(("turns", "settings", "fault", "stop"), FAULTS)
 def test_a_bad_summary_is_counted_and_unscored(
-    turns: Sequence[str], settings: Any, fault: str, stop: StopReason
+    turns: list[str], settings: Any, fault: str, stop: StopReason
 ) -> None:
-    rollout = play("summary", *turns, window=320, **settings)
+    ((rollout,), _) = play("summary", *turns, window=320, **settings)
     assert rollout.reward is None and rollout.episode.stop_reason is stop
     assert rollout.episode.signals.get(fault, 1) == 1
     assert (fault in rollout.scored.missing["intact"]) == (fault == "no end")
@@ -139,18 +133,104 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_tags_and_answers_in_a_summary_of_its_own_accord_change_nothing(text: str) -> None:
     plain, rollout = (
-        play("summary", PAGE, OTHER, f"So. <summary> {one} </summary>", END)
+        play("summary", PAGE, OTHER, f"So. <summary> {one} </summary>", END)[0][0]
         for one in ("plain", text)
     )
-    for one in (plain, rollout):
-        kinds = [turn.action.kind for turn in one.episode.turns]
-        assert kinds == [SEARCH, SEARCH, COMPACT, ANSWER]
-        assert one.episode.final_answer == "amber" and one.episode.format_score == 1
+    kinds = [turn.action.kind for turn in rollout.episode.turns]
+    assert kinds == [SEARCH, SEARCH, COMPACT, ANSWER]
+    assert rollout.episode.final_answer == "amber" and rollout.episode.format_score == 1
     assert rollout.scored == plain.scored
     note, shown = PROTOCOL.neutralise(text), rollout.episode.turns[1].observation
     begins(rollout.trajectory.segments[1], rollout, f"\n{HEADING}\n{note}", 1, shown)
     assert not any(tag in note for tag in ("<answer>", "<search>", "</information>"))
-    controls = [
-        [i for i in one.trajectory.ids if i in CODEC._control_ids] for one in (plain, rollout)
-    ]
-    assert controls[0] == controls[1]
+    counts = [Counter(one.trajectory.ids) for one in (plain, rollout)]
+    assert all(counts[0][token] == counts[1][token] for token in CODEC._control_ids)
+
+
+def test_all_contexts_have_the_advantage_of_the_end_and_masks_take_what_they_name() -> None:
+    fold, drop = play("fold")[0][0], play("drop")[0][0].trajectory
+    items = [TrainItem(fold.trajectory, 1.0), TrainItem(drop, 0.0, is_cut=True)]
+    step = StepScores([1.0, 0.0], ["g", "g"], [True, True], items)
+    masked = [float(turn.action.kind != COMPACT) for turn in fold.episode.turns]
+    paid, unpaid, nothing = [1.0] * 13, [-1.0] * len(drop.turns), [0.0] * len(drop.turns)
+    for algorithm, expected in (
+        (make_resum(), [paid, unpaid]),
+        (make_supo(), [paid, nothing]),
+        (make_resum(mask_summaries=True), [masked, unpaid]),
+        (make_supo(mask_summaries=True), [masked, nothing]),
+    ):
+        made: Any = algorithm.advantages(step)
+        assert [[round(one, 3) for one in own.values] for own in made] == expected
+
+
+def test_of_200_rollouts_every_token_is_trained_once_and_several_segments_weigh_as_one() -> None:
+    modes, more = ("summary", "fold", "drop", "cut"), {"count": 25, "window": 400}
+    played = [play(mode, script="habit", **more) for mode in modes]
+    items = [TrainItem(one.trajectory, 1.0) for rollouts, _ in played for one in rollouts]
+    said = [ids for _, own in played for ids in own]
+    assert len(items) == 200 and sum(len(one.trajectory.segments) for one in items) > 500
+    mine = Algorithm("mine", lambda step: [1.0] * 200, make_resum().loss)
+    of_tokens = [len(ids) / sum(map(len, said)) for ids in said]
+    for reduction, expected in (("token-mean", of_tokens), ("sequence-mean", [1 / 200] * 200)):
+        settings: Any = LossSettings(reduction=reduction, beta=1.0)
+        trained: dict[str, list[int]] = defaultdict(list)
+        weights: dict[str, float] = defaultdict(float)
+        for row in pack_step(make_groups(items), mine, settings).rows:
+            trained[row.rollout_id] += itertools.compress(row.ids, row.mask)
+            weights[row.rollout_id] += sum(row.over_tokens("weight"))
+        assert [*trained.values()] == said
+        assert [*weights.values()] == pytest.approx(expected, rel=1e-9)
+
+
+TINY: dict[str, Any] = {
+    "env": "regulations", "reward": "em", "wrapper": {"name": "jotting", "mode": "fold"},
+    "plugins": ["searchrl_context", str(Path(__file__).with_name("context_play.py"))],
+    "model": {"name": "tiny", "adapter": "full", "dtype": "float32", "instructions": False},
+    "rollout": {"group_size": 3, "prompts_per_step": 2, "max_turn_tokens": 60,
+                "max_observation_tokens": 60},
+    "algorithm": "resum", "num_threads": 1, "max_steps": 3, "checkpoint": {"every": 2},
+    "eval": {"num_tasks": 8, "every": 0, "forced": False, "temperature": 1.0},
+}  # fmt: skip
+"""A run of the tiny model; what it writes behind a page is its note."""
+
+
+def test_equal_observations_give_equal_ledgers_with_any_number_of_slots() -> None:
+    first, *others = (
+        evaluate({**TINY, "eval": {**TINY["eval"], "batch_size": n}}).rollouts for n in (1, 3, 8)
+    )
+    assert sum(one.episode.signals["summary_words"] > 9 for one in first) > 1
+    for rollouts in others:
+        for one, other in zip(first, rollouts, strict=True):
+            assert other.trajectory.ids == one.trajectory.ids and other.episode == one.episode
+
+
+@pytest.mark.thorough
+def test_killed_behind_a_summary_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    job = json.dumps({**TINY, "run_dir": str(killed)})
+    code = "import json, sys, searchrl; searchrl.train(json.loads(sys.argv[1]))"
+    env = os.environ | {"KILL_BEHIND": str(killed)}
+    assert subprocess.run([sys.executable, "-c", code, job], env=env, check=False).returncode == -9
+    runs = train({**TINY, "run_dir": str(tmp_path / "whole")}), train(resume=killed)
+    rows, resumed = (list(run.rollouts("train")) for run in runs)
+    assert rows == resumed
+    kinds = [turn["action"] for row in rows if row["step"] == 3 for turn in row["turns"]]
+    assert COMPACT in kinds
+    weights, others = ((run.path / "policy/model.safetensors").read_bytes() for run in runs)
+    assert weights == others
+
+
+@pytest.mark.parametrize(
+    ("words", "copied", "found"),
+    [
+        ([40] * 10 + [15] * 10, [0.2] * 20, ""),  # shorter, and not nothing
+        ([40] * 15 + [2] * 4 + [40], [0.2] * 15 + [2.0] * 4 + [0.2], ""),  # not in a row
+        ([40] * 15 + [2] * 5, [0.2] * 20, "from 20.0 words to 1.0"),
+        ([40] * 20, [0.2] * 15 + [1.5] * 5, "75% of the summaries"),
+    ],
+)
+def test_the_alarm_sounds_where_summaries_say_nothing(words: Any, copied: Any, found: str) -> None:
+    values = {"signal:summaries": [2.0] * 20, "signal:summary_words": words}
+    alert = SummaryCollapse().check(make_history(**values, **{"signal:summary_copied": copied}))
+    assert (alert is not None) == bool(found)
+    assert alert is None or (found in alert.what and alert.since == 16)

@@ -51,8 +51,7 @@ def world(toy_world: Any) -> Any:
 def play(world: Any, codec: Any) -> Rollout:
     talker = SimpleNamespace(act=lambda _, said=iter(TURNS): next(said))  # noqa: B008
     request = RolloutRequest("g", world, "train", 0, (1,), script=lambda *_: talker)
-    (group,) = RolloutDriver(ScriptedGenerator(codec), codec, LIMITS).run([request])
-    return group.rollouts[0]
+    return RolloutDriver(ScriptedGenerator(codec), codec, LIMITS).run([request])[0].rollouts[0]
 
 
 def test_the_policy_reads_the_context_in_place_of_all_before(world: Any, policy: Any) -> None:
@@ -75,9 +74,7 @@ def test_the_protocol_is_not_asked_about_a_turn_that_compacts(world: Any, policy
     assert again.turns[2].action == rollout.episode.turns[2].action == Action(COMPACT, "a note")
 
 
-def test_a_context_that_is_none_or_does_not_fit_ends_the_episode(
-    world: Any, policy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_context_that_is_none_or_too_long(world: Any, policy: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(Noting, "context", Context("word " * 800))
     full = play(world, policy.renderer)
     assert full.episode.stop_reason is StopReason.TOTAL_TOKENS

@@ -45,10 +45,18 @@ class MessageCodec(ByteCodec):
         `forced_opening` begins the assistant's message; only completions use it, because a chat
         server begins its own message.
         """
-        ids = [SYSTEM, *self.encode_plain(instruction)] if instruction else []
-        ids += [USER, *self.encode_plain(user_text)]
-        ids += [ASSISTANT, *self.encode_plain(forced_opening)]
+        ids = [SYSTEM, *super().encode_plain(instruction)] if instruction else []
+        ids += [USER, *super().encode_plain(user_text)]
+        ids += [ASSISTANT, *super().encode_plain(forced_opening)]
         return RenderedPrompt(ids, forced_opening, self.decode(ids))
+
+    def encode_plain(self, text: str) -> list[int]:
+        """An observation: a message of the user, behind which the assistant goes on."""
+        return [USER, *super().encode_plain(text), ASSISTANT] if text else []
+
+    def encode_model_text(self, text: str) -> list[int]:
+        """UTF-8 bytes of the text."""
+        return super().encode_plain(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, with white space between messages."""
@@ -131,8 +139,7 @@ class EndpointGenerator:
     ) -> None:
         """See `Generator.submit`; an observation is a message of the user."""
         dialogue = self._dialogues[handle]
-        if append_ids:
-            dialogue.messages.append(Message("user", self._codec.decode(append_ids)))
+        dialogue.messages += self._codec.read_messages(append_ids)
         dialogue.stops, dialogue.max_tokens = tuple(stops), max_tokens
         heapq.heappush(self._waiting, (not dialogue.has_begun, handle))
 

@@ -26,7 +26,11 @@ def test_no_text_becomes_the_head_of_a_message(instruction: str, prompt: str, re
     wanted = [Message(r, t) for r, t in zip(("system", "user"), clean, strict=True) if t]
     found = CODEC.read_messages(ids)
     assert [m.role for m in found] == [m.role for m in wanted]
-    assert CODEC.decode([*CODEC.encode_plain(clean[1]), END]) == clean[1]
+    assert CODEC.decode([*CODEC.encode_model_text(clean[1]), END]) == clean[1]
+    # A context that begins with earlier turns and observations keeps who said what.
+    behind = [*CODEC.encode_model_text("a"), *CODEC.encode_plain("b"), *CODEC.encode_plain("")]
+    said = [Message("assistant", "a"), Message("user", "b")]
+    assert CODEC.read_messages([*ids, *behind]) == [*found, *said]
 
 
 @pytest.mark.parametrize(

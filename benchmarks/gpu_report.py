@@ -76,7 +76,7 @@ PARTS: dict[str, list[tuple[Any, ...]]] = {
 }
 """Figures of each part by their sizes: rollouts, tokens of each; `again`: with checkpointing."""
 MICRO: dict[str, list[tuple[Any, ...]]] = {
-    "decode": [(1, 32, 8), (4, 32, 8)],
+    "decode": [(1, 32, 32), (4, 32, 32)],
     "prefill": [(4, 32)],
     "train": [(4, 32, "again"), (4, 32, "kept")],
     "memory": [(4, 64, 128, "again")],
@@ -203,7 +203,9 @@ class GpuReport:
         whole = fastest(self.device, side.sample, 2)
         # With one token, a sampling is the prefill.
         side.work = replace(side.work, turn_tokens=1)
-        seconds = max(1e-9, whole - fastest(self.device, side.sample))
+        seconds = whole - fastest(self.device, side.sample)
+        if seconds <= 0:
+            raise RuntimeError("decoding is too short here to be told from its prefill")
         cache = batch * (context + tokens / 2) * self.bytes_per_token
         # Copies read and write: the same bandwidth, all of it for reading.
         least = (tokens - 1) * (self.weight_bytes + cache) / self.limit("copy")

@@ -21,7 +21,8 @@ SUMMARY = re.compile(
     r"\A[^<]*(?:<(\w+)>.*?</\1>[^<]*)?<summary>(?P<text>.*?)(?:</summary>\s*)?\Z", re.DOTALL
 )
 """A summary, behind a thought or none. It is one too where another stop string ended the turn."""
-REQUEST = "The context is full. Write down what you need: <summary> … </summary>"
+FULL = "The context is full. "
+REQUEST = "Write down what you need: <summary> … </summary>"
 LINE = "(no longer shown)"
 HEADING = "Summary of what was read before:"
 
@@ -109,7 +110,8 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, False, False, info
 
     def _ask(self) -> str:
-        text: str = self._protocol.render_notice(REQUEST)
+        full = "" if self._mode == "fold" else FULL
+        text: str = self._protocol.render_notice(full + REQUEST)
         return text
 
     def _size(self, text: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from context_play import CODEC, play
-from searchrl_context.env import HEADING, LINE, REQUEST
+from searchrl_context.env import FULL, HEADING, LINE, REQUEST
 from searchrl_context.training import make_resum, make_supo
 from searchrl_context.watching import SummaryCollapse
 
@@ -57,7 +57,7 @@ def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep
     places = [n for n, turn in enumerate(turns) if turn.action.kind == COMPACT]
     texts = [str(turns[n].action.payload) for n in places]
     place = places[0]
-    assert turns[place - 1].observation == PROTOCOL.render_notice(REQUEST)
+    assert turns[place - 1].observation == PROTOCOL.render_notice(FULL + REQUEST)
     kept: list[str | int] = [place - 1, turns[place].observation]
     if keep == 2:
         kept = [place - 2, turns[place - 2].observation, *kept]

@@ -68,6 +68,7 @@ def rollout(
             name="toy",
             scorer=scorer,
             is_served=False,
+            compacts=False,
             can_open=lambda kind: False,
             can_force=lambda kind: False,
         ),

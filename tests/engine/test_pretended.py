@@ -97,19 +97,18 @@ def test_the_pretended_device_refuses_what_a_card_refuses(play: Play, tmp_path: 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["grpo", "gspo", "llds", "ppo"])
+@pytest.mark.parametrize("name", ["grpo", "gspo", "llds"])
 def test_the_host_reads_once_per_token_micro_batch_and_update(
     play: Play, tmp_path: Path, name: str
 ) -> None:
-    settings = CASES["ppo"] if name == "ppo" else of(name)
-    if name == "grpo":  # others read log-probs or values before the first of several updates
-        settings = settings | CASES["updates"]
+    settings = of(name)
+    if name == "grpo":  # others read log-probs before the first of several updates
+        settings |= CASES["updates"]
     found = play("counted", settings, tmp_path)
     assert "error" not in found, found["error"]
     decode, step = found["decode"], found["train_step"]
     loss, take = found["_loss"], found["take_step"]
     assert set(decode) == set(loss) == set(take) == {1} and len(decode) > 20
-    if name != "ppo":  # it reads its critic's values before
-        assert sum(step) == len(loss) + len(take)
+    assert sum(step) == len(loss) + len(take)
     # Besides, slots are exchanged now and then.
     assert {*found["sent"]} <= {1, 3} and found["sent"].count(1) > 0.8 * len(decode)

@@ -269,7 +269,7 @@ class GpuReport:
                     self.add(em, "exact match", of=f" {row['phase']}")
 
     def step(self, name: str) -> None:
-        """The reference step; of TRL the first one, there is no time for two."""
+        """The reference step, the first one of each side: there is no time for two."""
         scale = 32 if self.is_micro else 1
         work = Workload(8, 2, 16) if self.is_micro else Workload(32, 8, 512)
         work = replace(work, turn_tokens=128 // scale, num_turns=4, observation_tokens=256 // scale)

@@ -205,7 +205,7 @@ def finish(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
 
 
 def write_json(args: argparse.Namespace, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a result where `--json` says, whole or not at all; what was measured, and where."""
+    """Write a result where `--json` says; return it with the machine and the settings."""
     whole = {"machine": machine_facts(), "settings": _settings(args), **result}
     text = json.dumps(whole, indent=2) + "\n"
     if args.json == STANDARD_OUTPUT:

@@ -313,7 +313,7 @@ class OurSide:
 
 
 def wait_for(device: torch.device) -> None:
-    """Until the device is done."""
+    """Wait until the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize()
 

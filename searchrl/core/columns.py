@@ -84,8 +84,8 @@ class LossStats:
     the CPU, as are the two below."""
     factor_T: Tensor | None = field(default=None, compare=False, repr=False)
     """Factor on weight times advantage of each token of one micro-batch; None: 1."""
-    also: tuple[Tensor, ...] = field(default=(), compare=False, repr=False)
-    """`LossColumns.also`, of one micro-batch."""
+    host_columns: tuple[Tensor, ...] = field(default=(), compare=False, repr=False)
+    """`LossColumns.host_columns`, of one micro-batch."""
 
     def __add__(self, other: LossStats) -> LossStats:
         if not isinstance(other, LossStats):
@@ -184,7 +184,7 @@ class LossColumns:
     (`old_logp_T` is the sampler's); None: none is. Only for an algorithm that is `off_policy`."""
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     """Columns of the algorithm (`Algorithm.columns`) by name; `turn` beside a critic of turns."""
-    also: tuple[Tensor, ...] = ()
+    host_columns: tuple[Tensor, ...] = ()
     """Columns that the caller wants on the CPU: they go there with the statistics."""
 
     def __getitem__(self, name: str) -> Tensor:
@@ -284,14 +284,12 @@ class LossColumns:
             if is_clipped_T is not None:
                 is_clipped_T = is_clipped_T & is_in_T
             values, (is_clipped_T, factor_T, *also) = _on_cpu(
-                loss.dtype, [*sums.values()], [is_clipped_T, factor_T, *self.also]
+                loss.dtype, [*sums.values()], [is_clipped_T, factor_T, *self.host_columns]
             )
         named = dict(zip(sums, values.tolist(), strict=True))
-        counted: dict[str, Any] = {
-            name: int(value) if name.startswith("num_") else value for name, value in named.items()
-        }
-        read = tuple(one for one in also if one is not None)
-        return loss, LossStats(**counted, is_clipped_T=is_clipped_T, factor_T=factor_T, also=read)
+        counted: Any = {k: int(v) if k.startswith("num_") else v for k, v in named.items()}
+        columns: Any = {"is_clipped_T": is_clipped_T, "factor_T": factor_T}
+        return loss, LossStats(**counted, **columns, host_columns=tuple(also))
 
 
 def loss_columns(
@@ -310,7 +308,7 @@ def loss_columns(
     is_off_T: Tensor | None = None,
     extra: Mapping[str, Tensor] | None = None,
     terms: Collection[str] = (),
-    also: tuple[Tensor, ...] = (),
+    host_columns: tuple[Tensor, ...] = (),
 ) -> LossColumns:
     """Check the columns of a micro-batch and bring them into the form that losses read.
 
@@ -332,7 +330,7 @@ def loss_columns(
         is_off_T: True at tokens of demonstrations and replays; None: none is.
         extra: columns of the algorithm by name.
         terms: names of the columns that weigh a further term of the loss, like `weight_T`.
-        also: columns to bring to the CPU with the statistics.
+        host_columns: columns to bring to the CPU with the statistics.
 
     Values at a token without a weight are never read. A token with a log-prob that is not finite is
     dropped and counted. It leaves the numerator only: earlier micro-batches were divided by the
@@ -391,13 +389,13 @@ def loss_columns(
             name: kept(one_T.detach()) if one_T.is_floating_point() else one_T
             for name, one_T in extra.items()
         },
-        also=also,
+        host_columns=host_columns,
     )
 
 
 def _on_cpu(
     dtype: torch.dtype, sums: Sequence[Tensor], columns: Sequence[Tensor | None]
-) -> tuple[Tensor, list[Tensor | None]]:
+) -> tuple[Tensor, list[Any]]:
     """Sums and columns on the CPU, by one transfer: each would wait for the device on its own."""
     given = [one for one in columns if one is not None]
     flat_F = torch.cat([one.detach().to(dtype).flatten() for one in (*sums, *given)]).cpu()

@@ -230,7 +230,7 @@ def token_logps(
     policy: Policy, ids_BT: torch.Tensor, chosen_BT: torch.Tensor, **asked: Any
 ) -> torch.Tensor:
     """Log-probs of the chosen tokens of right-padded ids, row after row."""
-    layout = padded_layout(ids_BT.to(policy.device), chosen_BT.to(policy.device))
+    layout = padded_layout(ids_BT.to(policy.device), chosen_BT)
     return policy.logps(layout, **asked).logp_N
 
 

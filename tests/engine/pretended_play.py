@@ -3,6 +3,8 @@
 import json
 import sys
 import traceback
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,12 +12,14 @@ from unittest import mock
 import pytest
 import torch
 from command_line import succeed
-from pretend import DEVICE, pretending
+from pretend import DEVICE, READS, SENT, pretending
 from session_toy import TAGS
 from train_toy import TOY_PLUGIN, Crash, PowerCut, assert_same_learning, layered, metrics_of
 from train_toy import settings as toy_settings
 
+from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.plugins import load_plugins
 from searchrl.programs import sft as supervised
 from searchrl.programs import train as training
@@ -54,10 +58,36 @@ def sft(model: Path, folder: Path, /, **more: Any) -> None:
 def resumed(model: Path, folder: Path, /, **more: Any) -> None:
     more |= {"max_steps": 3, "checkpoint": {"every": 1}, "engine": {"deterministic": True}}
     whole = train(model, folder / "whole", **more)
-    try:
+    with pytest.raises(PowerCut):
         training.train(settings(model, folder / "cut", more), observer=Crash(2))
-    except PowerCut:
-        assert_same_learning(whole, training.train(resume=folder / "cut", quiet=True))
+    assert_same_learning(whole, training.train(resume=folder / "cut", quiet=True))
+
+
+def counted(model: Path, folder: Path, /, **more: Any) -> dict[str, Any]:
+    """Reads in each call of some methods; and, in each decode, values sent."""
+    found: dict[str, list[int]] = {}
+
+    def watch(owner: type, name: str, counts: Counter[str], key: str) -> None:
+        method, calls = getattr(owner, name), found.setdefault(key, [])
+
+        def call(self: Any, *given: Any, **options: Any) -> Any:
+            before = counts.total()
+            made = method(self, *given, **options)
+            calls.append(counts.total() - before)
+            return made
+
+        setattr(owner, name, call)
+
+    with ExitStack() as stack:
+        for owner, name, counts, key in (
+            (SlotGenerator, "_decode", SENT, "sent"),
+            (SlotGenerator, "_decode", READS, "decode"),
+            *((Learner, name, READS, name) for name in ("train_step", "_loss", "take_step")),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            watch(owner, name, counts, key)
+        train(model, folder, **more)
+    return found
 
 
 def used(model: Path, folder: Path, /, **more: Any) -> None:
@@ -103,8 +133,8 @@ if __name__ == "__main__":
             kind, more, model, folder = json.loads(line)
             reads.clear()
             try:
-                globals()[kind](Path(model), Path(folder), **more)
-                answer: dict[str, Any] = dict(reads)
+                made = globals()[kind](Path(model), Path(folder), **more)
+                answer: dict[str, Any] = made if isinstance(made, dict) else dict(reads)
             except Exception:
                 answer = {"error": traceback.format_exc()}
             print(json.dumps(answer), file=answers, flush=True)

@@ -174,9 +174,10 @@ def _micro_batch(rows: Sequence[PackedRow], layout: Layout) -> MicroBatch:
     host = MicroBatch(tuple(rows), layout, columns, segment_N, is_off_N)
     if device.type == "cpu":
         return host
+    sent = torch.stack([*columns.values()]).to(device) if columns else ()
     return replace(
         host,
-        columns={name: column_N.to(device) for name, column_N in columns.items()},
+        columns=dict(zip(columns, sent, strict=True)),
         segment_N=segment_N.to(device),
         is_off_N=None if is_off_N is None else is_off_N.to(device),
         host=host,

@@ -276,11 +276,11 @@ class Learner(Updater):
             is_off_T=batch.is_off_N,
             extra={k: v for k, v in batch.columns.items() if k not in (LOGP, ADVANTAGE, WEIGHT)},
             terms=batch.terms[1:],
-            also=(logp_N.detach(), entropy_N.detach()),
+            host_columns=(logp_N.detach(), entropy_N.detach()),
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
         # Figures are of the CPU. A loss without `reduce` has its columns still on the device.
-        logp_N, entropy_N = stats.also or (one.cpu() for one in columns.also)
+        logp_N, entropy_N = stats.host_columns or (one.cpu() for one in columns.host_columns)
         batch = batch.host or batch
         is_on_N = batch[WEIGHT] > 0
         if batch.is_off_N is not None:

@@ -155,10 +155,11 @@ class Updater:
         """
         self.loss_scale.unscale_(self.optimizer)
         # Each group by itself: the gradient of a critic may be much larger.
-        norms = [
-            float(whole(torch.nn.utils.clip_grad_norm_(group["params"], self.max_grad_norm)))
+        found = [
+            torch.nn.utils.clip_grad_norm_(group["params"], self.max_grad_norm)
             for group in self.optimizer.param_groups
         ]
+        norms: list[float] = whole(torch.stack(found)).tolist()
         self.loss_scale.update()
         if self.loss_scale.is_enabled() and self.loss_scale.get_scale() < LEAST_SCALE:
             self.loss_scale.update(LEAST_SCALE)  # at 0 every gradient would be NaN

@@ -80,10 +80,7 @@ def mask_for(query: Tensor, key: Tensor, is_seen: Tensor) -> Tensor:
 
 
 def kernel_mask(is_seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as the device's kernel takes it: on a CPU, which would turn bools into numbers at
-    every call, numbers."""
-    if is_seen.device.type != "cpu":
-        return is_seen
+    """A mask in numbers: a kernel would turn bools into them at every call."""
     return torch.zeros_like(is_seen, dtype=dtype).masked_fill_(~is_seen, -torch.inf)
 
 

@@ -34,17 +34,15 @@ class Draw(NamedTuple):
         Raises:
             GenerationFailure: if a row had no finite distribution.
         """
-        columns = [self.token_B.int(), self.logp_B.view(torch.int32)]
-        if self.log_mass_B is not None:
-            columns.append(self.log_mass_B.view(torch.int32))
-        ids_B, *floats = torch.stack(columns).cpu()
-        logps, *masses = (bits_B.view(torch.float32).tolist() for bits_B in floats)
+        columns = [self.token_B.float(), self.logp_B]  # exact for ids below 2**24
+        columns += [] if self.log_mass_B is None else [self.log_mass_B]
+        ids, logps, *masses = torch.stack(columns).tolist()
         if not all(map(math.isfinite, logps)):
             raise GenerationFailure(
                 "the model returned non-finite logits; the weights are damaged or the dtype "
                 "overflows (try --set model.dtype=float32)"
             )
-        return ids_B.tolist(), logps, sum(masses[0]) if masses else 0.0
+        return [*map(int, ids)], logps, sum(masses[0]) if masses else 0.0
 
 
 def draw_tokens(logits_BV: Tensor, sampling: Sampling, key_B: Tensor, position_B: Tensor) -> Draw:

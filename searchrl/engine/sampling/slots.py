@@ -127,18 +127,14 @@ class SlotPlan:
     def __init__(
         self, cache: SlotCache, rows: Sequence[int], positions_BT: Tensor, span: int
     ) -> None:
-        run = range(rows[0], rows[0] + len(rows))
-        is_run = list(rows) == list(run)
         self._cache = cache
         self._span = span
         self._positions_BT = positions_BT
-        if is_run:
-            row_B = torch.arange(run.start, run.stop, device=cache.device)
-        else:
-            row_B = torch.tensor(rows, device=cache.device)
-        self._rows_B1 = row_B[:, None]
         # Neighbouring slots are read in place; others are copied together.
-        self._read: slice | Tensor = slice(run.start, run.stop) if is_run else row_B
+        run = slice(rows[0], rows[0] + len(rows))
+        is_run = list(rows) == list(range(run.start, run.stop))
+        self._read: slice | Tensor = run if is_run else torch.tensor(rows, device=cache.device)
+        self._rows_B1 = torch.arange(cache.num_slots, device=cache.device)[self._read, None]
         key_S = torch.arange(span, device=cache.device)
         self._is_past_B1TS = (key_S <= positions_BT[:, :, None])[:, None]
         self._mask: Tensor | None = None

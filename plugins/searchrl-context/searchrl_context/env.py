@@ -7,6 +7,7 @@ engine keeps the record: each context is a segment, and every token is trained w
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import gymnasium
@@ -25,6 +26,7 @@ FULL = "The context is full. "
 REQUEST = "Write down what you need: <summary> … </summary>"
 LINE = "(no longer shown)"
 HEADING = "Summary of what was read before:"
+HINT = "You may sum up what you read at any time: <summary> … </summary>"
 
 
 class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -39,6 +41,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         window: most tokens that the policy reads at once; None: `rollout.max_total_tokens`.
         keep: last turns that stay word for word, with their observations.
         max_summaries: summaries of an episode; a further one ends it.
+        explain: tell the policy in the prompt that it may write a summary.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         window: Annotated[int, Field(ge=64)] | None = None,
         keep: Annotated[int, Field(ge=0)] = 1,
         max_summaries: Annotated[int, Field(ge=1)] = 8,
+        explain: bool = True,
     ) -> None:
         super().__init__(env)
         if not env.has_wrapper_attr("protocol"):
@@ -56,7 +60,9 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._protocol = env.get_wrapper_attr("protocol")
         self._mode, self._window, self._keep, self._most = mode, window, keep, max_summaries
         self.stops = ("</summary>",) if mode in ("summary", "fold") else ()
+        self._hint = f"\n{HINT}" if explain and self.stops else ""
         self._room: Room | None = None
+        self._budget: object = None
         self._begin("")
 
     @property
@@ -72,7 +78,14 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the environment."""
+        inner, asked = self.env.unwrapped, self._ask()
+        budget = getattr(inner, "budget", None)
+        if self._mode == "fold" and budget is not None and budget is not self._budget:
+            # A request stands behind the observation.
+            left = budget.max_tokens - budget.count(asked) - 2  # of white space that is joined
+            inner.budget = self._budget = replace(budget, max_tokens=left)  # type: ignore[attr-defined]
         prompt, info = self.env.reset(**given)
+        prompt += self._hint
         self._begin(prompt)
         return prompt, info
 
@@ -93,14 +106,15 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         is_answer = self._protocol.parse(action).kind == ANSWER
         if written or (self._waiting is not None and not is_answer):
             return self._compact(written)
+        self._waiting = None
         observation, earned, terminated, truncated, info = self.env.step(action)
         reward = float(earned)
         info = {**info, "signals": {**info.get("signals", {}), **self._signals}}
         if terminated or truncated or self._mode == "cut":
             return observation, reward, terminated, truncated, info
         self._shown.append((self._number, observation))
-        if self._mode == "drop" and not self._fits(observation):
-            return observation, reward, False, False, {**info, "context": self._drop()}
+        if self._mode == "drop" and not self._fits(observation) and (context := self._drop()):
+            return observation, reward, False, False, {**info, "context": context}
         if self._mode == "fold":
             self._waiting = ""
             return observation + self._ask(), reward, False, False, info
@@ -129,9 +143,9 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _fits(self, observation: str) -> bool:
         return self._size(observation) <= self._left()
 
-    def _drop(self) -> Context:
-        """The same turns, where the oldest observations are a line each."""
-        line = self._protocol.render_notice(LINE)
+    def _drop(self) -> Context | None:
+        """The same turns, where the oldest observations are a line each; None: they all are."""
+        before, line = list(self._shown), self._protocol.render_notice(LINE)
         left = self._left() - self._size(self._shown[-1][1])
         for place in range(len(self._shown) - max(1, self._keep)):
             number, text = self._shown[place]
@@ -139,7 +153,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 left += self._size(text) - self._size(line)
                 self._shown[place] = number, line
         kept = [part for turn in self._shown for part in turn]
-        return Context(self._prompt, tuple(kept[:-1]), "drop")
+        return Context(self._prompt, tuple(kept[:-1]), "drop") if self._shown != before else None
 
     def _compact(
         self, written: re.Match[str] | None
@@ -155,7 +169,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         is_over = signals["summaries"] > self._most
         signals["summary_exhausted"] = float(is_over)
         self._notes = [*self._notes, text] if self._mode == "fold" else [text]
-        self._shown = self._shown[len(self._shown) - self._keep :] if self._keep else []
+        self._shown = self._shown[-self._keep :] if self._keep else []
         kept = [part for turn in self._shown for part in turn]
         if kept and observation:
             del kept[-1]  # it is shown last

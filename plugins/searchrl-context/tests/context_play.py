@@ -42,7 +42,13 @@ class Sampler(ScriptedGenerator):
 
 
 def play(
-    mode: str, *turns: str, window: int = 560, script: str = "expert", count: int = 1, **more: Any
+    mode: str,
+    *turns: str,
+    window: int = 560,
+    script: str = "expert",
+    count: int = 1,
+    observation: int = 200,
+    **more: Any,
 ) -> tuple[list[Rollout], list[list[int]]]:
     """Two rollouts of so many tasks with short pages, and what was said; `turns`: one that says so.
 
@@ -51,9 +57,9 @@ def play(
     given = {
         "env": {"name": "dossier", "articles": 4},
         "reward": "em+0.5*format+intact-1",
-        "wrapper": {"name": "context", "mode": mode, "window": window, **more},
+        "wrapper": {"name": "context", "mode": mode, "window": window, "explain": False, **more},
         "model": {"instructions": False},
-        "rollout": {"max_turn_tokens": 100, "max_observation_tokens": 200},
+        "rollout": {"max_turn_tokens": 100, "max_observation_tokens": observation},
     }
     config = build_config(given)
     (world,) = make_worlds(config, load_plugins(["searchrl_context"]))

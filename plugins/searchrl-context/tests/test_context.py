@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from context_play import CODEC, play
-from searchrl_context.env import FULL, HEADING, LINE, REQUEST
+from searchrl_context.env import FULL, HEADING, HINT, LINE, REQUEST
 from searchrl_context.training import make_resum, make_supo
 from searchrl_context.watching import SummaryCollapse
 
@@ -50,7 +50,7 @@ def begins(segment: Segment, rollout: Rollout, more: str, *behind: str | int) ->
     assert segment.prompt == ids
 
 
-@pytest.mark.parametrize("keep", [0, 1, 2])
+@pytest.mark.parametrize("keep", [0, 1, 2, 3])
 def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep: int) -> None:
     rollout = play("summary", keep=keep)[0][0]
     turns, segments = rollout.episode.turns, rollout.trajectory.segments
@@ -58,12 +58,12 @@ def test_a_summary_stands_for_what_was_read_and_the_last_turns_are_repeated(keep
     texts = [str(turns[n].action.payload) for n in places]
     place = places[0]
     assert turns[place - 1].observation == PROTOCOL.render_notice(FULL + REQUEST)
-    kept: list[str | int] = [place - 1, turns[place].observation]
-    if keep == 2:
-        kept = [place - 2, turns[place - 2].observation, *kept]
-    begins(segments[1], rollout, f"\n{HEADING}\n{texts[0]}", *kept[keep == 0 :])
+    kept: list[str | int] = [turns[place].observation]
+    for number in range(place - 1, max(-1, place - 1 - keep), -1):
+        kept = [number, *([turns[number].observation] * (number < place - 1)), *kept]
+    begins(segments[1], rollout, f"\n{HEADING}\n{texts[0]}", *kept)
     assert segments[1].reason == "summary" and rollout.reward == 1.5, "format and answer are whole"
-    assert rollout.episode.signals["summaries"] == len(places) == 1 + (keep == 2)
+    assert rollout.episode.signals["summaries"] == len(places) >= 1
     assert rollout.episode.signals["summary_words"] == len(" ".join(texts).split())
 
 
@@ -78,6 +78,15 @@ def test_fold_asks_behind_every_page_and_keeps_all_notes() -> None:
         begins(segment, rollout, f"\n{HEADING}\n" + "\n".join(notes), 2 * number, shown)
     assert len(notes) == 6 and rollout.reward == 1.5
     assert rollout.episode.signals["summary_copied"] == len(notes) - len({*notes}) > 0
+
+
+def test_fold_asks_where_a_page_fills_its_budget_and_prompts_may_tell_of_summaries() -> None:
+    rollout = play("fold", observation=70, explain=True)[0][0]
+    asked = PROTOCOL.render_notice(REQUEST)
+    pages = [turn for turn in rollout.episode.turns if turn.action.kind == SEARCH]
+    assert all(turn.observation.endswith(asked) for turn in pages[:6])
+    assert rollout.episode.signals["summary_empty"] == 0
+    begins(rollout.trajectory.segments[0], rollout, f"\n{HINT}")
 
 
 def test_drop_shows_a_line_for_the_oldest_pages_and_all_turns() -> None:
@@ -99,7 +108,7 @@ def test_the_episode_ends_where_the_window_is_full(mode: str, keep: int, window:
     assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS and rollout.is_cut
     num_segments = len(rollout.trajectory.segments)
     assert {turn.segment for turn in rollout.trajectory.turns} == {*range(num_segments)}
-    assert (num_segments == 1) == (mode == "cut")
+    assert (num_segments == 1) == (mode != "summary")
 
 
 FAULTS = [
@@ -198,7 +207,7 @@ def test_equal_observations_give_equal_ledgers_with_any_number_of_slots() -> Non
     first, *others = (
         evaluate({**TINY, "eval": {**TINY["eval"], "batch_size": n}}).rollouts for n in (1, 3, 8)
     )
-    assert sum(one.episode.signals["summary_words"] > 9 for one in first) > 1
+    assert sum(one.episode.signals.get("summary_words", 0) > 9 for one in first) > 1
     for rollouts in others:
         for one, other in zip(first, rollouts, strict=True):
             assert other.trajectory.ids == one.trajectory.ids and other.episode == one.episode

@@ -136,24 +136,31 @@ class TextTurns:
         ids = self.codec.encode_plain(shown)
         if context is None:
             return shown if self._submit(dialogue, turn.handle, ids) else ""
-        trajectory = dialogue.trajectory
+        trajectory, request = dialogue.trajectory, dialogue.request
+        begins_anew = context.kept[:1] == (0,)  # behind the opening that its first turn had
+        protocol, forced = request.world.protocol, request.forced if begins_anew else None
         rendered = self.codec.render_prompt(
-            dialogue.request.world.protocol.instruction,
+            protocol.instruction,
             context.prompt,
             thinking=self.limits.thinking,
+            forced_opening=protocol.opening(forced) if forced else "",
         )
+        prompt = rendered.ids
         behind: list[int] = []
         for one in (*context.kept, shown):
             if isinstance(one, str):
                 behind += self.codec.encode_plain(one)
             else:
                 behind += trajectory.turn_ids(trajectory.turns[one])
-        if len(rendered.ids) + len(behind) >= self.limits.max_total_tokens:
+        dialogue.prefix = "" if behind else rendered.assistant_prefix
+        opened = self.codec.encode_model_text(rendered.assistant_prefix)
+        if behind and not begins_anew and opened and prompt[-len(opened) :] == opened:
+            del prompt[-len(opened) :]  # only a first turn stands behind it
+        if len(prompt) + len(behind) >= self.limits.max_total_tokens:
             dialogue.stop = StopReason.TOTAL_TOKENS
             return ""
-        dialogue.prefix = "" if behind else rendered.assistant_prefix
         trajectory.begin_segment(context.reason)
-        trajectory.append_prompt([*rendered.ids, *behind])
+        trajectory.append_prompt([*prompt, *behind])
         return shown if self._reopen(dialogue, turn.handle, live) else ""
 
     def _reopen(self, dialogue: Dialogue, handle: Handle, live: dict[Handle, Dialogue]) -> bool:

@@ -101,7 +101,7 @@ class DossierEnv(TextEnv):
 def _articles(split: str) -> list[str]:
     """The articles of some handbooks of `regulations`."""
     env: Any = make_env("regulations", difficulty="easy").unwrapped
-    tasks = [env.make_task(split, index) for index in range(4)]
+    tasks = [env.make_task(split, index) for index in range(40 if split == "train" else 8)]
     return [one.text for task in tasks for one in env.passages(task)[1]]
 
 

@@ -46,16 +46,21 @@ class TextTurns:
         """The argument of the environment's step."""
         return text
 
+    def most(self, dialogue: Dialogue) -> int:
+        """Most tokens of a segment of a dialogue."""
+        limit = self.limits.max_total_tokens
+        return min(limit, dialogue.request.world.window or limit)
+
     def room(self, dialogue: Dialogue) -> Room | None:
         """The room of a dialogue, for a wrapper that compacts; None: there is none."""
         if not dialogue.request.world.compacts:
             return None
-        limits, trajectory = self.limits, dialogue.trajectory
-        budget = self.codec.budget(limits.max_total_tokens)
+        trajectory, most = dialogue.trajectory, self.most(dialogue)
+        budget = self.codec.budget(most)
         ids = trajectory.segments[trajectory.current].ids
         # The byte codec has no tokens and counts words.
         num_tokens = len(ids) if self.codec.end_ids else budget.count(self.codec.decode(ids))
-        most, of_turn = limits.max_total_tokens, limits.max_turn_tokens
+        of_turn = self.limits.max_turn_tokens
         return Room(num_tokens, most, of_turn if of_turn < most else 0, budget.count)
 
     def open(
@@ -137,6 +142,12 @@ class TextTurns:
         if context is None:
             return shown if self._submit(dialogue, turn.handle, ids) else ""
         trajectory = dialogue.trajectory
+        for one in context.kept:
+            if isinstance(one, int) and not 0 <= one < len(trajectory.turns):
+                what = f"step() put {one} into info['context'] as a turn that is kept; expected a "
+                what += f"number of one so far, 0 to {len(trajectory.turns) - 1}"
+                dialogue.fail(EnvironmentFailure(what))
+                return ""
         rendered = self.codec.render_prompt(
             dialogue.request.world.protocol.instruction,
             context.prompt,
@@ -148,7 +159,7 @@ class TextTurns:
                 behind += self.codec.encode_plain(one)
             else:
                 behind += trajectory.turn_ids(trajectory.turns[one])
-        if len(rendered.ids) + len(behind) >= self.limits.max_total_tokens:
+        if len(rendered.ids) + len(behind) >= self.most(dialogue):
             dialogue.stop = StopReason.TOTAL_TOKENS
             return ""
         dialogue.prefix = "" if behind else rendered.assistant_prefix
@@ -182,7 +193,7 @@ class TextTurns:
         """Ask for the next turn; False (and a stop reason) when no token is left for it."""
         trajectory = dialogue.trajectory
         length = len(trajectory.segments[trajectory.current]) + len(append_ids)
-        room = self.limits.max_total_tokens - length
+        room = self.most(dialogue) - length
         if room < 1:
             dialogue.stop = StopReason.TOTAL_TOKENS
             return False

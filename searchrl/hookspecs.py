@@ -118,7 +118,8 @@ def register_wrappers(register: Register) -> None:
     policy gets besides those of the environment; the wrapper answers their calls. Of a setting that
     is annotated `contracts.RetrieverFactory`, see `register_retrievers`. One that has a method
     `measure` compacts what the policy reads (`contracts.compacting`); its setting `window`, if it
-    has one, is the most tokens that the policy then reads at once.
+    has one, is the most tokens that the policy then reads at once, at least 64, and its attribute
+    `window` says the same.
     """
 
 

@@ -41,6 +41,9 @@ from searchrl.config.yaml_text import MAX_CHARS, MAX_DEPTH, read_yaml
 from searchrl.contracts.settings import FilePath
 from searchrl.errors import ConfigError, show_value, suggest, suggest_path
 
+MIN_WINDOW = 64
+"""Fewest tokens of a wrapper's setting `window`: less is no window of text."""
+
 TASK_KEYS = ("env", "wrapper", "reward", "judge", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
@@ -177,11 +180,17 @@ class RunConfig(Section):
 
     @property
     def context_tokens(self) -> int:
-        """Most tokens that the model reads at once: no more than the widest `window` of a task."""
+        """Most tokens that the model reads at once: no more than the widest `window` of a task.
+
+        A setting `window` of a wrapper counts if it is a whole number of at least `MIN_WINDOW`.
+        """
         limit = min(self.rollout.max_total_tokens, self.model.max_context)
         wrappers = (task.wrapper for task in self.tasks)
         windows = [w.settings.get("window") if w else None for w in wrappers]
-        return max(min(one, limit) if isinstance(one, int) else limit for one in windows)
+        return max(
+            min(one, limit) if isinstance(one, int) and one >= MIN_WINDOW else limit
+            for one in windows
+        )
 
     @property
     def fingerprint(self) -> str:

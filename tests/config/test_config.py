@@ -207,6 +207,16 @@ def test_the_fingerprint_sees_what_changes_results_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
+    ("windows", "most"), [([512, 100], 512), ([512, None], 900), ([3], 900), ([2000], 900)]
+)
+def test_the_widest_window_of_a_task_bounds_what_is_read(windows: list[Any], most: int) -> None:
+    tasks = [{"env": "facts", "wrapper": {"name": "w", "window": one}} for one in windows]
+    assert (
+        build_config({"tasks": tasks, "rollout": {"max_total_tokens": 900}}).context_tokens == most
+    )
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "cannot read config '.*': No such file"),

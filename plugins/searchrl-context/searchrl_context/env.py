@@ -59,6 +59,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise ConfigError("wrapper context: this environment has no protocol that reads turns")
         self._protocol = env.get_wrapper_attr("protocol")
         self._mode, self._window, self._keep, self._most = mode, window, keep, max_summaries
+        self.window = window
         self.stops = ("</summary>",) if mode in ("summary", "fold") else ()
         self._hint = f"\n{HINT}" if explain and self.stops else ""
         self._room: Room | None = None

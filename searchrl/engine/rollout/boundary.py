@@ -218,10 +218,25 @@ def _ensure_type(value: object, expected: type, call: str, what: str) -> None:
 
 def _context_of(info: Mapping[str, Any]) -> Context | None:
     context = info.get("context")
-    if context is None or isinstance(context, Context):
-        return context
-    what = f"step() put {show_value(context)} into info['context']; expected a Context"
-    raise EnvironmentFailure(what)
+    if context is None:
+        return None
+    if not isinstance(context, Context):
+        what = f"step() put {show_value(context)} into info['context']; expected a Context"
+        raise EnvironmentFailure(what)
+    kept = context.kept
+    is_kept = isinstance(kept, tuple) and all(
+        isinstance(one, int | str) and not isinstance(one, bool) for one in kept
+    )
+    for name, is_sound, wanted in (
+        ("prompt", isinstance(context.prompt, str), "text"),
+        ("kept", is_kept, "a tuple of numbers of turns and of texts"),
+        ("reason", isinstance(context.reason, str) and context.reason, "a word"),
+    ):
+        if not is_sound:
+            have = show_value(getattr(context, name))
+            what = f"step() put {have} into info['context'] as its {name}; expected {wanted}"
+            raise EnvironmentFailure(what)
+    return context
 
 
 def _finite(value: Any, what: str) -> float:

@@ -282,13 +282,11 @@ class RolloutDriver:
         dialogue.trajectory.append_model(
             turn.ids, turn.logps, version=turn.version, reason=turn.reason, text_behind=behind
         )
-        if (
-            turn.reason is TurnStop.MAX_TOKENS
-            and not self._turns_of(dialogue.request).takes_cut_turns
-        ):
+        turns = self._turns_of(dialogue.request)
+        if turn.reason is TurnStop.MAX_TOKENS and not turns.takes_cut_turns:
             trajectory = dialogue.trajectory
             length = len(trajectory.segments[trajectory.current])
-            out_of_room = length >= self.limits.max_total_tokens
+            out_of_room = length >= turns.most(dialogue)
             dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
             dialogue.env_return += dialogue.cut_reward
             action = self._parse(dialogue, text)

@@ -46,16 +46,21 @@ class TextTurns:
         """The argument of the environment's step."""
         return text
 
+    def most(self, dialogue: Dialogue) -> int:
+        """Most tokens of a segment of a dialogue."""
+        limit = self.limits.max_total_tokens
+        return min(limit, dialogue.request.world.window or limit)
+
     def room(self, dialogue: Dialogue) -> Room | None:
         """The room of a dialogue, for a wrapper that compacts; None: there is none."""
         if not dialogue.request.world.compacts:
             return None
-        limits, trajectory = self.limits, dialogue.trajectory
-        budget = self.codec.budget(limits.max_total_tokens)
+        trajectory, most = dialogue.trajectory, self.most(dialogue)
+        budget = self.codec.budget(most)
         ids = trajectory.segments[trajectory.current].ids
         # The byte codec has no tokens and counts words.
         num_tokens = len(ids) if self.codec.end_ids else budget.count(self.codec.decode(ids))
-        most, of_turn = limits.max_total_tokens, limits.max_turn_tokens
+        of_turn = self.limits.max_turn_tokens
         return Room(num_tokens, most, of_turn if of_turn < most else 0, budget.count)
 
     def open(
@@ -139,6 +144,12 @@ class TextTurns:
         trajectory, request = dialogue.trajectory, dialogue.request
         begins_anew = context.kept[:1] == (0,)  # behind the opening that its first turn had
         protocol, forced = request.world.protocol, request.forced if begins_anew else None
+        for one in context.kept:
+            if isinstance(one, int) and not 0 <= one < len(trajectory.turns):
+                what = f"step() put {one} into info['context'] as a turn that is kept; expected a "
+                what += f"number of one so far, 0 to {len(trajectory.turns) - 1}"
+                dialogue.fail(EnvironmentFailure(what))
+                return ""
         rendered = self.codec.render_prompt(
             protocol.instruction,
             context.prompt,
@@ -156,7 +167,7 @@ class TextTurns:
         opened = self.codec.encode_model_text(rendered.assistant_prefix)
         if behind and not begins_anew and opened and prompt[-len(opened) :] == opened:
             del prompt[-len(opened) :]  # only a first turn stands behind it
-        if len(prompt) + len(behind) >= self.limits.max_total_tokens:
+        if len(prompt) + len(behind) >= self.most(dialogue):
             dialogue.stop = StopReason.TOTAL_TOKENS
             return ""
         trajectory.begin_segment(context.reason)
@@ -189,7 +200,7 @@ class TextTurns:
         """Ask for the next turn; False (and a stop reason) when no token is left for it."""
         trajectory = dialogue.trajectory
         length = len(trajectory.segments[trajectory.current]) + len(append_ids)
-        room = self.limits.max_total_tokens - length
+        room = self.most(dialogue) - length
         if room < 1:
             dialogue.stop = StopReason.TOTAL_TOKENS
             return False

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import gymnasium
 
 from searchrl.config.sections import TaskConfig
+from searchrl.config.tree import MIN_WINDOW
 from searchrl.contracts import TagProtocol
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Task
@@ -115,6 +116,12 @@ class TaskWorld:
         """The strings that end a turn: those of the protocol, and of a wrapper that compacts."""
         more = self.ask(lambda env: getattr(env, "stops", ())) if self.compacts else ()
         return (*self.protocol.stops, *more)
+
+    @cached_property
+    def window(self) -> int | None:
+        """Most tokens that the policy reads at once, as a wrapper that compacts has it."""
+        window = self.ask(lambda env: getattr(env, "window", None)) if self.compacts else None
+        return window if isinstance(window, int) and window >= MIN_WINDOW else None
 
     @cached_property
     def max_turns(self) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -12,6 +14,8 @@ from engine_toy import LIMITS
 from searchrl.config import build_config
 from searchrl.contracts import COMPACT, Action, Context, Room
 from searchrl.core.episode import StopReason
+from searchrl.engine.checks.report import State
+from searchrl.engine.checks.texts import check_observations, check_stops
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import Rollout, RolloutDriver
@@ -48,8 +52,8 @@ def world(toy_world: Any) -> Any:
     return made
 
 
-def play(world: Any, codec: Any) -> Rollout:
-    talker = SimpleNamespace(act=lambda _, said=iter(TURNS): next(said))  # noqa: B008
+def play(world: Any, codec: Any, turns: Any = TURNS) -> Rollout:
+    talker = SimpleNamespace(act=lambda _, said=iter(turns): next(said))  # noqa: B008
     request = RolloutRequest("g", world, "train", 0, (1,), script=lambda *_: talker)
     return RolloutDriver(ScriptedGenerator(codec), codec, LIMITS).run([request])[0].rollouts[0]
 
@@ -82,6 +86,48 @@ def test_a_context_that_is_none_or_too_long(world: Any, policy: Any, monkeypatch
     monkeypatch.setattr(Noting, "context", "In short.")
     failure: Any = play(world, policy.renderer).episode.failure
     assert "env 'toy'" in failure.owner and "'In short.'" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("context", "said"),
+    [
+        (Context(7), "7 .*prompt"),  # type: ignore[arg-type]
+        (Context("p", [1]), "kept"),  # type: ignore[arg-type]
+        (Context("p", (True,)), "true.*kept"),
+        (Context("p", (), ""), "reason"),
+        (Context("p", (3,)), "put 3 .*0 to 2"),
+        (Context("p", (-1,)), "put -1 "),
+    ],
+)
+def test_a_context_of_no_sense_fails_the_episode(
+    world: Any, policy: Any, monkeypatch: Any, context: Context, said: str
+) -> None:
+    monkeypatch.setattr(Noting, "context", context)
+    rollout = play(world, policy.renderer)
+    assert re.search(said, str(rollout.episode.failure)) and len(rollout.trajectory.segments) == 1
+
+
+def test_each_task_has_its_own_window(
+    world: Any, toy_world: Any, policy: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(Noting, "window", 300, raising=False)
+    plain = toy_world(reward="format", retriever="random", max_turns=9)
+    own, other = (play(one, policy.renderer, [SEARCH] * 9) for one in (world, plain))
+    assert own.episode.stop_reason is StopReason.TOTAL_TOKENS and Noting.rooms[-1].max_tokens == 300
+    assert len(own.trajectory) <= 300 < len(other.trajectory)
+
+
+def test_the_doctor_knows_contexts_and_stops_of_a_wrapper(world: Any, policy: Any) -> None:
+    rollout = play(world, policy.renderer)
+    sampler = SimpleNamespace(codec=policy.renderer, generator=None, limits=LIMITS)
+    parts: Any = {"played": [rollout], "worlds": [world], "policy": policy, "sampler": sampler}
+    subject: Any = SimpleNamespace(**parts)
+    assert check_observations(subject).state is State.PASSED
+    assert check_stops(subject).figures["stops"] == len(world.protocol.stops) + 1
+    told = list(rollout.episode.turns)
+    told[2] = replace(told[2], observation=" Go off. ")
+    subject.played = [replace(rollout, episode=replace(rollout.episode, turns=tuple(told)))]
+    assert check_observations(subject).state is State.FAILED
 
 
 def test_no_rollout_branches_where_contexts_change(world: Any) -> None:

@@ -247,6 +247,6 @@ def test_the_alarm_sounds_where_summaries_say_nothing(words: Any, copied: Any, f
 
 def test_the_alarm_pairs_curves_by_step() -> None:
     counts, words = [1.0] * 15 + [10.0] * 5, [None] * 5 + [20.0] * 15
-    history = make_history(**{"signal:summaries": counts, "signal:summary_words": words})
-    alert = SummaryCollapse().check(history)
+    values: Any = {"signal:summaries": counts, "signal:summary_words": words}
+    alert = SummaryCollapse().check(make_history(**values))
     assert alert and "from 20.0 words to 2.0" in alert.what and alert.since == 16

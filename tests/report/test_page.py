@@ -12,7 +12,7 @@ from pathlib import Path
 import browser
 import pytest
 from browser import Browser
-from stored_run import HOSTILE, write_run
+from stored_run import CHESS, HOSTILE, answer, make_row, search, write_run
 
 from searchrl.report.folder import write_report
 from searchrl.run_folder import Run
@@ -121,8 +121,8 @@ def test_a_question_is_answered_with_three_clicks_at_most(opened: Browser, quest
         opened.click(selector, text)
         opened.settle()
     text = opened.text(place)
-    for answer in answers:
-        assert answer in text, text
+    for told in answers:
+        assert told in text, text
 
 
 def test_the_underlined_tokens_are_those_that_were_trained(opened: Browser):
@@ -262,3 +262,14 @@ def test_two_runs_are_compared_on_the_tasks_of_both(
     opened.click("tbody th a", "Who looks")
     opened.settle()
     assert "other run, after, 1 step done" in opened.text()
+
+
+@pytest.mark.parametrize(("reason", "lost"), [("drop", 2), ("summary", 1)])
+def test_what_the_next_segment_lacks_is_marked(
+    window: Browser, tmp_path: Path, reason: str, lost: int
+):
+    row = make_row("s/p/0", CHESS, [search("q", []), answer("so"), answer("x")])
+    row |= {"segments": [0, row["turn"].index(2)], "segment_reasons": ["first", reason]}
+    run = Run.open(write_run(tmp_path / "run", {"step_000001": [row]}))
+    window.open(write_report([run], tmp_path / "report").page, "#/rollout/train.1/s/p/0")
+    assert window.text(".tokens").count("not in segment 2") == lost

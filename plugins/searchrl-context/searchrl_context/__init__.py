@@ -22,7 +22,10 @@ def register_envs(register: Register) -> None:
         "dossier",
         "searchrl_context.world:DossierEnv",
         expert="searchrl_context.world:Clerk",
-        scripts={"habit": "searchrl_context.world:make_habit"},
+        scripts={
+            "habit": "searchrl_context.world:make_habit",
+            "rule": "searchrl_context.world:Forgetful",
+        },
         reward="em",
         description="four seals in six long pages",
     )

@@ -23,7 +23,8 @@ def make_resum(*, mask_summaries: bool = False) -> Algorithm:
 
     Args:
         mask_summaries: turns that write summaries get no gradient: a control. They still count in
-            the denominator.
+            the denominator. One that ended the rollout, so that no context begins with it, is
+            trained: the record of tokens cannot tell it from another turn.
     """
     own = partial(context_advantages, mask_summaries=mask_summaries)
     return Algorithm("resum", own, ppo_clip_loss)

@@ -49,12 +49,10 @@ class SummaryCollapse:
 
     def check(self, history: History) -> Alert | None:
         """Compare the last steps with the first ones."""
-        counts = history.curve("signal:summaries")
+        counts = {point.step: point.value for point in history.curve("signal:summaries")}
         for name in ("summary_words", "summary_copied"):
             curve = history.curve(f"signal:{name}")
-            each = [
-                (p.step, p.value / n.value) for p, n in zip(curve, counts, strict=False) if n.value
-            ]
+            each = [(p.step, p.value / counts[p.step]) for p in curve if counts.get(p.step)]
             if len(each) < 2 * self.steps:
                 continue
             first = sum(value for _, value in each[: self.steps]) / self.steps

@@ -142,3 +142,28 @@ class Clerk:
 def make_habit(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
     """Reads as the clerk does, and leaves a sixth of the seals out of each summary."""
     return Clerk(env, task, protocol, forgets=1 / 6)
+
+
+class Forgetful:
+    """Reads each page once, and answers with what its context still shows: the best without notes.
+
+    What is not shown any more is a guess. It writes no summary, and is not for that mode.
+    """
+
+    def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
+        self._people, self._protocol, self._question = task.meta["people"], protocol, task.question
+        self._left = [(person, page) for person in self._people for page in (1, 2)]
+        self._shown = ""
+
+    def act(self, observation: str) -> str:
+        """Return the next turn."""
+        is_new = self._question in observation  # a context begins
+        self._shown = observation if is_new else self._shown + observation
+        known = dict(SEAL.findall(self._shown))
+        while self._left and self._left[0][0] in known:
+            del self._left[0]
+        if self._left:
+            query = "{}, page {}".format(*self._left.pop(0))
+            return self._protocol.render_turn(Action(SEARCH, (query,)), "Next.")
+        answer = " ".join(known.get(person, SEALS[0]) for person in self._people)
+        return self._protocol.render_turn(Action(ANSWER, answer), "All pages are read.")

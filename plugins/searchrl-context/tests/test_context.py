@@ -191,6 +191,15 @@ def test_of_200_rollouts_every_token_is_trained_once_and_several_segments_weigh_
         assert [*weights.values()] == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_rule_without_notes_is_far_below_the_clerk() -> None:
+    def em(mode: str, script: str, window: int) -> float:
+        rollouts = play(mode, script=script, count=20, window=window)[0]
+        return sum(one.scored.scores["em"] for one in rollouts) / len(rollouts)
+
+    assert em("summary", "expert", 320) == em("cut", "rule", 2000) == 1.0
+    assert em("drop", "rule", 320) < 0.1 and em("cut", "rule", 320) < 0.1
+
+
 TINY: dict[str, Any] = {
     "env": "regulations", "reward": "em", "wrapper": {"name": "jotting", "mode": "fold"},
     "plugins": ["searchrl_context", str(Path(__file__).with_name("context_play.py"))],
@@ -243,3 +252,10 @@ def test_the_alarm_sounds_where_summaries_say_nothing(words: Any, copied: Any, f
     alert = SummaryCollapse().check(make_history(**values, **{"signal:summary_copied": copied}))
     assert (alert is not None) == bool(found)
     assert alert is None or (found in alert.what and alert.since == 16)
+
+
+def test_the_alarm_pairs_curves_by_step() -> None:
+    counts, words = [1.0] * 15 + [10.0] * 5, [None] * 5 + [20.0] * 15
+    values: Any = {"signal:summaries": counts, "signal:summary_words": words}
+    alert = SummaryCollapse().check(make_history(**values))
+    assert alert and "from 20.0 words to 2.0" in alert.what and alert.since == 16

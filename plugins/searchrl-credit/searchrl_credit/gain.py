@@ -76,19 +76,18 @@ class Gain(Hooks):
         probes, keys = list[Probe](), list[tuple[int, str, int]]()
         for place, rollout in enumerate(rollouts):
             trajectory = rollout.trajectory
-            turns = trajectory.turns if len(trajectory.segments) == 1 else []
+            turns = trajectory.turns
             opening = self.openings.get(trajectory.env, "")
             for answer in rollout.task.answers if len(turns) > 1 and rollout.task else ():
                 # The opening alone says where the answer begins in its tokens.
-                texts = [(turns[0].start, opening, _OPENING)]
-                texts += [(turn.start, f"{opening} {answer}", turn.index) for turn in turns]
+                texts = [(turns[0], turns[0].start, opening, _OPENING)]
+                texts += [(turn, turn.start, f"{opening} {answer}", turn.index) for turn in turns]
                 if self.against == "random":
-                    texts += [
-                        (turn.stop, f"{self.draw(rollouts, place)}{opening} {answer}", ~turn.index)
-                        for turn in turns[:-1]
-                    ]
-                for stop, text, key in texts:
-                    probes.append(Probe(trajectory, stop, text))
+                    for turn in turns[:-1]:
+                        text = f"{self.draw(rollouts, place)}{opening} {answer}"
+                        texts.append((turn, turn.stop, text, ~turn.index))
+                for turn, stop, text, key in texts:
+                    probes.append(Probe(trajectory, stop, text, segment=turn.segment))
                     keys.append((place, answer, key))
         if not probes:
             return [[0.0] * max(0, len(one.trajectory.turns) - 1) for one in rollouts]

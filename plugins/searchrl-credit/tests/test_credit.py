@@ -42,15 +42,22 @@ def played(
     parent: Any = None,
     kept: int = 0,
     seen: Sequence[int] = (7,) * 9,
+    anew: int | None = None,
     **of: Any,
 ) -> Item:
-    """A rollout of so many turns of its own, of two tokens each, behind `kept` of its parent's."""
+    """A rollout of so many turns of its own, of two tokens each, behind `kept` of its parent's.
+
+    A segment begins at turn `anew`.
+    """
     trajectory = Trajectory(name, name[0])
     trajectory.append_prompt([1, 2])
     if parent is not None:
         trajectory.parent, trajectory.num_kept = parent.trajectory.rollout_id, kept
     for number in range(num_turns):
-        if number:
+        if number and number == anew:
+            trajectory.begin_segment("summary")
+            trajectory.append_prompt([1, 2, 9, 9, 9, 9, 9, seen[number]])
+        elif number:
             trajectory.append_env([seen[number]])
         logps = [-1.0 - number, -1.0 - number]
         trajectory.append_model([3, 4], logps, version=0, reason=TurnStop.EOS)
@@ -172,11 +179,12 @@ def test_at2po_expands_the_most_surprising_turns_and_siblings_share_a_place() ->
     assert made[0] == pytest.approx([0, 0, a, 0]) and made[1] == pytest.approx([-a, 0])
 
 
-def test_igpo_pays_a_turn_for_what_the_gold_answer_gained() -> None:
+@pytest.mark.parametrize("anew", [None, 2])
+def test_igpo_pays_a_turn_for_what_the_gold_answer_gained(anew: int | None) -> None:
     likely = {2: 0.1, 5: 0.3, 8: 0.2}  # before the turns of a rollout of three
     nats = {("g0", stop, "Ada"): math.log(p) for stop, p in likely.items()}
     nats |= {("g0", stop, "Ada L."): math.log(0.5 * p) for stop, p in likely.items()}
-    step = step_of(played("g0", 1.0, 3), played("g1", None, 1))
+    step = step_of(played("g0", 1.0, 3, anew=anew), played("g1", None, 1))
     made = values(reading_igpo(nats, 0.5).advantages(step))
     earned = [0.2, -0.1, 1.0]
     mean = sum(earned) / 3
@@ -204,8 +212,11 @@ def test_igpo_pays_nothing_for_what_a_random_passage_gives_as_well() -> None:
     assert gains == [pytest.approx([0.0, -0.1]), []]
 
 
-def test_gigpo_compares_turns_that_saw_the_same() -> None:
-    items = [played(f"g{n}", n == 0, 2, seen=(0, token)) for n, token in enumerate((7, 7, 8))]
+@pytest.mark.parametrize("anew", [None, 1])
+def test_gigpo_compares_turns_that_saw_the_same(anew: int | None) -> None:
+    items = [
+        played(f"g{n}", n == 0, 2, seen=(0, token), anew=anew) for n, token in enumerate((7, 7, 8))
+    ]
     episode = [one / (2**0.5 / 3 + DELTA) for one in (2 / 3, -1 / 3, -1 / 3)]
     # Returns at half a discount: 0.5 1, 0 0, 0 0. The first turns saw the prompt; of the second
     # ones two saw 7, and one alone saw 8.

@@ -227,8 +227,10 @@ class Mixer(Hooks):
             if self.ratio and scored:
                 again = len(added) if group.id in self._again else 0
                 kept = {
-                    one.trajectory.rollout_id: take_success(one) for one in won if not one.is_served
-                }  # an agent's is replayed by nobody
+                    one.trajectory.rollout_id: take_success(one)
+                    for one in won
+                    if not one.is_served and len(one.trajectory.segments) == 1
+                }  # what an agent played, or what has several segments, is replayed by nobody
                 counts = len(won) + again, len(group.rollouts) + again
                 self._news.append((_place(prompt), *counts, kept))
         self._begins = num_successes > self.threshold * num_scored

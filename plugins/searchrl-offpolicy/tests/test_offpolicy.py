@@ -292,6 +292,15 @@ def test_a_step_asks_known_prompts_again_and_adds_their_most_certain_success() -
     assert mixer.experience.retired == {(0, None, 12), (0, None, 10)} and not mixer.experience
 
 
+def test_a_success_of_several_segments_is_not_kept() -> None:
+    mixer = Mixer(ratio=0.5)
+    mixer.begin(World({}))  # type: ignore[arg-type]
+    group = played(mixer.ask(prompts(1, [10]), 1)[0], [1.0, 1.0, 0.0, 0.0])
+    group.rollouts[0].trajectory.begin_segment("summary")
+    trained(mixer, [group], 1)
+    assert [*mixer.experience.prompts[0, None, 10].successes] == ["s1/0/1"]
+
+
 def test_an_entropy_is_the_mean_over_the_tokens_of_all_turns() -> None:
     nats = {(3,): (1.0,), (4, 5): (2.0, 4.5)}
     mixer = Mixer()

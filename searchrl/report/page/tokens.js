@@ -148,8 +148,11 @@ SEARCHRL.tokens = (() => {
     // Segments stand beside each other; a block that is not in the next one is marked.
     const { ids, segments } = rollout;
     const rows = segments.map(([start], at) => `,${ids.slice(start, segments[at + 1]?.[0]).join()},`);
-    const isLost = ({ segment, author, tokens: own }) => author !== "P" && segment + 1 < rows.length
-      && !rows[segment + 1].includes(`,${own.map((token) => token.id).join()},`);
+    // What the last turn wrote is there, encoded anew, where it is a summary or a note.
+    const isWritten = ({ segment, turn }) => ["summary", "fold"].includes(segments[segment + 1][1])
+      && turn === tokens[segments[segment + 1][0] - 1].turn;
+    const isLost = (block) => block.author !== "P" && block.segment + 1 < rows.length && !isWritten(block)
+      && !rows[block.segment + 1].includes(`,${block.tokens.map((token) => token.id).join()},`);
     const columns = rows.map((_, at) => el("div", {}, rows.length > 1 ? el("h3", {}, segmentTitle(rollout, at)) : null));
     const area = el("div", { class: rows.length > 1 ? "tokens segments side" : "tokens" }, columns);
     const spans = [];

@@ -1,4 +1,4 @@
-"""Contracts of a wrapper that compacts what the policy reads: it speaks in text.
+"""Contracts of a wrapper that compacts the text that the policy reads; it speaks in text.
 
 Such a wrapper has a method `measure(room)`, called before every `step`, and may have `stops`:
 strings that end a turn besides those of the protocol. A step that is not the last may put a
@@ -29,12 +29,12 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the policy reads from here on: another segment of the rollout begins with it."""
+    """Text that the policy reads from here on: another segment of the rollout begins with it."""
 
     prompt: str
     """The user's message, as `reset` returns one."""
     kept: tuple[int | str, ...] = ()
-    """What stands behind it: numbers of turns of the episode, whose tokens are repeated as they
+    """Parts behind it: numbers of turns of the episode, whose tokens are repeated as they
     were sampled, and texts of the environment."""
     reason: str = "compacted"
     """A word for why the segment begins."""

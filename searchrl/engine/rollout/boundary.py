@@ -68,7 +68,7 @@ class Stepped(NamedTuple):
     answer: str | None = None
     """The answer as it read it; None: ask the protocol."""
     context: Context | None = None
-    """What the policy reads in place of all before; None: it goes on."""
+    """Text that the policy reads in place of all before; None: it goes on."""
 
 
 def begin_episode(

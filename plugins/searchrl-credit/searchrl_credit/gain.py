@@ -78,7 +78,10 @@ class Gain(Hooks):
             trajectory = rollout.trajectory
             turns = trajectory.turns
             opening = self.openings.get(trajectory.env, "")
-            for answer in rollout.task.answers if len(turns) > 1 and rollout.task else ():
+            # Turns of an agent that forks do not follow from each other.
+            is_forked = rollout.is_served and len(trajectory.segments) > 1
+            answers = rollout.task.answers if rollout.task and not is_forked else ()
+            for answer in answers if len(turns) > 1 else ():
                 # The opening alone says where the answer begins in its tokens.
                 texts = [(turns[0], turns[0].start, opening, _OPENING)]
                 texts += [(turn, turn.start, f"{opening} {answer}", turn.index) for turn in turns]

@@ -176,10 +176,12 @@ def test_an_agent_that_stops_or_kills_who_watches_it_ends_with_the_run(
     make: Callable[..., Agent], tmp_path: Path, does: str
 ) -> None:
     """With what has detached from it."""
-    hostile = f"KEEPER=$(cut -d ' ' -f 4 /proc/$PPID/stat)\n{does}\necho $$ > own; sleep 60"
+    hostile = f"KEEPER=$(cut -d ' ' -f 4 /proc/$PPID/stat)\necho $$ > own\n{does}\n> done; sleep 60"
     agent = make("sh my_agent.py", DETACHES.replace("[ $1 = ends ] || sleep 60", hostile))
     running = agent.start(START)
     pids = [detached(tmp_path, name) for name in ("pid", "own")]
+    # What it did may have ended it at once.
+    wait_for(lambda: (tmp_path / "done").exists() or not is_alive(pids[1]))
     agent.close()
     assert running.ended.result(0).error and not any(map(is_alive, pids))
 

@@ -58,7 +58,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not env.has_wrapper_attr("protocol"):
             raise ConfigError("wrapper context: this environment has no protocol that reads turns")
         self._protocol = env.get_wrapper_attr("protocol")
-        self._mode, self._window, self._keep, self._most = mode, window, keep, max_summaries
+        self._mode, self._keep, self._most = mode, keep, max_summaries
         self.window = window
         self.stops = ("</summary>",) if mode in ("summary", "fold") else ()
         self._hint = f"\n{HINT}" if explain and self.stops else ""
@@ -136,10 +136,9 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Tokens that are left in the window, once a summary could be asked for and written."""
         if self._room is None:
             return 1 << 30
-        window = min(self._window or self._room.max_tokens, self._room.max_tokens)
         turns = 2 if self.stops else 1
         reserve = turns * self._room.max_turn_tokens + self._size(self._ask()) * bool(self.stops)
-        return window - self._room.num_tokens - reserve
+        return self._room.max_tokens - self._room.num_tokens - reserve
 
     def _fits(self, observation: str) -> bool:
         return self._size(observation) <= self._left()

@@ -66,7 +66,6 @@ class SampledTokens:
                 return torch.where(is_in_N, column_N, 0.0).sum()
 
             one_N = torch.ones_like(logp_N)
-            # One transfer for all.
             sums = torch.stack(
                 (
                     total(one_N),

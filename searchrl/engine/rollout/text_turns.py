@@ -60,8 +60,8 @@ class TextTurns:
         ids = trajectory.segments[trajectory.current].ids
         # The byte codec has no tokens and counts words.
         num_tokens = len(ids) if self.codec.end_ids else budget.count(self.codec.decode(ids))
-        of_turn = self.limits.max_turn_tokens
-        return Room(num_tokens, most, of_turn if of_turn < most else 0, budget.count)
+        of_turn, total = self.limits.max_turn_tokens, self.limits.max_total_tokens
+        return Room(num_tokens, most, of_turn if of_turn < total else 0, budget.count)
 
     def open(
         self, request: RolloutRequest, dialogues: Sequence[Dialogue]
@@ -138,9 +138,15 @@ class TextTurns:
         shown = self.codec.budget(self.limits.max_observation_tokens).fit(str(observation))
         if shown != observation:  # of an env that ignores its budget
             dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
-        ids = self.codec.encode_plain(shown)
         if context is None:
+            ids = self.codec.encode_plain(shown)
             return shown if self._submit(dialogue, turn.handle, ids) else ""
+        self._begin_segment(dialogue, context, shown)
+        is_begun = dialogue.stop is None
+        return shown if is_begun and self._reopen(dialogue, turn.handle, live) else ""
+
+    def _begin_segment(self, dialogue: Dialogue, context: Context, shown: str) -> None:
+        """Begin a segment with a context and what is shown behind it, or end the dialogue."""
         trajectory, request = dialogue.trajectory, dialogue.request
         begins_anew = context.kept[:1] == (0,)  # behind the opening that its first turn had
         protocol, forced = request.world.protocol, request.forced if begins_anew else None
@@ -149,7 +155,7 @@ class TextTurns:
                 what = f"step() put {one} into info['context'] as a turn that is kept; expected a "
                 what += f"number of one so far, 0 to {len(trajectory.turns) - 1}"
                 dialogue.fail(EnvironmentFailure(what))
-                return ""
+                return
         rendered = self.codec.render_prompt(
             protocol.instruction,
             context.prompt,
@@ -169,10 +175,9 @@ class TextTurns:
             del prompt[-len(opened) :]  # only a first turn stands behind it
         if len(prompt) + len(behind) >= self.most(dialogue):
             dialogue.stop = StopReason.TOTAL_TOKENS
-            return ""
+            return
         trajectory.begin_segment(context.reason)
         trajectory.append_prompt([*prompt, *behind])
-        return shown if self._reopen(dialogue, turn.handle, live) else ""
 
     def _reopen(self, dialogue: Dialogue, handle: Handle, live: dict[Handle, Dialogue]) -> bool:
         """Go on in the segment that is now the current one; False if no token is left for a turn.

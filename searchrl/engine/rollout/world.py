@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import gymnasium
 
 from searchrl.config.sections import TaskConfig
-from searchrl.config.tree import MIN_WINDOW
 from searchrl.contracts import TagProtocol
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Task
@@ -120,8 +119,7 @@ class TaskWorld:
     @cached_property
     def window(self) -> int | None:
         """Most tokens that the policy reads at once, as a wrapper that compacts has it."""
-        window = self.ask(lambda env: getattr(env, "window", None)) if self.compacts else None
-        return window if isinstance(window, int) and window >= MIN_WINDOW else None
+        return self.ask(lambda env: getattr(env, "window", None)) if self.compacts else None
 
     @cached_property
     def max_turns(self) -> int | None:

@@ -84,7 +84,7 @@ class Windowed(OurSide):
 def make_side(args: argparse.Namespace, length: int, name: str) -> OurSide:
     """A side on rollouts of `length` tokens."""
     observation = (length - PROMPT - ACTIONS * TURN) // (ACTIONS - 1)
-    work = Workload(2, 4, PROMPT, TURN, ACTIONS, observation)
+    work = Workload(1, 4, PROMPT, TURN, ACTIONS, observation)
     config: Any = AutoConfig.from_pretrained(TINY_PATH)
     config.max_position_embeddings = 16_384
     policy = make_random_policy(config)
@@ -94,9 +94,9 @@ def make_side(args: argparse.Namespace, length: int, name: str) -> OurSide:
         raise SystemExit(f"a window of {window} tokens is more than a quarter of {length}")
     size = length if name == "full" else length // 4
     kind = OurSide if name == "full" else Windowed
-    side = kind(policy, work, prompts, num_slots=8, micro_batch_tokens=size, seed=args.seed)
+    side = kind(policy, work, prompts, num_slots=4, micro_batch_tokens=size, seed=args.seed)
     if name != "full":
-        side.generator = SlotGenerator(policy, Sampling(1.0), 8, size)
+        side.generator = SlotGenerator(policy, Sampling(1.0), 4, size)
     return side
 
 
@@ -121,7 +121,7 @@ def main() -> None:
         name, length = args.only.split("/")
         measure(args, int(length), name)
         return
-    rows, result = [], dict[str, Any]()
+    rows, measured, ratio = [], dict[str, Any](), dict[str, Any]()
     argv = ["--threads", str(args.threads), "--seed", str(args.seed)]
     # First: the peak of a process counts what the one that started it held.
     alone = {
@@ -133,17 +133,15 @@ def main() -> None:
         sides = {name: make_side(args, length, name) for name in SIDES}
         times = take_turns({name: side.step for name, side in sides.items()}, args.rounds)
         peaks = {name: alone[length, name] for name in SIDES}
-        facts = {n: {**times[n].facts(), "peak": peaks[n]} for n in sides}
-        ratios = {
-            "time": times["window"].wall_s / times["full"].wall_s,
-            "memory": peaks["window"] / peaks["full"],
-        }
-        result[str(length)] = {**facts, "ratio": ratios}
+        measured[str(length)] = {n: {**times[n].facts(), "peak": peaks[n]} for n in sides}
+        time = times["window"].wall_s / times["full"].wall_s
+        memory = peaks["window"] / peaks["full"]
+        ratio[str(length)] = {"time": time, "memory": memory}
         for name in sides:
             rows.append([length, name, times[name].wall_s, peaks[name] / MIB])
-        rows.append([length, "window / full", ratios["time"], ratios["memory"]])
+        rows.append([length, "window / full", time, memory])
     print_table(["tokens of a task", "side", "s / step", "peak MiB"], rows)
-    finish(args, result)
+    finish(args, {"ratio": ratio, "measured": measured})
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ def test_turns_are_read_once_and_the_loop_reads_all_again(tmp_path: Path) -> Non
         ("bench_learner.py", "--model 4x128 --groups 1 --rounds 1", ""),
         ("bench_latency.py", "--episodes 8 --group-size 4 --rounds 1 --latency-ms 50", "ratio"),
         ("bench_checks.py", "--prompts 2 --group-size 2 --rounds 2", "share"),
+        ("bench_window.py", "--lengths 1408 --rounds 1", "ratio"),
         pytest.param(
             "bench_tree.py", "--prompts 1 --leaves 2 --tokens 2 --rounds 1", "ratio",
             marks=pytest.mark.skipif(not find_spec("searchrl_credit"), reason="needs the package"),

@@ -106,6 +106,7 @@ def make_card(source: Source, weights: Exported, registry: Registry) -> str:
         num_tasks=max((m["n"] for one in figures.values() for m in one.values()), default=0),
         protocol_name=task.protocol.name,
         stops=list(protocol.stops),
+        wrapper=task.wrapper and {"name": task.wrapper.name, **task.wrapper.settings},
         instruction=clean(protocol.instruction) if config.model.instructions else "",
         fence="`" * max(4, longest + 1),
         reward=", then ".join(stages),

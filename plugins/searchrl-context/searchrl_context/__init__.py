@@ -24,7 +24,7 @@ def register_envs(register: Register) -> None:
         expert="searchrl_context.world:Clerk",
         scripts={
             "habit": "searchrl_context.world:make_habit",
-            "rule": "searchrl_context.world:Forgetful",
+            "rule": "searchrl_context.world:make_rule",
         },
         reward="em",
         description="four seals in six long pages",

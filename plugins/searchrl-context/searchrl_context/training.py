@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from searchrl.algorithms import (
     Algorithm,
     Column,
     StepScores,
-    Trajectory,
     grpo_advantages,
     ppo_clip_loss,
 )
 
 _WRITTEN = ("summary", "fold")
-"""Reasons of contexts that begin with what the turn before them wrote."""
 
 
 def make_resum(*, mask_summaries: bool = False) -> Algorithm:
@@ -46,13 +43,9 @@ def context_advantages(
     """Return GRPO's advantage for every turn of each rollout; 0 for what is masked."""
     columns = []
     for advantage, rollout in zip(grpo_advantages(step), step.rollouts, strict=True):
-        masked = summary_turns(rollout.trajectory) if mask_summaries else ()
+        turns, forks = rollout.trajectory.turns, rollout.trajectory.forks
+        # A context begins with what the turn before it wrote.
+        masked = {number - 1 for number, why in forks if mask_summaries and why in _WRITTEN}
         value = 0.0 if mask_cut and rollout.is_cut else float(advantage)
-        turns = rollout.trajectory.turns
         columns.append(Column([0.0 if turn.index in masked else value for turn in turns]))
     return columns
-
-
-def summary_turns(trajectory: Trajectory) -> Sequence[int]:
-    """Return the numbers of the turns that wrote what a later context begins with."""
-    return [number - 1 for number, reason in trajectory.forks if reason in _WRITTEN]

@@ -20,11 +20,11 @@ from searchrl.contracts import ANSWER, SEARCH, Action, Passage, TagProtocol, Tas
 from searchrl.envs import Found, SearchSettings, TextEnv
 from searchrl_context.env import REQUEST
 
-FIRST = "Ada Ben Cora Dov Elif Finn Gerda Hugo Ines Jon Kaya Leo Mina Nils Olga Paul".split()
-LAST = "Abel Brand Cole Dahl Ekman Fuchs Gruber Holm Ilves Jung Kern Lind Moser Nowak Orban".split()
+NAMES = """Abel Ada Ben Brand Cole Cora Dahl Dov Ekman Elif Finn Fuchs Gerda Gruber Holm Hugo Ilves
+    Ines Jon Jung Kaya Kern Leo Lind Mina Moser Nils Nowak Olga Orban Paul""".split()
 SEALS = "amber coral ivory jade pearl ruby slate topaz".split()
 SPLITS = {"train": 20_000, "validation": 500, "test": 1_000}
-SEAL = re.compile(r"The seal of (\w+ \w+) is (\w+)\.")
+SEAL = re.compile(r"The seal of (\w+) is (\w+)\.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,7 @@ class DossierEnv(TextEnv):
     def make_task(self, split: str, index: int) -> Task:
         """Task `index`: four people and their seals."""
         rng = Random(f"dossier/{self.world_seed}/{split}/{index}")
-        people = [
-            f"{a} {b}" for a, b in zip(rng.sample(FIRST, 4), rng.sample(LAST, 4), strict=True)
-        ]
+        people = rng.sample(NAMES, 4)
         seals = [rng.choice(SEALS) for _ in people]
         pages = rng.sample([1, 1, 2, 2], 4)
         with _MAKING:  # once, however many episodes begin at the same time
@@ -78,7 +76,7 @@ class DossierEnv(TextEnv):
             split=split,
             index=index,
             question=f"Which seals have {', '.join(people)}?",
-            answers=(" ".join(seals),),
+            answers=(tell(dict(zip(people, seals, strict=True))),),
             gold_ids=tuple(gold),
             env=self.name,
             meta={"texts": texts, "people": people},
@@ -108,35 +106,48 @@ def _articles(split: str) -> list[str]:
 _MAKING = Lock()
 
 
+def tell(seals: dict[str, str]) -> str:
+    """Return seals by person in words, as pages put them."""
+    return ", ".join(f"{person} is {seal}" for person, seal in seals.items())
+
+
 class Clerk:
     """Reads page after page, and answers with what it was shown or wrote down.
 
-    It looks for the first seal that it does not know. `forgets` is the chance that a summary leaves
-    out a seal.
+    It looks for the first seal that it has not. `forgets` is the chance that a summary leaves out a
+    seal; None: it writes nothing down, and answers with what its context still shows.
     """
 
-    def __init__(self, env: Any, task: Task, protocol: TagProtocol, forgets: float = 0.0) -> None:
-        self._people, self._protocol = task.meta["people"], protocol
+    def __init__(
+        self, env: Any, task: Task, protocol: TagProtocol, forgets: float | None = 0.0
+    ) -> None:
+        self._people, self._protocol, self._question = task.meta["people"], protocol, task.question
         self._forgets, self._rng = forgets, Random(f"clerk/{task.id}")
         self._known: dict[str, str] = {}
+        self._found: set[str] = set()
         self._last = ("", 2)
 
     def act(self, observation: str) -> str:
         """Return the next turn."""
-        self._known |= dict(SEAL.findall(observation))
-        if REQUEST.split(":")[0] in observation:
-            kept = {p: s for p, s in self._known.items() if self._rng.random() >= self._forgets}
-            self._known = kept
-            told = "; ".join(f"{person} {seal}" for person, seal in kept.items())
-            return f"<summary> {told or 'nothing'} </summary>"
-        unknown = [person for person in self._people if person not in self._known]
+        shown = dict(SEAL.findall(observation))
+        if self._forgets is None and self._question in observation:  # a context begins
+            self._known = {}
+        self._known |= shown
+        self._found |= {*shown}
+        if self._forgets is not None and REQUEST.split(":")[0] in observation:
+            known = [person for person in self._people if person in self._known]
+            kept = {p: self._known[p] for p in known if self._rng.random() >= self._forgets}
+            self._known, self._found = kept, {*kept}
+            return f"<summary> {tell(kept) or 'nothing'} </summary>"
+        thought = "Found." if shown else "Not here." if self._last[0] else "Next."
+        unknown = [person for person in self._people if person not in self._found]
         if not unknown:
-            answer = " ".join(self._known[person] for person in self._people)
-            return self._protocol.render_turn(Action(ANSWER, answer), "All seals are known.")
+            answer = tell({person: self._known.get(person, SEALS[0]) for person in self._people})
+            return self._protocol.render_turn(Action(ANSWER, answer), thought)
         page = 2 if self._last == (unknown[0], 1) else 1
         self._last = unknown[0], page
         query = f"{unknown[0]}, page {page}"
-        return self._protocol.render_turn(Action(SEARCH, (query,)), "Next.")
+        return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
 
 
 def make_habit(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
@@ -144,26 +155,6 @@ def make_habit(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
     return Clerk(env, task, protocol, forgets=1 / 6)
 
 
-class Forgetful:
-    """Reads each page once, and answers with what its context still shows: the best without notes.
-
-    What is not shown any more is a guess. It writes no summary, and is not for that mode.
-    """
-
-    def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
-        self._people, self._protocol, self._question = task.meta["people"], protocol, task.question
-        self._left = [(person, page) for person in self._people for page in (1, 2)]
-        self._shown = ""
-
-    def act(self, observation: str) -> str:
-        """Return the next turn."""
-        is_new = self._question in observation  # a context begins
-        self._shown = observation if is_new else self._shown + observation
-        known = dict(SEAL.findall(self._shown))
-        while self._left and self._left[0][0] in known:
-            del self._left[0]
-        if self._left:
-            query = "{}, page {}".format(*self._left.pop(0))
-            return self._protocol.render_turn(Action(SEARCH, (query,)), "Next.")
-        answer = " ".join(known.get(person, SEALS[0]) for person in self._people)
-        return self._protocol.render_turn(Action(ANSWER, answer), "All pages are read.")
+def make_rule(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
+    """Does as well as can be without notes: what its context does not show any more is a guess."""
+    return Clerk(env, task, protocol, forgets=None)

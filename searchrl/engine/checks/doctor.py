@@ -109,6 +109,15 @@ def check_lengths(subject: Subject) -> Verdict:
             "Raise rollout.max_total_tokens and model.max_context",
             figures,
         )
+    least = longest + limits.max_observation_tokens + 2 * limits.max_turn_tokens
+    if least > total and any(world.compacts for world in subject.worlds):
+        return Verdict(
+            State.WARNED,
+            f"a prompt, an observation and two turns may have {least:,} tokens, and the window has "
+            f"{total:,}: episodes may end there",
+            "Raise the window of the wrapper, or lower rollout.max_observation_tokens",
+            figures,
+        )
     says = f"prompts of up to {longest:,} tokens, {total:,} in an episode"
     return Verdict(State.PASSED, says, "", figures)
 

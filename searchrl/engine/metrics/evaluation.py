@@ -111,7 +111,7 @@ def run_episodes(
         raise ConfigError(
             f"no prompt leaves room for a turn: the shortest has {shortest} tokens, and an episode "
             f"may have {driver.limits.max_total_tokens}; raise rollout.max_total_tokens (and "
-            "model.max_context)"
+            "model.max_context), or the window of a wrapper"
         )
     return EvalResult(summarise(rollouts, worlds), rollouts)
 

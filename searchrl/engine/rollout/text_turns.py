@@ -47,20 +47,21 @@ class TextTurns:
         return text
 
     def most(self, dialogue: Dialogue) -> int:
-        """Most tokens of a segment of a dialogue."""
-        limit = self.limits.max_total_tokens
-        return min(limit, dialogue.request.world.window or limit)
+        """Most tokens of a segment of a dialogue; a window of words is no limit of bytes."""
+        limit, window = self.limits.max_total_tokens, dialogue.request.world.window
+        return min(limit, window or limit) if self.codec.end_ids else limit
 
     def room(self, dialogue: Dialogue) -> Room | None:
         """The room of a dialogue, for a wrapper that compacts; None: there is none."""
         if not dialogue.request.world.compacts:
             return None
-        trajectory, most = dialogue.trajectory, self.most(dialogue)
+        trajectory, total = dialogue.trajectory, self.limits.max_total_tokens
+        most = min(total, dialogue.request.world.window or total)
         budget = self.codec.budget(most)
         ids = trajectory.segments[trajectory.current].ids
         # The byte codec has no tokens and counts words.
         num_tokens = len(ids) if self.codec.end_ids else budget.count(self.codec.decode(ids))
-        of_turn, total = self.limits.max_turn_tokens, self.limits.max_total_tokens
+        of_turn = self.limits.max_turn_tokens
         return Room(num_tokens, most, of_turn if of_turn < total else 0, budget.count)
 
     def open(

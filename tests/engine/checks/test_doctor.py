@@ -189,18 +189,23 @@ def test_an_environment_that_fails_is_a_warning_at_the_start(make_session: MakeS
 
 
 @pytest.mark.parametrize(
-    ("longest", "total", "state"),
+    ("longest", "total", "compacts", "state"),
     [
-        (6, 10, State.PASSED),
-        (7, 10, State.WARNED),
-        (10, 10, State.FAILED),
-        (3, 64, State.PASSED),
-        (3, 65, State.FAILED),
+        (6, 10, False, State.PASSED),
+        (7, 10, False, State.WARNED),
+        (10, 10, False, State.FAILED),
+        (3, 64, False, State.PASSED),
+        (3, 65, False, State.FAILED),
+        (3, 20, True, State.PASSED),
+        (3, 19, True, State.WARNED),
     ],
 )
-def test_prompts_leave_room_for_a_turn(longest: int, total: int, state: State) -> None:
-    """A turn may have 4 tokens, and the model was made for 64."""
+def test_prompts_leave_room_for_a_turn(
+    longest: int, total: int, compacts: bool, state: State
+) -> None:
+    """A turn may have 4 tokens, an observation 9, and the model was made for 64."""
     subject: Any = SimpleNamespace(
+        worlds=[SimpleNamespace(compacts=compacts)],
         sampler=SimpleNamespace(limits=Limits(4, 9, total)),
         policy=SimpleNamespace(max_positions=64),
         prompts=[SimpleNamespace(made=SimpleNamespace(ids=[0] * n)) for n in (longest, 2)],

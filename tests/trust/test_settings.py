@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,7 @@ def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> 
     config: dict[str, Any] = yaml.safe_load((run / "config.yaml").read_text())
     instruction = "Search.\n````\n# A heading of a stranger\n\x1b]52;c;eA==\x07"
     config["tasks"][0]["protocol"] = {"name": "think-search-answer", "instruction": instruction}
+    config["tasks"][0]["wrapper"] = {"name": "altered", "change": "`; x"}
     config["model"]["instructions"] = True
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     provenance = json.loads((run / "provenance.json").read_text())
@@ -54,4 +57,6 @@ def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> 
     card = make_card(Source.open(run), Exported(Path("n <b> *x*"), "whole", None), load_plugins())
     assert "<script" not in card and "\\[x\\](http://evil) \\`" in card
     assert "# n &lt;b> \\*x\\*" in card and "(`searchrl train'; rm -rf ~ #`)" in card
+    (set_,) = re.findall("--set (.*)`[.]$", card, re.MULTILINE)
+    assert shlex.split(set_) == ["""wrapper={"name": "altered", "change": "'; x"}"""]
     assert "\x1b" not in card and "\n`````text\n" in card

@@ -24,7 +24,7 @@ NAMES = """Abel Ada Ben Brand Cole Cora Dahl Dov Ekman Elif Finn Fuchs Gerda Gru
     Ines Jon Jung Kaya Kern Leo Lind Mina Moser Nils Nowak Olga Orban Paul""".split()
 SEALS = "amber coral ivory jade pearl ruby slate topaz".split()
 SPLITS = {"train": 20_000, "validation": 500, "test": 1_000}
-SEAL = re.compile(r"The seal of (\w+) is (\w+)\.")
+SEAL = re.compile(r"Seal: (\w+) (\w+)\.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class DossierEnv(TextEnv):
             for page in (1, 2):
                 lines = rng.sample(articles, self.settings.articles)
                 if page == place:
-                    line = f"The seal of {person} is {seal}."
+                    line = f"Seal: {tell({person: seal})}."
                     lines.insert(rng.randrange(len(lines) + 1), line)
                 texts[f"{person}, page {page}"] = " ".join(lines)
         gold = [f"{person}, page {page}" for person, page in zip(people, pages, strict=True)]
@@ -108,7 +108,7 @@ _MAKING = Lock()
 
 def tell(seals: dict[str, str]) -> str:
     """Return seals by person in words, as pages put them."""
-    return ", ".join(f"{person} is {seal}" for person, seal in seals.items())
+    return ", ".join(map(" ".join, seals.items()))
 
 
 class Clerk:

@@ -90,7 +90,7 @@ def test_fold_asks_where_a_page_fills_its_budget_and_prompts_may_tell_of_summari
 
 
 def test_drop_shows_a_line_for_the_oldest_pages_and_all_turns() -> None:
-    rollout, line = play("drop", keep=2)[0][0], PROTOCOL.render_notice(LINE)
+    rollout, line = play("drop", keep=2, window=500)[0][0], PROTOCOL.render_notice(LINE)
     segment = rollout.trajectory.segments[-1]
     number, behind = rollout.trajectory.forks[-1][0], list[str | int]()
     num_lines = CODEC.decode(segment.prompt).count(LINE)
@@ -101,7 +101,7 @@ def test_drop_shows_a_line_for_the_oldest_pages_and_all_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "keep", "window"), [("cut", 1, 320), ("drop", 3, 280), ("summary", 4, 200)]
+    ("mode", "keep", "window"), [("cut", 1, 320), ("drop", 3, 240), ("summary", 4, 200)]
 )
 def test_the_episode_ends_where_the_window_is_full(mode: str, keep: int, window: int) -> None:
     rollout = play(mode, window=window, keep=keep)[0][0]

@@ -62,7 +62,7 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.window = window
         self.stops = ("</summary>",) if mode in ("summary", "fold") else ()
         self._hint = f"\n{HINT}" if explain and self.stops else ""
-        self._room: Room | None = None
+        self._room = Room(0, 1 << 30, 0, len)
         self._budget: object = None
         self._begin("")
 
@@ -126,31 +126,26 @@ class ContextEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _ask(self) -> str:
         full = "" if self._mode == "fold" else FULL
-        text: str = self._protocol.render_notice(full + REQUEST)
-        return text
-
-    def _size(self, text: str) -> int:
-        return self._room.count(text) if self._room else 0
+        return str(self._protocol.render_notice(full + REQUEST))
 
     def _left(self) -> int:
         """Tokens that are left in the window, once a summary could be asked for and written."""
-        if self._room is None:
-            return 1 << 30
-        turns = 2 if self.stops else 1
-        reserve = turns * self._room.max_turn_tokens + self._size(self._ask()) * bool(self.stops)
-        return self._room.max_tokens - self._room.num_tokens - reserve
+        room = self._room
+        asked = room.max_turn_tokens + room.count(self._ask()) if self.stops else 0
+        return room.max_tokens - room.num_tokens - room.max_turn_tokens - asked
 
     def _fits(self, observation: str) -> bool:
-        return self._size(observation) <= self._left()
+        return self._room.count(observation) <= self._left()
 
     def _drop(self) -> Context | None:
         """The same turns, where the oldest observations are a line each; None: they all are."""
         before, line = list(self._shown), self._protocol.render_notice(LINE)
-        left = self._left() - self._size(self._shown[-1][1])
+        count = self._room.count
+        left = self._left() - count(self._shown[-1][1])
         for place in range(len(self._shown) - max(1, self._keep)):
             number, text = self._shown[place]
             if left < 0 and text != line:
-                left += self._size(text) - self._size(line)
+                left += count(text) - count(line)
                 self._shown[place] = number, line
         kept = [part for turn in self._shown for part in turn]
         return Context(self._prompt, tuple(kept[:-1]), "drop") if self._shown != before else None

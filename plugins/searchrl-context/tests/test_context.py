@@ -114,7 +114,7 @@ def test_the_episode_ends_where_the_window_is_full(mode: str, keep: int, window:
 def test_without_a_tokenizer_the_window_counts_words() -> None:
     given = {**TINY, "env": "dossier", "wrapper": {"name": "context", "window": 300}}
     result = evaluate({**given, "policy": "scripted", "rollout": {"max_turn_tokens": 20}})
-    assert result.metrics["em"].value == 1.0
+    assert result.metrics["em"]["value"] == 1.0
     assert {len(one.trajectory.segments) > 1 for one in result.rollouts} == {True}
 
 

@@ -156,5 +156,5 @@ def make_habit(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
 
 
 def make_rule(env: Any, task: Task, protocol: TagProtocol) -> Clerk:
-    """Does as well as can be without notes: what its context does not show any more is a guess."""
+    """Keeps no notes, in thoughts neither: what its context does not show any more is a guess."""
     return Clerk(env, task, protocol, forgets=None)
